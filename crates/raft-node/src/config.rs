@@ -1,0 +1,118 @@
+//! What a node is told when it starts. Defaults stand here and nowhere else.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// The id of a node: given by whoever sets the cluster up, never 0, never used again after its disk is lost.
+pub type NodeId = u64;
+
+/// Where the members of the cluster are found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberAddress {
+    /// Where the node listens for its peers: `host:port`.
+    pub peer: String,
+    /// Where it serves HTTP: `host:port`. Only shown to people and programs that ask for the members.
+    pub http: String,
+}
+
+/// What a node is told when it starts.
+#[derive(Debug, Clone)]
+pub struct NodeConfig {
+    /// This node.
+    pub node_id: NodeId,
+    /// The name of the cluster. A peer of another name is refused.
+    pub cluster: String,
+    /// All members at the cluster's first start, this node among them.
+    pub members: BTreeMap<NodeId, MemberAddress>,
+    /// Where to listen for peers. `None`: at this node's own address in `members`.
+    pub peer_listen: Option<SocketAddr>,
+    /// Where log, vote and snapshots are kept. Created if it is missing.
+    pub data_dir: PathBuf,
+    /// Timing of Raft.
+    pub timing: RaftTiming,
+    /// When to make snapshots.
+    pub snapshots: SnapshotConfig,
+    /// Bounds of session timeouts.
+    pub sessions: SessionBounds,
+    /// After so long without an answer a proposal is given up; its outcome is then unknown.
+    pub propose_timeout: Duration,
+}
+
+impl NodeConfig {
+    /// A node with the defaults for all that can have a default.
+    pub fn new(
+        node_id: NodeId,
+        cluster: impl Into<String>,
+        members: BTreeMap<NodeId, MemberAddress>,
+        data_dir: impl Into<PathBuf>,
+    ) -> Self {
+        Self {
+            node_id,
+            cluster: cluster.into(),
+            members,
+            peer_listen: None,
+            data_dir: data_dir.into(),
+            timing: RaftTiming::default(),
+            snapshots: SnapshotConfig::default(),
+            sessions: SessionBounds::default(),
+            propose_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Timing of Raft. A new leader is elected within about two election timeouts of the old one's death.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RaftTiming {
+    /// How often the leader shows that it lives.
+    pub heartbeat: Duration,
+    /// The shortest time without a heartbeat after which a follower stands for election.
+    pub election_min: Duration,
+    /// The longest such time; also the leader's lease.
+    pub election_max: Duration,
+}
+
+impl Default for RaftTiming {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_millis(60),
+            election_min: Duration::from_millis(300),
+            election_max: Duration::from_millis(600),
+        }
+    }
+}
+
+/// When to make snapshots, and what to keep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotConfig {
+    /// After so many log entries.
+    pub every_entries: u64,
+    /// How many entries that a snapshot covers are kept for followers that lag a little.
+    pub keep_entries: u64,
+}
+
+impl Default for SnapshotConfig {
+    fn default() -> Self {
+        Self { every_entries: 50_000, keep_entries: 5_000 }
+    }
+}
+
+/// Bounds of session timeouts. A wish outside is moved to the nearer bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionBounds {
+    /// Shorter ones would expire in an ordinary failover.
+    pub min: Duration,
+    /// Longer ones would keep a dead holder's locks closed for too long.
+    pub max: Duration,
+    /// For clients that do not say.
+    pub default: Duration,
+}
+
+impl Default for SessionBounds {
+    fn default() -> Self {
+        Self { min: Duration::from_secs(2), max: Duration::from_secs(300), default: Duration::from_secs(10) }
+    }
+}

@@ -1,0 +1,71 @@
+//! What can go wrong beside a refusal. A caller always learns whether something may have been done.
+
+use std::time::Duration;
+
+/// Nothing was done. Trying again later may help.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Unavailable {
+    /// For the person who reads it.
+    pub reason: String,
+    /// When another try makes sense.
+    pub retry_after: Duration,
+}
+
+impl Unavailable {
+    /// With the usual time until another try: about an election.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), retry_after: Duration::from_secs(1) }
+    }
+}
+
+/// Why a proposal has no outcome.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProposeError {
+    /// Nothing was done, for sure.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// It may have been done, or may yet be.
+    #[error("the outcome is unknown: {0}")]
+    OutcomeUnknown(String),
+}
+
+/// Why a heartbeat was not counted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HeartbeatError {
+    /// The session has ended, or is just being ended.
+    #[error("the session has ended")]
+    SessionEnded,
+    /// There is no such session, and there was none lately.
+    #[error("there is no such session")]
+    NoSession,
+    /// The leader could not be asked, or could not prove that it leads.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// Why a node does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration contradicts itself.
+    #[error("the configuration is not usable: {0}")]
+    Config(String),
+    /// The data directory belongs to another node or another cluster, or is new where the cluster knows an
+    /// older one.
+    #[error("{0}")]
+    Identity(String),
+    /// What is on the disk cannot be read.
+    #[error("{0}")]
+    Damaged(String),
+    /// The operating system refused something.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What it said.
+        source: std::io::Error,
+    },
+    /// Raft did not start.
+    #[error("raft: {0}")]
+    Raft(String),
+}

@@ -1,0 +1,67 @@
+//! What a node knows about its cluster, for those who ask.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::NodeId;
+
+/// A member's part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Orders the log.
+    Leader,
+    /// Votes and follows.
+    Follower,
+    /// Stands for election.
+    Candidate,
+    /// Follows without a vote.
+    Learner,
+}
+
+/// What this node knows about the cluster at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterStatus {
+    /// The cluster's name.
+    pub cluster: String,
+    /// The cluster's id, drawn when it was formed. Empty until then.
+    pub cluster_id: String,
+    /// This node.
+    pub node_id: NodeId,
+    /// This node's part.
+    pub role: Role,
+    /// The leader, if this node knows one.
+    pub leader: Option<NodeId>,
+    /// The term.
+    pub term: u64,
+    /// The last log entry known to be committed.
+    pub committed_index: u64,
+    /// The last log entry applied here.
+    pub applied_index: u64,
+    /// The last position applied here.
+    pub applied_zxid: u64,
+    /// The last log entry covered by this node's snapshot.
+    pub snapshot_index: u64,
+    /// Whether this node can serve: it knows a leader and has applied what was committed when it joined.
+    pub ready: bool,
+    /// Why not, if not.
+    pub not_ready_reason: Option<String>,
+    /// All members, by id.
+    pub members: Vec<MemberStatus>,
+}
+
+/// What this node knows about one member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberStatus {
+    /// Its id.
+    pub node_id: NodeId,
+    /// Where it listens for peers.
+    pub peer: String,
+    /// Where it serves HTTP.
+    pub http: String,
+    /// Its part, as far as this node can tell.
+    pub role: Role,
+    /// Known to the leader only: the last entry known to be on the member's disk.
+    pub matched_index: Option<u64>,
+    /// Known to the leader only: how many entries that is behind the leader's last.
+    pub lag: Option<u64>,
+}

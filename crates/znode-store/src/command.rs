@@ -1,0 +1,236 @@
+//! What can be asked of the state machine. A command carries all that the state does not determine:
+//! ids, passwords, random names. The time comes with the log entry.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Data, Password, RequestId, SessionId};
+use crate::path::{CreatePath, LockName, ZPath};
+
+/// One request of one client, as it stands in the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// On whose behalf. Required by what only a session can do; a dead session's request is refused.
+    pub session: Option<SessionId>,
+    /// If given, the first outcome is remembered and returned again for a repeated request.
+    pub request_id: Option<RequestId>,
+    /// What to do.
+    pub command: Command,
+}
+
+/// A change of the state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Command {
+    /// Opens a session under an id that the proposing node has drawn.
+    OpenSession {
+        /// Refused if it was ever seen; the node then draws another.
+        session: SessionId,
+        /// For resuming it on another connection.
+        password: Password,
+        /// After so long without a heartbeat the leader ends the session.
+        timeout_ms: u32,
+        /// For people who look at a list of sessions.
+        name: Arc<str>,
+        /// Where the client called from, for the same people.
+        address: Arc<str>,
+    },
+    /// Ends the session with all its ephemeral nodes, at its owner's wish.
+    CloseSession {
+        /// Which.
+        session: SessionId,
+    },
+    /// Ends sessions that the leader has not heard of for their timeout. Valid only in the term of the
+    /// leader that proposed it: a deposed leader must not end what its successor has renewed.
+    ExpireSessions {
+        /// Which; those that have ended meanwhile are passed over.
+        sessions: Vec<SessionId>,
+        /// The proposer's term.
+        term: u64,
+    },
+    /// One change of the tree.
+    Write(Op),
+    /// Several changes of the tree, all or none, at one position. Later ones see earlier ones.
+    Multi(Vec<Op>),
+    /// Deletes container nodes that had children and have none any more; others are passed over.
+    SweepContainers(Vec<ZPath>),
+    /// A step of the lock protocol.
+    Lock(LockCommand),
+}
+
+/// One change of the tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Op {
+    /// Creates a znode.
+    Create {
+        /// Where.
+        path: CreatePath,
+        /// With what in it.
+        data: Data,
+        /// Of which kind. An ephemeral one is owned by the request's session.
+        mode: CreateMode,
+        /// Whether missing parents are created too, as empty container nodes.
+        parents: bool,
+    },
+    /// Deletes a znode that has no children.
+    Delete {
+        /// Which.
+        path: ZPath,
+        /// The version it must have; −1 for any.
+        version: i32,
+    },
+    /// Deletes a znode and all below it.
+    DeleteRecursive {
+        /// Which.
+        path: ZPath,
+    },
+    /// Replaces the data.
+    Set {
+        /// Of which node.
+        path: ZPath,
+        /// By what.
+        data: Data,
+        /// The version it must have; −1 for any.
+        version: i32,
+    },
+    /// Changes nothing, but refuses (and with it a multi) unless the node has the version.
+    Check {
+        /// Which node.
+        path: ZPath,
+        /// The version it must have; −1: it only has to exist.
+        version: i32,
+    },
+}
+
+/// The kinds of znodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CreateMode {
+    /// Lives until it is deleted.
+    Persistent,
+    /// Ends with its session; has no children.
+    Ephemeral,
+    /// The parent's counter of creations is appended to the name, in ten digits.
+    PersistentSequential,
+    /// Both.
+    EphemeralSequential,
+    /// Like persistent, but swept some time after its last child has gone.
+    Container,
+}
+
+impl CreateMode {
+    /// Whether a number is appended to the name.
+    pub fn is_sequential(self) -> bool {
+        matches!(self, Self::PersistentSequential | Self::EphemeralSequential)
+    }
+
+    /// Whether the node ends with its session.
+    pub fn is_ephemeral(self) -> bool {
+        matches!(self, Self::Ephemeral | Self::EphemeralSequential)
+    }
+}
+
+/// How a lock is shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LockMode {
+    /// One holder.
+    Exclusive,
+    /// Any number of holders, none of them exclusive.
+    Shared,
+    /// Holders whose permits add up to at most the limit.
+    Semaphore {
+        /// Permits in all: the same in every request for as long as the lock has contenders.
+        limit: u32,
+    },
+}
+
+/// What a client wants of a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockWish {
+    /// Which lock.
+    pub lock: LockName,
+    /// How.
+    pub mode: LockMode,
+    /// Permits of a semaphore; 1 in the other modes.
+    pub permits: u32,
+    /// The scope of re-entrancy within the session: a thread, a task, or nothing.
+    pub owner: Arc<str>,
+    /// Whether the same owner may enter again (exclusive and shared only).
+    pub reentrant: bool,
+    /// Shown to whoever looks at the lock.
+    pub note: Arc<str>,
+    /// Where the client called from, for the same people.
+    pub address: Arc<str>,
+}
+
+/// The name of a contender's znode below its lock: what clients call the `holder`.
+pub type HolderId = String;
+
+/// One call of `acquire`, told from the others by a random number. A call that is given up takes back
+/// exactly itself, never a later one that stands in the same place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct AttemptId(pub u64);
+
+/// The steps of the lock protocol. All but `Break` act for the request's session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LockCommand {
+    /// Stands in the queue, or enters again, or (without `wait`) leaves nothing behind if not granted.
+    Acquire {
+        /// What is wanted.
+        wish: LockWish,
+        /// 128 random bits that make the contender's name its own.
+        guid: u128,
+        /// This call.
+        attempt: AttemptId,
+        /// Whether to stand in the queue if the lock is not free.
+        wait: bool,
+    },
+    /// Gives one hold back.
+    Release {
+        /// Which lock.
+        lock: LockName,
+        /// Which contender.
+        holder: HolderId,
+    },
+    /// Ends a call of `acquire` that waits.
+    Withdraw {
+        /// Which lock.
+        lock: LockName,
+        /// Which contender.
+        holder: HolderId,
+        /// Which call.
+        attempt: AttemptId,
+        /// Why.
+        cause: WithdrawCause,
+    },
+    /// Takes the lock (or the place in the queue) from whoever has it.
+    Break {
+        /// Which lock.
+        lock: LockName,
+        /// Which contender.
+        holder: HolderId,
+        /// Told to those who ask what became of it.
+        reason: Arc<str>,
+    },
+}
+
+/// Why a call of `acquire` ends without its lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WithdrawCause {
+    /// Its time to wait is over. If the lock was granted meanwhile the grant stands.
+    TimedOut,
+    /// The caller went away, so that nobody would learn of a grant: it is taken back too.
+    Abandoned,
+}
+
+impl core::fmt::Display for LockMode {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Exclusive => f.write_str("exclusive"),
+            Self::Shared => f.write_str("shared"),
+            Self::Semaphore { limit } => write!(f, "a semaphore of {limit}"),
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Paths of znodes, checked once at the edge: whoever holds a [`ZPath`] holds a legal path.
+//!
+//! The rules are ZooKeeper's (`PathUtils.validatePath`): absolute, no empty, `.` or `..` component, no
+//! trailing slash, none of the characters that its clients cannot show.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The longest path in bytes. ZooKeeper has no limit of its own and then dies of paths that its own
+/// transactions cannot carry; one KiB holds every lock name (512 bytes) with its contenders' names.
+pub const MAX_PATH_BYTES: usize = 1024;
+
+/// How many components a path may have: each one costs a look-up in every operation on it.
+pub const MAX_PATH_DEPTH: usize = 32;
+
+/// The longest lock name in bytes, as the HTTP contract states it.
+pub const MAX_LOCK_NAME_BYTES: usize = 512;
+
+/// Below this znode live all locks: the lock `orders/42` is the znode `/locks/orders/42`.
+pub const LOCK_ROOT: &str = "/locks";
+
+/// Why a text is not a path (or not a lock's name).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadPath {
+    /// Paths are absolute.
+    #[error("a path starts with '/'")]
+    NotAbsolute,
+    /// `/a/` is not `/a`.
+    #[error("a path does not end with '/'")]
+    TrailingSlash,
+    /// `/a//b`.
+    #[error("a path has no empty component")]
+    EmptyComponent,
+    /// `.` and `..` would have to be resolved, and ZooKeeper does not.
+    #[error("a path has no component '.' or '..'")]
+    Relative,
+    /// Control characters and the ranges that ZooKeeper refuses.
+    #[error("the character U+{0:04X} is not allowed in a path")]
+    Character(u32),
+    /// More than [`MAX_PATH_BYTES`], or [`MAX_LOCK_NAME_BYTES`] for a lock's name.
+    #[error("{bytes} bytes are more than the {limit} allowed")]
+    TooLong {
+        /// What was given.
+        bytes: usize,
+        /// What is allowed.
+        limit: usize,
+    },
+    /// More than [`MAX_PATH_DEPTH`] components.
+    #[error("a path has at most {MAX_PATH_DEPTH} components")]
+    TooDeep,
+    /// The empty text names nothing.
+    #[error("the name is empty")]
+    Empty,
+}
+
+/// An absolute path of a znode that follows ZooKeeper's rules.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ZPath(Arc<str>);
+
+impl ZPath {
+    /// Checks `text` and takes it as a path.
+    pub fn parse(text: &str) -> Result<Self, BadPath> {
+        if !text.starts_with('/') {
+            return Err(BadPath::NotAbsolute);
+        }
+        if text.len() > MAX_PATH_BYTES {
+            return Err(BadPath::TooLong { bytes: text.len(), limit: MAX_PATH_BYTES });
+        }
+        if text == "/" {
+            return Ok(Self::root());
+        }
+        let mut depth = 0;
+        for component in text[1..].split('/') {
+            depth += 1;
+            match component {
+                "" if text.ends_with('/') && depth == text.matches('/').count() => {
+                    return Err(BadPath::TrailingSlash);
+                }
+                "" => return Err(BadPath::EmptyComponent),
+                "." | ".." => return Err(BadPath::Relative),
+                _ => check_characters(component)?,
+            }
+        }
+        if depth > MAX_PATH_DEPTH {
+            return Err(BadPath::TooDeep);
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// `/`
+    pub fn root() -> Self {
+        Self("/".into())
+    }
+
+    /// Whether this is `/`.
+    pub fn is_root(&self) -> bool {
+        &*self.0 == "/"
+    }
+
+    /// The text of the path.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The path of the parent; `None` for the root.
+    pub fn parent(&self) -> Option<ZPath> {
+        match self.0.rfind('/') {
+            _ if self.is_root() => None,
+            Some(0) => Some(Self::root()),
+            Some(at) => Some(Self(self.0[..at].into())),
+            None => None,
+        }
+    }
+
+    /// The last component; empty for the root.
+    pub fn name(&self) -> &str {
+        self.0.rsplit('/').next().unwrap_or("")
+    }
+
+    /// The components from the root downwards; none for the root itself.
+    pub fn components(&self) -> impl Iterator<Item = &str> {
+        self.0[1..].split('/').filter(|component| !component.is_empty())
+    }
+
+    /// The child `name` of this path. Fails if the name is no component or the result is too long.
+    pub fn join(&self, name: &str) -> Result<ZPath, BadPath> {
+        if name.is_empty() || name.contains('/') {
+            return Err(BadPath::EmptyComponent);
+        }
+        let mut text = String::with_capacity(self.0.len() + 1 + name.len());
+        if !self.is_root() {
+            text.push_str(&self.0);
+        }
+        text.push('/');
+        text.push_str(name);
+        Self::parse(&text)
+    }
+}
+
+fn check_characters(component: &str) -> Result<(), BadPath> {
+    match component.chars().map(u32::from).find(|c| {
+        matches!(c, 0x0000..=0x001f | 0x007f..=0x009f | 0xd800..=0xf8ff | 0xfff0..=0xffff)
+    }) {
+        Some(c) => Err(BadPath::Character(c)),
+        None => Ok(()),
+    }
+}
+
+/// Where a znode is to be created: its parent and the name, or for a sequential node the beginning of
+/// the name, which may be empty (`/queue/` names the children of `/queue` by their numbers alone).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreatePath {
+    /// The parent, which must exist unless missing parents are asked for.
+    pub parent: ZPath,
+    /// The name below it, without the sequence number.
+    pub name: Arc<str>,
+}
+
+impl CreatePath {
+    /// Checks `text` as the path of a node to create; `sequential` says whether a number follows it.
+    pub fn parse(text: &str, sequential: bool) -> Result<Self, BadPath> {
+        let Some((parent, name)) = text.rsplit_once('/') else {
+            return Err(if text.is_empty() { BadPath::Empty } else { BadPath::NotAbsolute });
+        };
+        // ZooKeeper checks a sequential path with a digit appended, which is what it will become.
+        let probe = if sequential { alloc::format!("{text}0000000000") } else { text.to_owned() };
+        ZPath::parse(&probe)?;
+        let parent = if parent.is_empty() { ZPath::root() } else { ZPath::parse(parent)? };
+        Ok(Self { parent, name: name.into() })
+    }
+}
+
+impl fmt::Display for CreatePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parent = if self.parent.is_root() { "" } else { self.parent.as_str() };
+        write!(f, "{parent}/{}", self.name)
+    }
+}
+
+impl fmt::Display for ZPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ZPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for ZPath {
+    type Error = BadPath;
+
+    fn try_from(text: String) -> Result<Self, BadPath> {
+        Self::parse(&text)
+    }
+}
+
+impl From<ZPath> for String {
+    fn from(path: ZPath) -> String {
+        (*path.0).to_owned()
+    }
+}
+
+/// The name of a lock: 1 to 512 bytes, and below [`LOCK_ROOT`] a legal path.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct LockName(ZPath);
+
+impl LockName {
+    /// Checks `text` as a lock's name.
+    pub fn parse(text: &str) -> Result<Self, BadPath> {
+        if text.is_empty() {
+            return Err(BadPath::Empty);
+        }
+        if text.len() > MAX_LOCK_NAME_BYTES {
+            return Err(BadPath::TooLong { bytes: text.len(), limit: MAX_LOCK_NAME_BYTES });
+        }
+        ZPath::parse(&alloc::format!("{LOCK_ROOT}/{text}")).map(Self)
+    }
+
+    /// The name of the lock whose znode is `path`; `None` outside of [`LOCK_ROOT`].
+    pub fn of_znode(path: &ZPath) -> Option<Self> {
+        let name = path.as_str().strip_prefix(LOCK_ROOT)?.strip_prefix('/')?;
+        Self::parse(name).ok()
+    }
+
+    /// The name without [`LOCK_ROOT`].
+    pub fn as_str(&self) -> &str {
+        &self.0.as_str()[LOCK_ROOT.len() + 1..]
+    }
+
+    /// The lock's znode, whose children are its contenders.
+    pub fn znode(&self) -> &ZPath {
+        &self.0
+    }
+}
+
+impl fmt::Display for LockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for LockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl TryFrom<String> for LockName {
+    type Error = BadPath;
+
+    fn try_from(text: String) -> Result<Self, BadPath> {
+        Self::parse(&text)
+    }
+}
+
+impl From<LockName> for String {
+    fn from(name: LockName) -> String {
+        name.as_str().to_owned()
+    }
+}

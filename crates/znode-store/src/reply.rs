@@ -1,0 +1,212 @@
+//! What the state machine answers: a reply, or a refusal. Both are the same on every replica.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::command::{HolderId, LockMode};
+use crate::ids::{SessionId, Zxid};
+use crate::path::{LockName, ZPath};
+use crate::stat::Stat;
+
+/// The outcome of a command, and the position that it took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// The command's own zxid; every command has one, also a refused one.
+    pub zxid: Zxid,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of a command.
+pub type Outcome = Result<Reply, Refusal>;
+
+/// What a command that was carried out answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reply {
+    /// The session is open.
+    SessionOpened {
+        /// Its id: the first request's, if this one repeats it.
+        session: SessionId,
+        /// Its timeout.
+        timeout_ms: u32,
+    },
+    /// The session has ended.
+    SessionClosed,
+    /// How many sessions were ended.
+    SessionsExpired(u32),
+    /// The znode was created.
+    Created {
+        /// Its path, with the sequence number if it has one.
+        path: ZPath,
+        /// As it is right after.
+        stat: Stat,
+    },
+    /// The znode was deleted.
+    Deleted,
+    /// The data was replaced.
+    Set(Stat),
+    /// The check held.
+    Checked,
+    /// The replies of a multi, in order.
+    Multi(Vec<Reply>),
+    /// How many containers were swept.
+    Swept(u32),
+    /// The caller holds the lock.
+    Granted(Grant),
+    /// The caller stands in the queue.
+    Queued(Place),
+    /// A hold was given back.
+    Released {
+        /// How many are left; 0: the lock is free of this holder.
+        holds: u32,
+    },
+    /// The call stands in the queue no more.
+    Withdrawn,
+    /// The contender was removed by an operator.
+    Broken,
+}
+
+/// Proof that a contender holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// Which lock.
+    pub lock: LockName,
+    /// By which contender.
+    pub holder: HolderId,
+    /// How.
+    pub mode: LockMode,
+    /// The position at which the contender was created. Of two conflicting grants of one lock the later
+    /// one has the larger token, always.
+    pub fencing_token: Zxid,
+    /// How often the owner has entered.
+    pub holds: u32,
+    /// Permits of a semaphore, else 1.
+    pub permits: u32,
+}
+
+/// A place in a lock's queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Which lock.
+    pub lock: LockName,
+    /// The contender that waits there.
+    pub holder: HolderId,
+    /// How many waiters stand before it.
+    pub ahead: u32,
+}
+
+/// Why a command was not carried out. Nothing was changed, on any replica.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    /// The znode (or the parent of one to be created) does not exist.
+    #[error("the znode {0} does not exist")]
+    NoNode(ZPath),
+    /// The znode exists already.
+    #[error("the znode {0} exists already")]
+    NodeExists(ZPath),
+    /// Another version was expected.
+    #[error("the znode {path} has version {actual}, not {expected}")]
+    BadVersion {
+        /// Which node.
+        path: ZPath,
+        /// What the caller expected.
+        expected: i32,
+        /// What it has.
+        actual: i32,
+    },
+    /// A node with children is not deleted.
+    #[error("the znode {0} has children")]
+    NotEmpty(ZPath),
+    /// An ephemeral node has no children.
+    #[error("the znode {0} is ephemeral and cannot have children")]
+    NoChildrenForEphemerals(ZPath),
+    /// The root cannot be deleted, and nothing can be deleted from within it recursively at once.
+    #[error("the znode {0} cannot be deleted")]
+    Undeletable(ZPath),
+    /// The name, with its number, would be no legal path.
+    #[error("the path of the new znode would be illegal: {0}")]
+    BadPath(String),
+    /// Ten digits are used up; the parent has to be created anew.
+    #[error("the sequence numbers below {0} are used up")]
+    SequenceExhausted(ZPath),
+    /// More data than [`crate::MAX_DATA_BYTES`].
+    #[error("{bytes} bytes of data are more than the {limit} allowed")]
+    DataTooLarge {
+        /// What was given.
+        bytes: u64,
+        /// What is allowed.
+        limit: u64,
+    },
+    /// The request needs a session and named none.
+    #[error("this needs a session")]
+    SessionRequired,
+    /// There is no such session, and there was none lately.
+    #[error("there is no session {0}")]
+    NoSession(SessionId),
+    /// The session has ended: it expired or was closed.
+    #[error("the session {0} has ended")]
+    SessionEnded(SessionId),
+    /// The drawn id is taken; the node draws another one.
+    #[error("the session id {0} is taken")]
+    SessionIdTaken(SessionId),
+    /// The leader that proposed this was no longer the leader.
+    #[error("the proposing leader was deposed")]
+    StaleLeader,
+    /// A multi failed at one of its operations, and so as a whole.
+    #[error("operation {index} of the transaction: {refusal}")]
+    Multi {
+        /// Counted from 0.
+        index: u32,
+        /// What was wrong with it.
+        refusal: Box<Refusal>,
+    },
+    /// The repeated request id was used for something else before.
+    #[error("the request_id was used for another request of this session")]
+    RequestIdReused,
+    /// There is no such lock.
+    #[error("there is no lock {0}")]
+    NoLock(LockName),
+    /// The lock is not free, and the caller did not want to wait.
+    #[error("the lock {lock} is held")]
+    LockBusy {
+        /// Which lock.
+        lock: LockName,
+        /// Who holds it.
+        holders: Vec<HolderId>,
+    },
+    /// The lock did not become free in time.
+    #[error("the lock {0} did not become free in time")]
+    LockTimeout(LockName),
+    /// The lock is in use in another mode or with another limit.
+    #[error("the lock {lock} is in use as {in_use}")]
+    ModeConflict {
+        /// Which lock.
+        lock: LockName,
+        /// Its mode for as long as it has contenders.
+        in_use: LockMode,
+    },
+    /// The session is not (or no longer) the holder that it names.
+    #[error("the session does not hold the lock {lock} as {holder}")]
+    NotHolder {
+        /// Which lock.
+        lock: LockName,
+        /// What was claimed.
+        holder: HolderId,
+    },
+    /// To wait would be to wait for oneself.
+    #[error("the owner holds the lock {0} as shared and would wait for itself")]
+    WouldDeadlock(LockName),
+    /// More contenders than [`crate::MAX_CONTENDERS`].
+    #[error("the queue of the lock {0} is full")]
+    QueueFull(LockName),
+    /// More entries by one owner than [`crate::MAX_HOLDS`].
+    #[error("the owner has entered the lock {0} too often")]
+    TooManyHolds(LockName),
+    /// A wish that makes no sense, such as more permits than there are.
+    #[error("{0}")]
+    BadWish(Arc<str>),
+}
