@@ -9,17 +9,30 @@ pub mod path;
 pub mod reply;
 pub mod stat;
 
+mod apply;
+mod lock;
+mod remembered;
+mod sessions;
+mod snapshot;
+mod stable_hash;
+mod store;
+mod tree;
+mod write;
+
+pub use apply::EntryContext;
 pub use command::*;
 pub use event::*;
 pub use ids::*;
+pub use lock::*;
 pub use path::*;
+pub use remembered::{MAX_REMEMBERED_REQUESTS, MAX_SESSIONLESS_REQUESTS};
 pub use reply::*;
+pub use sessions::{MAX_ENDED_SESSIONS, SessionFate, SessionView};
 pub use stat::*;
+pub use store::{MAX_SWEPT_CONTAINERS, Store};
+pub use write::MAX_SEQUENCE;
 
 /// How many contenders one lock may have.
 pub const MAX_CONTENDERS: usize = 10_000;
 /// How often one owner may enter a lock.
 pub const MAX_HOLDS: usize = 1_000;
-
-/// The state (skeleton).
-pub struct Store;

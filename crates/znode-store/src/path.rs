@@ -69,7 +69,10 @@ impl ZPath {
             return Err(BadPath::NotAbsolute);
         }
         if text.len() > MAX_PATH_BYTES {
-            return Err(BadPath::TooLong { bytes: text.len(), limit: MAX_PATH_BYTES });
+            return Err(BadPath::TooLong {
+                bytes: text.len(),
+                limit: MAX_PATH_BYTES,
+            });
         }
         if text == "/" {
             return Ok(Self::root());
@@ -90,6 +93,12 @@ impl ZPath {
             return Err(BadPath::TooDeep);
         }
         Ok(Self(text.into()))
+    }
+
+    /// Takes a text that was put together from legal components.
+    pub(crate) fn from_checked(text: String) -> Self {
+        debug_assert!(Self::parse(&text).is_ok(), "{text} is no path");
+        Self(text.into())
     }
 
     /// `/`
@@ -143,9 +152,11 @@ impl ZPath {
 }
 
 fn check_characters(component: &str) -> Result<(), BadPath> {
-    match component.chars().map(u32::from).find(|c| {
-        matches!(c, 0x0000..=0x001f | 0x007f..=0x009f | 0xd800..=0xf8ff | 0xfff0..=0xffff)
-    }) {
+    match component
+        .chars()
+        .map(u32::from)
+        .find(|c| matches!(c, 0x0000..=0x001f | 0x007f..=0x009f | 0xd800..=0xf8ff | 0xfff0..=0xffff))
+    {
         Some(c) => Err(BadPath::Character(c)),
         None => Ok(()),
     }
@@ -165,19 +176,38 @@ impl CreatePath {
     /// Checks `text` as the path of a node to create; `sequential` says whether a number follows it.
     pub fn parse(text: &str, sequential: bool) -> Result<Self, BadPath> {
         let Some((parent, name)) = text.rsplit_once('/') else {
-            return Err(if text.is_empty() { BadPath::Empty } else { BadPath::NotAbsolute });
+            return Err(if text.is_empty() {
+                BadPath::Empty
+            } else {
+                BadPath::NotAbsolute
+            });
         };
         // ZooKeeper checks a sequential path with a digit appended, which is what it will become.
-        let probe = if sequential { alloc::format!("{text}0000000000") } else { text.to_owned() };
+        let probe = if sequential {
+            alloc::format!("{text}0000000000")
+        } else {
+            text.to_owned()
+        };
         ZPath::parse(&probe)?;
-        let parent = if parent.is_empty() { ZPath::root() } else { ZPath::parse(parent)? };
-        Ok(Self { parent, name: name.into() })
+        let parent = if parent.is_empty() {
+            ZPath::root()
+        } else {
+            ZPath::parse(parent)?
+        };
+        Ok(Self {
+            parent,
+            name: name.into(),
+        })
     }
 }
 
 impl fmt::Display for CreatePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parent = if self.parent.is_root() { "" } else { self.parent.as_str() };
+        let parent = if self.parent.is_root() {
+            ""
+        } else {
+            self.parent.as_str()
+        };
         write!(f, "{parent}/{}", self.name)
     }
 }
@@ -220,7 +250,10 @@ impl LockName {
             return Err(BadPath::Empty);
         }
         if text.len() > MAX_LOCK_NAME_BYTES {
-            return Err(BadPath::TooLong { bytes: text.len(), limit: MAX_LOCK_NAME_BYTES });
+            return Err(BadPath::TooLong {
+                bytes: text.len(),
+                limit: MAX_LOCK_NAME_BYTES,
+            });
         }
         ZPath::parse(&alloc::format!("{LOCK_ROOT}/{text}")).map(Self)
     }
@@ -229,6 +262,13 @@ impl LockName {
     pub fn of_znode(path: &ZPath) -> Option<Self> {
         let name = path.as_str().strip_prefix(LOCK_ROOT)?.strip_prefix('/')?;
         Self::parse(name).ok()
+    }
+
+    /// The lock whose contenders are the children of the znode `path`, without a check of what was checked
+    /// as a path; `None` if that is no lock's znode.
+    pub(crate) fn of_parent(path: &ZPath) -> Option<Self> {
+        let name = path.as_str().strip_prefix(LOCK_ROOT)?.strip_prefix('/')?;
+        (name.len() <= MAX_LOCK_NAME_BYTES).then(|| Self(path.clone()))
     }
 
     /// The name without [`LOCK_ROOT`].

@@ -1,0 +1,192 @@
+//! The one decision over commands: what is refused, what is answered from memory, what is done by whom.
+
+use alloc::vec::Vec;
+
+use crate::command::{Command, LockCommand, Op, Request};
+use crate::event::Event;
+use crate::ids::{RequestId, SessionId, Zxid};
+use crate::lock::Repeated;
+use crate::remembered::{self, Remembered};
+use crate::reply::{Applied, Outcome, Refusal, Reply};
+use crate::sessions::{Session, SessionFate};
+use crate::store::Store;
+use crate::write::ContenderChange;
+
+/// What the log entry tells of all commands in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryContext {
+    /// The proposing leader's clock, in milliseconds since 1970.
+    pub time_ms: u64,
+    /// The term of the entry.
+    pub term: u64,
+}
+
+/// What is the same throughout one command.
+pub(crate) struct Context<'e> {
+    /// The command's position.
+    pub(crate) zxid: Zxid,
+    /// The command's time.
+    pub(crate) now_ms: u64,
+    /// The term of its entry.
+    pub(crate) term: u64,
+    /// What happened so far, the last command's events included if the caller left them there.
+    pub(crate) events: &'e mut Vec<Event>,
+    /// In a transaction: changes that the lock table learns of when nothing can fail any more.
+    pub(crate) held_back: Option<Vec<ContenderChange>>,
+}
+
+impl Store {
+    /// Applies one command: the only way to change the state, and the same on every replica.
+    ///
+    /// Events are appended in the order in which things happened.
+    pub fn apply(&mut self, entry: &EntryContext, request: Request, events: &mut Vec<Event>) -> Applied {
+        self.zxid.0 += 1;
+        // A new leader's clock may be behind its predecessor's.
+        self.time_ms = self.time_ms.max(entry.time_ms);
+        let cx = &mut Context {
+            zxid: self.zxid,
+            now_ms: self.time_ms,
+            term: entry.term,
+            events,
+            held_back: None,
+        };
+        let outcome = self.answer(cx, request);
+        self.settle_locks(cx);
+        Applied {
+            zxid: cx.zxid,
+            outcome,
+        }
+    }
+
+    /// Carries a request out, unless its session is gone or it was carried out before.
+    fn answer(&mut self, cx: &mut Context<'_>, request: Request) -> Outcome {
+        let Request {
+            session,
+            request_id,
+            command,
+        } = request;
+        if let Some(session) = session {
+            self.sessions.require(session)?;
+        }
+        let Some(request_id) = request_id else {
+            return self.carry_out(cx, session, None, command);
+        };
+        let fingerprint = remembered::fingerprint(&command);
+        if let Some(record) = self.memory_of(session).and_then(|memory| memory.get(&request_id)) {
+            if record.fingerprint != fingerprint {
+                return Err(Refusal::RequestIdReused);
+            }
+            let first = record.outcome.clone();
+            match (session, &command) {
+                // A caller that was lost stands in the queue again, or holds what it was granted.
+                (Some(session), Command::Lock(LockCommand::Acquire { wish, attempt, .. })) => {
+                    match self.repeat_acquire(cx, session, &request_id, wish, *attempt, first) {
+                        Repeated::Answer(outcome) => return outcome,
+                        Repeated::RunAnew => {}
+                    }
+                }
+                _ => return first,
+            }
+        }
+        let outcome = self.carry_out(cx, session, Some(&request_id), command);
+        if remembered::is_memorable(&outcome)
+            && let Some(memory) = self.memory_of(session)
+        {
+            memory.insert(request_id, fingerprint, outcome.clone());
+        }
+        outcome
+    }
+
+    /// The memory that a request's outcome belongs to; `None` if its session has just ended.
+    pub(crate) fn memory_of(&mut self, session: Option<SessionId>) -> Option<&mut Remembered> {
+        match session {
+            Some(session) => Some(&mut self.sessions.get_mut(session)?.remembered),
+            None => Some(&mut self.remembered),
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        cx: &mut Context<'_>,
+        session: Option<SessionId>,
+        request_id: Option<&RequestId>,
+        command: Command,
+    ) -> Outcome {
+        match command {
+            // A client arrives. Its id must not be one that an older client may still speak for.
+            Command::OpenSession {
+                session,
+                password,
+                timeout_ms,
+                name,
+                address,
+            } => {
+                if self.sessions.fate(session) != SessionFate::Unknown {
+                    return Err(Refusal::SessionIdTaken(session));
+                }
+                self.sessions.insert(
+                    session,
+                    Session::new(password, timeout_ms, name, address, cx.now_ms),
+                );
+                cx.events.push(Event::SessionOpened(session));
+                Ok(Reply::SessionOpened { session, timeout_ms })
+            }
+            // A client leaves.
+            Command::CloseSession { session } => {
+                self.sessions.require(session)?;
+                self.end_session(cx, session, false);
+                Ok(Reply::SessionClosed)
+            }
+            // Clients were not heard of. Only the leader of this very term can know that: the entry of a
+            // deposed one may be committed by its successor, which has given the sessions new time.
+            Command::ExpireSessions { sessions, term } => {
+                if term != cx.term {
+                    return Err(Refusal::StaleLeader);
+                }
+                let mut expired = 0;
+                for session in sessions {
+                    if self.sessions.fate(session) == SessionFate::Live {
+                        self.end_session(cx, session, true);
+                        expired += 1;
+                    }
+                }
+                Ok(Reply::SessionsExpired(expired))
+            }
+            Command::Write(op) => self.write(cx, session, op),
+            Command::Multi(ops) => self.multi(cx, session, ops),
+            // The leader tidies up. What has children again, or is gone, is none of its business.
+            Command::SweepContainers(paths) => {
+                let swept = paths.iter().filter(|path| self.sweep(cx, path)).count();
+                Ok(Reply::Swept(swept as u32))
+            }
+            Command::Lock(command) => self.lock_command(cx, session, request_id, command),
+        }
+    }
+
+    /// Carries out all operations or none.
+    fn multi(&mut self, cx: &mut Context<'_>, session: Option<SessionId>, ops: Vec<Op>) -> Outcome {
+        let events_before = cx.events.len();
+        self.tree.begin();
+        cx.held_back = Some(Vec::new());
+        let mut replies = Vec::with_capacity(ops.len());
+        for (index, op) in ops.into_iter().enumerate() {
+            match self.write(cx, session, op) {
+                Ok(reply) => replies.push(reply),
+                Err(refusal) => {
+                    cx.events.truncate(events_before);
+                    cx.held_back = None;
+                    self.roll_back();
+                    return Err(Refusal::Multi {
+                        index: index as u32,
+                        refusal: refusal.into(),
+                    });
+                }
+            }
+        }
+        self.tree.commit();
+        for change in cx.held_back.take().into_iter().flatten() {
+            self.tell_locks(cx, change);
+        }
+        Ok(Reply::Multi(replies))
+    }
+}

@@ -1,0 +1,288 @@
+//! What stands in a contender's znode: a record in JSON, so that a user of any ZooKeeper client can read who
+//! waits for what. Who holds the lock is not told by the record but by the rule.
+//!
+//! The record is the only truth about what it says. Nothing of it is kept beside the tree except the claim, which
+//! cannot change (see [`Facts::claim`]), so that a replica which restored a snapshot knows the same as the others.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::name::{Kind, recognise};
+use crate::command::{AttemptId, LockMode, LockWish};
+use crate::ids::{Data, RequestId};
+
+/// What a contender wants: all that the rule has to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    /// How.
+    pub mode: LockMode,
+    /// Permits of a semaphore, between 1 and its limit; else 1.
+    pub permits: u32,
+}
+
+/// What a znode below a lock says about its contender.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// The sequence number in the name.
+    pub number: u64,
+    /// What is wanted. The tree refuses to change data if this would change with it: a holder that claimed more
+    /// than it was granted would make the grants of the others wrong.
+    pub claim: Claim,
+    /// What Lockgate wrote about it. `None` for contenders of other clients, whose data is theirs.
+    pub record: Option<Record>,
+}
+
+/// What Lockgate writes about a contender of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// What is wanted.
+    pub claim: Claim,
+    /// The scope of re-entrancy within the session.
+    pub owner: Arc<str>,
+    /// Whether the same owner may join.
+    pub reentrant: bool,
+    /// For people.
+    pub note: Arc<str>,
+    /// Where the client called from.
+    pub address: Arc<str>,
+    /// When it joined the queue.
+    pub since_ms: u64,
+    /// When it was let in.
+    pub granted_ms: Option<u64>,
+    /// The calls of `acquire` that it stands for, oldest first. While it holds, each is one hold.
+    pub attempts: Vec<Attempt>,
+}
+
+/// One call of `acquire`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Attempt {
+    /// Which.
+    pub id: AttemptId,
+    /// What its outcome is remembered under.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub request_id: Option<RequestId>,
+}
+
+/// The record as it is written. The order of the fields is that of the text.
+#[derive(Serialize, Deserialize)]
+struct Json {
+    mode: JsonMode,
+    permits: u32,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    limit: Option<u32>,
+    owner: Arc<str>,
+    reentrant: bool,
+    note: Arc<str>,
+    address: Arc<str>,
+    since_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    granted_ms: Option<u64>,
+    attempts: Vec<Attempt>,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum JsonMode {
+    Exclusive,
+    Shared,
+    Semaphore,
+}
+
+impl Facts {
+    /// Reads a znode below a lock. `None`: its name is no contender's. Data that makes no sense is another
+    /// client's business; such a contender is what its name says.
+    pub fn read(name: &str, data: &[u8]) -> Option<Self> {
+        let name = recognise(name)?;
+        let json = if name.ours { serde_json::from_slice(data).ok() } else { None };
+        let record = json.and_then(|json| Record::from_json(name.kind, json));
+        let claim = match (&record, name.kind) {
+            (Some(record), _) => record.claim,
+            (None, Kind::Shared) => Claim { mode: LockMode::Shared, permits: 1 },
+            // A lease of we do not know how many: safe only alone.
+            (None, Kind::Exclusive | Kind::Lease) => Claim { mode: LockMode::Exclusive, permits: 1 },
+        };
+        Some(Self { number: name.number, claim, record })
+    }
+
+    /// How often the owner has entered (or, in the queue, would have): a foreign contender stands for one call.
+    pub fn holds(&self) -> u32 {
+        self.record.as_ref().map_or(1, Record::holds)
+    }
+}
+
+impl Record {
+    /// The record of a new contender, which stands for one call.
+    pub fn new(wish: &LockWish, attempt: Attempt, now_ms: u64) -> Self {
+        Self {
+            claim: Claim { mode: wish.mode, permits: wish.permits },
+            owner: wish.owner.clone(),
+            reentrant: wish.may_reenter(),
+            note: wish.note.clone(),
+            address: wish.address.clone(),
+            since_ms: now_ms,
+            granted_ms: None,
+            attempts: alloc::vec![attempt],
+        }
+    }
+
+    /// How many calls it stands for.
+    pub fn holds(&self) -> u32 {
+        u32::try_from(self.attempts.len()).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// The data of the znode.
+    pub fn to_data(&self) -> Data {
+        let (mode, limit) = match self.claim.mode {
+            LockMode::Exclusive => (JsonMode::Exclusive, None),
+            LockMode::Shared => (JsonMode::Shared, None),
+            LockMode::Semaphore { limit } => (JsonMode::Semaphore, Some(limit)),
+        };
+        let json = Json {
+            mode,
+            permits: self.claim.permits,
+            limit,
+            owner: self.owner.clone(),
+            reentrant: self.reentrant,
+            note: self.note.clone(),
+            address: self.address.clone(),
+            since_ms: self.since_ms,
+            granted_ms: self.granted_ms,
+            attempts: self.attempts.clone(),
+        };
+        serde_json::to_vec(&json).expect("numbers and texts always have a form in JSON").into()
+    }
+
+    /// The name decides between exclusive, shared and lease: it cannot be changed, the data can.
+    fn from_json(kind: Kind, json: Json) -> Option<Self> {
+        let claim = match (kind, json.mode, json.limit) {
+            (Kind::Exclusive, JsonMode::Exclusive, None) => Claim { mode: LockMode::Exclusive, permits: 1 },
+            (Kind::Shared, JsonMode::Shared, None) => Claim { mode: LockMode::Shared, permits: 1 },
+            (Kind::Lease, JsonMode::Semaphore, Some(limit)) if (1..=limit).contains(&json.permits) => {
+                Claim { mode: LockMode::Semaphore { limit }, permits: json.permits }
+            }
+            _ => return None,
+        };
+        Some(Self {
+            claim,
+            owner: json.owner,
+            reentrant: json.reentrant,
+            note: json.note,
+            address: json.address,
+            since_ms: json.since_ms,
+            granted_ms: json.granted_ms,
+            attempts: json.attempts,
+        })
+    }
+}
+
+impl LockWish {
+    /// Permits are not a place that one could be in twice: every lease is a contender of its own.
+    pub(crate) fn may_reenter(&self) -> bool {
+        self.reentrant && !matches!(self.mode, LockMode::Semaphore { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+    use alloc::vec;
+
+    use super::*;
+    use crate::lock::name::prefix;
+
+    fn record(mode: LockMode, permits: u32) -> Record {
+        Record {
+            claim: Claim { mode, permits },
+            owner: "thread \"1\"".into(),
+            reentrant: true,
+            note: "nightly build\n".into(),
+            address: "127.0.0.1:4711".into(),
+            since_ms: 1_700_000_000_000,
+            granted_ms: None,
+            attempts: vec![
+                Attempt { id: AttemptId(u64::MAX), request_id: None },
+                Attempt { id: AttemptId(1), request_id: Some(RequestId::parse("r-1").unwrap()) },
+            ],
+        }
+    }
+
+    fn name(mode: LockMode) -> alloc::string::String {
+        format!("{}0000000007", prefix(5, mode))
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for (mode, permits) in [
+            (LockMode::Exclusive, 1),
+            (LockMode::Shared, 1),
+            (LockMode::Semaphore { limit: 9 }, 4),
+            (LockMode::Semaphore { limit: u32::MAX }, u32::MAX),
+        ] {
+            let record = Record { granted_ms: Some(3), ..record(mode, permits) };
+            let facts = Facts::read(&name(mode), record.to_data().as_bytes()).unwrap();
+            assert_eq!(facts, Facts { number: 7, claim: record.claim, record: Some(record) });
+            assert_eq!(facts.holds(), 2);
+        }
+    }
+
+    #[test]
+    fn the_text_is_pleasant_to_read() {
+        assert_eq!(
+            format!("{:?}", Record { attempts: vec![], ..record(LockMode::Exclusive, 1) }.to_data()),
+            format!(
+                "{:?}",
+                "{\"mode\":\"exclusive\",\"permits\":1,\"owner\":\"thread \\\"1\\\"\",\"reentrant\":true,\
+                 \"note\":\"nightly build\\n\",\"address\":\"127.0.0.1:4711\",\"since_ms\":1700000000000,\
+                 \"attempts\":[]}"
+            )
+        );
+    }
+
+    #[track_caller]
+    fn foreign(name: &str, data: &[u8], mode: LockMode) {
+        let facts = Facts::read(name, data).unwrap();
+        assert_eq!(facts.record, None);
+        assert_eq!(facts.claim, Claim { mode, permits: 1 });
+        assert_eq!(facts.holds(), 1);
+    }
+
+    #[test]
+    fn data_that_makes_no_sense_is_foreign() {
+        let nested = "[".repeat(100_000);
+        for data in [
+            &b""[..],
+            b"127.0.0.1",
+            b"{}",
+            b"{\"mode\":\"exclusive\"}",
+            b"\xff\xfe",
+            b"null",
+            b"[1,2",
+            nested.as_bytes(),
+        ] {
+            foreign(&name(LockMode::Exclusive), data, LockMode::Exclusive);
+            foreign(&name(LockMode::Shared), data, LockMode::Shared);
+            foreign(&name(LockMode::Semaphore { limit: 1 }), data, LockMode::Exclusive);
+        }
+    }
+
+    #[test]
+    fn data_that_contradicts_the_name_is_foreign() {
+        let shared = record(LockMode::Shared, 1).to_data();
+        foreign(&name(LockMode::Exclusive), shared.as_bytes(), LockMode::Exclusive);
+        let lease = record(LockMode::Semaphore { limit: 3 }, 2).to_data();
+        foreign(&name(LockMode::Shared), lease.as_bytes(), LockMode::Shared);
+        // Curator's own name with our data in it: the data is not ours to write, so not ours to read.
+        let curator = "_c_7c1e1b2a-5c8f-4f5e-9a53-0d2f6a3c9f11-lock-0000000003";
+        foreign(curator, record(LockMode::Exclusive, 1).to_data().as_bytes(), LockMode::Exclusive);
+    }
+
+    #[test]
+    fn permits_that_could_never_be_granted_are_foreign() {
+        for (limit, permits) in [(3, 4), (3, 0), (0, 0), (0, 1)] {
+            let mode = LockMode::Semaphore { limit };
+            foreign(&name(mode), record(mode, permits).to_data().as_bytes(), LockMode::Exclusive);
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The queue of one lock, holders in front. It follows the rule (`rule.rs`) step by step: whoever arrives goes to
+//! the end, whoever leaves may let others in. It knows nothing of the tree, of sessions' ends or of events.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::ops::Range;
+
+use super::contender::Claim;
+use crate::command::LockMode;
+use crate::ids::{SessionId, Zxid};
+
+/// A contender's place in the order of arrival.
+///
+/// For sequential znodes that is the order of their numbers. The creation stands first for those who choose their
+/// number themselves: a name that ends in ten digits needs not be a sequential one, and nobody may name himself
+/// to the front of a lock that others hold, nor make fencing tokens go back.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Position {
+    /// When it was created. Contenders of one multi share it.
+    pub czxid: Zxid,
+    /// Its sequence number.
+    pub number: u64,
+    /// Its whole name.
+    pub name: Arc<str>,
+}
+
+/// Who stands in the queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Contender {
+    /// Where.
+    pub position: Position,
+    /// Whose it is.
+    pub session: SessionId,
+    /// What it wants.
+    pub claim: Claim,
+}
+
+/// The contenders of one lock in order of arrival. The first [`Queue::holding`] of them hold it.
+///
+/// A sorted ring: the ends are where nearly everything happens. Finding is a binary search; leaving from the middle
+/// moves pointers, at most [`crate::MAX_CONTENDERS`] of them and less than a microsecond's worth; letting in costs
+/// as much as there are let in. Boxes, so that what moves is small.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    contenders: VecDeque<Box<Contender>>,
+    holding: usize,
+    /// Permits of the holders. Up to the limit for a semaphore, the number of holders else.
+    permits: u64,
+}
+
+/// Where somebody stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rank {
+    /// Among the holders.
+    Holds,
+    /// In the queue, behind so many that wait too.
+    Waits {
+        /// How many.
+        ahead: u32,
+    },
+}
+
+impl Queue {
+    /// Puts a contender where it belongs, as one who waits. Nobody who came later holds the lock already, because
+    /// positions are given in ascending order and grants are made at the end of a command.
+    pub fn insert(&mut self, contender: Contender) {
+        let Err(at) = self.find(&contender.position) else {
+            unreachable!("the tree has no two znodes of one name");
+        };
+        assert!(at >= self.holding, "a contender that arrives cannot stand before a holder");
+        self.contenders.insert(at, Box::new(contender));
+    }
+
+    /// Takes a contender out; says whether it held the lock.
+    pub fn remove(&mut self, position: &Position) -> Option<bool> {
+        let at = self.find(position).ok()?;
+        let contender = self.contenders.remove(at)?;
+        let held = at < self.holding;
+        if held {
+            self.holding -= 1;
+            self.permits -= u64::from(contender.claim.permits);
+        }
+        Some(held)
+    }
+
+    /// Lets in whoever may get in now. Returns where they stand.
+    pub fn promote(&mut self) -> Range<usize> {
+        let before = self.holding;
+        while let Some(next) = self.contenders.get(self.holding)
+            && self.has_room_for(next.claim)
+        {
+            self.permits += u64::from(next.claim.permits);
+            self.holding += 1;
+        }
+        before..self.holding
+    }
+
+    /// Whether the rule would let somebody in who arrived now.
+    pub fn lets_in(&self, claim: Claim) -> bool {
+        self.holding == self.contenders.len() && self.has_room_for(claim)
+    }
+
+    /// Whether the holders have room for one more.
+    fn has_room_for(&self, claim: Claim) -> bool {
+        let Some(first) = self.contenders.front().filter(|_| self.holding > 0) else {
+            return true;
+        };
+        first.claim.mode == claim.mode
+            && match claim.mode {
+                LockMode::Exclusive => false,
+                LockMode::Shared => true,
+                LockMode::Semaphore { limit } => {
+                    self.permits + u64::from(claim.permits) <= u64::from(limit)
+                }
+            }
+    }
+
+    /// The mode that the lock is used in; `None` if it is not.
+    pub fn mode(&self) -> Option<LockMode> {
+        self.contenders.front().map(|first| first.claim.mode)
+    }
+
+    /// Where somebody stands; `None` if nowhere here.
+    pub fn rank(&self, position: &Position) -> Option<Rank> {
+        let at = self.find(position).ok()?;
+        Some(match at.checked_sub(self.holding) {
+            None => Rank::Holds,
+            Some(ahead) => Rank::Waits { ahead: u32::try_from(ahead).unwrap_or(u32::MAX) },
+        })
+    }
+
+    /// The contender at a place counted from the front.
+    pub fn get(&self, at: usize) -> Option<&Contender> {
+        self.contenders.get(at).map(|contender| &**contender)
+    }
+
+    /// Holders and waiters.
+    pub fn len(&self) -> usize {
+        self.contenders.len()
+    }
+
+    /// Whether nobody is left.
+    pub fn is_empty(&self) -> bool {
+        self.contenders.is_empty()
+    }
+
+    /// How many hold the lock.
+    pub fn holding(&self) -> usize {
+        self.holding
+    }
+
+    /// Those who hold the lock, in order of arrival.
+    pub fn holders(&self) -> impl Iterator<Item = &Contender> {
+        self.contenders.iter().take(self.holding).map(|contender| &**contender)
+    }
+
+    /// Those who wait, in order of arrival.
+    pub fn waiters(&self) -> impl Iterator<Item = &Contender> {
+        self.contenders.iter().skip(self.holding).map(|contender| &**contender)
+    }
+
+    fn find(&self, position: &Position) -> Result<usize, usize> {
+        // Whoever arrives goes to the end: one comparison instead of a dozen.
+        if self.contenders.back().is_none_or(|last| last.position < *position) {
+            return Err(self.contenders.len());
+        }
+        self.contenders.binary_search_by(|contender| contender.position.cmp(position))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::super::rule;
+    use super::*;
+
+    fn position(number: u64) -> Position {
+        Position { czxid: Zxid(number + 100), number, name: format!("n{number:010}").into() }
+    }
+
+    fn contender(number: u64, claim: Claim) -> Contender {
+        Contender { position: position(number), session: SessionId(1), claim }
+    }
+
+    fn claims(queue: &Queue) -> Vec<Claim> {
+        queue.contenders.iter().map(|contender| contender.claim).collect()
+    }
+
+    /// Every observation that the queue offers, against the rule and the plain list.
+    fn check(queue: &Queue, model: &[Contender]) {
+        let holding = rule::holders(&claims(queue));
+        assert_eq!(queue.holding(), holding, "the rule says otherwise about {:?}", claims(queue));
+        assert_eq!(queue.len(), model.len());
+        assert_eq!(queue.is_empty(), model.is_empty());
+        assert_eq!(queue.mode(), model.first().map(|first| first.claim.mode));
+        assert!(queue.holders().eq(&model[..holding]));
+        assert!(queue.waiters().eq(&model[holding..]));
+        for (at, contender) in model.iter().enumerate() {
+            let rank = match at {
+                at if at < holding => Rank::Holds,
+                at => Rank::Waits { ahead: (at - holding) as u32 },
+            };
+            assert_eq!(queue.rank(&contender.position), Some(rank));
+        }
+        assert_eq!(queue.rank(&position(u64::from(u32::MAX))), None);
+        let permits: u64 = queue.holders().map(|holder| u64::from(holder.claim.permits)).sum();
+        assert_eq!(queue.permits, permits);
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Arrive(Claim),
+        Leave(usize),
+    }
+
+    fn any_claim() -> impl Strategy<Value = Claim> {
+        prop_oneof![
+            2 => Just(Claim { mode: LockMode::Exclusive, permits: 1 }),
+            4 => Just(Claim { mode: LockMode::Shared, permits: 1 }),
+            4 => (1u32..=4).prop_map(|permits| Claim { mode: LockMode::Semaphore { limit: 4 }, permits }),
+            1 => (1u32..=2).prop_map(|permits| Claim { mode: LockMode::Semaphore { limit: 2 }, permits }),
+            1 => Just(Claim { mode: LockMode::Semaphore { limit: u32::MAX }, permits: u32::MAX }),
+        ]
+    }
+
+    fn any_step() -> impl Strategy<Value = Step> {
+        prop_oneof![5 => any_claim().prop_map(Step::Arrive), 4 => (0usize..1000).prop_map(Step::Leave)]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn the_queue_follows_the_rule_at_every_step(steps in proptest::collection::vec(any_step(), 0..60)) {
+            let mut queue = Queue::default();
+            let mut model: Vec<Contender> = Vec::new();
+            for (number, step) in steps.into_iter().enumerate() {
+                let held_before: Vec<Position> = queue.holders().map(|holder| holder.position.clone()).collect();
+                let mut left = None;
+                match step {
+                    Step::Arrive(claim) => {
+                        let lets_in = queue.lets_in(claim);
+                        let contender = contender(number as u64, claim);
+                        queue.insert(contender.clone());
+                        model.push(contender);
+                        prop_assert_eq!(queue.promote().len(), usize::from(lets_in));
+                    }
+                    Step::Leave(_) if model.is_empty() => continue,
+                    Step::Leave(which) => {
+                        let gone = model.remove(which % model.len()).position;
+                        prop_assert_eq!(queue.remove(&gone), Some(held_before.contains(&gone)));
+                        prop_assert_eq!(queue.remove(&gone), None);
+                        let promoted = queue.promote();
+                        prop_assert_eq!(promoted.end, queue.holding());
+                        left = Some(gone);
+                    }
+                }
+                check(&queue, &model);
+                // What was granted stays granted.
+                for holder in held_before.iter().filter(|holder| Some(*holder) != left.as_ref()) {
+                    prop_assert_eq!(queue.rank(holder), Some(Rank::Holds));
+                }
+            }
+        }
+
+        /// As after a restore: all arrive, and then one look at the rule.
+        #[test]
+        fn a_queue_built_at_once_is_the_same(all in proptest::collection::vec(any_claim(), 0..40)) {
+            let mut at_once = Queue::default();
+            for (number, claim) in all.iter().enumerate() {
+                at_once.insert(contender(number as u64, *claim));
+            }
+            at_once.promote();
+            prop_assert_eq!(at_once.holding(), rule::holders(&all));
+        }
+    }
+
+    #[test]
+    fn contenders_of_one_multi_stand_in_order_of_their_numbers() {
+        let claim = Claim { mode: LockMode::Exclusive, permits: 1 };
+        let mut queue = Queue::default();
+        for number in [7, 5, 6] {
+            let position = Position { czxid: Zxid(1), ..position(number) };
+            queue.insert(Contender { position, session: SessionId(1), claim });
+        }
+        assert_eq!(queue.promote(), 0..1);
+        assert!(queue.contenders.iter().map(|contender| contender.position.number).eq([5, 6, 7]));
+    }
+}

@@ -1,0 +1,242 @@
+//! Sessions: who is there, what ephemeral nodes they own, and who has left lately. When a session has to
+//! end is not decided here: the store does not know the time, a command tells it.
+
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::apply::Context;
+use crate::event::{ContenderEnd, Event};
+use crate::ids::{Password, SessionId};
+use crate::remembered::Remembered;
+use crate::reply::Refusal;
+use crate::stable_hash::{self, Table};
+use crate::store::Store;
+use crate::tree::NodeIndex;
+
+/// How many ended sessions are remembered, so that their clients learn that they have ended and not that
+/// they never were. At 16 bytes each; older ones become unknown, which tells a client no less to start anew.
+pub const MAX_ENDED_SESSIONS: usize = 10_000;
+
+/// A live session, for people and front ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionView {
+    /// Its id.
+    pub session: SessionId,
+    /// After so long without a heartbeat the leader ends it.
+    pub timeout_ms: u32,
+    /// What its client called it.
+    pub name: Arc<str>,
+    /// Where its client called from.
+    pub address: Arc<str>,
+    /// When it was opened, in milliseconds since 1970.
+    pub opened_at_ms: u64,
+    /// How many ephemeral nodes it owns.
+    pub ephemerals: u32,
+}
+
+/// What became of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionFate {
+    /// It lives.
+    Live,
+    /// It has expired or was closed, lately.
+    Ended,
+    /// It ended long ago, or never was.
+    Unknown,
+}
+
+/// A live session.
+pub(crate) struct Session {
+    pub(crate) password: Password,
+    pub(crate) timeout_ms: u32,
+    pub(crate) name: Arc<str>,
+    pub(crate) address: Arc<str>,
+    pub(crate) opened_at_ms: u64,
+    /// In an order that differs between replicas.
+    pub(crate) ephemerals: BTreeSet<NodeIndex>,
+    /// Outcomes of its requests.
+    pub(crate) remembered: Remembered,
+}
+
+/// What of a session goes into snapshots and the digest. Its ephemerals follow from the tree.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct SessionRecord {
+    pub(crate) session: SessionId,
+    password: Password,
+    timeout_ms: u32,
+    name: Arc<str>,
+    address: Arc<str>,
+    opened_at_ms: u64,
+}
+
+impl Session {
+    pub(crate) fn new(
+        password: Password,
+        timeout_ms: u32,
+        name: Arc<str>,
+        address: Arc<str>,
+        opened_at_ms: u64,
+    ) -> Self {
+        Self {
+            password,
+            timeout_ms,
+            name,
+            address,
+            opened_at_ms,
+            ephemerals: BTreeSet::new(),
+            remembered: Remembered::of_session(),
+        }
+    }
+
+    pub(crate) fn view(&self, session: SessionId) -> SessionView {
+        SessionView {
+            session,
+            timeout_ms: self.timeout_ms,
+            name: self.name.clone(),
+            address: self.address.clone(),
+            opened_at_ms: self.opened_at_ms,
+            ephemerals: self.ephemerals.len() as u32,
+        }
+    }
+
+    pub(crate) fn record(&self, session: SessionId) -> SessionRecord {
+        SessionRecord {
+            session,
+            password: self.password,
+            timeout_ms: self.timeout_ms,
+            name: self.name.clone(),
+            address: self.address.clone(),
+            opened_at_ms: self.opened_at_ms,
+        }
+    }
+}
+
+impl From<SessionRecord> for Session {
+    fn from(record: SessionRecord) -> Self {
+        let SessionRecord {
+            session: _,
+            password,
+            timeout_ms,
+            name,
+            address,
+            opened_at_ms,
+        } = record;
+        Self::new(password, timeout_ms, name, address, opened_at_ms)
+    }
+}
+
+/// All sessions.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    live: Table<SessionId, Session>,
+    ended: Table<SessionId, ()>,
+    /// The same, the oldest first.
+    ended_order: VecDeque<SessionId>,
+}
+
+impl Sessions {
+    pub(crate) fn get(&self, session: SessionId) -> Option<&Session> {
+        self.live.get(&session)
+    }
+
+    pub(crate) fn get_mut(&mut self, session: SessionId) -> Option<&mut Session> {
+        self.live.get_mut(&session)
+    }
+
+    pub(crate) fn views(&self) -> Vec<SessionView> {
+        let mut views: Vec<_> = self.live.iter().map(|(&id, session)| session.view(id)).collect();
+        views.sort_unstable_by_key(|view| view.session);
+        views
+    }
+
+    /// The ids of all live sessions, sorted.
+    pub(crate) fn ids(&self) -> Vec<SessionId> {
+        let mut ids: Vec<_> = self.live.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    pub(crate) fn fate(&self, session: SessionId) -> SessionFate {
+        if self.live.contains_key(&session) {
+            SessionFate::Live
+        } else if self.ended.contains_key(&session) {
+            SessionFate::Ended
+        } else {
+            SessionFate::Unknown
+        }
+    }
+
+    /// Refuses what is asked for a session that does not live.
+    pub(crate) fn require(&self, session: SessionId) -> Result<(), Refusal> {
+        match self.fate(session) {
+            SessionFate::Live => Ok(()),
+            SessionFate::Ended => Err(Refusal::SessionEnded(session)),
+            SessionFate::Unknown => Err(Refusal::NoSession(session)),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, id: SessionId, session: Session) {
+        self.live.insert(id, session);
+    }
+
+    /// Ended sessions, the oldest first.
+    pub(crate) fn ended(&self) -> impl Iterator<Item = SessionId> + '_ {
+        self.ended_order.iter().copied()
+    }
+
+    /// Remembers that a session has ended.
+    pub(crate) fn remember_ended(&mut self, session: SessionId) {
+        if self.ended.insert(session, ()).is_some() {
+            return;
+        }
+        self.ended_order.push_back(session);
+        if self.ended_order.len() > MAX_ENDED_SESSIONS {
+            let oldest = self
+                .ended_order
+                .pop_front()
+                .expect("there are more than the maximum");
+            self.ended.remove(&oldest);
+        }
+    }
+
+    /// The sessions' share of the digest.
+    pub(crate) fn digest(&self) -> u64 {
+        let live = self.live.iter().fold(0_u64, |sum, (&id, session)| {
+            let hash = stable_hash::of_words(&[
+                stable_hash::of(&session.record(id)),
+                session.ephemerals.len() as u64,
+                session.remembered.digest(),
+            ]);
+            sum.wrapping_add(hash)
+        });
+        stable_hash::of_words(&[live, stable_hash::of(&self.ended_order)])
+    }
+}
+
+impl Store {
+    /// Ends a live session: all its ephemeral nodes go, in the order in which they came.
+    pub(crate) fn end_session(&mut self, cx: &mut Context<'_>, session: SessionId, expired: bool) {
+        let how = if expired {
+            ContenderEnd::SessionExpired
+        } else {
+            ContenderEnd::SessionClosed
+        };
+        let state = self.sessions.get(session).expect("only a live session is ended");
+        let mut ephemerals: Vec<_> = state
+            .ephemerals
+            .iter()
+            .map(|&index| (self.tree.node(index).czxid, self.tree.path(index), index))
+            .collect();
+        // Nodes of one transaction share their czxid; their paths tell them apart, their indices may not.
+        ephemerals.sort_unstable();
+        for (_, path, index) in ephemerals {
+            self.remove_node(cx, index, &path, how.clone());
+        }
+        self.sessions.live.remove(&session);
+        self.sessions.remember_ended(session);
+        cx.events.push(Event::SessionEnded { session, expired });
+    }
+}

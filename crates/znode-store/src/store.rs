@@ -1,0 +1,122 @@
+//! The state and how it is read. Everything here is `&self`; changes come in by [`Store::apply`] alone.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::ids::{Data, Password, SessionId, Zxid};
+use crate::lock::LockTable;
+use crate::path::ZPath;
+use crate::remembered::Remembered;
+use crate::sessions::{SessionFate, SessionView, Sessions};
+use crate::stable_hash;
+use crate::stat::Stat;
+use crate::tree::Tree;
+
+/// How many containers [`Store::empty_containers`] names at once: they become one command, which must stay
+/// small beside the others in its log entry. The rest is named the next time.
+pub const MAX_SWEPT_CONTAINERS: usize = 1_000;
+
+/// The state of the lock server, all of it. See the [crate's page](crate).
+pub struct Store {
+    pub(crate) zxid: Zxid,
+    pub(crate) time_ms: u64,
+    pub(crate) tree: Tree,
+    pub(crate) sessions: Sessions,
+    /// Outcomes of requests that came without a session.
+    pub(crate) remembered: Remembered,
+    /// Follows from the tree; never in a snapshot, never in the digest.
+    pub(crate) locks: LockTable,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Store {
+    /// The state before the first command: the root and nothing else.
+    pub fn new() -> Self {
+        Self {
+            zxid: Zxid(0),
+            time_ms: 0,
+            tree: Tree::new(),
+            sessions: Sessions::default(),
+            remembered: Remembered::sessionless(),
+            locks: LockTable::default(),
+        }
+    }
+
+    /// The position of the last command.
+    pub fn zxid(&self) -> Zxid {
+        self.zxid
+    }
+
+    /// The time of the last command, in milliseconds since 1970 by the leaders' clocks. Never goes back.
+    pub fn time_ms(&self) -> u64 {
+        self.time_ms
+    }
+
+    /// A number that two replicas at the same position share, and that differs if their states do (but for
+    /// an accident of 1 in 2⁶⁴). Costs nothing for the tree, and a look at each session.
+    pub fn digest(&self) -> u64 {
+        stable_hash::of_words(&[
+            self.zxid.0,
+            self.time_ms,
+            self.tree.digest(),
+            self.sessions.digest(),
+            self.remembered.digest(),
+        ])
+    }
+
+    /// Data and stat of a znode.
+    pub fn get(&self, path: &ZPath) -> Option<(Data, Stat)> {
+        let node = self.tree.node(self.tree.find(path)?);
+        Some((node.data.clone(), node.stat()))
+    }
+
+    /// The stat of a znode; `None` if it does not exist.
+    pub fn stat(&self, path: &ZPath) -> Option<Stat> {
+        Some(self.tree.node(self.tree.find(path)?).stat())
+    }
+
+    /// The names of a znode's children, sorted.
+    pub fn children(&self, path: &ZPath) -> Option<Vec<Arc<str>>> {
+        Some(self.tree.child_names(self.tree.find(path)?))
+    }
+
+    /// How many znodes there are, with the root.
+    pub fn node_count(&self) -> usize {
+        self.tree.len()
+    }
+
+    /// A live session.
+    pub fn session(&self, session: SessionId) -> Option<SessionView> {
+        self.sessions.get(session).map(|state| state.view(session))
+    }
+
+    /// All live sessions, by id.
+    pub fn sessions(&self) -> Vec<SessionView> {
+        self.sessions.views()
+    }
+
+    /// Whether a session lives, has ended lately, or is not known.
+    pub fn session_fate(&self, session: SessionId) -> SessionFate {
+        self.sessions.fate(session)
+    }
+
+    /// The password of a live session.
+    pub fn session_password(&self, session: SessionId) -> Option<Password> {
+        self.sessions.get(session).map(|state| state.password)
+    }
+
+    /// Containers that had children and have none, since before the given time; the longest empty ones
+    /// first, at most [`MAX_SWEPT_CONTAINERS`].
+    pub fn empty_containers(&self, emptied_before_ms: u64) -> Vec<ZPath> {
+        self.tree
+            .emptied_before(emptied_before_ms)
+            .take(MAX_SWEPT_CONTAINERS)
+            .map(|index| self.tree.path(index))
+            .collect()
+    }
+}

@@ -1,0 +1,90 @@
+//! Where nodes lie: in pieces that never move, so that a growing tree does not stop to copy itself, found
+//! by index, with the free places on a stack. It knows nothing of what nodes mean.
+
+use alloc::vec::Vec;
+use core::ops::{Index, IndexMut};
+
+use crate::tree::node::{Node, NodeIndex};
+
+/// Nodes in one piece: about 100 KiB, which is allocated in an instant.
+const PIECE: usize = 1024;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Slab {
+    pieces: Vec<Vec<Option<Node>>>,
+    free: Vec<NodeIndex>,
+    /// Places that were ever used.
+    slots: u32,
+}
+
+impl Slab {
+    /// How many places were ever used, free ones included.
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// How many nodes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots as usize - self.free.len()
+    }
+
+    pub(crate) fn get(&self, index: NodeIndex) -> Option<&Node> {
+        let at = index.0 as usize;
+        self.pieces.get(at / PIECE)?.get(at % PIECE)?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, index: NodeIndex) -> Option<&mut Node> {
+        let at = index.0 as usize;
+        self.pieces.get_mut(at / PIECE)?.get_mut(at % PIECE)?.as_mut()
+    }
+
+    /// Puts a node into the place that became free last, or into a new one.
+    pub(crate) fn insert(&mut self, node: Node) -> NodeIndex {
+        if let Some(index) = self.free.pop() {
+            *self.slot(index) = Some(node);
+            return index;
+        }
+        let index = NodeIndex(self.slots);
+        self.slots = self
+            .slots
+            .checked_add(1)
+            .expect("memory ends long before four billion znodes");
+        if index.0 as usize % PIECE == 0 {
+            self.pieces.push(Vec::with_capacity(PIECE));
+        }
+        self.pieces
+            .last_mut()
+            .expect("a piece was pushed at the latest just now")
+            .push(Some(node));
+        index
+    }
+
+    /// Takes a node out and frees its place.
+    pub(crate) fn remove(&mut self, index: NodeIndex) -> Node {
+        let node = self.slot(index).take().expect("only a live znode is removed");
+        self.free.push(index);
+        node
+    }
+
+    fn slot(&mut self, index: NodeIndex) -> &mut Option<Node> {
+        let at = index.0 as usize;
+        &mut self.pieces[at / PIECE][at % PIECE]
+    }
+}
+
+impl Index<NodeIndex> for Slab {
+    type Output = Node;
+
+    fn index(&self, index: NodeIndex) -> &Node {
+        self.get(index)
+            .expect("an index is held only as long as its znode lives")
+    }
+}
+
+impl IndexMut<NodeIndex> for Slab {
+    fn index_mut(&mut self, index: NodeIndex) -> &mut Node {
+        self.get_mut(index)
+            .expect("an index is held only as long as its znode lives")
+    }
+}
