@@ -1,12 +1,13 @@
 //! The one decision over commands: what is refused, what is answered from memory, what is done by whom.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::command::{Command, LockCommand, Op, Request};
 use crate::event::Event;
 use crate::ids::{RequestId, SessionId, Zxid};
 use crate::lock::Repeated;
-use crate::remembered::{self, Remembered};
+use crate::remembered::{self, Record, Remembered};
 use crate::reply::{Applied, Outcome, Refusal, Reply};
 use crate::sessions::{Session, SessionFate};
 use crate::store::Store;
@@ -72,7 +73,7 @@ impl Store {
             return self.carry_out(cx, session, None, command);
         };
         let fingerprint = remembered::fingerprint(&command);
-        if let Some(record) = self.memory_of(session).and_then(|memory| memory.get(&request_id)) {
+        if let Some(record) = self.remembered_of(session, &request_id) {
             if record.fingerprint != fingerprint {
                 return Err(Refusal::RequestIdReused);
             }
@@ -97,11 +98,19 @@ impl Store {
         outcome
     }
 
+    /// What is remembered under a request id.
+    fn remembered_of(&self, session: Option<SessionId>, id: &RequestId) -> Option<&Record> {
+        match session {
+            Some(session) => self.sessions.get(session)?.remembered.get(id),
+            None => self.remembered.get(id),
+        }
+    }
+
     /// The memory that a request's outcome belongs to; `None` if its session has just ended.
     pub(crate) fn memory_of(&mut self, session: Option<SessionId>) -> Option<&mut Remembered> {
         match session {
-            Some(session) => Some(&mut self.sessions.get_mut(session)?.remembered),
-            None => Some(&mut self.remembered),
+            Some(session) => Some(Arc::make_mut(&mut self.sessions.get_mut(session)?.remembered)),
+            None => Some(Arc::make_mut(&mut self.remembered)),
         }
     }
 

@@ -28,6 +28,7 @@ pub use path::*;
 pub use remembered::{MAX_REMEMBERED_REQUESTS, MAX_SESSIONLESS_REQUESTS};
 pub use reply::*;
 pub use sessions::{MAX_ENDED_SESSIONS, SessionFate, SessionView};
+pub use snapshot::{Restorer, SnapshotError, SnapshotPart};
 pub use stat::*;
 pub use store::{MAX_SWEPT_CONTAINERS, Store};
 pub use write::MAX_SEQUENCE;

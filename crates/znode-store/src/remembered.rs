@@ -3,6 +3,7 @@
 //! command is decided here too; what a repeated `acquire` answers is decided in [`crate::lock`].
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,7 @@ pub const MAX_REMEMBERED_REQUESTS: usize = 256;
 pub const MAX_SESSIONLESS_REQUESTS: usize = 10_000;
 
 /// A bounded memory of outcomes; the oldest is forgotten first.
+#[derive(Clone)]
 pub(crate) struct Remembered {
     limit: usize,
     records: Table<RequestId, Record>,
@@ -35,7 +37,7 @@ pub(crate) struct Record {
     /// What is answered.
     pub(crate) outcome: Outcome,
     /// When it arrived, relative to others.
-    arrival: u64,
+    pub(crate) arrival: u64,
 }
 
 impl Remembered {
@@ -96,8 +98,23 @@ impl Remembered {
         }
     }
 
+    /// The records of all that arrived at `arrival` or later, the oldest first.
+    pub(crate) fn records_from(&self, arrival: u64) -> impl Iterator<Item = (RequestId, Record)> + '_ {
+        self.order
+            .range(arrival..)
+            .map(|(_, id)| (id.clone(), self.records[id].clone()))
+    }
+
+    /// Takes in what a snapshot has kept of it.
+    pub(crate) fn filled_with(mut self, records: Vec<(RequestId, Record)>) -> Self {
+        for (id, record) in records {
+            self.insert(id, record.fingerprint, record.outcome);
+        }
+        self
+    }
+
     /// All records, the oldest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&RequestId, &Record)> {
+    fn iter(&self) -> impl Iterator<Item = (&RequestId, &Record)> {
         self.order.values().map(|id| (id, &self.records[id]))
     }
 

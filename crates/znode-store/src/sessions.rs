@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::apply::Context;
 use crate::event::{ContenderEnd, Event};
-use crate::ids::{Password, SessionId};
-use crate::remembered::Remembered;
+use crate::ids::{Password, RequestId, SessionId};
+use crate::remembered::{Record, Remembered};
 use crate::reply::Refusal;
 use crate::stable_hash::{self, Table};
 use crate::store::Store;
@@ -57,8 +57,8 @@ pub(crate) struct Session {
     pub(crate) opened_at_ms: u64,
     /// In an order that differs between replicas.
     pub(crate) ephemerals: BTreeSet<NodeIndex>,
-    /// Outcomes of its requests.
-    pub(crate) remembered: Remembered,
+    /// Outcomes of its requests; shared with a snapshot that is being drawn.
+    pub(crate) remembered: Arc<Remembered>,
 }
 
 /// What of a session goes into snapshots and the digest. Its ephemerals follow from the tree.
@@ -70,6 +70,8 @@ pub(crate) struct SessionRecord {
     name: Arc<str>,
     address: Arc<str>,
     opened_at_ms: u64,
+    /// What is remembered of its requests, the oldest first. Filled in when it is written.
+    pub(crate) requests: Vec<(RequestId, Record)>,
 }
 
 impl Session {
@@ -87,7 +89,7 @@ impl Session {
             address,
             opened_at_ms,
             ephemerals: BTreeSet::new(),
-            remembered: Remembered::of_session(),
+            remembered: Arc::new(Remembered::of_session()),
         }
     }
 
@@ -110,6 +112,7 @@ impl Session {
             name: self.name.clone(),
             address: self.address.clone(),
             opened_at_ms: self.opened_at_ms,
+            requests: Vec::new(),
         }
     }
 }
@@ -123,6 +126,7 @@ impl From<SessionRecord> for Session {
             name,
             address,
             opened_at_ms,
+            requests: _,
         } = record;
         Self::new(password, timeout_ms, name, address, opened_at_ms)
     }
@@ -152,11 +156,15 @@ impl Sessions {
         views
     }
 
-    /// The ids of all live sessions, sorted.
-    pub(crate) fn ids(&self) -> Vec<SessionId> {
-        let mut ids: Vec<_> = self.live.keys().copied().collect();
-        ids.sort_unstable();
-        ids
+    /// All live sessions as they go into a snapshot, by id, their memories beside them.
+    pub(crate) fn records(&self) -> Vec<(SessionRecord, Arc<Remembered>)> {
+        let mut records: Vec<_> = self
+            .live
+            .iter()
+            .map(|(&id, session)| (session.record(id), session.remembered.clone()))
+            .collect();
+        records.sort_unstable_by_key(|(record, _)| record.session);
+        records
     }
 
     pub(crate) fn fate(&self, session: SessionId) -> SessionFate {

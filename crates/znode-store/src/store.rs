@@ -23,7 +23,7 @@ pub struct Store {
     pub(crate) tree: Tree,
     pub(crate) sessions: Sessions,
     /// Outcomes of requests that came without a session.
-    pub(crate) remembered: Remembered,
+    pub(crate) remembered: Arc<Remembered>,
     /// Follows from the tree; never in a snapshot, never in the digest.
     pub(crate) locks: LockTable,
 }
@@ -42,7 +42,7 @@ impl Store {
             time_ms: 0,
             tree: Tree::new(),
             sessions: Sessions::default(),
-            remembered: Remembered::sessionless(),
+            remembered: Arc::new(Remembered::sessionless()),
             locks: LockTable::default(),
         }
     }

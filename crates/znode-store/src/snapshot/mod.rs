@@ -1,12 +1,51 @@
-//! Point-in-time snapshots. (In the making.)
+//! Point-in-time snapshots, in parts, without stopping the apply.
+//!
+//! [`Store::begin_snapshot`] notes where the state stands. From then on [`Store::next_snapshot_part`] visits
+//! the places of the slab one after the other, while commands go on changing the tree: a node that is about
+//! to change before it was visited is put aside as it was. So the cost of a snapshot in memory is what
+//! changes meanwhile, and the cost of a part in time is its budget.
+//!
+//! Nothing here knows bytes or files: [`SnapshotPart`] is `Serialize`, and whoever writes it checks what it
+//! reads. A [`Restorer`] believes nothing all the same.
 
-use crate::tree::{Node, NodeIndex};
+mod drawing;
+mod restore;
 
-/// A snapshot that is being drawn.
-pub(crate) struct Drawing {}
+use alloc::vec::Vec;
 
-impl Drawing {
-    pub(crate) fn before_change(&mut self, index: NodeIndex, node: &Node) {
-        let _ = (index, node);
-    }
+use serde::{Deserialize, Serialize};
+
+pub(crate) use drawing::Drawing;
+pub use restore::{Restorer, SnapshotError};
+
+use crate::ids::{RequestId, SessionId, Zxid};
+use crate::remembered::Record;
+use crate::sessions::SessionRecord;
+use crate::tree::ZnodeRecord;
+
+/// The layout of the parts. Counted up whenever an older build could not read them.
+const FORMAT: u32 = 1;
+
+/// A piece of a snapshot. They are added to a [`Restorer`] in the order in which they were drawn.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SnapshotPart(Part);
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+enum Part {
+    /// Always the first.
+    Begin {
+        format: u32,
+        zxid: Zxid,
+        time_ms: u64,
+    },
+    Sessions(Vec<SessionRecord>),
+    /// The oldest first.
+    EndedSessions(Vec<SessionId>),
+    /// Outcomes of requests without a session, the oldest first.
+    Requests(Vec<(RequestId, Record)>),
+    Znodes(Vec<ZnodeRecord>),
+    /// Always the last: what the restored state must come to.
+    End {
+        digest: u64,
+    },
 }

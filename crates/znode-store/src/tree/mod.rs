@@ -3,6 +3,8 @@
 
 mod children;
 mod node;
+mod rebuild;
+mod record;
 mod slab;
 mod undo;
 
@@ -11,8 +13,9 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-pub(crate) use children::Children;
 pub(crate) use node::{Family, Kind, Node, NodeIndex};
+pub(crate) use rebuild::{Damage, Rebuild};
+pub(crate) use record::ZnodeRecord;
 pub(crate) use slab::Slab;
 use undo::Undo;
 

@@ -3,6 +3,8 @@
 
 use alloc::boxed::Box;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::{Data, SessionId, Zxid};
 use crate::stable_hash;
 use crate::stat::Stat;
@@ -10,7 +12,7 @@ use crate::tree::children::Children;
 
 /// Where a node lies in the slab. An index is reused after its node is gone, and it is different on
 /// another replica: nothing visible may depend on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct NodeIndex(pub(crate) u32);
 
 impl NodeIndex {
@@ -31,8 +33,8 @@ pub(crate) enum Kind {
 
 /// [`Kind`] in eight bytes, as ZooKeeper packs it into `ephemeralOwner`: a session's id is never 0 and
 /// never has the highest bit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Owner(u64);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Owner(u64);
 
 const CONTAINER: Owner = Owner(1 << 63);
 
@@ -47,7 +49,7 @@ pub(crate) struct Node {
     pub(crate) mzxid: Zxid,
     pub(crate) ctime_ms: u64,
     pub(crate) mtime_ms: u64,
-    owner: Owner,
+    pub(crate) owner: Owner,
     /// Hash of the path plus hash of the data: what of the digest is expensive to compute.
     pub(crate) content: u64,
     /// Absent while the node never had a child.
@@ -91,11 +93,7 @@ impl Node {
     }
 
     pub(crate) fn kind(&self) -> Kind {
-        match self.owner {
-            Owner(0) => Kind::Persistent,
-            CONTAINER => Kind::Container,
-            Owner(session) => Kind::Ephemeral(SessionId(session)),
-        }
+        self.owner.kind()
     }
 
     /// The owner of an ephemeral node.
@@ -176,6 +174,16 @@ impl Node {
                 children: Children::default(),
             })
         })
+    }
+}
+
+impl Owner {
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Owner(0) => Kind::Persistent,
+            CONTAINER => Kind::Container,
+            Owner(session) => Kind::Ephemeral(SessionId(session)),
+        }
     }
 }
 

@@ -1,0 +1,168 @@
+//! Drawing a snapshot part by part while the state moves on.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::ids::{SessionId, Zxid};
+use crate::remembered::Remembered;
+use crate::sessions::SessionRecord;
+use crate::snapshot::{FORMAT, Part, SnapshotPart};
+use crate::stable_hash::Table;
+use crate::store::Store;
+use crate::tree::{Node, NodeIndex, ZnodeRecord};
+
+/// A part ends when its data reaches this, however few znodes it holds: the largest ones have a mebibyte
+/// each, and a part is one allocation and one frame for whoever carries it.
+const PART_DATA_BYTES: usize = 1024 * 1024;
+
+/// A snapshot that is being drawn.
+pub(crate) struct Drawing {
+    /// Nodes created later are not in it.
+    zxid: Zxid,
+    time_ms: u64,
+    digest: u64,
+    stage: Stage,
+    /// As they were at the beginning. Their memories are shared with the live sessions until those change.
+    sessions: VecDeque<(SessionRecord, Arc<Remembered>)>,
+    ended: Vec<SessionId>,
+    sessionless: Arc<Remembered>,
+    /// The place in the slab that is visited next.
+    cursor: NodeIndex,
+    /// The places that existed at the beginning.
+    slots: u32,
+    /// Nodes at or behind the cursor that have changed or gone, as they were at the beginning.
+    before: Table<NodeIndex, ZnodeRecord>,
+}
+
+/// What the next part is about.
+enum Stage {
+    Begin,
+    Sessions,
+    EndedSessions,
+    /// From this arrival on.
+    Requests(u64),
+    Znodes,
+    End,
+}
+
+impl Drawing {
+    /// Gets to know a node that is about to change.
+    pub(crate) fn before_change(&mut self, index: NodeIndex, node: &Node) {
+        let in_it = node.czxid <= self.zxid && index.0 < self.slots;
+        if in_it && index >= self.cursor {
+            self.before
+                .entry(index)
+                .or_insert_with(|| ZnodeRecord::of(index, node));
+        }
+    }
+
+    /// The node that lay at `index` at the beginning.
+    fn visit(&mut self, index: NodeIndex, now: Option<&Node>) -> Option<ZnodeRecord> {
+        match (self.before.remove(&index), now) {
+            (Some(record), _) => Some(record),
+            // Never changed, for else it would have been put aside; but perhaps it is newer.
+            (None, Some(node)) if node.czxid <= self.zxid => Some(ZnodeRecord::of(index, node)),
+            (None, _) => None,
+        }
+    }
+}
+
+impl Store {
+    /// Begins a snapshot of the state as it is now; one that is being drawn is abandoned. Costs a look at
+    /// each session.
+    pub fn begin_snapshot(&mut self) {
+        self.tree.drawing = Some(Drawing {
+            zxid: self.zxid,
+            time_ms: self.time_ms,
+            digest: self.digest(),
+            stage: Stage::Begin,
+            sessions: self.sessions.records().into(),
+            ended: self.sessions.ended().collect(),
+            sessionless: self.remembered.clone(),
+            cursor: NodeIndex::ROOT,
+            slots: self.tree.slab().slots(),
+            before: Table::default(),
+        });
+    }
+
+    /// Draws the next part of the snapshot that was begun, of at most about `znodes` znodes (or sessions, or
+    /// remembered requests). `None`: it is complete, or none was begun.
+    pub fn next_snapshot_part(&mut self, znodes: usize) -> Option<SnapshotPart> {
+        let mut drawing = self.tree.drawing.take()?;
+        let part = self.draw(&mut drawing, znodes.max(1));
+        if !matches!(part, Part::End { .. }) {
+            self.tree.drawing = Some(drawing);
+        }
+        Some(SnapshotPart(part))
+    }
+
+    /// Gives up the snapshot that is being drawn, if there is one.
+    pub fn abandon_snapshot(&mut self) {
+        self.tree.drawing = None;
+    }
+
+    fn draw(&self, drawing: &mut Drawing, budget: usize) -> Part {
+        match drawing.stage {
+            Stage::Begin => {
+                drawing.stage = Stage::Sessions;
+                Part::Begin {
+                    format: FORMAT,
+                    zxid: drawing.zxid,
+                    time_ms: drawing.time_ms,
+                }
+            }
+            Stage::Sessions => {
+                let mut sessions = Vec::new();
+                let mut cost = 0;
+                while cost < budget
+                    && let Some((mut record, remembered)) = drawing.sessions.pop_front()
+                {
+                    record.requests = remembered.records_from(0).collect();
+                    cost += 1 + record.requests.len();
+                    sessions.push(record);
+                }
+                if drawing.sessions.is_empty() {
+                    drawing.stage = Stage::EndedSessions;
+                }
+                Part::Sessions(sessions)
+            }
+            Stage::EndedSessions => {
+                drawing.stage = Stage::Requests(0);
+                Part::EndedSessions(core::mem::take(&mut drawing.ended))
+            }
+            Stage::Requests(from) => {
+                let records: Vec<_> = drawing.sessionless.records_from(from).take(budget).collect();
+                drawing.stage = match records.last() {
+                    Some((_, last)) => Stage::Requests(last.arrival + 1),
+                    None => {
+                        // From here on the memory may change without being copied first.
+                        drawing.sessionless = Arc::new(Remembered::sessionless());
+                        Stage::Znodes
+                    }
+                };
+                Part::Requests(records)
+            }
+            Stage::Znodes => {
+                let mut znodes = Vec::new();
+                let (mut visited, mut bytes) = (0, 0);
+                while drawing.cursor.0 < drawing.slots && visited < budget && bytes < PART_DATA_BYTES {
+                    let index = drawing.cursor;
+                    drawing.cursor.0 += 1;
+                    visited += 1;
+                    if let Some(record) = drawing.visit(index, self.tree.slab().get(index)) {
+                        bytes += record.data.len();
+                        znodes.push(record);
+                    }
+                }
+                if drawing.cursor.0 == drawing.slots {
+                    drawing.stage = Stage::End;
+                }
+                Part::Znodes(znodes)
+            }
+            Stage::End => Part::End {
+                digest: drawing.digest,
+            },
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The state out of the parts of a snapshot. Whatever they hold, the answer is a state that is whole or an
+//! error, never a panic.
+
+use alloc::sync::Arc;
+
+use crate::remembered::Remembered;
+use crate::sessions::{Session, SessionFate};
+use crate::snapshot::{FORMAT, Part, SnapshotPart};
+use crate::store::Store;
+use crate::tree::{Damage, Rebuild};
+use crate::write::lock_of_child;
+
+/// Why a snapshot cannot be restored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotError {
+    /// It was drawn by another version of this crate.
+    #[error("the snapshot has format {0}, and this version reads format {FORMAT}")]
+    UnknownFormat(u32),
+    /// Its parts are not in the order in which they were drawn.
+    #[error("the parts of the snapshot are out of order")]
+    OutOfOrder,
+    /// Its last part is missing.
+    #[error("the end of the snapshot is missing")]
+    Incomplete,
+    /// What it says cannot be true.
+    #[error("the snapshot is damaged: {0}")]
+    Damaged(&'static str),
+}
+
+impl From<Damage> for SnapshotError {
+    fn from(damage: Damage) -> Self {
+        Self::Damaged(damage)
+    }
+}
+
+/// Puts a state together from the parts of a snapshot, one after the other.
+#[derive(Default)]
+pub struct Restorer {
+    /// Everything but the tree; `None` before the first part.
+    store: Option<Store>,
+    tree: Rebuild,
+    /// What the state must come to; `None` before the last part.
+    digest: Option<u64>,
+}
+
+impl Restorer {
+    /// A restorer that waits for the first part.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next part.
+    pub fn add(&mut self, part: SnapshotPart) -> Result<(), SnapshotError> {
+        if self.digest.is_some() {
+            return Err(SnapshotError::OutOfOrder);
+        }
+        match (part.0, &mut self.store) {
+            (Part::Begin { format, .. }, None) if format != FORMAT => {
+                return Err(SnapshotError::UnknownFormat(format));
+            }
+            (Part::Begin { zxid, time_ms, .. }, None) => {
+                self.store = Some(Store {
+                    zxid,
+                    time_ms,
+                    ..Store::new()
+                });
+            }
+            (_, None) | (Part::Begin { .. }, Some(_)) => return Err(SnapshotError::OutOfOrder),
+            (Part::Sessions(records), Some(store)) => {
+                for mut record in records {
+                    let id = record.session;
+                    if store.sessions.fate(id) != SessionFate::Unknown {
+                        return Err(SnapshotError::Damaged("two of its sessions are the same"));
+                    }
+                    let requests = core::mem::take(&mut record.requests);
+                    let mut session = Session::from(record);
+                    session.remembered = Arc::new(Remembered::of_session().filled_with(requests));
+                    store.sessions.insert(id, session);
+                }
+            }
+            (Part::EndedSessions(ended), Some(store)) => {
+                for session in ended {
+                    if store.sessions.fate(session) != SessionFate::Unknown {
+                        return Err(SnapshotError::Damaged("two of its sessions are the same"));
+                    }
+                    store.sessions.remember_ended(session);
+                }
+            }
+            (Part::Requests(requests), Some(store)) => {
+                let memory = core::mem::replace(&mut store.remembered, Arc::new(Remembered::sessionless()));
+                let memory = Arc::unwrap_or_clone(memory).filled_with(requests);
+                store.remembered = Arc::new(memory);
+            }
+            (Part::Znodes(records), Some(_)) => {
+                for record in records {
+                    self.tree.add(record)?;
+                }
+            }
+            (Part::End { digest }, Some(_)) => self.digest = Some(digest),
+        }
+        Ok(())
+    }
+
+    /// The state, after the last part.
+    pub fn finish(self) -> Result<Store, SnapshotError> {
+        let (Some(mut store), Some(digest)) = (self.store, self.digest) else {
+            return Err(SnapshotError::Incomplete);
+        };
+        let (tree, ephemerals) = self.tree.finish()?;
+        store.tree = tree;
+        for (path, index) in ephemerals {
+            let Store {
+                tree,
+                sessions,
+                locks,
+                ..
+            } = &mut store;
+            let node = tree.node(index);
+            let owner = node.session().expect("only ephemeral nodes are listed");
+            let session = sessions
+                .get_mut(owner)
+                .ok_or(SnapshotError::Damaged("an ephemeral znode in it has no session"))?;
+            session.ephemerals.insert(index);
+            if let Some(lock) = lock_of_child(&path) {
+                locks.contender_created(&lock, path.name(), &node.data, owner, node.czxid, node.ctime_ms);
+            }
+        }
+        store.locks_restored();
+        if store.digest() != digest {
+            return Err(SnapshotError::Damaged(
+                "it does not come to the digest that it began with",
+            ));
+        }
+        Ok(store)
+    }
+}
