@@ -1,0 +1,472 @@
+//! The write-ahead log: entries, vote, commit mark and purge point in one serial order.
+//!
+//! ```text
+//!  append, save_vote, truncate_after, purge          read, vote, last
+//!        |  change the view, then queue                 ^
+//!        v                                              |
+//!     [queue] --all that waits--> writer thread      [view: newest entries in memory, older ones by place]
+//!                                  | one write, one fdatasync
+//!                                  v
+//!                           segment files  <-- made ahead and removed by the janitor thread
+//!                                  |
+//!                                  v
+//!                           on_durable, newest first
+//! ```
+//!
+//! What it guarantees:
+//!
+//! * What was appended can be read as soon as `append` returns. It is durable when its `on_durable` is called
+//!   with `Ok`, and so is everything that was queued before it.
+//! * After a crash the log is what it was after some prefix of the calls, and that prefix holds every call that
+//!   was reported durable. A torn last write is cut off; damage anywhere else is an error that says what to do.
+//! * The first failed write or sync ends it: nothing is accepted or reported durable any more. After a failed
+//!   sync nobody knows what the disk holds, and asking again can answer a lie.
+//!
+//! What it does not do: it does not know Raft's rules beyond "no holes" and "votes never go back"; whoever
+//! purges must have a durable snapshot first; and it does not save the commit mark with a sync of its own, since
+//! the mark only speeds up the next start.
+
+mod format;
+mod janitor;
+mod recover;
+mod segment;
+mod view;
+mod writer;
+
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::{Notify, watch};
+
+pub use self::format::{RECORD_HEADER_BYTES, SECTOR_BYTES, SEGMENT_HEADER_BYTES};
+pub use self::view::ReadPlan;
+use self::view::View;
+pub use self::writer::{Step, WalWriter};
+use super::disk::Disk;
+use super::error::StorageError;
+
+/// A segment is created ahead and filled with zeros, so that a sync has no new lengths and blocks to write.
+/// Large enough that the change to the next one (three syncs) is rare, small enough that a first start does
+/// not wait for long.
+pub const DEFAULT_SEGMENT_BYTES: usize = 16 * 1024 * 1024;
+/// So much payload of the newest entries is kept in memory, for followers that lag a little and for the apply.
+pub const DEFAULT_CACHED_BYTES: usize = 64 * 1024 * 1024;
+/// When so much payload waits for the disk, [`Wal::room`] lets nobody on.
+pub const MAX_QUEUED_BYTES: usize = 64 * 1024 * 1024;
+/// No entry is larger: it is written as one record of one segment, whose offsets have 32 bits.
+pub const MAX_PAYLOAD_BYTES: usize = 256 * 1024 * 1024;
+/// When nothing else has been written for so long, a waiting commit mark is written for itself, without a
+/// sync. Long enough to never happen under load, short enough that a killed process restarts where it was.
+pub const DEFAULT_IDLE_FLUSH: Duration = Duration::from_millis(100);
+
+/// The place of an entry in Raft's log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogPos {
+    /// The term of the leader that appended it.
+    pub term: u64,
+    /// Its number, without holes.
+    pub index: u64,
+}
+
+impl fmt::Display for LogPos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.term, self.index)
+    }
+}
+
+/// What a node has promised in a term.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VoteRecord {
+    /// The term.
+    pub term: u64,
+    /// Who got the vote, if anybody has.
+    pub node_id: Option<u64>,
+    /// Whether a majority voted for the same node: it leads.
+    pub committed: bool,
+}
+
+/// An entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WalEntry {
+    /// Its place.
+    pub pos: LogPos,
+    /// What it carries. Bytes to the log.
+    pub payload: Bytes,
+}
+
+/// Whose log it is. Stands in the header of every segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WalIdentity {
+    /// The cluster. Zero until it has been formed; segments written before stay valid.
+    pub cluster_id: [u8; 16],
+    /// The data directory.
+    pub disk_id: [u8; 16],
+    /// The node.
+    pub node_id: u64,
+}
+
+/// What can be set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WalOptions {
+    /// How long a segment is. A larger entry gets a larger one for itself.
+    pub segment_bytes: usize,
+    /// How much payload is kept in memory.
+    pub cached_bytes: usize,
+    /// After how long without other writes a commit mark is written for itself. `None`: never.
+    pub idle_flush: Option<Duration>,
+    /// Whether a thread of its own makes segments ahead and removes old ones. Without it the writer does that
+    /// between two writes, which a simulation wants for its determinism.
+    pub janitor_thread: bool,
+}
+
+impl Default for WalOptions {
+    fn default() -> Self {
+        Self {
+            segment_bytes: DEFAULT_SEGMENT_BYTES,
+            cached_bytes: DEFAULT_CACHED_BYTES,
+            idle_flush: Some(DEFAULT_IDLE_FLUSH),
+            janitor_thread: true,
+        }
+    }
+}
+
+/// Called once, from the writer thread: what was queued with it is durable, or the log has failed.
+pub type OnDurable = Box<dyn FnOnce(Result<(), StorageError>) + Send>;
+
+enum Op {
+    Append { entries: Vec<(u64, WalEntry)>, done: OnDurable },
+    Vote { vote: VoteRecord, done: OnDurable },
+    Truncate { after: Option<u64>, done: OnDurable },
+    Purge { upto: LogPos, done: OnDurable },
+    Cluster { id: [u8; 16] },
+}
+
+#[derive(Default)]
+struct Queue {
+    ops: Vec<Op>,
+    bytes: usize,
+    committed: Option<LogPos>,
+    closing: bool,
+    /// The writer waits without a timeout, so a commit mark has to wake it.
+    sleeping: bool,
+}
+
+/// What the handle, the writer and the janitor share. Locks are taken in the order view, queue.
+struct Shared {
+    view: Mutex<View>,
+    queue: Mutex<Queue>,
+    /// Something was queued.
+    work: Condvar,
+    /// The queue was taken.
+    room: Notify,
+    failure: watch::Sender<Option<Arc<StorageError>>>,
+}
+
+impl Shared {
+    fn check(&self) -> Result<(), StorageError> {
+        match &*self.failure.borrow() {
+            Some(failure) => Err(StorageError::Failed(failure.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// The first failure stays.
+    fn fail(&self, error: StorageError) {
+        let error = Arc::new(error);
+        let first = self.failure.send_if_modified(|failure| {
+            let first = failure.is_none();
+            failure.get_or_insert(error.clone());
+            first
+        });
+        if first {
+            tracing::error!(%error, "the log has failed and takes nothing more");
+        }
+    }
+}
+
+struct Handle {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.queue.lock().closing = true;
+        self.shared.work.notify_all();
+    }
+}
+
+/// The log. Clones are the same log; when the last one goes, the writer writes what is queued and ends.
+#[derive(Clone)]
+pub struct Wal {
+    handle: Arc<Handle>,
+}
+
+impl Wal {
+    /// Opens the log in a directory, or begins one, and starts its writer thread.
+    pub fn start(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        identity: WalIdentity,
+        options: WalOptions,
+    ) -> Result<Self, StorageError> {
+        let (wal, writer) = Self::open(disk, dir, identity, options)?;
+        let thread = std::thread::Builder::new()
+            .name("raft-log".into())
+            .spawn(move || writer.run())
+            .map_err(|source| StorageError::io("start the writer thread of", dir, source))?;
+        *wal.handle.thread.lock() = Some(thread);
+        Ok(wal)
+    }
+
+    /// Opens the log and leaves the writing to the caller, who steps the writer.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        identity: WalIdentity,
+        options: WalOptions,
+    ) -> Result<(Self, WalWriter), StorageError> {
+        segment::check_options(&options)?;
+        let recovered = recover::recover(disk.as_ref(), dir, &identity, &options)?;
+        let (failure, _) = watch::channel(None);
+        let shared = Arc::new(Shared {
+            view: Mutex::new(recovered.view),
+            queue: Mutex::new(Queue::default()),
+            work: Condvar::new(),
+            room: Notify::new(),
+            failure,
+        });
+        let writer = WalWriter::new(shared.clone(), disk, dir, identity, options, recovered.tail)?;
+        let handle = Arc::new(Handle { shared, thread: Mutex::new(None) });
+        Ok((Self { handle }, writer))
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.handle.shared
+    }
+
+    /// Appends entries. They can be read when this returns.
+    pub fn append(&self, entries: Vec<WalEntry>, on_durable: OnDurable) -> Result<(), StorageError> {
+        let shared = self.shared();
+        shared.check()?;
+        let mut view = shared.view.lock();
+        let mut last = view.last();
+        for entry in &entries {
+            follows(last, entry)?;
+            last = Some(entry.pos);
+        }
+        let bytes: usize = entries.iter().map(|entry| entry.payload.len()).sum();
+        let entries = entries
+            .into_iter()
+            .map(|entry| (view.push(entry.pos, entry.payload.clone(), view::Place::NONE), entry))
+            .collect();
+        self.queue(bytes, Op::Append { entries, done: on_durable })
+    }
+
+    /// Saves a vote.
+    pub fn save_vote(&self, vote: VoteRecord, on_durable: OnDurable) -> Result<(), StorageError> {
+        let shared = self.shared();
+        shared.check()?;
+        let mut view = shared.view.lock();
+        if let Some(old) = view.vote
+            && vote.term < old.term
+        {
+            let text = format!("a vote of term {} cannot follow one of term {}", vote.term, old.term);
+            return Err(StorageError::Contract(text));
+        }
+        view.vote = Some(vote);
+        self.queue(0, Op::Vote { vote, done: on_durable })
+    }
+
+    /// Notes the last entry known to be committed. It reaches the disk with the next write, whenever that is.
+    pub fn save_committed(&self, committed: LogPos) -> Result<(), StorageError> {
+        let shared = self.shared();
+        shared.check()?;
+        let mut view = shared.view.lock();
+        view.committed = Some(committed);
+        let mut queue = shared.queue.lock();
+        // Usually a batch has just been written, and the writer looks again by itself in a moment.
+        let wake = queue.sleeping;
+        queue.committed = Some(committed);
+        drop(queue);
+        if wake {
+            shared.work.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Removes the entries after `after`, or all.
+    pub fn truncate_after(&self, after: Option<u64>, on_durable: OnDurable) -> Result<(), StorageError> {
+        let shared = self.shared();
+        shared.check()?;
+        let mut view = shared.view.lock();
+        view.truncate_after(after);
+        self.queue(0, Op::Truncate { after, done: on_durable })
+    }
+
+    /// Removes the entries up to `upto`. A durable snapshot must cover them. The next entry is the one after
+    /// `upto`, also if the log ended before it.
+    pub fn purge(&self, upto: LogPos, on_durable: OnDurable) -> Result<(), StorageError> {
+        let shared = self.shared();
+        shared.check()?;
+        let mut view = shared.view.lock();
+        view.purge(upto);
+        self.queue(0, Op::Purge { upto, done: on_durable })
+    }
+
+    /// The cluster has been formed: segments begun from now on carry its id.
+    pub fn set_cluster_id(&self, id: [u8; 16]) -> Result<(), StorageError> {
+        self.shared().check()?;
+        self.queue(0, Op::Cluster { id })
+    }
+
+    /// Called with the view locked, so that the queue has the order of the view's changes.
+    fn queue(&self, bytes: usize, op: Op) -> Result<(), StorageError> {
+        let shared = self.shared();
+        let mut queue = shared.queue.lock();
+        if queue.closing {
+            return Err(StorageError::Closed);
+        }
+        let wake = queue.ops.is_empty();
+        queue.bytes += bytes;
+        queue.ops.push(op);
+        drop(queue);
+        if wake {
+            shared.work.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Waits until less than [`MAX_QUEUED_BYTES`] wait for the disk, or the log has failed.
+    pub async fn room(&self) {
+        let shared = self.shared();
+        loop {
+            let taken = shared.room.notified();
+            tokio::pin!(taken);
+            taken.as_mut().enable();
+            if shared.queue.lock().bytes < MAX_QUEUED_BYTES {
+                return;
+            }
+            taken.await;
+        }
+    }
+
+    /// The last vote saved.
+    pub fn vote(&self) -> Option<VoteRecord> {
+        self.shared().view.lock().vote
+    }
+
+    /// The last commit mark.
+    pub fn committed(&self) -> Option<LogPos> {
+        self.shared().view.lock().committed
+    }
+
+    /// The last entry that was purged.
+    pub fn purged(&self) -> Option<LogPos> {
+        self.shared().view.lock().purged()
+    }
+
+    /// The last entry, or the last purged one if there is none.
+    pub fn last(&self) -> Option<LogPos> {
+        self.shared().view.lock().last()
+    }
+
+    /// The indexes of the entries that are there.
+    pub fn range(&self) -> Range<u64> {
+        self.shared().view.lock().range()
+    }
+
+    /// The term of an entry that is there.
+    pub fn term_at(&self, index: u64) -> Option<u64> {
+        self.shared().view.lock().term_at(index)
+    }
+
+    /// The first entry of each term and the last entry, from `from` on: what a start needs to know of the log.
+    pub fn term_starts(&self, range: Range<u64>) -> Vec<LogPos> {
+        let view = self.shared().view.lock();
+        let mut starts: Vec<LogPos> = Vec::new();
+        let mut last = None;
+        for index in range {
+            let Some(term) = view.term_at(index) else { continue };
+            let pos = LogPos { term, index };
+            if starts.last().is_none_or(|start| start.term != term) {
+                starts.push(pos);
+            }
+            last = Some(pos);
+        }
+        if let Some(last) = last
+            && starts.last() != Some(&last)
+        {
+            starts.push(last);
+        }
+        starts
+    }
+
+    /// Notes what has to be read for the entries of a range: those that are there, from the first, until
+    /// `max_bytes` of payload are reached. At least one if there is one.
+    pub fn plan_read(&self, range: Range<u64>, max_bytes: usize) -> ReadPlan {
+        self.shared().view.lock().plan(range, max_bytes)
+    }
+
+    /// As [`Wal::plan_read`], together with the vote at the same moment.
+    pub fn plan_read_with_vote(&self, range: Range<u64>, max_bytes: usize) -> (Option<VoteRecord>, ReadPlan) {
+        let view = self.shared().view.lock();
+        (view.vote, view.plan(range, max_bytes))
+    }
+
+    /// The entries of a range that are there. Reads from the disk what is not in memory.
+    pub fn read(&self, range: Range<u64>) -> Result<Vec<WalEntry>, StorageError> {
+        self.plan_read(range, usize::MAX).load()
+    }
+
+    /// Waits until the log fails; forever if it never does.
+    pub async fn failed(&self) -> StorageError {
+        let mut failure = self.shared().failure.subscribe();
+        let failed = failure.wait_for(Option::is_some).await;
+        match failed.as_ref().map(|failure| failure.as_ref()) {
+            Ok(Some(failure)) => StorageError::clone(failure),
+            Ok(None) | Err(_) => StorageError::Closed,
+        }
+    }
+
+    /// Why the log has failed, if it has.
+    pub fn failure(&self) -> Option<StorageError> {
+        self.shared().failure.borrow().as_deref().cloned()
+    }
+
+    /// Takes nothing more, writes and syncs what is queued, and waits until the writer has ended. Blocks.
+    pub fn close(&self) -> Result<(), StorageError> {
+        self.shared().queue.lock().closing = true;
+        self.shared().work.notify_all();
+        let thread = self.handle.thread.lock().take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            self.shared().fail(StorageError::Contract("the writer thread of the log has panicked".into()));
+        }
+        self.shared().check()
+    }
+}
+
+/// Whether an entry may come after what is there.
+fn follows(last: Option<LogPos>, entry: &WalEntry) -> Result<(), StorageError> {
+    if entry.payload.len() > MAX_PAYLOAD_BYTES {
+        let text = format!("entry {} has {} bytes, more than one may have", entry.pos, entry.payload.len());
+        return Err(StorageError::Contract(text));
+    }
+    match last {
+        Some(last) if entry.pos.index != last.index.saturating_add(1) || entry.pos.term < last.term => {
+            Err(StorageError::Contract(format!("entry {} cannot follow {last}", entry.pos)))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
