@@ -13,6 +13,7 @@ mod apply;
 mod lock;
 mod remembered;
 mod sessions;
+mod show;
 mod snapshot;
 mod stable_hash;
 mod store;

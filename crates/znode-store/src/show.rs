@@ -1,0 +1,367 @@
+//! How commands, replies and events read: golden scripts, logs and the command line speak this one
+//! language. Secrets (passwords) and payloads (data) are not shown, only that they are there.
+
+use core::fmt::{self, Display, Formatter};
+
+use crate::command::{AttemptId, Command, CreateMode, LockCommand, LockWish, Op, Request, WithdrawCause};
+use crate::event::{ContenderEnd, Event};
+use crate::ids::{Data, RequestId};
+use crate::reply::{Applied, Grant, Place, Reply};
+use crate::sessions::{SessionFate, SessionView};
+use crate::stat::Stat;
+
+/// Values with a comma between them.
+struct List<'a, T>(&'a [T]);
+
+impl<T: Display> Display for List<'_, T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (i, value) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str(", ")?;
+            }
+            value.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+/// One thing, or several: "1 byte", "2 bytes".
+struct Count(u64, &'static str);
+
+impl Display for Count {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self(count, noun) = *self;
+        write!(f, "{count} {noun}{}", if count == 1 { "" } else { "s" })
+    }
+}
+
+/// A version that is expected; nothing where any will do.
+struct IfVersion(i32);
+
+impl Display for IfVersion {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            -1 => Ok(()),
+            version => write!(f, " if it has version {version}"),
+        }
+    }
+}
+
+impl Display for Request {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.command.fmt(f)?;
+        if let Some(session) = self.session {
+            write!(f, " for session {session}")?;
+        }
+        if let Some(request_id) = &self.request_id {
+            write!(f, " as request {request_id}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Command {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OpenSession {
+                session,
+                password: _,
+                timeout_ms,
+                name,
+                address,
+            } => {
+                write!(
+                    f,
+                    "open session {session} of {name:?} at {address:?} with a timeout of {timeout_ms} ms"
+                )
+            }
+            Self::CloseSession { session } => write!(f, "close session {session}"),
+            Self::ExpireSessions { sessions, term } => {
+                write!(f, "expire sessions {} in term {term}", List(sessions))
+            }
+            Self::Write(op) => op.fmt(f),
+            Self::Multi(ops) => write!(f, "all or none of: {}", List(ops)),
+            Self::SweepContainers(paths) => write!(f, "sweep {}", List(paths)),
+            Self::Lock(command) => command.fmt(f),
+        }
+    }
+}
+
+impl Display for Op {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Create {
+                path,
+                data,
+                mode,
+                parents,
+            } => {
+                write!(f, "create {mode} {path} with {data}")?;
+                f.write_str(if *parents { " and its parents" } else { "" })
+            }
+            Self::Delete { path, version } => write!(f, "delete {path}{}", IfVersion(*version)),
+            Self::DeleteRecursive { path } => write!(f, "delete {path} and all below it"),
+            Self::Set { path, data, version } => write!(f, "set {path} to {data}{}", IfVersion(*version)),
+            Self::Check { path, version: -1 } => write!(f, "check that {path} exists"),
+            Self::Check { path, version } => write!(f, "check that {path} has version {version}"),
+        }
+    }
+}
+
+impl Display for CreateMode {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Persistent => "persistent",
+            Self::Ephemeral => "ephemeral",
+            Self::PersistentSequential => "persistent_sequential",
+            Self::EphemeralSequential => "ephemeral_sequential",
+            Self::Container => "container",
+        })
+    }
+}
+
+impl Display for LockCommand {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Acquire {
+                wish,
+                guid: _,
+                attempt,
+                wait,
+            } => {
+                write!(f, "{} {wish} ({attempt})", if *wait { "acquire" } else { "try" })
+            }
+            Self::Release { lock, holder } => write!(f, "release lock {lock} held as {holder}"),
+            Self::Withdraw {
+                lock,
+                holder,
+                attempt,
+                cause,
+            } => {
+                write!(f, "withdraw {attempt} of {holder} from lock {lock}: {cause}")
+            }
+            Self::Break { lock, holder, reason } => {
+                write!(f, "break {holder} of lock {lock}: {reason}")
+            }
+        }
+    }
+}
+
+impl Display for LockWish {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self {
+            lock,
+            mode,
+            permits,
+            owner,
+            reentrant,
+            note: _,
+            address: _,
+        } = self;
+        write!(f, "lock {lock} as {mode}")?;
+        if *permits != 1 {
+            write!(f, " with {permits} permits")?;
+        }
+        if !owner.is_empty() {
+            write!(f, " for owner {owner:?}")?;
+        }
+        f.write_str(if *reentrant { "" } else { " not reentrant" })
+    }
+}
+
+impl Display for AttemptId {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "attempt {:x}", self.0)
+    }
+}
+
+impl Display for WithdrawCause {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TimedOut => "timed out",
+            Self::Abandoned => "abandoned",
+        })
+    }
+}
+
+impl Display for Data {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Count(self.len() as u64, "byte").fmt(f)
+    }
+}
+
+impl Display for RequestId {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Display for Applied {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.outcome {
+            Ok(reply) => write!(f, "{}: {reply}", self.zxid),
+            Err(refusal) => write!(f, "{}: refused: {refusal}", self.zxid),
+        }
+    }
+}
+
+impl Display for Reply {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SessionOpened { session, timeout_ms } => {
+                write!(f, "session {session} opened with a timeout of {timeout_ms} ms")
+            }
+            Self::SessionClosed => f.write_str("session closed"),
+            Self::SessionsExpired(count) => write!(f, "{} expired", Count((*count).into(), "session")),
+            Self::Created { path, stat: _ } => write!(f, "created {path}"),
+            Self::Deleted => f.write_str("deleted"),
+            Self::Set(stat) => write!(f, "set to version {}", stat.version),
+            Self::Checked => f.write_str("checked"),
+            Self::Multi(replies) => write!(f, "all of: {}", List(replies)),
+            Self::Swept(count) => write!(f, "{} swept", Count((*count).into(), "container")),
+            Self::Granted(grant) => grant.fmt(f),
+            Self::Queued(place) => place.fmt(f),
+            Self::Released { holds: 0 } => f.write_str("released"),
+            Self::Released { holds } => write!(f, "released, {} left", Count((*holds).into(), "hold")),
+            Self::Withdrawn => f.write_str("withdrawn"),
+            Self::Broken => f.write_str("broken"),
+        }
+    }
+}
+
+impl Display for Grant {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self {
+            lock,
+            holder,
+            mode,
+            fencing_token,
+            holds,
+            permits,
+        } = self;
+        write!(
+            f,
+            "lock {lock} granted to {holder} as {mode}, token {fencing_token}"
+        )?;
+        if *holds != 1 {
+            write!(f, ", {holds} holds")?;
+        }
+        if *permits != 1 {
+            write!(f, ", {permits} permits")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} waits for lock {}, {} ahead",
+            self.holder, self.lock, self.ahead
+        )
+    }
+}
+
+impl Display for Event {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Created(path) => write!(f, "created {path}"),
+            Self::Deleted(path) => write!(f, "deleted {path}"),
+            Self::DataChanged(path) => write!(f, "data of {path} changed"),
+            Self::ChildrenChanged(path) => write!(f, "children of {path} changed"),
+            Self::Granted { session, grant } => write!(f, "{grant}, for session {session}"),
+            Self::ContenderEnded {
+                session,
+                lock,
+                holder,
+                how,
+            } => {
+                write!(f, "{holder} of session {session} left lock {lock}: {how}")
+            }
+            Self::SessionOpened(session) => write!(f, "session {session} opened"),
+            Self::SessionEnded {
+                session,
+                expired: false,
+            } => write!(f, "session {session} closed"),
+            Self::SessionEnded {
+                session,
+                expired: true,
+            } => write!(f, "session {session} expired"),
+        }
+    }
+}
+
+impl Display for ContenderEnd {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Released => f.write_str("released"),
+            Self::Withdrawn => f.write_str("withdrawn"),
+            Self::SessionClosed => f.write_str("its session was closed"),
+            Self::SessionExpired => f.write_str("its session expired"),
+            Self::Broken(reason) => write!(f, "broken ({reason})"),
+            Self::Deleted => f.write_str("its znode was deleted"),
+        }
+    }
+}
+
+impl Display for Stat {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self {
+            czxid,
+            mzxid,
+            pzxid,
+            ctime_ms,
+            mtime_ms,
+            version,
+            cversion,
+            ..
+        } = self;
+        write!(
+            f,
+            "czxid={czxid} mzxid={mzxid} pzxid={pzxid} ctime={ctime_ms} mtime={mtime_ms} "
+        )?;
+        write!(
+            f,
+            "version={version} cversion={cversion} aversion={} ",
+            self.aversion
+        )?;
+        write!(f, "bytes={} children={}", self.data_length, self.num_children)?;
+        match self.ephemeral_owner {
+            Some(session) => write!(f, " owner={session}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Display for SessionView {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self {
+            session,
+            timeout_ms,
+            name,
+            address,
+            opened_at_ms,
+            ephemerals,
+        } = self;
+        write!(
+            f,
+            "session {session} of {name:?} at {address:?}, timeout {timeout_ms} ms, "
+        )?;
+        write!(
+            f,
+            "opened at {opened_at_ms} ms, {}",
+            Count((*ephemerals).into(), "ephemeral znode")
+        )
+    }
+}
+
+impl Display for SessionFate {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Live => "live",
+            Self::Ended => "ended",
+            Self::Unknown => "unknown",
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! A store and a second replica that applies the same requests but is snapshotted, encoded, decoded and
+//! restored before each one. Whatever differs between them is a mistake in the store.
+
+use znode_store::{Applied, EntryContext, Event, Request, Restorer, SnapshotPart, Store};
+
+/// See the module.
+pub struct Replicas {
+    /// The one that tests look at.
+    pub store: Store,
+    restored: Store,
+}
+
+impl Replicas {
+    pub fn new() -> Self {
+        Self {
+            store: Store::new(),
+            restored: Store::new(),
+        }
+    }
+
+    /// Applies a request to both, and returns what the first one answers.
+    pub fn apply(&mut self, entry: &EntryContext, request: Request) -> (Applied, Vec<Event>) {
+        let (mut events, mut other_events) = (Vec::new(), Vec::new());
+        self.restored = restore(draw(&mut self.restored, 3));
+        let applied = self.store.apply(entry, request.clone(), &mut events);
+        let other_applied = self.restored.apply(entry, recode(&request), &mut other_events);
+        assert_eq!(
+            applied, other_applied,
+            "a restored replica answers something else to: {request}"
+        );
+        assert_eq!(
+            events, other_events,
+            "a restored replica tells of something else after: {request}"
+        );
+        assert_eq!(
+            self.store.digest(),
+            self.restored.digest(),
+            "a restored replica has another state after: {request}"
+        );
+        (applied, events)
+    }
+
+    /// Goes on from another state.
+    pub fn replace(&mut self, mut store: Store) {
+        self.restored = restore(draw(&mut store, 5));
+        self.store = store;
+    }
+}
+
+/// A whole snapshot of the state as it is now.
+pub fn draw(store: &mut Store, znodes: usize) -> Vec<SnapshotPart> {
+    store.begin_snapshot();
+    std::iter::from_fn(|| store.next_snapshot_part(znodes)).collect()
+}
+
+/// Restores what was drawn, by way of its encoding.
+pub fn restore(parts: Vec<SnapshotPart>) -> Store {
+    let mut restorer = Restorer::new();
+    for part in parts {
+        restorer.add(recode(&part)).expect("the part was just drawn");
+    }
+    restorer.finish().expect("the snapshot is whole")
+}
+
+/// What is left of a value after it was encoded and decoded, as it is between nodes and on disk.
+pub fn recode<T: serde::Serialize + serde::de::DeserializeOwned>(value: &T) -> T {
+    let config = bincode::config::standard();
+    let bytes = bincode::serde::encode_to_vec(value, config).expect("it can be encoded");
+    let (value, read) = bincode::serde::decode_from_slice(&bytes, config).expect("it can be decoded");
+    assert_eq!(read, bytes.len());
+    value
+}

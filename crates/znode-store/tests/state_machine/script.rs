@@ -1,0 +1,353 @@
+//! The language of the golden scripts. Sessions are numbers (`session=1`), data is text, and each request
+//! prints its position, what it was answered, and the events behind it, one a line, after an asterisk.
+//!
+//! | command | meaning |
+//! |---|---|
+//! | `time MS`, `term N` | the clock and the term of the following entries |
+//! | `open N [timeout=MS] [name=] [address=] [password=BYTE]` | opens session N |
+//! | `close N`, `expire N… [term=N]` | ends sessions |
+//! | `create PATH [DATA] [mode=MODE] [parents=true]` | creates a znode |
+//! | `delete PATH [VERSION]`, `delete_recursive PATH` | deletes znodes |
+//! | `set PATH DATA [VERSION]`, `check PATH [VERSION]` | replaces data; checks a version |
+//! | `sweep PATH…` | deletes empty containers |
+//! | `multi` … `end` | the operations between them as one transaction |
+//! | `get PATH`, `children PATH`, `tree`, `count` | reads |
+//! | `sessions`, `fate N…`, `empty_containers BEFORE_MS` | reads |
+//! | `begin_snapshot`, `part N`, `abandon_snapshot`, `restore` | draws a snapshot; restores it |
+//!
+//! All requests take `session=N` and `request=ID`. A number repeats a command: `times=N`. The commands of
+//! the lock protocol are in `lock_script`.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use goldenscript::{ArgumentConsumer, Command as Line, Context, Runner};
+use znode_store::{
+    Command, CreateMode, CreatePath, Data, EntryContext, Op, Password, Request, RequestId, SessionId,
+    SnapshotPart, Store, ZPath,
+};
+
+use crate::lock_script;
+use crate::replicas::{Replicas, draw, restore};
+
+/// A state, and what the next request is given beside its own words.
+pub struct Script {
+    pub replicas: Replicas,
+    entry: EntryContext,
+    /// The operations of a transaction that is not complete yet.
+    multi: Option<(Option<SessionId>, Option<RequestId>, Vec<Op>)>,
+    /// The parts of a snapshot that were drawn so far.
+    parts: Vec<SnapshotPart>,
+}
+
+type Output = Result<String, Box<dyn Error>>;
+
+impl Script {
+    fn new() -> Self {
+        Self {
+            replicas: Replicas::new(),
+            entry: EntryContext { time_ms: 0, term: 1 },
+            multi: None,
+            parts: Vec::new(),
+        }
+    }
+
+    /// Applies `command` with the `session` and `request` that are left in `args`, which must then be empty.
+    pub fn apply(&mut self, mut args: ArgumentConsumer<'_>, command: Command) -> Output {
+        let session = args.take_key("session").map(session).transpose()?;
+        let request_id = args.take_key("request").map(RequestId::parse).transpose()?;
+        args.reject_next()?;
+        self.apply_request(Request {
+            session,
+            request_id,
+            command,
+        })
+    }
+
+    fn apply_request(&mut self, request: Request) -> Output {
+        let (applied, events) = self.replicas.apply(&self.entry, request);
+        let mut output = applied.to_string();
+        for event in events {
+            write!(output, "\n  * {event}")?;
+        }
+        Ok(output)
+    }
+
+    /// Applies an operation, or adds it to the transaction.
+    fn write(&mut self, args: ArgumentConsumer<'_>, op: Op) -> Output {
+        match &mut self.multi {
+            Some((_, _, ops)) => {
+                args.reject_next()?;
+                ops.push(op);
+                Ok(String::new())
+            }
+            None => self.apply(args, Command::Write(op)),
+        }
+    }
+
+    fn once(&mut self, line: &Line) -> Output {
+        let mut args = line.consume_args();
+        args.take_key("times");
+        let store = &mut self.replicas.store;
+        match line.name.as_str() {
+            "time" => self.entry.time_ms = args.next_pos().ok_or("which time?")?.parse()?,
+            "term" => self.entry.term = args.next_pos().ok_or("which term?")?.parse()?,
+            "open" => {
+                let command = Command::OpenSession {
+                    session: session(args.next_pos().ok_or("which session?")?)?,
+                    password: Password([args.take_key("password").map_or(Ok(0), str::parse)?; 16]),
+                    timeout_ms: args.take_key("timeout").unwrap_or("10000").parse()?,
+                    name: args.take_key("name").unwrap_or("").into(),
+                    address: args.take_key("address").unwrap_or("").into(),
+                };
+                return self.apply(args, command);
+            }
+            "close" => {
+                let session = session(args.next_pos().ok_or("which session?")?)?;
+                return self.apply(args, Command::CloseSession { session });
+            }
+            "expire" => {
+                let term = args.take_key("term").map_or(Ok(self.entry.term), str::parse)?;
+                let sessions = positionals(&mut args).map(session).collect::<Result<_, _>>()?;
+                return self.apply(args, Command::ExpireSessions { sessions, term });
+            }
+            "create" => {
+                let mode = mode(args.take_key("mode").unwrap_or("persistent"))?;
+                let op = Op::Create {
+                    path: CreatePath::parse(args.next_pos().ok_or("which path?")?, mode.is_sequential())?,
+                    data: data(args.next_pos()),
+                    mode,
+                    parents: args.take_key("parents").map_or(Ok(false), str::parse)?,
+                };
+                return self.write(args, op);
+            }
+            "delete" => {
+                let op = Op::Delete {
+                    path: path(&mut args)?,
+                    version: version(&mut args)?,
+                };
+                return self.write(args, op);
+            }
+            "delete_recursive" => {
+                let op = Op::DeleteRecursive {
+                    path: path(&mut args)?,
+                };
+                return self.write(args, op);
+            }
+            "set" => {
+                let op = Op::Set {
+                    path: path(&mut args)?,
+                    data: data(args.next_pos()),
+                    version: version(&mut args)?,
+                };
+                return self.write(args, op);
+            }
+            "check" => {
+                let op = Op::Check {
+                    path: path(&mut args)?,
+                    version: version(&mut args)?,
+                };
+                return self.write(args, op);
+            }
+            "sweep" => {
+                let paths = positionals(&mut args)
+                    .map(ZPath::parse)
+                    .collect::<Result<_, _>>()?;
+                return self.apply(args, Command::SweepContainers(paths));
+            }
+            "multi" => {
+                let session = args.take_key("session").map(session).transpose()?;
+                let request_id = args.take_key("request").map(RequestId::parse).transpose()?;
+                self.multi = Some((session, request_id, Vec::new()));
+            }
+            "end" => {
+                let (session, request_id, ops) = self.multi.take().ok_or("end of what?")?;
+                return self.apply_request(Request {
+                    session,
+                    request_id,
+                    command: Command::Multi(ops),
+                });
+            }
+            "get" => {
+                let path = path(&mut args)?;
+                return Ok(match store.get(&path) {
+                    Some((data, stat)) => format!("{path} {data:?}\n  {stat}"),
+                    None => format!("{path} does not exist"),
+                });
+            }
+            "children" => {
+                let path = path(&mut args)?;
+                return Ok(match store.children(&path) {
+                    Some(names) => format!("{path} [{}]", names.join(", ")),
+                    None => format!("{path} does not exist"),
+                });
+            }
+            "tree" => {
+                let mut output = String::new();
+                show_tree(store, &ZPath::root(), &mut output)?;
+                return Ok(output);
+            }
+            "count" => return Ok(store.node_count().to_string()),
+            "sessions" => {
+                let lines: Vec<_> = store.sessions().iter().map(ToString::to_string).collect();
+                return Ok(lines.join("\n"));
+            }
+            "fate" => {
+                let mut output = String::new();
+                for id in positionals(&mut args) {
+                    let id = session(id)?;
+                    writeln!(output, "{id} {}", store.session_fate(id))?;
+                }
+                return Ok(output);
+            }
+            "empty_containers" => {
+                let before_ms = args.next_pos().ok_or("before which time?")?.parse()?;
+                let paths: Vec<_> = store
+                    .empty_containers(before_ms)
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect();
+                return Ok(format!("[{}]", paths.join(", ")));
+            }
+            "begin_snapshot" => {
+                store.begin_snapshot();
+                self.parts.clear();
+            }
+            "part" => {
+                let znodes = args.next_pos().ok_or("of how many znodes?")?.parse()?;
+                match store.next_snapshot_part(znodes) {
+                    Some(part) => self.parts.push(part),
+                    None => return Ok("there are no more parts".into()),
+                }
+            }
+            "abandon_snapshot" => {
+                store.abandon_snapshot();
+                self.parts.clear();
+            }
+            "restore" => {
+                self.parts
+                    .extend(std::iter::from_fn(|| store.next_snapshot_part(2)));
+                self.replicas.replace(restore(std::mem::take(&mut self.parts)));
+                return Ok(format!("restored as of {}", self.replicas.store.zxid()));
+            }
+            _ => {
+                return lock_script::run(self, line)?
+                    .ok_or_else(|| format!("what is {:?}?", line.name).into());
+            }
+        }
+        args.reject_next()?;
+        Ok(String::new())
+    }
+}
+
+impl Runner for Script {
+    type Command = Line;
+
+    fn run(&mut self, line: &Line, _: &Context) -> Output {
+        let times = line.consume_args().take_key("times").map_or(Ok(1), str::parse)?;
+        let outputs: Vec<String> = (0..times).map(|_| self.once(line)).collect::<Result<_, _>>()?;
+        // Of many repetitions the first and the last are telling.
+        Ok(match outputs.as_slice() {
+            [first, _, .., last] => format!("{first}\n… {times} times …\n{last}"),
+            outputs => outputs.join("\n"),
+        })
+    }
+
+    fn end_script(&mut self) -> Result<(), Box<dyn Error>> {
+        let restored = restore(draw(&mut self.replicas.store, 10));
+        assert_eq!(restored.digest(), self.replicas.store.digest());
+        Ok(())
+    }
+}
+
+fn show_tree(store: &Store, path: &ZPath, output: &mut String) -> Result<(), Box<dyn Error>> {
+    let (data, stat) = store.get(path).ok_or("it was listed")?;
+    let depth = path.components().count();
+    let name = if path.is_root() { "/" } else { path.name() };
+    write!(
+        output,
+        "{:indent$}{name} {data:?} version={} cversion={}",
+        "",
+        stat.version,
+        stat.cversion,
+        indent = 2 * depth
+    )?;
+    match stat.ephemeral_owner {
+        Some(session) => writeln!(output, " owner={session}")?,
+        None => writeln!(output)?,
+    }
+    for child in store.children(path).ok_or("it exists")? {
+        show_tree(store, &path.join(&child)?, output)?;
+    }
+    Ok(())
+}
+
+/// Sessions have small numbers in scripts.
+pub fn session(text: &str) -> Result<SessionId, Box<dyn Error>> {
+    Ok(SessionId(u64::from_str_radix(text, 16)?))
+}
+
+fn positionals<'a>(args: &mut ArgumentConsumer<'a>) -> impl Iterator<Item = &'a str> {
+    let values: Vec<_> = std::iter::from_fn(|| args.next_pos()).collect();
+    values.into_iter()
+}
+
+fn path(args: &mut ArgumentConsumer<'_>) -> Result<ZPath, Box<dyn Error>> {
+    Ok(ZPath::parse(args.next_pos().ok_or("which path?")?)?)
+}
+
+fn version(args: &mut ArgumentConsumer<'_>) -> Result<i32, Box<dyn Error>> {
+    Ok(args.next_pos().map_or(Ok(-1), str::parse)?)
+}
+
+/// Text, or `bytes:N` for many of the same.
+fn data(text: Option<&str>) -> Data {
+    let text = text.unwrap_or("");
+    match text.strip_prefix("bytes:").and_then(|count| count.parse().ok()) {
+        Some(count) => vec![b'x'; count].into(),
+        None => text.into(),
+    }
+}
+
+fn mode(text: &str) -> Result<CreateMode, String> {
+    [
+        CreateMode::Persistent,
+        CreateMode::Ephemeral,
+        CreateMode::PersistentSequential,
+        CreateMode::EphemeralSequential,
+        CreateMode::Container,
+    ]
+    .into_iter()
+    .find(|mode| mode.to_string() == text)
+    .ok_or_else(|| format!("{text:?} is no mode"))
+}
+
+#[test]
+fn scripts() {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
+    let mut paths: Vec<_> = std::fs::read_dir(scripts)
+        .expect("the scripts are there")
+        .map(|entry| entry.expect("the directory can be read").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
+        .collect();
+    paths.sort();
+    let mut failed = Vec::new();
+    for path in paths {
+        let name = path
+            .file_name()
+            .expect("a file has a name")
+            .to_string_lossy()
+            .into_owned();
+        // Each script has its say before the test fails, so that one run shows all differences.
+        let run = std::panic::catch_unwind(|| goldenscript::run(&mut Script::new(), &path));
+        if let Ok(Ok(())) = run {
+            continue;
+        }
+        if let Ok(Err(error)) = run {
+            eprintln!("{name}: {error}");
+        }
+        failed.push(name);
+    }
+    assert!(failed.is_empty(), "these scripts do not hold: {failed:?}");
+}
