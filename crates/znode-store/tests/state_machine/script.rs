@@ -11,6 +11,7 @@
 //! | `set PATH DATA [VERSION]`, `check PATH [VERSION]` | replaces data; checks a version |
 //! | `sweep PATH…` | deletes empty containers |
 //! | `multi` … `end` | the operations between them as one transaction |
+//! | `cycle_sessions N`, `numbered_requests N` | opens and closes N sessions; asks N things |
 //! | `get PATH`, `children PATH`, `tree`, `count` | reads |
 //! | `sessions`, `fate N…`, `empty_containers BEFORE_MS` | reads |
 //! | `begin_snapshot`, `part N`, `abandon_snapshot`, `restore` | draws a snapshot; restores it |
@@ -21,6 +22,7 @@
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use goldenscript::{ArgumentConsumer, Command as Line, Context, Runner};
 use znode_store::{
@@ -168,6 +170,46 @@ impl Script {
                     request_id,
                     command: Command::Multi(ops),
                 });
+            }
+            "cycle_sessions" => {
+                // From far above the sessions that scripts number themselves.
+                let count: u64 = args.next_pos().ok_or("how many?")?.parse()?;
+                for _ in 0..count {
+                    let session = SessionId(0x1000_0000 + store.zxid().0);
+                    let (password, name) = (Password([0; 16]), "".into());
+                    let open = Command::OpenSession {
+                        session,
+                        password,
+                        timeout_ms: 1,
+                        address: Arc::clone(&name),
+                        name,
+                    };
+                    for command in [open, Command::CloseSession { session }] {
+                        let request = Request {
+                            session: None,
+                            request_id: None,
+                            command,
+                        };
+                        store.apply(&self.entry, request, &mut Vec::new()).outcome?;
+                    }
+                }
+                let store = restore(draw(store, 1000));
+                self.replicas.replace(store);
+            }
+            "numbered_requests" => {
+                let count: u64 = args.next_pos().ok_or("how many?")?.parse()?;
+                let session = args.take_key("session").map(session).transpose()?;
+                for _ in 0..count {
+                    let id = format!("numbered-{}", self.replicas.store.zxid());
+                    self.apply_request(Request {
+                        session,
+                        request_id: Some(RequestId::parse(&id)?),
+                        command: Command::Write(Op::Check {
+                            path: ZPath::root(),
+                            version: -1,
+                        }),
+                    })?;
+                }
             }
             "get" => {
                 let path = path(&mut args)?;

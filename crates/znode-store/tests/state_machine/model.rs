@@ -1,0 +1,355 @@
+//! The rules of the tree and of sessions, written down as plainly as possible: a map of paths that is
+//! copied when something may have to be taken back. It is slow, keeps no index, and shares no code with the
+//! store. The lock protocol is not in it.
+
+use std::collections::BTreeMap;
+
+use znode_store::{
+    Command, CreateMode, CreatePath, Data, EntryContext, Event, Op, Outcome, Refusal, Reply, Request,
+    RequestId, SessionId, Stat, ZPath, Zxid,
+};
+
+/// The state.
+#[derive(Debug, Clone)]
+pub struct Model {
+    pub zxid: u64,
+    pub time_ms: u64,
+    pub nodes: BTreeMap<ZPath, Znode>,
+    /// Live sessions with their timeouts.
+    pub sessions: BTreeMap<SessionId, u32>,
+    pub ended: Vec<SessionId>,
+    /// First outcomes, with what was asked.
+    requests: BTreeMap<(Option<SessionId>, RequestId), (String, Outcome)>,
+}
+
+/// A znode, with what its `Stat` does not tell.
+#[derive(Debug, Clone)]
+pub struct Znode {
+    pub data: Data,
+    pub stat: Stat,
+    pub creations: u64,
+    pub container: bool,
+    pub emptied_at_ms: u64,
+}
+
+impl Model {
+    pub fn new() -> Self {
+        let root = Znode::new(Data::empty(), CreateMode::Persistent, None, 0, 0);
+        Self {
+            zxid: 0,
+            time_ms: 0,
+            nodes: BTreeMap::from([(ZPath::root(), root)]),
+            sessions: BTreeMap::new(),
+            ended: Vec::new(),
+            requests: BTreeMap::new(),
+        }
+    }
+
+    /// What the store must answer, and the events that it must tell.
+    pub fn apply(&mut self, entry: &EntryContext, request: &Request) -> (Outcome, Vec<Event>) {
+        self.zxid += 1;
+        self.time_ms = self.time_ms.max(entry.time_ms);
+        let mut events = Vec::new();
+        let outcome = self.answer(entry, request, &mut events);
+        (outcome, events)
+    }
+
+    /// The names of a znode's children.
+    pub fn children(&self, parent: &ZPath) -> Vec<String> {
+        self.nodes
+            .keys()
+            .filter(|path| path.parent().as_ref() == Some(parent))
+            .map(|path| path.name().to_owned())
+            .collect()
+    }
+
+    fn answer(&mut self, entry: &EntryContext, request: &Request, events: &mut Vec<Event>) -> Outcome {
+        if let Some(session) = request.session {
+            self.require(session)?;
+        }
+        let Some(id) = &request.request_id else {
+            return self.carry_out(entry, request, events);
+        };
+        let key = (request.session, id.clone());
+        let asked = match &request.command {
+            Command::OpenSession { timeout_ms, name, .. } => format!("open {timeout_ms} {name}"),
+            command => format!("{command:?}"),
+        };
+        if let Some((before, outcome)) = self.requests.get(&key) {
+            return if *before == asked {
+                outcome.clone()
+            } else {
+                Err(Refusal::RequestIdReused)
+            };
+        }
+        let outcome = self.carry_out(entry, request, events);
+        let final_answer = !matches!(outcome, Err(Refusal::SessionIdTaken(_) | Refusal::StaleLeader));
+        if final_answer
+            && request
+                .session
+                .is_none_or(|session| self.sessions.contains_key(&session))
+        {
+            self.requests.insert(key, (asked, outcome.clone()));
+        }
+        outcome
+    }
+
+    fn require(&self, session: SessionId) -> Result<(), Refusal> {
+        if self.sessions.contains_key(&session) {
+            Ok(())
+        } else if self.ended.contains(&session) {
+            Err(Refusal::SessionEnded(session))
+        } else {
+            Err(Refusal::NoSession(session))
+        }
+    }
+
+    fn carry_out(&mut self, entry: &EntryContext, request: &Request, events: &mut Vec<Event>) -> Outcome {
+        match &request.command {
+            Command::OpenSession {
+                session, timeout_ms, ..
+            } => {
+                if self.sessions.contains_key(session) || self.ended.contains(session) {
+                    return Err(Refusal::SessionIdTaken(*session));
+                }
+                self.sessions.insert(*session, *timeout_ms);
+                events.push(Event::SessionOpened(*session));
+                Ok(Reply::SessionOpened {
+                    session: *session,
+                    timeout_ms: *timeout_ms,
+                })
+            }
+            Command::CloseSession { session } => {
+                self.require(*session)?;
+                self.end_session(*session, false, events);
+                Ok(Reply::SessionClosed)
+            }
+            Command::ExpireSessions { sessions, term } => {
+                if *term != entry.term {
+                    return Err(Refusal::StaleLeader);
+                }
+                let before = self.sessions.len();
+                for session in sessions {
+                    if self.sessions.contains_key(session) {
+                        self.end_session(*session, true, events);
+                    }
+                }
+                Ok(Reply::SessionsExpired((before - self.sessions.len()) as u32))
+            }
+            Command::Write(op) => self.write(request.session, op, events),
+            Command::Multi(ops) => {
+                let before = self.clone();
+                let mut replies = Vec::new();
+                for (index, op) in ops.iter().enumerate() {
+                    match self.write(request.session, op, events) {
+                        Ok(reply) => replies.push(reply),
+                        Err(refusal) => {
+                            *self = before;
+                            events.clear();
+                            return Err(Refusal::Multi {
+                                index: index as u32,
+                                refusal: Box::new(refusal),
+                            });
+                        }
+                    }
+                }
+                Ok(Reply::Multi(replies))
+            }
+            Command::SweepContainers(paths) => {
+                let mut swept = 0;
+                for path in paths {
+                    if self.nodes.get(path).is_some_and(|node| node.is_empty_container()) {
+                        self.remove(path, events);
+                        swept += 1;
+                    }
+                }
+                Ok(Reply::Swept(swept))
+            }
+            Command::Lock(_) => unreachable!("the model has no locks"),
+        }
+    }
+
+    fn end_session(&mut self, session: SessionId, expired: bool, events: &mut Vec<Event>) {
+        let mut owned: Vec<(Zxid, ZPath)> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.stat.ephemeral_owner == Some(session))
+            .map(|(path, node)| (node.stat.czxid, path.clone()))
+            .collect();
+        owned.sort();
+        for (_, path) in owned {
+            self.remove(&path, events);
+        }
+        self.sessions.remove(&session);
+        self.requests.retain(|(owner, _), _| *owner != Some(session));
+        self.ended.push(session);
+        events.push(Event::SessionEnded { session, expired });
+    }
+
+    fn write(&mut self, session: Option<SessionId>, op: &Op, events: &mut Vec<Event>) -> Outcome {
+        match op {
+            Op::Create {
+                path,
+                data,
+                mode,
+                parents,
+            } => self.create(session, path, data, *mode, *parents, events),
+            Op::Delete { path, version } => {
+                self.check(path, *version)?;
+                if path.is_root() {
+                    return Err(Refusal::Undeletable(path.clone()));
+                }
+                if !self.children(path).is_empty() {
+                    return Err(Refusal::NotEmpty(path.clone()));
+                }
+                self.remove(path, events);
+                Ok(Reply::Deleted)
+            }
+            Op::DeleteRecursive { path } => {
+                self.check(path, -1)?;
+                if path.is_root() {
+                    return Err(Refusal::Undeletable(path.clone()));
+                }
+                self.remove_all(path, events);
+                Ok(Reply::Deleted)
+            }
+            Op::Set { path, data, version } => {
+                self.check(path, *version)?;
+                let node = self.nodes.get_mut(path).expect("it was checked");
+                node.data = data.clone();
+                node.stat.data_length = data.len() as u32;
+                node.stat.version += 1;
+                node.stat.mzxid = Zxid(self.zxid);
+                node.stat.mtime_ms = self.time_ms;
+                events.push(Event::DataChanged(path.clone()));
+                Ok(Reply::Set(node.stat.clone()))
+            }
+            Op::Check { path, version } => {
+                self.check(path, *version)?;
+                Ok(Reply::Checked)
+            }
+        }
+    }
+
+    fn check(&self, path: &ZPath, version: i32) -> Result<(), Refusal> {
+        match self.nodes.get(path).map(|node| node.stat.version) {
+            None => Err(Refusal::NoNode(path.clone())),
+            Some(actual) if version != -1 && version != actual => Err(Refusal::BadVersion {
+                path: path.clone(),
+                expected: version,
+                actual,
+            }),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn create(
+        &mut self,
+        session: Option<SessionId>,
+        path: &CreatePath,
+        data: &Data,
+        mode: CreateMode,
+        parents: bool,
+        events: &mut Vec<Event>,
+    ) -> Outcome {
+        if mode.is_ephemeral() && session.is_none() {
+            return Err(Refusal::SessionRequired);
+        }
+        let mut missing = Vec::new();
+        let mut ancestor = path.parent.clone();
+        while !self.nodes.contains_key(&ancestor) {
+            missing.push(ancestor.clone());
+            ancestor = ancestor.parent().expect("the root exists");
+        }
+        if self.nodes[&ancestor].stat.ephemeral_owner.is_some() {
+            return Err(Refusal::NoChildrenForEphemerals(ancestor));
+        }
+        if !missing.is_empty() && !parents {
+            return Err(Refusal::NoNode(path.parent.clone()));
+        }
+        let number = self.nodes.get(&path.parent).map_or(0, |parent| parent.creations);
+        let name = if mode.is_sequential() {
+            format!("{}{number:010}", path.name)
+        } else {
+            path.name.to_string()
+        };
+        let path = path.parent.join(&name).expect("the test has legal names");
+        if self.nodes.contains_key(&path) {
+            return Err(Refusal::NodeExists(path));
+        }
+        for parent in missing.into_iter().rev() {
+            self.insert(&parent, Data::empty(), CreateMode::Container, None, events);
+        }
+        self.insert(&path, data.clone(), mode, session, events);
+        let stat = self.nodes[&path].stat.clone();
+        Ok(Reply::Created { path, stat })
+    }
+
+    fn insert(
+        &mut self,
+        path: &ZPath,
+        data: Data,
+        mode: CreateMode,
+        session: Option<SessionId>,
+        events: &mut Vec<Event>,
+    ) {
+        self.nodes.insert(
+            path.clone(),
+            Znode::new(data, mode, session, self.zxid, self.time_ms),
+        );
+        let parent_path = path.parent().expect("not the root");
+        let parent = self.nodes.get_mut(&parent_path).expect("it was looked for");
+        parent.creations += 1;
+        parent.stat.cversion += 1;
+        parent.stat.num_children += 1;
+        parent.stat.pzxid = Zxid(self.zxid);
+        events.extend([Event::Created(path.clone()), Event::ChildrenChanged(parent_path)]);
+    }
+
+    fn remove(&mut self, path: &ZPath, events: &mut Vec<Event>) {
+        self.nodes.remove(path);
+        let parent_path = path.parent().expect("not the root");
+        let parent = self.nodes.get_mut(&parent_path).expect("a node has a parent");
+        parent.stat.cversion += 1;
+        parent.stat.num_children -= 1;
+        parent.stat.pzxid = Zxid(self.zxid);
+        parent.emptied_at_ms = self.time_ms;
+        events.extend([Event::Deleted(path.clone()), Event::ChildrenChanged(parent_path)]);
+    }
+
+    fn remove_all(&mut self, path: &ZPath, events: &mut Vec<Event>) {
+        for child in self.children(path) {
+            self.remove_all(&path.join(&child).expect("it exists"), events);
+        }
+        self.remove(path, events);
+    }
+}
+
+impl Znode {
+    fn new(data: Data, mode: CreateMode, session: Option<SessionId>, zxid: u64, time_ms: u64) -> Self {
+        let stat = Stat {
+            czxid: Zxid(zxid),
+            mzxid: Zxid(zxid),
+            pzxid: Zxid(zxid),
+            ctime_ms: time_ms,
+            mtime_ms: time_ms,
+            version: 0,
+            cversion: 0,
+            aversion: 0,
+            ephemeral_owner: session.filter(|_| mode.is_ephemeral()),
+            data_length: data.len() as u32,
+            num_children: 0,
+        };
+        Self {
+            data,
+            stat,
+            creations: 0,
+            container: mode == CreateMode::Container,
+            emptied_at_ms: 0,
+        }
+    }
+
+    pub fn is_empty_container(&self) -> bool {
+        self.container && self.creations > 0 && self.stat.num_children == 0
+    }
+}

@@ -1,0 +1,399 @@
+//! Random requests on the store, on a second replica and on the naive model, while snapshots are drawn and
+//! restored in between. A failure prints the shortest list of steps that shows it.
+
+use std::collections::BTreeSet;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use znode_store::{
+    Command, CreateMode, CreatePath, Data, EntryContext, Op, Password, Request, RequestId, Restorer,
+    SessionFate, SessionId, SnapshotPart, Store, ZPath,
+};
+
+use crate::model::Model;
+use crate::replicas::recode;
+
+/// How many lists of steps are tried, and how long one is: together over 200,000 requests.
+const CASES: u32 = 270;
+const STEPS: usize = 1_000;
+
+/// How many steps lie between two comparisons of the whole state.
+const COMPARE_EVERY: usize = 50;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Ask {
+        session: Option<u64>,
+        request: Option<u8>,
+        what: What,
+    },
+    /// The clock of the next entries; it may go back.
+    Time(u64),
+    BeginSnapshot,
+    /// Draws so many parts with so large a budget.
+    Draw(u8, u8),
+    AbandonSnapshot,
+}
+
+#[derive(Debug, Clone)]
+enum What {
+    Open(u64),
+    Close(u64),
+    Expire(Vec<u64>, u64),
+    Write(Change),
+    Multi(Vec<Change>),
+    Sweep(Vec<Place>),
+}
+
+#[derive(Debug, Clone)]
+enum Change {
+    Create {
+        place: Place,
+        name: Name,
+        data: u8,
+        mode: CreateMode,
+        parents: bool,
+    },
+    Delete(Place, i32),
+    DeleteRecursive(Place),
+    Set(Place, u8, i32),
+    Check(Place, i32),
+}
+
+/// Most operations should hit something.
+#[derive(Debug, Clone)]
+enum Place {
+    /// One of the znodes that exist.
+    Existing(u16),
+    /// Any path.
+    Any(Vec<Name>),
+}
+
+/// Few, so that they meet; some as sequential nodes have them; none below `/locks`.
+type Name = &'static str;
+const NAMES: [Name; 5] = ["a", "b", "c", "s0000000001", "s0000000003"];
+
+fn name() -> impl Strategy<Value = Name> {
+    proptest::sample::select(&NAMES[..])
+}
+
+fn place() -> impl Strategy<Value = Place> {
+    prop_oneof![
+        3 => any::<u16>().prop_map(Place::Existing),
+        1 => vec(name(), 0..4).prop_map(Place::Any),
+    ]
+}
+
+fn version() -> impl Strategy<Value = i32> {
+    prop_oneof![3 => Just(-1), 2 => 0..3]
+}
+
+fn mode() -> impl Strategy<Value = CreateMode> {
+    prop_oneof![
+        2 => Just(CreateMode::Persistent),
+        2 => Just(CreateMode::Ephemeral),
+        1 => Just(CreateMode::PersistentSequential),
+        2 => Just(CreateMode::EphemeralSequential),
+        1 => Just(CreateMode::Container),
+    ]
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let create = (
+        place(),
+        prop_oneof![Just("s"), name()],
+        any::<u8>(),
+        mode(),
+        any::<bool>(),
+    );
+    prop_oneof![
+        6 => create.prop_map(|(place, name, data, mode, parents)| Change::Create {
+            place,
+            name,
+            data,
+            mode,
+            parents
+        }),
+        4 => (place(), version()).prop_map(|(place, version)| Change::Delete(place, version)),
+        1 => place().prop_map(Change::DeleteRecursive),
+        3 => (place(), any::<u8>(), version()).prop_map(|(place, data, version)| Change::Set(place, data, version)),
+        1 => (place(), version()).prop_map(|(place, version)| Change::Check(place, version)),
+    ]
+}
+
+fn what() -> impl Strategy<Value = What> {
+    prop_oneof![
+        2 => (1..200_u64).prop_map(What::Open),
+        1 => (1..200_u64).prop_map(What::Close),
+        1 => (vec(1..200_u64, 0..4), 1..3_u64).prop_map(|(sessions, term)| What::Expire(sessions, term)),
+        30 => change().prop_map(What::Write),
+        8 => vec(change(), 0..6).prop_map(What::Multi),
+        2 => vec(place(), 0..4).prop_map(What::Sweep),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let ask = (
+        proptest::option::of(0..8_u64),
+        proptest::option::weighted(0.2, 0..12_u8),
+        what(),
+    );
+    prop_oneof![
+        60 => ask.prop_map(|(session, request, what)| Step::Ask { session, request, what }),
+        4 => (0..5_000_u64).prop_map(Step::Time),
+        1 => Just(Step::BeginSnapshot),
+        6 => (1..4_u8, 1..12_u8).prop_map(|(parts, znodes)| Step::Draw(parts, znodes)),
+        1 => (0..20_u8).prop_map(|n| if n == 0 { Step::AbandonSnapshot } else { Step::Draw(1, n) }),
+    ]
+}
+
+/// Everything that has to stay in step.
+struct World {
+    model: Model,
+    store: Store,
+    replica: Store,
+    entry: EntryContext,
+    drawing: Option<Drawing>,
+}
+
+/// A snapshot on its way, and what has to come out.
+struct Drawing {
+    expected: Model,
+    parts: Vec<SnapshotPart>,
+    /// The requests since: the restored state catches up by them.
+    log: Vec<(EntryContext, Request)>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            model: Model::new(),
+            store: Store::new(),
+            replica: Store::new(),
+            entry: EntryContext { time_ms: 0, term: 1 },
+            drawing: None,
+        }
+    }
+
+    fn take(&mut self, step: &Step) {
+        match step {
+            Step::Ask {
+                session,
+                request,
+                what,
+            } => {
+                // The n-th live session, or now and then one that does not live.
+                let session = session.map(|n| {
+                    self.model
+                        .sessions
+                        .keys()
+                        .nth(n as usize)
+                        .copied()
+                        .unwrap_or(SessionId(n + 1))
+                });
+                let request_id = request.map(|n| RequestId::parse(&format!("r{n}")).unwrap());
+                let command = self.command(what);
+                self.ask(Request {
+                    session,
+                    request_id,
+                    command,
+                });
+            }
+            Step::Time(time_ms) => self.entry.time_ms = *time_ms,
+            Step::BeginSnapshot => {
+                self.store.begin_snapshot();
+                self.drawing = Some(Drawing {
+                    expected: self.model.clone(),
+                    parts: Vec::new(),
+                    log: Vec::new(),
+                });
+            }
+            Step::Draw(parts, znodes) => {
+                for _ in 0..*parts {
+                    self.draw((*znodes).into());
+                }
+            }
+            Step::AbandonSnapshot => {
+                self.store.abandon_snapshot();
+                self.drawing = None;
+            }
+        }
+    }
+
+    fn ask(&mut self, request: Request) {
+        let (mut events, mut replica_events) = (Vec::new(), Vec::new());
+        let (outcome, expected_events) = self.model.apply(&self.entry, &request);
+        let applied = self.store.apply(&self.entry, request.clone(), &mut events);
+        assert_eq!(applied.outcome, outcome, "to {request}");
+        assert_eq!(applied.zxid.0, self.model.zxid);
+        assert_eq!(events, expected_events, "after {request}");
+        assert_eq!(
+            self.replica
+                .apply(&self.entry, request.clone(), &mut replica_events),
+            applied
+        );
+        assert_eq!(replica_events, events, "at the replica, after {request}");
+        if let Some(drawing) = &mut self.drawing {
+            drawing.log.push((self.entry, request));
+        }
+    }
+
+    /// Draws a part; after the last one a restored state takes the place of the replica.
+    fn draw(&mut self, znodes: usize) {
+        let Some(drawing) = &mut self.drawing else {
+            assert!(self.store.next_snapshot_part(znodes).is_none());
+            return;
+        };
+        if let Some(part) = self.store.next_snapshot_part(znodes) {
+            drawing.parts.push(recode(&part));
+            return;
+        }
+        let drawing = self.drawing.take().expect("it was there a moment ago");
+        let mut restorer = Restorer::new();
+        for part in drawing.parts {
+            restorer.add(part).expect("the part is whole");
+        }
+        let mut restored = restorer.finish().expect("the snapshot is whole");
+        agree(&restored, &drawing.expected);
+        for (entry, request) in drawing.log {
+            restored.apply(&entry, request, &mut Vec::new());
+        }
+        assert_eq!(restored.digest(), self.store.digest(), "after a restore");
+        self.replica = restored;
+    }
+
+    fn command(&self, what: &What) -> Command {
+        match what {
+            What::Open(session) => Command::OpenSession {
+                session: SessionId(*session),
+                password: Password([*session as u8; 16]),
+                timeout_ms: 1_000,
+                name: "name".into(),
+                address: "address".into(),
+            },
+            What::Close(session) => Command::CloseSession {
+                session: SessionId(*session),
+            },
+            What::Expire(sessions, term) => Command::ExpireSessions {
+                sessions: sessions.iter().copied().map(SessionId).collect(),
+                term: *term,
+            },
+            What::Write(change) => Command::Write(self.op(change)),
+            What::Multi(changes) => Command::Multi(changes.iter().map(|change| self.op(change)).collect()),
+            What::Sweep(places) => {
+                Command::SweepContainers(places.iter().map(|place| self.path(place)).collect())
+            }
+        }
+    }
+
+    fn op(&self, change: &Change) -> Op {
+        let data = |n: &u8| Data::from(vec![*n; usize::from(*n) / 8]);
+        match change {
+            Change::Create {
+                place,
+                name,
+                data: n,
+                mode,
+                parents,
+            } => Op::Create {
+                path: CreatePath {
+                    parent: self.path(place),
+                    name: (*name).into(),
+                },
+                data: data(n),
+                mode: *mode,
+                parents: *parents,
+            },
+            Change::Delete(place, version) => Op::Delete {
+                path: self.path(place),
+                version: *version,
+            },
+            Change::DeleteRecursive(place) => Op::DeleteRecursive {
+                path: self.path(place),
+            },
+            Change::Set(place, n, version) => Op::Set {
+                path: self.path(place),
+                data: data(n),
+                version: *version,
+            },
+            Change::Check(place, version) => Op::Check {
+                path: self.path(place),
+                version: *version,
+            },
+        }
+    }
+
+    fn path(&self, place: &Place) -> ZPath {
+        match place {
+            Place::Existing(n) => {
+                let nodes = &self.model.nodes;
+                let path = nodes
+                    .keys()
+                    .nth(usize::from(*n) % nodes.len())
+                    .expect("there is the root");
+                // Deep trees stay below the limits of a path.
+                if path.components().count() > 6 {
+                    ZPath::root()
+                } else {
+                    path.clone()
+                }
+            }
+            Place::Any(names) => names
+                .iter()
+                .fold(ZPath::root(), |path, name| path.join(name).unwrap()),
+        }
+    }
+}
+
+/// The store shows what the model says, through all of its reads.
+fn agree(store: &Store, model: &Model) {
+    assert_eq!(store.zxid().0, model.zxid);
+    assert_eq!(store.time_ms(), model.time_ms);
+    assert_eq!(store.node_count(), model.nodes.len());
+    for (path, node) in &model.nodes {
+        let (data, stat) = store.get(path).unwrap_or_else(|| panic!("{path} is missing"));
+        assert_eq!((&data, &stat), (&node.data, &node.stat), "{path}");
+        let children = store.children(path).expect("it exists");
+        assert_eq!(
+            children.iter().map(|name| name.to_string()).collect::<Vec<_>>(),
+            model.children(path),
+            "{path}"
+        );
+    }
+    let sessions: Vec<_> = store.sessions().iter().map(|view| view.session).collect();
+    assert_eq!(sessions, model.sessions.keys().copied().collect::<Vec<_>>());
+    for view in store.sessions() {
+        let owned = model
+            .nodes
+            .values()
+            .filter(|node| node.stat.ephemeral_owner == Some(view.session));
+        assert_eq!(view.ephemerals as usize, owned.count(), "ephemerals of {view}");
+    }
+    for &session in &model.ended {
+        assert_eq!(store.session_fate(session), SessionFate::Ended);
+    }
+    let emptied_before = model.time_ms / 2 + 1;
+    let empty: BTreeSet<_> = store.empty_containers(emptied_before).into_iter().collect();
+    let expected = model
+        .nodes
+        .iter()
+        .filter(|(_, node)| node.is_empty_container() && node.emptied_at_ms < emptied_before)
+        .map(|(path, _)| path.clone());
+    assert_eq!(empty, expected.collect());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_store_does_what_the_model_does(steps in vec(step(), STEPS)) {
+        let mut world = World::new();
+        for (n, step) in steps.iter().enumerate() {
+            world.take(step);
+            if n % COMPARE_EVERY == 0 || n + 1 == steps.len() {
+                agree(&world.store, &world.model);
+                prop_assert_eq!(world.store.digest(), world.replica.digest());
+            }
+        }
+    }
+}
