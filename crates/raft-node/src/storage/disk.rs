@@ -62,7 +62,9 @@ pub struct DiskLock {
 impl DiskLock {
     /// A lock that lasts as long as `held`.
     pub fn new(held: impl Send + Sync + 'static) -> Self {
-        Self { _held: Box::new(held) }
+        Self {
+            _held: Box::new(held),
+        }
     }
 }
 
@@ -108,7 +110,11 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(path)?;
         Ok(Arc::new(file))
     }
 
@@ -144,12 +150,17 @@ impl Disk for RealDisk {
     }
 
     fn free_space(&self, dir: &Path) -> io::Result<u64> {
-        let stat = rustix::fs::statvfs(dir)?;
-        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+        let stat = nix::sys::statvfs::statvfs(dir)?;
+        Ok(stat.blocks_available().saturating_mul(stat.fragment_size()))
     }
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<DiskLock>> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(DiskLock::new(file))),
             Err(TryLockError::WouldBlock) => Ok(None),

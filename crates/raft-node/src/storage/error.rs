@@ -41,7 +41,10 @@ pub enum StorageError {
 impl StorageError {
     /// An error of the operating system with what was tried on which file.
     pub fn io(what: &str, path: &Path, source: io::Error) -> Self {
-        Self::Io { what: format!("{what} {}", path.display()), source: Arc::new(source) }
+        Self::Io {
+            what: format!("{what} {}", path.display()),
+            source: Arc::new(source),
+        }
     }
 }
 

@@ -1,7 +1,101 @@
-//! What a node keeps on its disk.
+//! What a node keeps on its disk: who it is, the log with the vote, and snapshots.
+//!
+//! ```text
+//! DATA_DIR/
+//!   lock                     held while a process runs on the directory
+//!   identity                 cluster, node and directory           identity.rs
+//!   log/                     segments of the write-ahead log       wal/
+//!   snapshots/               the newest two                        snapshots/
+//! ```
+//!
+//! `docs/format.md` describes every byte. All access goes through [`disk::Disk`], so that the whole of it runs on
+//! a simulated disk, too, which loses power where a test wants it to. [`log_store`] is the only file here that
+//! knows openraft. Nothing here knows what a command is.
 
 pub mod disk;
 pub mod error;
+pub mod identity;
+pub mod log_entry;
+pub mod log_store;
+
+pub mod snapshots;
 pub mod wal;
 
-pub use error::StorageError;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use self::disk::{Disk, RealDisk};
+pub use self::error::StorageError;
+pub use self::identity::{DataDir, Identity};
+pub use self::log_store::LogStore;
+pub use self::snapshots::{
+    SnapshotFile, SnapshotMeta, SnapshotReader, SnapshotReceiver, SnapshotStore, SnapshotWriter,
+};
+pub use self::wal::{LogPos, VoteRecord, Wal, WalEntry, WalIdentity, WalOptions};
+
+/// The directory of the log within the data directory.
+const LOG_DIR: &str = "log";
+/// The directory of snapshots within the data directory.
+const SNAPSHOT_DIR: &str = "snapshots";
+
+/// All of a node's storage, opened and locked. Dropping it closes the log.
+pub struct Storage {
+    /// The log and the vote. Closed before the directory's lock is given back.
+    pub wal: Wal,
+    /// The snapshots.
+    pub snapshots: SnapshotStore,
+    /// Who the node is.
+    pub dir: DataDir,
+}
+
+impl Storage {
+    /// Opens the data directory of a node, or makes a new one.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        cluster: &str,
+        node_id: u64,
+        options: WalOptions,
+    ) -> Result<Self, StorageError> {
+        let dir = DataDir::open(disk.clone(), path, cluster, node_id)?;
+        let Identity {
+            cluster_id, disk_id, ..
+        } = dir.identity();
+        let cluster_id = cluster_id.unwrap_or_default();
+        let snapshots = SnapshotStore::open(disk.clone(), &path.join(SNAPSHOT_DIR), cluster_id, node_id)?;
+        let identity = WalIdentity {
+            cluster_id,
+            disk_id,
+            node_id,
+        };
+        let wal = Wal::start(disk, &path.join(LOG_DIR), identity, options)?;
+        Ok(Self { wal, snapshots, dir })
+    }
+
+    /// The cluster has been formed, or this node has learnt that it was: everything written from now on carries
+    /// its id. Blocks until the identity is durable.
+    pub fn set_cluster_id(&self, id: [u8; 16]) -> Result<(), StorageError> {
+        self.dir.set_cluster_id(id)?;
+        self.snapshots.set_cluster_id(id);
+        self.wal.set_cluster_id(id)
+    }
+
+    /// The log as openraft wants it.
+    pub fn log_store(&self) -> LogStore {
+        LogStore::new(self.wal.clone())
+    }
+
+    /// Writes what is queued and ends the log. Blocks.
+    pub fn close(&self) -> Result<(), StorageError> {
+        self.wal.close()
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        // A second close says again what the first one said; who cares for it has called `close`.
+        if let Err(error) = self.wal.close() {
+            tracing::warn!(%error, "the log ends after a failure");
+        }
+    }
+}

@@ -53,9 +53,15 @@ pub const FLAG_COMMITTED: u8 = 2;
 
 impl RecordKind {
     fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Entry, Self::Vote, Self::Committed, Self::Truncate, Self::Purge]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
+        [
+            Self::Entry,
+            Self::Vote,
+            Self::Committed,
+            Self::Truncate,
+            Self::Purge,
+        ]
+        .into_iter()
+        .find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -127,7 +133,9 @@ impl RecordHeader {
             return HeaderBytes::Zero;
         }
         let crc = u32_at(bytes, 0);
-        let Some(kind) = RecordKind::from_byte(bytes[39]) else { return HeaderBytes::Invalid };
+        let Some(kind) = RecordKind::from_byte(bytes[39]) else {
+            return HeaderBytes::Invalid;
+        };
         if crc != header_crc(sequence, bytes) {
             return HeaderBytes::Invalid;
         }
@@ -236,7 +244,9 @@ impl SegmentHeader {
             return Err("has a damaged header".into());
         }
         if version != VERSION {
-            return Err(format!("has version {version} of the format, and this program knows version {VERSION}"));
+            return Err(format!(
+                "has version {version} of the format, and this program knows version {VERSION}"
+            ));
         }
         Ok(Self {
             segment_bytes: u32_at(bytes, 12),
@@ -289,7 +299,11 @@ mod tests {
         for end in 0..4096 {
             let start = record_start(end);
             assert!(start >= end && start - end < SECTOR_BYTES);
-            assert_eq!(start / SECTOR_BYTES, (start + RECORD_HEADER_BYTES - 1) / SECTOR_BYTES, "from {end}");
+            assert_eq!(
+                start / SECTOR_BYTES,
+                (start + RECORD_HEADER_BYTES - 1) / SECTOR_BYTES,
+                "from {end}"
+            );
         }
     }
 
@@ -307,11 +321,19 @@ mod tests {
         };
         let (bytes, crc) = header.encode(5);
         assert_eq!(RecordHeader::decode(&bytes, 5), HeaderBytes::Valid(header, crc));
-        assert_eq!(RecordHeader::decode(&bytes, 6), HeaderBytes::Invalid, "valid in its own segment only");
+        assert_eq!(
+            RecordHeader::decode(&bytes, 6),
+            HeaderBytes::Invalid,
+            "valid in its own segment only"
+        );
         for bit in 0..RECORD_HEADER_BYTES * 8 {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(RecordHeader::decode(&flipped, 5), HeaderBytes::Invalid, "bit {bit}");
+            assert_eq!(
+                RecordHeader::decode(&flipped, 5),
+                HeaderBytes::Invalid,
+                "bit {bit}"
+            );
         }
     }
 
@@ -319,7 +341,12 @@ mod tests {
     fn segment_names_are_their_numbers() {
         assert_eq!(parse_segment_name(&segment_name(258)), Some(258));
         assert_eq!(parse_segment_name("0000000000000102.wal"), Some(258));
-        for other in ["next.tmp", "102.wal", "000000000000010G.wal", "+000000000000102.wal"] {
+        for other in [
+            "next.tmp",
+            "102.wal",
+            "000000000000010G.wal",
+            "+000000000000102.wal",
+        ] {
             assert_eq!(parse_segment_name(other), None, "{other}");
         }
     }

@@ -64,7 +64,11 @@ impl Janitor {
         own_thread: bool,
         shared: Arc<Shared>,
     ) -> Result<Self, StorageError> {
-        let state = State { ahead: Ahead::Wanted, remove: VecDeque::new(), closing: false };
+        let state = State {
+            ahead: Ahead::Wanted,
+            remove: VecDeque::new(),
+            closing: false,
+        };
         let yard = Arc::new(Yard {
             disk,
             dir: dir.to_owned(),
@@ -76,7 +80,9 @@ impl Janitor {
         let mut thread = None;
         if own_thread {
             let yard = yard.clone();
-            let spawned = std::thread::Builder::new().name("raft-log-janitor".into()).spawn(move || yard.run());
+            let spawned = std::thread::Builder::new()
+                .name("raft-log-janitor".into())
+                .spawn(move || yard.run());
             thread = Some(spawned.map_err(|source| StorageError::io("start the janitor of", dir, source))?);
         }
         Ok(Self { yard, thread })

@@ -140,11 +140,25 @@ impl Default for WalOptions {
 pub type OnDurable = Box<dyn FnOnce(Result<(), StorageError>) + Send>;
 
 enum Op {
-    Append { entries: Vec<(u64, WalEntry)>, done: OnDurable },
-    Vote { vote: VoteRecord, done: OnDurable },
-    Truncate { after: Option<u64>, done: OnDurable },
-    Purge { upto: LogPos, done: OnDurable },
-    Cluster { id: [u8; 16] },
+    Append {
+        entries: Vec<(u64, WalEntry)>,
+        done: OnDurable,
+    },
+    Vote {
+        vote: VoteRecord,
+        done: OnDurable,
+    },
+    Truncate {
+        after: Option<u64>,
+        done: OnDurable,
+    },
+    Purge {
+        upto: LogPos,
+        done: OnDurable,
+    },
+    Cluster {
+        id: [u8; 16],
+    },
 }
 
 #[derive(Default)]
@@ -243,7 +257,10 @@ impl Wal {
             failure,
         });
         let writer = WalWriter::new(shared.clone(), disk, dir, identity, options, recovered.tail)?;
-        let handle = Arc::new(Handle { shared, thread: Mutex::new(None) });
+        let handle = Arc::new(Handle {
+            shared,
+            thread: Mutex::new(None),
+        });
         Ok((Self { handle }, writer))
     }
 
@@ -264,9 +281,20 @@ impl Wal {
         let bytes: usize = entries.iter().map(|entry| entry.payload.len()).sum();
         let entries = entries
             .into_iter()
-            .map(|entry| (view.push(entry.pos, entry.payload.clone(), view::Place::NONE), entry))
+            .map(|entry| {
+                (
+                    view.push(entry.pos, entry.payload.clone(), view::Place::NONE),
+                    entry,
+                )
+            })
             .collect();
-        self.queue(bytes, Op::Append { entries, done: on_durable })
+        self.queue(
+            bytes,
+            Op::Append {
+                entries,
+                done: on_durable,
+            },
+        )
     }
 
     /// Saves a vote.
@@ -277,11 +305,20 @@ impl Wal {
         if let Some(old) = view.vote
             && vote.term < old.term
         {
-            let text = format!("a vote of term {} cannot follow one of term {}", vote.term, old.term);
+            let text = format!(
+                "a vote of term {} cannot follow one of term {}",
+                vote.term, old.term
+            );
             return Err(StorageError::Contract(text));
         }
         view.vote = Some(vote);
-        self.queue(0, Op::Vote { vote, done: on_durable })
+        self.queue(
+            0,
+            Op::Vote {
+                vote,
+                done: on_durable,
+            },
+        )
     }
 
     /// Notes the last entry known to be committed. It reaches the disk with the next write, whenever that is.
@@ -307,7 +344,13 @@ impl Wal {
         shared.check()?;
         let mut view = shared.view.lock();
         view.truncate_after(after);
-        self.queue(0, Op::Truncate { after, done: on_durable })
+        self.queue(
+            0,
+            Op::Truncate {
+                after,
+                done: on_durable,
+            },
+        )
     }
 
     /// Removes the entries up to `upto`. A durable snapshot must cover them. The next entry is the one after
@@ -317,7 +360,13 @@ impl Wal {
         shared.check()?;
         let mut view = shared.view.lock();
         view.purge(upto);
-        self.queue(0, Op::Purge { upto, done: on_durable })
+        self.queue(
+            0,
+            Op::Purge {
+                upto,
+                done: on_durable,
+            },
+        )
     }
 
     /// The cluster has been formed: segments begun from now on carry its id.
@@ -448,7 +497,9 @@ impl Wal {
         if let Some(thread) = thread
             && thread.join().is_err()
         {
-            self.shared().fail(StorageError::Contract("the writer thread of the log has panicked".into()));
+            self.shared().fail(StorageError::Contract(
+                "the writer thread of the log has panicked".into(),
+            ));
         }
         self.shared().check()
     }
@@ -457,13 +508,17 @@ impl Wal {
 /// Whether an entry may come after what is there.
 fn follows(last: Option<LogPos>, entry: &WalEntry) -> Result<(), StorageError> {
     if entry.payload.len() > MAX_PAYLOAD_BYTES {
-        let text = format!("entry {} has {} bytes, more than one may have", entry.pos, entry.payload.len());
+        let text = format!(
+            "entry {} has {} bytes, more than one may have",
+            entry.pos,
+            entry.payload.len()
+        );
         return Err(StorageError::Contract(text));
     }
     match last {
-        Some(last) if entry.pos.index != last.index.saturating_add(1) || entry.pos.term < last.term => {
-            Err(StorageError::Contract(format!("entry {} cannot follow {last}", entry.pos)))
-        }
+        Some(last) if entry.pos.index != last.index.saturating_add(1) || entry.pos.term < last.term => Err(
+            StorageError::Contract(format!("entry {} cannot follow {last}", entry.pos)),
+        ),
         _ => Ok(()),
     }
 }

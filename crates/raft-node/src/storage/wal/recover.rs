@@ -84,14 +84,24 @@ pub(super) fn recover(
     identity: &WalIdentity,
     options: &WalOptions,
 ) -> Result<Recovered, StorageError> {
-    disk.create_dir_all(dir).map_err(|source| StorageError::io("create", dir, source))?;
+    disk.create_dir_all(dir)
+        .map_err(|source| StorageError::io("create", dir, source))?;
     let sequences = list_segments(disk, dir)?;
     // A name that is visible need not be durable yet: the process before may have ended between the two.
-    disk.sync_dir(dir).map_err(|source| StorageError::io("sync", dir, source))?;
+    disk.sync_dir(dir)
+        .map_err(|source| StorageError::io("sync", dir, source))?;
 
     let first_is_missing = sequences.first().is_some_and(|first| *first > 1);
-    let mut replay = Replay { view: View::new(options.cached_bytes), first_is_missing, max_index: None };
-    let mut tail = Tail { segments: VecDeque::new(), active: None, markers: Markers::default() };
+    let mut replay = Replay {
+        view: View::new(options.cached_bytes),
+        first_is_missing,
+        max_index: None,
+    };
+    let mut tail = Tail {
+        segments: VecDeque::new(),
+        active: None,
+        markers: Markers::default(),
+    };
     let mut expected: Option<(u64, u32)> = None;
     for (at, sequence) in sequences.iter().copied().enumerate() {
         let path = dir.join(segment_name(sequence));
@@ -99,12 +109,19 @@ pub(super) fn recover(
             && sequence != last + 1
         {
             let missing = dir.join(segment_name(last + 1));
-            return Err(damaged(&missing, 0, "is missing, while older and newer segments are there"));
+            return Err(damaged(
+                &missing,
+                0,
+                "is missing, while older and newer segments are there",
+            ));
         }
         let is_last = at + 1 == sequences.len();
         let active = read_segment(disk, path, sequence, identity, expected, is_last, &mut replay)?;
         expected = Some((sequence, active.chain));
-        tail.segments.push_back(SegmentInfo { sequence, max_index: replay.max_index.take() });
+        tail.segments.push_back(SegmentInfo {
+            sequence,
+            max_index: replay.max_index.take(),
+        });
         replay.view.add_file(sequence, active.file.clone());
         replay.view.evict();
         tail.active = Some(active);
@@ -112,21 +129,32 @@ pub(super) fn recover(
 
     let view = replay.view;
     let range = view.range();
-    if first_is_missing && !range.is_empty() && view.purged().is_none_or(|purged| purged.index + 1 < range.start) {
+    if first_is_missing
+        && !range.is_empty()
+        && view.purged().is_none_or(|purged| purged.index + 1 < range.start)
+    {
         let why = "does not begin where the purge point says: older segments have been removed";
         return Err(damaged(&dir.join(segment_name(sequences[0])), 0, why));
     }
-    tail.markers = Markers { vote: view.vote, purged: view.purged(), committed: view.committed };
+    tail.markers = Markers {
+        vote: view.vote,
+        purged: view.purged(),
+        committed: view.committed,
+    };
     Ok(Recovered { view, tail })
 }
 
 /// The sequence numbers of the segments, after removing what a crash left half made.
 fn list_segments(disk: &dyn Disk, dir: &Path) -> Result<Vec<u64>, StorageError> {
     let mut sequences = Vec::new();
-    for name in disk.list(dir).map_err(|source| StorageError::io("list", dir, source))? {
+    for name in disk
+        .list(dir)
+        .map_err(|source| StorageError::io("list", dir, source))?
+    {
         let path = dir.join(&name);
         if name.ends_with(".tmp") {
-            disk.remove(&path).map_err(|source| StorageError::io("remove", &path, source))?;
+            disk.remove(&path)
+                .map_err(|source| StorageError::io("remove", &path, source))?;
         } else if let Some(sequence) = parse_segment_name(&name) {
             sequences.push(sequence);
         } else {
@@ -147,12 +175,18 @@ fn read_segment(
     is_last: bool,
     replay: &mut Replay,
 ) -> Result<Active, StorageError> {
-    let file = disk.open(&path).map_err(|source| StorageError::io("open", &path, source))?;
+    let file = disk
+        .open(&path)
+        .map_err(|source| StorageError::io("open", &path, source))?;
     let bytes = read_all(file.as_ref()).map_err(|source| StorageError::io("read", &path, source))?;
     let header = SegmentHeader::decode(&bytes).map_err(|why| damaged(&path, 0, &why))?;
     check_identity(&path, &header.identity, identity)?;
     if header.sequence != sequence {
-        return Err(damaged(&path, 0, &format!("is segment {:016x} by its header", header.sequence)));
+        return Err(damaged(
+            &path,
+            0,
+            &format!("is segment {:016x} by its header", header.sequence),
+        ));
     }
     if header.segment_bytes as usize != bytes.len() {
         let why = format!("has {} bytes instead of {}", bytes.len(), header.segment_bytes);
@@ -161,13 +195,23 @@ fn read_segment(
     if let Some((_, chain)) = expected
         && header.chain != chain
     {
-        return Err(damaged(&path, 0, "does not follow the segment before it, whose last records are missing"));
+        return Err(damaged(
+            &path,
+            0,
+            "does not follow the segment before it, whose last records are missing",
+        ));
     }
 
     let mut scan = Scan::new(&bytes, sequence, header.chain);
     while let Some((start, record, payload)) = scan.next_record() {
-        let place = Place { segment: sequence, offset: start as u32, payload_len: record.payload_len };
-        replay.apply(&record, payload, place).map_err(|why| damaged(&path, start, &why))?;
+        let place = Place {
+            segment: sequence,
+            offset: start as u32,
+            payload_len: record.payload_len,
+        };
+        replay
+            .apply(&record, payload, place)
+            .map_err(|why| damaged(&path, start, &why))?;
     }
     let end = scan.end;
     match scan.stop.expect("a scan ends with a reason") {
@@ -177,13 +221,21 @@ fn read_segment(
     }
     if is_last {
         if let Some(place) = record_after(&bytes, sequence, end) {
-            let why = format!("a record is damaged that was on disk before the one at byte {place} was written");
+            let why =
+                format!("a record is damaged that was on disk before the one at byte {place} was written");
             return Err(damaged(&path, end, &why));
         }
         mend_tail(file.as_ref(), &bytes, scan.synced_to, end)
             .map_err(|source| StorageError::io("write the end of", &path, source))?;
     }
-    Ok(Active { sequence, file, bytes: bytes.len(), end, synced_to: end, chain: scan.chain })
+    Ok(Active {
+        sequence,
+        file,
+        bytes: bytes.len(),
+        end,
+        synced_to: end,
+        chain: scan.chain,
+    })
 }
 
 /// Looks for a record beyond the end that proves that something beyond the end had been synced.
@@ -207,7 +259,11 @@ fn mend_tail(file: &dyn DiskFile, bytes: &[u8], synced_to: usize, end: usize) ->
     }
     if let Some(last) = bytes[end..].iter().rposition(|byte| *byte != 0) {
         file.write_all_at(&vec![0; last + 1], end as u64)?;
-        tracing::info!(end, torn = last + 1, "cut off what a crash left of the last write to the log");
+        tracing::info!(
+            end,
+            torn = last + 1,
+            "cut off what a crash left of the last write to the log"
+        );
     }
     file.sync_data()
 }
@@ -237,7 +293,10 @@ fn hex(id: &[u8; 16]) -> String {
 }
 
 fn damaged(path: &Path, offset: usize, why: &str) -> StorageError {
-    StorageError::Damaged(format!("{} is damaged at byte {offset}: {why}. {WHAT_TO_DO}", path.display()))
+    StorageError::Damaged(format!(
+        "{} is damaged at byte {offset}: {why}. {WHAT_TO_DO}",
+        path.display()
+    ))
 }
 
 /// Applies records in their order.
@@ -251,7 +310,10 @@ struct Replay {
 
 impl Replay {
     fn apply(&mut self, record: &RecordHeader, payload: &[u8], place: Place) -> Result<(), String> {
-        let pos = LogPos { term: record.term, index: record.index };
+        let pos = LogPos {
+            term: record.term,
+            index: record.index,
+        };
         match record.kind {
             RecordKind::Entry => {
                 let may_have_gap = self.first_is_missing && self.view.range().is_empty();
@@ -270,7 +332,11 @@ impl Replay {
                 }
                 let node_id = (record.flags & FLAG_VOTED != 0).then_some(record.index);
                 let committed = record.flags & FLAG_COMMITTED != 0;
-                self.view.vote = Some(VoteRecord { term: record.term, node_id, committed });
+                self.view.vote = Some(VoteRecord {
+                    term: record.term,
+                    node_id,
+                    committed,
+                });
             }
             RecordKind::Committed => self.view.committed = Some(pos),
             RecordKind::Truncate => {

@@ -36,7 +36,11 @@ pub(super) fn check_options(options: &WalOptions) -> Result<(), StorageError> {
 /// How long a segment must be that can hold a payload after its header.
 pub(super) fn bytes_for(options: &WalOptions, payload_len: usize) -> usize {
     let needed = SEGMENT_HEADER_BYTES + RESTATED_BYTES + SECTOR_BYTES + RECORD_HEADER_BYTES + payload_len;
-    if needed <= options.segment_bytes { options.segment_bytes } else { needed.next_multiple_of(SEGMENT_GRAIN) }
+    if needed <= options.segment_bytes {
+        options.segment_bytes
+    } else {
+        needed.next_multiple_of(SEGMENT_GRAIN)
+    }
 }
 
 /// Makes a file of zeros, synced. Whatever had the name is replaced.
@@ -56,7 +60,8 @@ pub(super) fn create_zeroed(
     let mut at = 0;
     while at < bytes {
         let count = zeros.len().min(bytes - at);
-        file.write_all_at(&zeros[..count], at as u64).map_err(io("write zeros to"))?;
+        file.write_all_at(&zeros[..count], at as u64)
+            .map_err(io("write zeros to"))?;
         file.sync_data().map_err(io("sync"))?;
         at += count;
     }
@@ -94,7 +99,14 @@ pub(super) type Record<'a> = (usize, RecordHeader, &'a [u8]);
 impl<'a> Scan<'a> {
     pub fn new(bytes: &'a [u8], sequence: u64, chain: u32) -> Self {
         let end = SEGMENT_HEADER_BYTES;
-        Self { bytes, sequence, end, chain, synced_to: end, stop: None }
+        Self {
+            bytes,
+            sequence,
+            end,
+            chain,
+            synced_to: end,
+            stop: None,
+        }
     }
 
     /// The next good record.
@@ -110,7 +122,9 @@ impl<'a> Scan<'a> {
 
     fn step(&mut self) -> Result<Record<'a>, ScanEnd> {
         let start = record_start(self.end);
-        let Some(header) = header_at(self.bytes, start) else { return Err(ScanEnd::Clean) };
+        let Some(header) = header_at(self.bytes, start) else {
+            return Err(ScanEnd::Clean);
+        };
         let (header, crc) = match RecordHeader::decode(header, self.sequence) {
             HeaderBytes::Valid(header, crc) => (header, crc),
             HeaderBytes::Zero => return Err(ScanEnd::Clean),
@@ -120,7 +134,9 @@ impl<'a> Scan<'a> {
             return Err(ScanEnd::Damaged("a record does not follow the one before it"));
         }
         if header.synced_to as usize > self.end {
-            return Err(ScanEnd::Damaged("a record claims that what comes after it was there before it"));
+            return Err(ScanEnd::Damaged(
+                "a record claims that what comes after it was there before it",
+            ));
         }
         let range = payload_range(start, header.payload_len as usize);
         let Some(payload) = self.bytes.get(range.clone()) else {

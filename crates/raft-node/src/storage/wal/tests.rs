@@ -5,10 +5,19 @@ use std::sync::mpsc;
 use super::*;
 use crate::storage::disk::RealDisk;
 
-const IDENTITY: WalIdentity = WalIdentity { cluster_id: [0; 16], disk_id: [7; 16], node_id: 1 };
+const IDENTITY: WalIdentity = WalIdentity {
+    cluster_id: [0; 16],
+    disk_id: [7; 16],
+    node_id: 1,
+};
 
 fn options() -> WalOptions {
-    WalOptions { segment_bytes: 4096, cached_bytes: 1024, idle_flush: None, janitor_thread: true }
+    WalOptions {
+        segment_bytes: 4096,
+        cached_bytes: 1024,
+        idle_flush: None,
+        janitor_thread: true,
+    }
 }
 
 fn start(dir: &Path, options: WalOptions) -> Wal {
@@ -17,7 +26,10 @@ fn start(dir: &Path, options: WalOptions) -> Wal {
 
 fn entry(term: u64, index: u64) -> WalEntry {
     let payload = Bytes::from(format!("entry {index} of term {term} ").repeat(index as usize % 7));
-    WalEntry { pos: LogPos { term, index }, payload }
+    WalEntry {
+        pos: LogPos { term, index },
+        payload,
+    }
 }
 
 fn entries(term: u64, range: Range<u64>) -> Vec<WalEntry> {
@@ -35,7 +47,11 @@ fn durably(call: impl FnOnce(OnDurable) -> Result<(), StorageError>) -> Result<(
 fn everything_is_there_again_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let wal = start(dir.path(), options());
-    let vote = VoteRecord { term: 3, node_id: Some(2), committed: true };
+    let vote = VoteRecord {
+        term: 3,
+        node_id: Some(2),
+        committed: true,
+    };
     durably(|done| wal.append(entries(1, 1..200), done)).unwrap();
     durably(|done| wal.truncate_after(Some(150), done)).unwrap();
     durably(|done| wal.append(entries(3, 151..300), done)).unwrap();
@@ -50,8 +66,14 @@ fn everything_is_there_again_after_a_restart() {
     assert_eq!(wal.committed(), Some(LogPos { term: 3, index: 299 }));
     assert_eq!(wal.purged(), Some(LogPos { term: 1, index: 100 }));
     assert_eq!(wal.range(), 101..300);
-    let expected: Vec<_> = entries(1, 101..151).into_iter().chain(entries(3, 151..300)).collect();
-    assert!(wal.plan_read(0..400, usize::MAX).needs_disk(), "the cache holds 1 KiB");
+    let expected: Vec<_> = entries(1, 101..151)
+        .into_iter()
+        .chain(entries(3, 151..300))
+        .collect();
+    assert!(
+        wal.plan_read(0..400, usize::MAX).needs_disk(),
+        "the cache holds 1 KiB"
+    );
     assert_eq!(wal.read(0..400).unwrap(), expected);
     wal.close().unwrap();
 }
@@ -63,7 +85,8 @@ fn what_is_appended_is_readable_at_once_and_durable_later() {
     let (sender, receiver) = mpsc::channel();
     for index in 1..4 {
         let sender = sender.clone();
-        let done = Box::new(move |result: Result<(), StorageError>| sender.send((index, result.is_ok())).unwrap());
+        let done =
+            Box::new(move |result: Result<(), StorageError>| sender.send((index, result.is_ok())).unwrap());
         wal.append(entries(1, index..index + 1), done).unwrap();
     }
     assert_eq!(wal.read(1..4).unwrap(), entries(1, 1..4));

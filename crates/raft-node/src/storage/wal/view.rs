@@ -29,7 +29,11 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) const NONE: Place = Place { segment: NOWHERE, offset: 0, payload_len: 0 };
+    pub(super) const NONE: Place = Place {
+        segment: NOWHERE,
+        offset: 0,
+        payload_len: 0,
+    };
 }
 
 struct Slot {
@@ -79,7 +83,10 @@ impl View {
     /// The last entry, or the purge point if there is none after it.
     pub fn last(&self) -> Option<LogPos> {
         match self.slots.back() {
-            Some(slot) => Some(LogPos { term: slot.term, index: self.end() - 1 }),
+            Some(slot) => Some(LogPos {
+                term: slot.term,
+                index: self.end() - 1,
+            }),
             None => self.purged,
         }
     }
@@ -112,7 +119,12 @@ impl View {
         let stamp = self.next_stamp;
         self.next_stamp += 1;
         self.cached_bytes += payload.len();
-        self.slots.push_back(Slot { term: pos.term, stamp, place, payload: Some(payload) });
+        self.slots.push_back(Slot {
+            term: pos.term,
+            stamp,
+            place,
+            payload: Some(payload),
+        });
         stamp
     }
 
@@ -142,14 +154,23 @@ impl View {
     }
 
     fn forget(&mut self, pop: impl FnOnce(&mut VecDeque<Slot>) -> Option<Slot>) {
-        if let Some(Slot { payload: Some(payload), .. }) = pop(&mut self.slots) {
+        if let Some(Slot {
+            payload: Some(payload),
+            ..
+        }) = pop(&mut self.slots)
+        {
             self.cached_bytes -= payload.len();
         }
     }
 
     /// An entry has reached the disk. If it was truncated or purged meanwhile, that does not matter any more.
     pub fn written(&mut self, index: u64, stamp: u64, place: Place) {
-        let Some(at) = index.checked_sub(self.first).and_then(|at| usize::try_from(at).ok()) else { return };
+        let Some(at) = index
+            .checked_sub(self.first)
+            .and_then(|at| usize::try_from(at).ok())
+        else {
+            return;
+        };
         if let Some(slot) = self.slots.get_mut(at)
             && slot.stamp == stamp
         {
@@ -190,17 +211,27 @@ impl View {
                 break;
             }
             let Some(slot) = self.slot(index) else { break };
-            let pos = LogPos { term: slot.term, index };
+            let pos = LogPos {
+                term: slot.term,
+                index,
+            };
             let part = match &slot.payload {
                 Some(payload) => {
                     bytes += payload.len();
-                    Part::Cached(WalEntry { pos, payload: payload.clone() })
+                    Part::Cached(WalEntry {
+                        pos,
+                        payload: payload.clone(),
+                    })
                 }
                 None => {
                     bytes += slot.place.payload_len as usize;
                     let file = self.files.get(&slot.place.segment).cloned();
                     let file = file.expect("the segment of an entry that is there is open");
-                    Part::OnDisk { pos, place: slot.place, file }
+                    Part::OnDisk {
+                        pos,
+                        place: slot.place,
+                        file,
+                    }
                 }
             };
             parts.push(part);
@@ -211,7 +242,11 @@ impl View {
 
 enum Part {
     Cached(WalEntry),
-    OnDisk { pos: LogPos, place: Place, file: Arc<dyn DiskFile> },
+    OnDisk {
+        pos: LogPos,
+        place: Place,
+        file: Arc<dyn DiskFile>,
+    },
 }
 
 /// Entries to be read, noted while the log was locked. What happens to the log later does not change them: a
@@ -240,18 +275,20 @@ impl ReadPlan {
 
 fn read_entry(pos: LogPos, place: Place, file: &dyn DiskFile) -> Result<WalEntry, StorageError> {
     let mut bytes = vec![0; RECORD_HEADER_BYTES + place.payload_len as usize];
-    file.read_exact_at(&mut bytes, u64::from(place.offset)).map_err(|source| StorageError::Io {
-        what: format!("read entry {pos} from segment {:016x} of the log", place.segment),
-        source: Arc::new(source),
-    })?;
+    file.read_exact_at(&mut bytes, u64::from(place.offset))
+        .map_err(|source| StorageError::Io {
+            what: format!("read entry {pos} from segment {:016x} of the log", place.segment),
+            source: Arc::new(source),
+        })?;
     let damaged = || {
         StorageError::Damaged(format!(
             "entry {pos} in segment {:016x} of the log, at byte {}, is not what was written",
             place.segment, place.offset
         ))
     };
-    let header: &[u8; RECORD_HEADER_BYTES] =
-        bytes[..RECORD_HEADER_BYTES].try_into().expect("the slice has the length of a header");
+    let header: &[u8; RECORD_HEADER_BYTES] = bytes[..RECORD_HEADER_BYTES]
+        .try_into()
+        .expect("the slice has the length of a header");
     match RecordHeader::decode(header, place.segment) {
         HeaderBytes::Valid(header, _)
             if header.kind == RecordKind::Entry

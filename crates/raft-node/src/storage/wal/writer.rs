@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::format::{
-    FLAG_ALL, FLAG_COMMITTED, FLAG_VOTED, RECORD_HEADER_BYTES, RecordHeader, RecordKind, SegmentHeader, offset_u32,
-    record_start, segment_name,
+    FLAG_ALL, FLAG_COMMITTED, FLAG_VOTED, RECORD_HEADER_BYTES, RecordHeader, RecordKind, SegmentHeader,
+    offset_u32, record_start, segment_name,
 };
 use super::janitor::Janitor;
 use super::recover::{Active, Markers, SegmentInfo, Tail};
@@ -65,16 +65,28 @@ impl WalWriter {
         options: WalOptions,
         tail: Tail,
     ) -> Result<Self, StorageError> {
-        let Tail { mut segments, active, markers } = tail;
-        let janitor =
-            Janitor::new(disk.clone(), dir, options.segment_bytes, options.janitor_thread, shared.clone())?;
+        let Tail {
+            mut segments,
+            active,
+            markers,
+        } = tail;
+        let janitor = Janitor::new(
+            disk.clone(),
+            dir,
+            options.segment_bytes,
+            options.janitor_thread,
+            shared.clone(),
+        )?;
         let active = match active {
             Some(active) => active,
             None => {
                 let bytes = options.segment_bytes;
                 let active = begin_segment(&*disk, dir, &janitor, identity, bytes, 1, 0, &markers)?;
                 shared.view.lock().add_file(active.sequence, active.file.clone());
-                segments.push_back(SegmentInfo { sequence: active.sequence, max_index: None });
+                segments.push_back(SegmentInfo {
+                    sequence: active.sequence,
+                    max_index: None,
+                });
                 active
             }
         };
@@ -108,7 +120,9 @@ impl WalWriter {
         self.shared.room.notify_waiters();
         let mut waiting = Vec::new();
         let written = match self.shared.check() {
-            Ok(()) => self.write(batch, &mut waiting).inspect_err(|error| self.shared.fail(error.clone())),
+            Ok(()) => self
+                .write(batch, &mut waiting)
+                .inspect_err(|error| self.shared.fail(error.clone())),
             Err(error) => {
                 waiting.extend(batch.ops.into_iter().filter_map(Op::into_done));
                 Err(error)
@@ -143,7 +157,11 @@ impl WalWriter {
         }
         self.expects_committed = !queue.ops.is_empty();
         queue.bytes = 0;
-        Batch { ops: std::mem::take(&mut queue.ops), committed: queue.committed.take(), closing: queue.closing }
+        Batch {
+            ops: std::mem::take(&mut queue.ops),
+            committed: queue.committed.take(),
+            closing: queue.closing,
+        }
     }
 
     /// Writes a batch. Whoever waits for it is in `waiting` afterwards, also if it failed.
@@ -189,7 +207,10 @@ impl WalWriter {
                 for (stamp, entry) in entries {
                     let LogPos { term, index } = entry.pos;
                     let place = self.put(RecordKind::Entry, 0, index, term, &entry.payload)?;
-                    let segment = self.segments.back_mut().expect("the active segment is in the list");
+                    let segment = self
+                        .segments
+                        .back_mut()
+                        .expect("the active segment is in the list");
                     segment.max_index = segment.max_index.max(Some(index));
                     places.push((index, *stamp, place));
                 }
@@ -236,8 +257,17 @@ impl WalWriter {
         };
         self.buffer.resize(start - self.active.end, 0);
         let (chain, synced_to) = (self.active.chain, self.active.synced_to);
-        self.active.chain =
-            push_record(&mut self.buffer, self.active.sequence, chain, synced_to, kind, flags, index, term, payload)?;
+        self.active.chain = push_record(
+            &mut self.buffer,
+            self.active.sequence,
+            chain,
+            synced_to,
+            kind,
+            flags,
+            index,
+            term,
+            payload,
+        )?;
         Ok(Place {
             segment: self.active.sequence,
             offset: offset_u32(start)?,
@@ -286,8 +316,14 @@ impl WalWriter {
             chain,
             &self.markers,
         )?;
-        self.shared.view.lock().add_file(sequence, self.active.file.clone());
-        self.segments.push_back(SegmentInfo { sequence, max_index: None });
+        self.shared
+            .view
+            .lock()
+            .add_file(sequence, self.active.file.clone());
+        self.segments.push_back(SegmentInfo {
+            sequence,
+            max_index: None,
+        });
         Ok(())
     }
 
@@ -320,16 +356,20 @@ impl WalWriter {
 impl Op {
     fn into_done(self) -> Option<OnDurable> {
         match self {
-            Op::Append { done, .. } | Op::Vote { done, .. } | Op::Truncate { done, .. } | Op::Purge { done, .. } => {
-                Some(done)
-            }
+            Op::Append { done, .. }
+            | Op::Vote { done, .. }
+            | Op::Truncate { done, .. }
+            | Op::Purge { done, .. } => Some(done),
             Op::Cluster { .. } => None,
         }
     }
 }
 
 /// Makes a segment with its header and what is restated in it, durable under its name.
-#[allow(clippy::too_many_arguments, reason = "called in two places with what the caller has in pieces")]
+#[allow(
+    clippy::too_many_arguments,
+    reason = "called in two places with what the caller has in pieces"
+)]
 fn begin_segment(
     disk: &dyn Disk,
     dir: &Path,
@@ -341,14 +381,29 @@ fn begin_segment(
     markers: &Markers,
 ) -> Result<Active, StorageError> {
     let spare = janitor.take(bytes)?;
-    let header = SegmentHeader { segment_bytes: offset_u32(bytes)?, sequence, identity, chain };
+    let header = SegmentHeader {
+        segment_bytes: offset_u32(bytes)?,
+        sequence,
+        identity,
+        chain,
+    };
     let mut buffer = header.encode().to_vec();
     let synced_to = buffer.len();
     let mut chain = chain;
     let mut restate = |kind, flags, index, term| {
         let start = record_start(buffer.len());
         buffer.resize(start, 0);
-        chain = push_record(&mut buffer, sequence, chain, synced_to, kind, flags, index, term, &[])?;
+        chain = push_record(
+            &mut buffer,
+            sequence,
+            chain,
+            synced_to,
+            kind,
+            flags,
+            index,
+            term,
+            &[],
+        )?;
         Ok::<_, StorageError>(())
     };
     if let Some(vote) = &markers.vote {
@@ -362,13 +417,28 @@ fn begin_segment(
         restate(RecordKind::Committed, 0, committed.index, committed.term)?;
     }
     let path = dir.join(segment_name(sequence));
-    spare.file.write_all_at(&buffer, 0).map_err(|source| StorageError::io("write to", &spare.path, source))?;
-    spare.file.sync_data().map_err(|source| StorageError::io("sync", &spare.path, source))?;
-    disk.rename(&spare.path, &path).map_err(|source| StorageError::io("rename to", &path, source))?;
-    disk.sync_dir(dir).map_err(|source| StorageError::io("sync", dir, source))?;
+    spare
+        .file
+        .write_all_at(&buffer, 0)
+        .map_err(|source| StorageError::io("write to", &spare.path, source))?;
+    spare
+        .file
+        .sync_data()
+        .map_err(|source| StorageError::io("sync", &spare.path, source))?;
+    disk.rename(&spare.path, &path)
+        .map_err(|source| StorageError::io("rename to", &path, source))?;
+    disk.sync_dir(dir)
+        .map_err(|source| StorageError::io("sync", dir, source))?;
     janitor.taken_is_named();
     let end = buffer.len();
-    Ok(Active { sequence, file: spare.file, bytes, end, synced_to: end, chain })
+    Ok(Active {
+        sequence,
+        file: spare.file,
+        bytes,
+        end,
+        synced_to: end,
+        chain,
+    })
 }
 
 #[allow(clippy::too_many_arguments, reason = "these are the fields of a record")]

@@ -1,0 +1,246 @@
+//! The log as openraft wants it: its storage traits on top of [`Wal`]. Nothing here decides anything; it only
+//! translates, and keeps the disk away from the threads of the runtime.
+
+use std::fmt::Debug;
+use std::io;
+use std::ops::{Bound, Range, RangeBounds, RangeInclusive};
+
+use futures_util::stream::{self, Stream};
+use openraft::errors::LeaderChanged;
+use openraft::storage::{IOFlushed, LeaderBoundedStreamError, LogState, RaftLogReader, RaftLogStorage};
+use openraft::type_config::alias::LeaderIdOf;
+use tokio::sync::oneshot;
+
+use super::error::StorageError;
+use super::log_entry::{decode_entry, encode_entry, id_at, position};
+use super::wal::{ReadPlan, VoteRecord, Wal};
+use crate::types::{Entry, LogId, TypeConfig, Vote};
+
+/// A follower that lags gets so many bytes at a time, and the apply reads so many ahead. One of them at a time
+/// is in memory for each of them, beside what the log itself keeps there.
+pub const MAX_READ_BYTES: usize = 1024 * 1024;
+
+/// The log. Clones are the same log.
+#[derive(Clone)]
+pub struct LogStore {
+    wal: Wal,
+}
+
+impl LogStore {
+    /// The log in openraft's terms.
+    pub fn new(wal: Wal) -> Self {
+        Self { wal }
+    }
+
+    /// The log in its own terms.
+    pub fn wal(&self) -> &Wal {
+        &self.wal
+    }
+
+    /// Calls and waits until what was queued is durable.
+    async fn durably(
+        &self,
+        call: impl FnOnce(&Wal, super::wal::OnDurable) -> Result<(), StorageError>,
+    ) -> Result<(), io::Error> {
+        let (sender, receiver) = oneshot::channel();
+        // Whoever asked may have gone away, and then needs no answer.
+        call(&self.wal, Box::new(move |result| drop(sender.send(result))))?;
+        match receiver.await {
+            Ok(result) => Ok(result?),
+            Err(_) => Err(StorageError::Closed.into()),
+        }
+    }
+}
+
+impl RaftLogStorage<TypeConfig> for LogStore {
+    type LogReader = Self;
+
+    async fn get_log_state(&mut self) -> Result<LogState<TypeConfig>, io::Error> {
+        Ok(LogState {
+            last_purged_log_id: self.wal.purged().map(id_at),
+            last_log_id: self.wal.last().map(id_at),
+        })
+    }
+
+    async fn get_log_reader(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
+        let vote = VoteRecord {
+            term: vote.leader_id.term,
+            node_id: Some(vote.leader_id.voted_for),
+            committed: vote.committed,
+        };
+        self.durably(|wal, done| wal.save_vote(vote, done)).await
+    }
+
+    async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
+        // Nothing is ever committed back to nothing, so `None` says nothing new.
+        if let Some(committed) = committed {
+            self.wal.save_committed(position(&committed))?;
+        }
+        Ok(())
+    }
+
+    async fn read_committed(&mut self) -> Result<Option<LogId>, io::Error> {
+        Ok(self.wal.committed().map(id_at))
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<TypeConfig>) -> Result<(), io::Error>
+    where
+        I: IntoIterator<Item = Entry> + Send,
+        I::IntoIter: Send,
+    {
+        let entries = entries.into_iter().map(|entry| encode_entry(&entry)).collect();
+        self.wal.room().await;
+        let done =
+            move |result: Result<(), StorageError>| callback.io_completed(result.map_err(io::Error::from));
+        Ok(self.wal.append(entries, Box::new(done))?)
+    }
+
+    async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {
+        // Not awaited: what is appended instead is reported durable after it, and until then the old entries
+        // may as well come back, as those of any follower that missed the news.
+        let after = last_log_id.map(|last| last.index);
+        Ok(self.wal.truncate_after(after, Box::new(log_failure))?)
+    }
+
+    async fn purge(&mut self, log_id: LogId) -> Result<(), io::Error> {
+        // Not awaited: the segments go after the purge point is durable, and a purge that is forgotten leaves
+        // entries that the snapshot covers.
+        Ok(self.wal.purge(position(&log_id), Box::new(log_failure))?)
+    }
+}
+
+/// The failure itself reaches everybody through the next call and [`Wal::failed`].
+fn log_failure(result: Result<(), StorageError>) {
+    if let Err(error) = result {
+        tracing::error!(%error, "a change of the log did not reach the disk");
+    }
+}
+
+impl RaftLogReader<TypeConfig> for LogStore {
+    async fn try_get_log_entries<RB>(&mut self, range: RB) -> Result<Vec<Entry>, io::Error>
+    where
+        RB: RangeBounds<u64> + Clone + Debug + Send,
+    {
+        load(self.wal.plan_read(indexes(&range), usize::MAX)).await
+    }
+
+    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<Entry>, io::Error> {
+        load(self.wal.plan_read(start..end, MAX_READ_BYTES)).await
+    }
+
+    async fn read_vote(&mut self) -> Result<Option<Vote>, io::Error> {
+        Ok(self.wal.vote().and_then(to_vote))
+    }
+
+    async fn entries_stream<RB>(&mut self, range: RB) -> impl Stream<Item = Result<Entry, io::Error>> + Send
+    where
+        RB: RangeBounds<u64> + Clone + Debug + Send,
+    {
+        let wal = self.wal.clone();
+        chunks(indexes(&range), move |range| {
+            let plan = wal.plan_read(range, MAX_READ_BYTES);
+            async move { load(plan).await }
+        })
+    }
+
+    async fn leader_bounded_stream<RB>(
+        &mut self,
+        leader: LeaderIdOf<TypeConfig>,
+        range: RB,
+    ) -> impl Stream<Item = Result<Entry, LeaderBoundedStreamError<TypeConfig>>> + Send
+    where
+        RB: RangeBounds<u64> + Clone + Debug + Send,
+    {
+        let wal = self.wal.clone();
+        chunks(indexes(&range), move |range| {
+            // One look at both: entries that were noted under the leader's vote are that leader's.
+            let (vote, plan) = wal.plan_read_with_vote(range, MAX_READ_BYTES);
+            let vote = vote.and_then(to_vote);
+            async move {
+                match vote {
+                    Some(vote) if vote.committed && vote.leader_id == leader => Ok(load(plan).await?),
+                    vote => Err(LeaderChanged::new(leader, vote).into()),
+                }
+            }
+        })
+    }
+
+    async fn get_key_log_ids(&mut self, range: RangeInclusive<LogId>) -> Result<Vec<LogId>, io::Error> {
+        let (first, last) = range.into_inner();
+        let starts = self.wal.term_starts(first.index..last.index.saturating_add(1));
+        Ok(starts.into_iter().map(id_at).collect())
+    }
+}
+
+/// What openraft calls a vote. It has no word for a term in which nobody got it, and then never saves one.
+fn to_vote(vote: VoteRecord) -> Option<Vote> {
+    let leader_id = LeaderIdOf::<TypeConfig> {
+        term: vote.term,
+        voted_for: vote.node_id?,
+    };
+    Some(Vote {
+        leader_id,
+        committed: vote.committed,
+    })
+}
+
+/// A range of indexes without its excluded first and included last.
+fn indexes(range: &impl RangeBounds<u64>) -> Range<u64> {
+    let start = match range.start_bound() {
+        Bound::Included(start) => *start,
+        Bound::Excluded(before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(last) => last.saturating_add(1),
+        Bound::Excluded(end) => *end,
+        Bound::Unbounded => u64::MAX,
+    };
+    start..end
+}
+
+/// Reads what was noted, on a thread that may wait if it has to come from the disk.
+async fn load(plan: ReadPlan) -> Result<Vec<Entry>, io::Error> {
+    let entries = if plan.needs_disk() {
+        tokio::task::spawn_blocking(move || plan.load())
+            .await
+            .map_err(io::Error::other)??
+    } else {
+        plan.load()?
+    };
+    Ok(entries.into_iter().map(decode_entry).collect::<Result<_, _>>()?)
+}
+
+/// The entries of a range, read piece by piece as they are asked for. It ends with the range, where the log
+/// ends, or after an error.
+fn chunks<E, F>(
+    range: Range<u64>,
+    read: impl Fn(Range<u64>) -> F + Send,
+) -> impl Stream<Item = Result<Entry, E>> + Send
+where
+    E: Send,
+    F: Future<Output = Result<Vec<Entry>, E>> + Send,
+{
+    let state = (Some(range), Vec::new().into_iter(), read);
+    stream::unfold(state, async |(mut range, mut chunk, read)| {
+        loop {
+            if let Some(entry) = chunk.next() {
+                return Some((Ok(entry), (range, chunk, read)));
+            }
+            let wanted = range.take().filter(|range| !range.is_empty())?;
+            match read(wanted.clone()).await {
+                Ok(entries) => {
+                    range = entries
+                        .last()
+                        .map(|last: &Entry| last.log_id.index + 1..wanted.end);
+                    chunk = entries.into_iter();
+                }
+                Err(error) => return Some((Err(error), (None, chunk, read))),
+            }
+        }
+    })
+}

@@ -1,0 +1,177 @@
+//! Snapshots as files: written beside the old one, synced, read again, and only then put in its place.
+//!
+//! All calls block and belong on threads that may. A file that has its name is whole: it was synced before. Two
+//! are kept, so that the one that is being sent to a peer, or that the log still reaches back to, does not
+//! vanish with the next. Nothing here knows what the parts mean, and nothing here purges the log.
+
+mod format;
+mod reader;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+pub use self::format::MAX_PART_BYTES;
+pub use self::reader::{SnapshotFile, SnapshotReader};
+pub use self::writer::{SnapshotReceiver, SnapshotWriter};
+use super::disk::Disk;
+use super::error::StorageError;
+use super::identity::hex;
+use super::wal::LogPos;
+
+/// The newest, and the one before it.
+const KEPT: usize = 2;
+
+/// What a snapshot is, beside its contents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotMeta {
+    /// The last entry that it covers.
+    pub last: Option<LogPos>,
+    /// The membership at that entry. Bytes to the storage.
+    pub membership: Bytes,
+    /// Its name among all snapshots of the cluster.
+    pub snapshot_id: String,
+}
+
+struct Inner {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    node_id: u64,
+    cluster_id: Mutex<[u8; 16]>,
+    /// Whole snapshots, oldest first.
+    files: Mutex<Vec<SnapshotFile>>,
+    next_temporary: AtomicU64,
+}
+
+/// The snapshots of a node. Clones are the same.
+#[derive(Clone)]
+pub struct SnapshotStore {
+    inner: Arc<Inner>,
+}
+
+impl SnapshotStore {
+    /// Opens the directory of snapshots, which is created if it is missing, and removes what was not finished.
+    /// The cluster's id is zero until it is known.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        cluster_id: [u8; 16],
+        node_id: u64,
+    ) -> Result<Self, StorageError> {
+        disk.create_dir_all(dir)
+            .map_err(|source| StorageError::io("create", dir, source))?;
+        let mut files = Vec::new();
+        for name in disk
+            .list(dir)
+            .map_err(|source| StorageError::io("list", dir, source))?
+        {
+            let path = dir.join(&name);
+            if name.ends_with(".tmp") {
+                disk.remove(&path)
+                    .map_err(|source| StorageError::io("remove", &path, source))?;
+            } else if name.ends_with(".snap") {
+                files.push(SnapshotFile::open(disk.as_ref(), &path)?);
+            }
+        }
+        disk.sync_dir(dir)
+            .map_err(|source| StorageError::io("sync", dir, source))?;
+        files.sort_by_key(SnapshotFile::order);
+        for file in &files {
+            check_cluster(&file.path().display().to_string(), file.cluster_id(), cluster_id)?;
+        }
+        let inner = Inner {
+            disk,
+            dir: dir.to_owned(),
+            node_id,
+            cluster_id: Mutex::new(cluster_id),
+            files: Mutex::new(files),
+            next_temporary: AtomicU64::new(0),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The cluster has been formed: snapshots carry its id from now on.
+    pub fn set_cluster_id(&self, id: [u8; 16]) {
+        *self.inner.cluster_id.lock() = id;
+    }
+
+    /// The newest snapshot.
+    pub fn latest(&self) -> Option<SnapshotFile> {
+        self.inner.files.lock().last().cloned()
+    }
+
+    /// Begins a snapshot of this node.
+    pub fn create(&self, meta: SnapshotMeta) -> Result<SnapshotWriter, StorageError> {
+        SnapshotWriter::new(self, meta)
+    }
+
+    /// Begins to receive a snapshot: the bytes of a peer's file, as they come.
+    pub fn receive(&self) -> Result<SnapshotReceiver, StorageError> {
+        SnapshotReceiver::new(self)
+    }
+
+    fn temporary_path(&self) -> PathBuf {
+        let number = self.inner.next_temporary.fetch_add(1, Ordering::Relaxed);
+        self.inner.dir.join(format!("{number}.tmp"))
+    }
+
+    /// Reads a finished, synced temporary file as a whole and puts it among the snapshots.
+    fn adopt(&self, temporary: &Path) -> Result<SnapshotFile, StorageError> {
+        let Inner { disk, dir, files, .. } = &*self.inner;
+        let new = SnapshotFile::open(disk.as_ref(), temporary)?;
+        check_cluster(
+            "the snapshot that was received",
+            new.cluster_id(),
+            *self.inner.cluster_id.lock(),
+        )?;
+        let mut parts = new.read()?;
+        while parts.next_part()?.is_some() {}
+        drop(parts);
+
+        let (index, term) = new.order();
+        let path = dir.join(format!("{index:016x}-{term:016x}.snap"));
+        // Held to the end, so that two that finish at once cannot remove each other's work.
+        let mut files = files.lock();
+        disk.rename(temporary, &path)
+            .map_err(|source| StorageError::io("rename to", &path, source))?;
+        disk.sync_dir(dir)
+            .map_err(|source| StorageError::io("sync", dir, source))?;
+        let new = new.renamed(path);
+        files.retain(|file| file.path() != new.path());
+        files.push(new.clone());
+        files.sort_by_key(SnapshotFile::order);
+        let surplus = files.len().saturating_sub(KEPT);
+        for old in files.drain(..surplus) {
+            let path = old.path();
+            disk.remove(path)
+                .map_err(|source| StorageError::io("remove", path, source))?;
+        }
+        if surplus > 0 {
+            disk.sync_dir(dir)
+                .map_err(|source| StorageError::io("sync", dir, source))?;
+        }
+        Ok(new)
+    }
+}
+
+fn check_cluster(what: &str, found: [u8; 16], ours: [u8; 16]) -> Result<(), StorageError> {
+    if found == ours || found == [0; 16] || ours == [0; 16] {
+        return Ok(());
+    }
+    let text = format!(
+        "{what} belongs to cluster {}, but this is cluster {}. Data directories must not be mixed or reused; give \
+         each node its own",
+        hex(&found),
+        hex(&ours)
+    );
+    Err(StorageError::Foreign(text))
+}
+
+#[cfg(test)]
+mod tests;

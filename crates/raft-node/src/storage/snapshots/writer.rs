@@ -1,0 +1,166 @@
+//! Writing snapshot files: this node's own, part by part, and a peer's, byte by byte. Neither is a snapshot
+//! before all of it was read again.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::format::{Footer, Header, MAX_HEADER_BYTES, MAX_PART_BYTES, encode_frame};
+use super::{SnapshotFile, SnapshotMeta, SnapshotStore};
+use crate::storage::disk::DiskFile;
+use crate::storage::error::StorageError;
+
+/// A sync for every so many bytes, so that the log's syncs wait only for little, and not for all at the end.
+const SYNC_EVERY_BYTES: u64 = 4 * 1024 * 1024;
+
+/// A file under a temporary name. Goes when it is dropped, unless it was adopted.
+struct Temporary {
+    store: SnapshotStore,
+    path: PathBuf,
+    file: Arc<dyn DiskFile>,
+    at: u64,
+    synced_to: u64,
+    adopted: bool,
+}
+
+impl Temporary {
+    fn create(store: &SnapshotStore) -> Result<Self, StorageError> {
+        let path = store.temporary_path();
+        let file = store
+            .inner
+            .disk
+            .create(&path)
+            .map_err(|source| StorageError::io("create", &path, source))?;
+        Ok(Self {
+            store: store.clone(),
+            path,
+            file,
+            at: 0,
+            synced_to: 0,
+            adopted: false,
+        })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        let written = self.file.write_all_at(bytes, self.at);
+        written.map_err(|source| StorageError::io("write to", &self.path, source))?;
+        self.at += bytes.len() as u64;
+        if self.at - self.synced_to >= SYNC_EVERY_BYTES {
+            self.sync()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), StorageError> {
+        self.file
+            .sync_data()
+            .map_err(|source| StorageError::io("sync", &self.path, source))?;
+        self.synced_to = self.at;
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<SnapshotFile, StorageError> {
+        self.sync()?;
+        let adopted = self.store.adopt(&self.path)?;
+        self.adopted = true;
+        Ok(adopted)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.adopted
+            && let Err(error) = self.store.inner.disk.remove(&self.path)
+        {
+            // The next start tries again.
+            tracing::warn!(path = %self.path.display(), %error, "could not remove an unfinished snapshot");
+        }
+    }
+}
+
+/// A snapshot that this node is writing. Dropped before it is finished, it leaves nothing.
+pub struct SnapshotWriter {
+    temporary: Temporary,
+    buffer: Vec<u8>,
+    footer: Footer,
+}
+
+impl SnapshotWriter {
+    pub(super) fn new(store: &SnapshotStore, meta: SnapshotMeta) -> Result<Self, StorageError> {
+        let variable = meta.snapshot_id.len() + meta.membership.len();
+        if variable > MAX_HEADER_BYTES / 2 {
+            let text = format!("a snapshot's id and membership of {variable} bytes are too long");
+            return Err(StorageError::Contract(text));
+        }
+        let cluster_id = *store.inner.cluster_id.lock();
+        let (header, chain) = Header {
+            cluster_id,
+            node_id: store.inner.node_id,
+            meta,
+        }
+        .encode();
+        let mut temporary = Temporary::create(store)?;
+        temporary.write(&header)?;
+        let footer = Footer {
+            parts: 0,
+            part_bytes: 0,
+            chain,
+        };
+        Ok(Self {
+            temporary,
+            buffer: Vec::new(),
+            footer,
+        })
+    }
+
+    /// Adds a part.
+    pub fn write_part(&mut self, part: &[u8]) -> Result<(), StorageError> {
+        if part.len() > MAX_PART_BYTES {
+            let text = format!("a snapshot's part of {} bytes is too long", part.len());
+            return Err(StorageError::Contract(text));
+        }
+        let (frame, chain) = encode_frame(self.footer.chain, part);
+        self.buffer.clear();
+        self.buffer.extend_from_slice(&frame);
+        self.buffer.extend_from_slice(part);
+        self.temporary.write(&self.buffer)?;
+        self.footer.parts += 1;
+        self.footer.part_bytes += part.len() as u64;
+        self.footer.chain = chain;
+        Ok(())
+    }
+
+    /// Makes it durable, reads it again, and makes it a snapshot.
+    pub fn finish(mut self) -> Result<SnapshotFile, StorageError> {
+        self.temporary.write(&self.footer.encode())?;
+        self.temporary.finish()
+    }
+}
+
+/// A snapshot that comes from a peer. Dropped before it is finished, it leaves nothing.
+pub struct SnapshotReceiver {
+    temporary: Temporary,
+}
+
+impl SnapshotReceiver {
+    pub(super) fn new(store: &SnapshotStore) -> Result<Self, StorageError> {
+        Ok(Self {
+            temporary: Temporary::create(store)?,
+        })
+    }
+
+    /// Adds bytes of the peer's file.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        self.temporary.write(bytes)
+    }
+
+    /// How many bytes have come.
+    pub fn received(&self) -> u64 {
+        self.temporary.at
+    }
+
+    /// Makes it durable, checks all of it, and makes it a snapshot. Nothing was replaced if that fails.
+    pub fn finish(self) -> Result<SnapshotFile, StorageError> {
+        self.temporary.finish()
+    }
+}
