@@ -7,6 +7,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::StartError;
+
+/// The longest name of a cluster: it stands in every handshake.
+const MAX_CLUSTER_NAME_BYTES: usize = 128;
+
 /// The id of a node: given by whoever sets the cluster up, never 0, never used again after its disk is lost.
 pub type NodeId = u64;
 
@@ -60,6 +65,58 @@ impl NodeConfig {
             snapshots: SnapshotConfig::default(),
             sessions: SessionBounds::default(),
             propose_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+impl NodeConfig {
+    /// Whether the configuration makes sense as a whole; the error names all that does not.
+    pub fn validate(&self) -> Result<(), StartError> {
+        let mut wrong = Vec::new();
+        if self.node_id == 0 {
+            wrong.push("the node id is 0".to_owned());
+        }
+        if !self.members.contains_key(&self.node_id) {
+            wrong.push(format!("node {} is not among the members", self.node_id));
+        }
+        if self.members.contains_key(&0) {
+            wrong.push("a member has the id 0".to_owned());
+        }
+        if self.cluster.is_empty() || self.cluster.len() > MAX_CLUSTER_NAME_BYTES {
+            wrong.push(format!("the cluster's name must have 1 to {MAX_CLUSTER_NAME_BYTES} bytes"));
+        }
+        let timing = &self.timing;
+        if timing.heartbeat.is_zero() || timing.heartbeat * 3 > timing.election_min {
+            wrong.push("the shortest election timeout must be at least three heartbeats".to_owned());
+        }
+        if timing.election_min >= timing.election_max {
+            wrong.push("the longest election timeout must be longer than the shortest".to_owned());
+        }
+        let sessions = &self.sessions;
+        if !(sessions.min <= sessions.default && sessions.default <= sessions.max) {
+            wrong.push("the default session timeout must lie between the shortest and the longest".to_owned());
+        }
+        if sessions.min < timing.election_max * 2 {
+            wrong.push("the shortest session timeout must be at least two election timeouts".to_owned());
+        }
+        if self.snapshots.every_entries == 0 {
+            wrong.push("snapshots after every 0 entries".to_owned());
+        }
+        if self.propose_timeout < timing.election_max {
+            wrong.push("a proposal must be allowed to outlast an election".to_owned());
+        }
+        match wrong.is_empty() {
+            true => Ok(()),
+            false => Err(StartError::Config(wrong.join("; "))),
+        }
+    }
+
+    /// Where this node listens for its peers.
+    pub(crate) fn peer_listen_address(&self) -> Result<String, StartError> {
+        match (&self.peer_listen, self.members.get(&self.node_id)) {
+            (Some(address), _) => Ok(address.to_string()),
+            (None, Some(own)) => Ok(own.peer.clone()),
+            (None, None) => Err(StartError::Config(format!("node {} is not among the members", self.node_id))),
         }
     }
 }

@@ -1,20 +1,75 @@
-//! The handle that front ends hold. (Skeleton: bodies in the making.)
+//! The handle that front ends hold, and the life of a node: which tasks it consists of, how they begin, and
+//! how they end.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::{ServerState, SnapshotPolicy};
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use znode_store::{
-    Applied, ContenderEnd, Grant, HolderId, LockName, Request, RequestId, SessionId, Store, ZPath,
+    Applied, Command, HolderId, LockName, Password, Refusal, Reply, Request, RequestId, SessionId, Store, ZPath,
 };
 
+use crate::asker::{self, Asker, Questions};
+use crate::codec::{self, Envelope, Origin};
 use crate::config::{NodeConfig, NodeId};
 use crate::error::{HeartbeatError, ProposeError, StartError, Unavailable};
-use crate::status::ClusterStatus;
+use crate::formation;
+use crate::hub::{GrantWait, WatchKind, Watcher};
+use crate::leader::{self, LeaderView};
+use crate::machine::StateMachine;
+use crate::peers::network::Network;
+use crate::peers::server::{self, Services};
+use crate::peers::wire::Touched;
+use crate::peers::{Gate, Peers};
+use crate::proposer;
+use crate::replica::Replica;
+use crate::status::{ClusterStatus, MemberStatus, Role};
+use crate::storage::{RealDisk, Storage, WalOptions};
+use crate::submitter::Submitter;
+use crate::types::{ClusterId, DiskId, Raft};
+
+/// How often a drawn session id may be taken before something must be wrong with the randomness.
+const MAX_SESSION_DRAWS: usize = 8;
+
+/// How long a node waits at its stop for another one to take over the leadership. A transfer takes
+/// milliseconds; a node that cannot have one goes without.
+const HAND_OVER_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often a node looks whether it can still serve, so that `readyz` need not ask for every caller.
+const READINESS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// A node that has not confirmed for so long that it is up to date is not ready.
+const READINESS_AGE: Duration = Duration::from_secs(3);
 
 /// A running node. Cheap to clone; the node runs until [`Node::stop`].
 #[derive(Clone)]
 pub struct Node {
-    inner: Arc<()>,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: NodeConfig,
+    raft: Raft,
+    replica: Arc<Replica>,
+    gate: Arc<Gate>,
+    queue: mpsc::UnboundedSender<(u64, Bytes)>,
+    questions: Questions,
+    leader: watch::Receiver<LeaderView>,
+    failure: watch::Sender<Option<String>>,
+    /// When this node last knew that it had applied all that was committed.
+    confirmed: Mutex<Option<Instant>>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    /// Gone when the node has stopped: its directory can be used again.
+    storage: Mutex<Option<Arc<Storage>>>,
 }
 
 /// An open session, as its client gets to know it.
@@ -26,100 +81,173 @@ pub struct OpenedSession {
     pub timeout: Duration,
 }
 
-/// What a one-shot watch waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum WatchKind {
-    /// The node is created, deleted, or its data changes.
-    Data,
-    /// A child comes or goes, or the node is deleted.
-    Children,
-    /// Any change of the node or below it.
-    Recursive,
-}
-
-/// What fired a watch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WatchEvent {
-    /// What happened.
-    pub kind: WatchEventKind,
-    /// To which node.
-    pub path: ZPath,
-    /// At which position.
-    pub zxid: znode_store::Zxid,
-}
-
-/// ZooKeeper's four kinds of events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WatchEventKind {
-    /// The node came to be.
-    Created,
-    /// The node is gone.
-    Deleted,
-    /// Its data was replaced.
-    DataChanged,
-    /// A child came or went.
-    ChildrenChanged,
-}
-
-/// How a wait in a lock's queue ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    /// The contender holds the lock.
-    Granted(Grant),
-    /// The contender is gone.
-    Ended(ContenderEnd),
-    /// This node cannot tell any more what became of the contender: it caught up by a snapshot, or stops.
-    Lost,
-}
-
-/// A one-shot watch that is armed. Dropping it disarms it.
-pub struct Watcher {
-    _private: (),
-}
-
-impl Watcher {
-    /// Waits for the event. `None`: the node stops, or caught up by a snapshot and cannot tell what happened.
-    pub async fn fired(self) -> Option<WatchEvent> {
-        unimplemented!()
-    }
-}
-
-/// A wait for one contender's grant. Dropping it ends the wait, not the contender.
-pub struct GrantWait {
-    _private: (),
-}
-
-impl GrantWait {
-    /// Waits until the contender holds its lock or is gone.
-    pub async fn verdict(&mut self) -> Verdict {
-        unimplemented!()
-    }
-}
-
 impl Node {
-    /// Starts a node: reads its disk, joins its peers (and forms the cluster with them if it is new).
+    /// Starts a node: reads its disk, listens to its peers, and forms the cluster with them if it is new.
     ///
-    /// Returns when the node listens to its peers and has read its disk; it may not have a leader yet.
+    /// Returns when the disk is read; the node may not have a leader yet. It needs a tokio runtime with
+    /// time and I/O, and runs on it until it is stopped.
     pub async fn start(config: NodeConfig) -> Result<Node, StartError> {
-        let _ = config;
-        unimplemented!()
+        config.validate()?;
+        let address = config.peer_listen_address()?;
+        let listener = TcpListener::bind(&address).await.map_err(|source| StartError::Io {
+            what: format!("cannot listen for peers at {address}"),
+            source,
+        })?;
+        Self::start_on(config, listener).await
+    }
+
+    /// As [`Node::start`], with the socket at which peers call already open: so a port can be chosen by the
+    /// operating system before the members are configured.
+    pub async fn start_on(config: NodeConfig, listener: TcpListener) -> Result<Node, StartError> {
+        config.validate()?;
+        let opening = config.clone();
+        let founder = formation::founder(&config.members) == Some(config.node_id);
+        let opened = tokio::task::spawn_blocking(move || open_storage(&opening, founder));
+        let storage = Arc::new(opened.await.map_err(|error| StartError::Raft(error.to_string()))??);
+        let identity = storage.dir.identity();
+        let own_disk = DiskId(identity.disk_id);
+
+        let (failure, _) = watch::channel(None);
+        let gate = Arc::new(Gate::new(
+            config.node_id,
+            config.cluster.clone(),
+            own_disk,
+            identity.cluster_id.map(ClusterId),
+            config.members.clone(),
+            failure.clone(),
+        ));
+        let peers = Arc::new(Peers::new(gate.clone()));
+        let origin = Origin { node: config.node_id, boot: random_u64() };
+        let (queue, queued) = mpsc::unbounded_channel();
+        let replica = Arc::new(Replica::new(origin, queue.clone()));
+
+        let machine = StateMachine::new(replica.clone(), storage.snapshots.clone());
+        let network = Network::new(peers.clone(), config.timing.election_max * 2);
+        let raft_config = Arc::new(raft_config(&config)?);
+        let raft = Raft::new(config.node_id, raft_config, network, storage.log_store(), machine)
+            .await
+            .map_err(|error| StartError::Raft(error.to_string()))?;
+
+        let stop = CancellationToken::new();
+        let tasks = TaskTracker::new();
+        let (views, view) = watch::channel(LeaderView::default());
+        let (submissions, submission_queue) = proposer::submissions();
+        let (leadership, leader_questions) = leader::leadership();
+        let (questions, question_queues) = asker::questions();
+        let node = Node {
+            inner: Arc::new(Inner {
+                config: config.clone(),
+                raft: raft.clone(),
+                replica: replica.clone(),
+                gate: gate.clone(),
+                queue,
+                questions,
+                leader: view.clone(),
+                failure,
+                confirmed: Mutex::new(None),
+                stop: stop.clone(),
+                tasks: tasks.clone(),
+                storage: Mutex::new(Some(storage.clone())),
+            }),
+        };
+
+        let services = Services {
+            raft: raft.clone(),
+            submissions: submissions.clone(),
+            leadership: leadership.clone(),
+            storage,
+        };
+        tasks.spawn(server::serve(listener, gate.clone(), services, stop.clone()));
+        tasks.spawn(proposer::run(raft.clone(), submission_queue, stop.clone()));
+        tasks.spawn(
+            Submitter {
+                node: config.node_id,
+                replica: replica.clone(),
+                peers: peers.clone(),
+                submissions,
+                leader: view.clone(),
+                queue: queued,
+                patience: config.propose_timeout,
+            }
+            .run(stop.clone()),
+        );
+        let quorum_patience = config.timing.election_max;
+        tasks.spawn(leader::confirm(
+            raft.clone(),
+            replica.clone(),
+            leader_questions,
+            quorum_patience,
+            stop.clone(),
+        ));
+        tasks.spawn(leader::follow(raft.clone(), replica.clone(), gate.clone(), views, stop.clone()));
+        let proposing = node.clone();
+        let propose = move |request| {
+            let node = proposing.clone();
+            async move { matches!(node.propose(request).await, Ok(Applied { outcome: Ok(_), .. })) }
+        };
+        tasks.spawn(leader::tend(replica, propose, stop.clone()));
+        let asker = Asker {
+            node: config.node_id,
+            leadership,
+            peers,
+            leader: view,
+            patience: config.propose_timeout.min(config.timing.election_max * 5),
+        };
+        tasks.spawn(asker::run(asker, question_queues, stop.clone()));
+        tasks.spawn(node.clone().watch_raft());
+        tasks.spawn(node.clone().watch_readiness());
+        if founder {
+            tasks.spawn(formation::form(raft, gate, own_disk, config.members, stop));
+        }
+        Ok(node)
     }
 
     /// This node's id.
     pub fn id(&self) -> NodeId {
-        unimplemented!()
+        self.inner.config.node_id
     }
 
     /// What this node was started with.
     pub fn config(&self) -> &NodeConfig {
-        unimplemented!()
+        &self.inner.config
     }
 
     /// Has `request` carried out by the cluster, at this node or any other, and waits until this node has
     /// applied it: what is read here afterwards shows it.
     pub async fn propose(&self, request: Request) -> Result<Applied, ProposeError> {
-        let _ = request;
-        unimplemented!()
+        let inner = &self.inner;
+        let (number, envelope, answer) = inner.replica.calls.enter(|call| {
+            codec::encode(&Envelope { origin: inner.replica.origin, call, request }).into()
+        })?;
+        // A caller that goes away takes its call along, so that it is not kept for nobody.
+        let forget = Forget { replica: &inner.replica, number };
+        if inner.queue.send((number, envelope)).is_err() {
+            return Err(Unavailable::new("this node is stopping").into());
+        }
+        let patience = inner.config.propose_timeout;
+        match tokio::time::timeout(patience, answer).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err(ProposeError::OutcomeUnknown("this node stopped before it knew".into())),
+            Err(_) => {
+                let sent = forget.give_up();
+                match sent {
+                    Some(false) => {
+                        let reason = self.why_unavailable();
+                        Err(Unavailable::new(format!("{reason}, for {patience:?}")).into())
+                    }
+                    Some(true) | None => {
+                        Err(ProposeError::OutcomeUnknown(format!("no answer within {patience:?}")))
+                    }
+                }
+            }
+        }
+    }
+
+    fn why_unavailable(&self) -> String {
+        match self.inner.leader.borrow().leader {
+            Some(leader) => format!("the leader, node {leader}, took no proposal"),
+            None => "there is no leader".to_owned(),
+        }
     }
 
     /// Opens a session under a fresh id. `timeout` is moved into the server's bounds.
@@ -130,34 +258,75 @@ impl Node {
         address: &str,
         request_id: Option<RequestId>,
     ) -> Result<OpenedSession, ProposeError> {
-        let _ = (timeout, name, address, request_id);
-        unimplemented!()
+        let bounds = &self.inner.config.sessions;
+        let timeout = timeout.unwrap_or(bounds.default).clamp(bounds.min, bounds.max);
+        let timeout_ms = timeout.as_millis().try_into().unwrap_or(u32::MAX);
+        for _ in 0..MAX_SESSION_DRAWS {
+            let command = Command::OpenSession {
+                session: SessionId::from_random(random_u64()),
+                password: Password(random_bytes()),
+                timeout_ms,
+                name: name.into(),
+                address: address.into(),
+            };
+            let request = Request { session: None, request_id: request_id.clone(), command };
+            match self.propose(request).await?.outcome {
+                Ok(Reply::SessionOpened { session, timeout_ms }) => {
+                    let timeout = Duration::from_millis(u64::from(timeout_ms));
+                    return Ok(OpenedSession { session, timeout });
+                }
+                Err(Refusal::SessionIdTaken(_)) => {}
+                other => {
+                    return Err(Unavailable::new(format!("no session was opened: {other:?}")).into());
+                }
+            }
+        }
+        Err(Unavailable::new("every session id that was drawn is taken").into())
     }
 
     /// Renews a session. `Ok` means that the leader has counted it, and that it still led when it did: the
     /// session lives for at least the returned time from when this was called.
     pub async fn heartbeat(&self, session: SessionId) -> Result<Duration, HeartbeatError> {
-        let _ = session;
-        unimplemented!()
+        match self.inner.questions.heartbeat(session).await? {
+            Touched::Renewed(timeout_ms) => Ok(Duration::from_millis(u64::from(timeout_ms))),
+            Touched::Ended => Err(HeartbeatError::SessionEnded),
+            Touched::Unknown => {
+                // The leader's table has only live sessions; the state remembers those that ended lately. This
+                // node's state may be behind the leader's, but not for long.
+                if let Err(unavailable) = self.read_barrier().await {
+                    return Err(unavailable.into());
+                }
+                match self.read(|store| store.session_fate(session)) {
+                    znode_store::SessionFate::Unknown => Err(HeartbeatError::NoSession),
+                    znode_store::SessionFate::Ended => Err(HeartbeatError::SessionEnded),
+                    znode_store::SessionFate::Live => {
+                        Err(Unavailable::new("the leader is only just taking over").into())
+                    }
+                }
+            }
+        }
     }
 
-    /// When the leader last heard of a session; only the leader can tell.
-    pub fn last_heard(&self, session: SessionId) -> Option<Duration> {
-        let _ = session;
-        unimplemented!()
+    /// How long ago a session was last heard of; only the leader can tell.
+    pub fn silence(&self, session: SessionId) -> Option<Duration> {
+        self.inner.replica.sessions.silence(session, Instant::now())
     }
 
     /// Reads this node's state: never older than what an earlier call here showed. Keep it short: nothing is
     /// applied meanwhile.
     pub fn read<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
-        let _ = look;
-        unimplemented!()
+        look(&self.inner.replica.store.read())
     }
 
     /// Waits until this node has applied all that was committed anywhere when this was called. A
     /// [`Node::read`] afterwards is linearizable.
     pub async fn read_barrier(&self) -> Result<(), Unavailable> {
-        unimplemented!()
+        let index = self.inner.questions.read_index().await?;
+        let patience = self.inner.config.propose_timeout;
+        match tokio::time::timeout(patience, self.inner.replica.wait_applied(index)).await {
+            Ok(()) => Ok(()),
+            Err(_) => Err(Unavailable::new("this node is too far behind")),
+        }
     }
 
     /// Reads, and arms a one-shot watch, with nothing applied in between.
@@ -167,30 +336,241 @@ impl Node {
         kind: WatchKind,
         look: impl FnOnce(&Store) -> T,
     ) -> (T, Watcher) {
-        let _ = (path, kind, look);
-        unimplemented!()
+        let store = self.inner.replica.store.read();
+        let seen = look(&store);
+        (seen, self.inner.replica.hub.watch(path, kind))
     }
 
-    /// Waits for a contender that was queued. If it is granted already, or gone already, the verdict is ready.
+    /// Waits for a contender that was queued. If it is granted already the verdict is ready; if it is gone
+    /// the verdict is [`crate::Verdict::Lost`].
     pub fn wait_for_grant(&self, lock: &LockName, holder: &HolderId) -> GrantWait {
-        let _ = (lock, holder);
-        unimplemented!()
+        self.inner.replica.wait_for_grant(lock, holder)
     }
 
     /// What this node knows about the cluster.
     pub fn status(&self) -> ClusterStatus {
-        unimplemented!()
+        let inner = &self.inner;
+        let metrics = inner.raft.metrics().borrow_watched().clone();
+        let view = *inner.leader.borrow();
+        let role = match metrics.state {
+            ServerState::Leader => Role::Leader,
+            ServerState::Candidate => Role::Candidate,
+            ServerState::Learner => Role::Learner,
+            ServerState::Follower | ServerState::Shutdown => Role::Follower,
+        };
+        let voters: Vec<NodeId> = metrics.membership_config.voter_ids().collect();
+        let index = |id: Option<crate::types::LogId>| id.map_or(0, |id| id.index);
+        let last = metrics.last_log_index.unwrap_or(0);
+        let members = inner.gate.addresses().into_iter().map(|(node_id, address)| {
+            let matched = metrics.replication.as_ref().and_then(|all| all.get(&node_id));
+            let matched = matched.map(|matched| index(*matched));
+            MemberStatus {
+                node_id,
+                peer: address.peer,
+                http: address.http,
+                role: match () {
+                    () if view.leader == Some(node_id) => Role::Leader,
+                    () if voters.is_empty() || voters.contains(&node_id) => Role::Follower,
+                    () => Role::Learner,
+                },
+                matched_index: matched,
+                lag: matched.map(|matched| last.saturating_sub(matched)),
+            }
+        });
+        let not_ready = self.not_ready();
+        ClusterStatus {
+            cluster: inner.config.cluster.clone(),
+            cluster_id: inner.gate.cluster_id().map(|id| id.to_string()).unwrap_or_default(),
+            node_id: self.id(),
+            role,
+            leader: view.leader,
+            term: view.term,
+            committed_index: index(metrics.local_committed),
+            applied_index: inner.replica.applied().index,
+            applied_zxid: self.read(|store| store.zxid().0),
+            snapshot_index: index(metrics.snapshot),
+            ready: not_ready.is_none(),
+            not_ready_reason: not_ready,
+            members: members.collect(),
+        }
     }
 
-    /// Waits until the node cannot go on: its disk failed, or its peers refused it. Never returns on a healthy
-    /// node, nor after [`Node::stop`].
+    /// Why this node cannot serve now; `None` if it can.
+    pub fn not_ready(&self) -> Option<String> {
+        if let Some(failure) = &*self.inner.failure.borrow() {
+            return Some(failure.clone());
+        }
+        if self.inner.stop.is_cancelled() {
+            return Some("this node is stopping".to_owned());
+        }
+        match *self.inner.confirmed.lock() {
+            None => Some("this node has not caught up with a leader yet".to_owned()),
+            Some(when) if when.elapsed() > READINESS_AGE => {
+                Some(format!("no leader has answered for {:?}", when.elapsed()))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Waits until the node cannot go on: its disk failed, or its peers refused it; returns the reason. Never
+    /// returns on a healthy node.
     pub async fn failed(&self) -> String {
-        unimplemented!()
+        let mut failure = self.inner.failure.subscribe();
+        let failed = failure.wait_for(Option::is_some).await.map(|failure| failure.clone());
+        match failed {
+            Ok(Some(reason)) => reason,
+            // The sender lives in `self`.
+            _ => std::future::pending().await,
+        }
     }
 
     /// Hands leadership to another member if this node leads, and stops. What waits here is answered
     /// `Unavailable` or `OutcomeUnknown`.
     pub async fn stop(&self) {
-        unimplemented!()
+        self.hand_over().await;
+        self.inner.stop.cancel();
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
+        if let Err(error) = self.inner.raft.shutdown().await {
+            tracing::warn!(%error, "raft did not stop in order");
+        }
+        self.inner.replica.calls.stop();
+        self.inner.replica.hub.lose_all();
+        let storage = self.inner.storage.lock().take();
+        if let Some(storage) = storage {
+            let closed = tokio::task::spawn_blocking(move || storage.close()).await;
+            if let Ok(Err(error)) = closed {
+                tracing::warn!(%error, "the log did not end in order");
+            }
+        }
     }
+
+    /// Moves leadership to the member that has most of the log, if this node leads.
+    async fn hand_over(&self) {
+        let target = {
+            let metrics = self.inner.raft.metrics().borrow_watched().clone();
+            if metrics.state != ServerState::Leader {
+                return;
+            }
+            let voters: Vec<NodeId> = metrics.membership_config.voter_ids().collect();
+            let matched: BTreeMap<NodeId, _> = metrics.replication.unwrap_or_default();
+            let others = matched.into_iter().filter(|(id, _)| *id != self.id() && voters.contains(id));
+            others.max_by_key(|(_, matched)| *matched).map(|(id, _)| id)
+        };
+        let Some(target) = target else { return };
+        tracing::info!(node = target, "handing the leadership over");
+        if self.inner.raft.trigger().transfer_leader(target).await.is_err() {
+            return;
+        }
+        let mut view = self.inner.leader.clone();
+        let this = self.id();
+        let moved = view.wait_for(|view| view.leader.is_some_and(|leader| leader != this));
+        if tokio::time::timeout(HAND_OVER_PATIENCE, moved).await.is_err() {
+            tracing::warn!(node = target, "the leadership was not taken over; stopping without it");
+        }
+    }
+
+    /// Ends the node when Raft or its disk has failed.
+    async fn watch_raft(self) {
+        let mut metrics = self.inner.raft.metrics();
+        loop {
+            if let Err(fatal) = metrics.borrow_watched().running_state.clone() {
+                if !self.inner.stop.is_cancelled() {
+                    self.inner.gate.fail(format!("raft has stopped: {fatal}"));
+                }
+                return;
+            }
+            tokio::select! {
+                changed = metrics.changed() => if changed.is_err() { return },
+                () = self.inner.stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// Finds out again and again whether this node is up to date.
+    async fn watch_readiness(self) {
+        loop {
+            tokio::select! {
+                confirmed = self.read_barrier() => match confirmed {
+                    Ok(()) => *self.inner.confirmed.lock() = Some(Instant::now()),
+                    // The barrier has waited for a leader as long as makes sense, and is tried again.
+                    Err(unavailable) => tracing::debug!(%unavailable, "not up to date"),
+                },
+                () = self.inner.stop.cancelled() => return,
+            }
+            tokio::select! {
+                () = tokio::time::sleep(READINESS_INTERVAL) => {}
+                () = self.inner.stop.cancelled() => return,
+            }
+        }
+    }
+}
+
+/// Takes a call out of the table when its caller goes away.
+struct Forget<'a> {
+    replica: &'a Replica,
+    number: u64,
+}
+
+impl Forget<'_> {
+    fn give_up(&self) -> Option<bool> {
+        self.replica.calls.give_up(self.number)
+    }
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+/// Opens the data directory. The founder of a new cluster draws its id.
+fn open_storage(config: &NodeConfig, founder: bool) -> Result<Storage, StartError> {
+    let disk = Arc::new(RealDisk);
+    let options = WalOptions::default();
+    let storage = Storage::open(disk, &config.data_dir, &config.cluster, config.node_id, options)?;
+    if founder && storage.dir.identity().cluster_id.is_none() {
+        storage.set_cluster_id(random_bytes())?;
+    }
+    Ok(storage)
+}
+
+fn raft_config(config: &NodeConfig) -> Result<openraft::Config, StartError> {
+    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let timing = &config.timing;
+    let raft = openraft::Config {
+        cluster_name: config.cluster.clone(),
+        heartbeat_interval: ms(timing.heartbeat),
+        election_timeout_min: ms(timing.election_min),
+        election_timeout_max: ms(timing.election_max),
+        // A node that comes back from a partition must not depose a healthy leader.
+        enable_pre_vote: Some(true),
+        // The state is in memory: a leader that restarts has to win an election before it knows what is
+        // committed.
+        enable_leader_restore: Some(false),
+        // A leader that has lost its quorum and still reaches one follower would keep the others from
+        // electing another one.
+        quorum_loss_probe_interval: Some(ms(timing.election_max) * 2),
+        snapshot_policy: SnapshotPolicy::LogsSinceLast(config.snapshots.every_entries),
+        max_in_snapshot_log_to_keep: config.snapshots.keep_entries,
+        // Entries are batches already; few of them make a frame.
+        max_payload_entries: 64,
+        // Proposals are bounded by our own queues; these only have to be large enough never to matter.
+        api_channel_size: Some(4096),
+        notification_channel_size: Some(4096),
+        state_machine_channel_size: Some(1024),
+        backoff: "50ms 100ms ..500ms".to_owned(),
+        ..openraft::Config::default()
+    };
+    raft.validate().map_err(|error| StartError::Config(error.to_string()))
+}
+
+fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
+    bytes
+}
+
+fn random_u64() -> u64 {
+    u64::from_le_bytes(random_bytes())
 }

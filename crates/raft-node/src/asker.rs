@@ -1,0 +1,195 @@
+//! Questions to whoever leads, from any node: heartbeats of sessions and read barriers. Those that wait while
+//! one is under way go together in the next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use znode_store::SessionId;
+
+use crate::config::NodeId;
+use crate::error::Unavailable;
+use crate::leader::{LeaderView, Leadership};
+use crate::peers::wire::{Answer, Ask, NotLeader, Touched};
+use crate::peers::{Peers, Purpose};
+
+/// Heartbeats in one frame, and callers that wait for the next.
+const MAX_AT_ONCE: usize = 4_096;
+
+/// Asks the leader, wherever it is.
+pub struct Asker {
+    /// This node.
+    pub node: NodeId,
+    /// This node as a leader.
+    pub leadership: Arc<Leadership>,
+    /// The others.
+    pub peers: Arc<Peers>,
+    /// Who leads.
+    pub leader: watch::Receiver<LeaderView>,
+    /// How long to wait for a leader and for its answer, in all.
+    pub patience: Duration,
+}
+
+/// A caller of [`Questions::heartbeat`].
+type Heartbeat = (SessionId, oneshot::Sender<Result<Touched, Unavailable>>);
+/// A caller of [`Questions::read_index`].
+type Barrier = oneshot::Sender<Result<u64, Unavailable>>;
+
+/// The way to the leader.
+#[derive(Clone)]
+pub struct Questions {
+    heartbeats: mpsc::Sender<Heartbeat>,
+    barriers: mpsc::Sender<Barrier>,
+}
+
+/// The questions, before their tasks are started.
+pub struct QuestionQueues {
+    heartbeats: mpsc::Receiver<Heartbeat>,
+    barriers: mpsc::Receiver<Barrier>,
+}
+
+/// The queues of questions and the way into them.
+pub fn questions() -> (Questions, QuestionQueues) {
+    let (heartbeats, heartbeat_queue) = mpsc::channel(MAX_AT_ONCE);
+    let (barriers, barrier_queue) = mpsc::channel(MAX_AT_ONCE);
+    let queues = QuestionQueues { heartbeats: heartbeat_queue, barriers: barrier_queue };
+    (Questions { heartbeats, barriers }, queues)
+}
+
+impl Questions {
+    /// Has the leader count a session's heartbeat.
+    pub async fn heartbeat(&self, session: SessionId) -> Result<Touched, Unavailable> {
+        let (tx, rx) = oneshot::channel();
+        let stopped = || Unavailable::new("this node is stopping");
+        self.heartbeats.send((session, tx)).await.map_err(|_| stopped())?;
+        rx.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    /// The index up to which this node has to apply for a linearizable read.
+    pub async fn read_index(&self) -> Result<u64, Unavailable> {
+        let (tx, rx) = oneshot::channel();
+        let stopped = || Unavailable::new("this node is stopping");
+        self.barriers.send(tx).await.map_err(|_| stopped())?;
+        rx.await.unwrap_or_else(|_| Err(stopped()))
+    }
+}
+
+/// Asks what is queued, until `stop`.
+pub async fn run(asker: Asker, queues: QuestionQueues, stop: CancellationToken) {
+    let QuestionQueues { heartbeats, barriers } = queues;
+    tokio::select! {
+        () = pass_heartbeats(&asker, heartbeats) => {}
+        () = pass_barriers(&asker, barriers) => {}
+        () = stop.cancelled() => {}
+    }
+}
+
+async fn pass_heartbeats(asker: &Asker, mut queue: mpsc::Receiver<Heartbeat>) {
+    let mut waiting = Vec::new();
+    while queue.recv_many(&mut waiting, MAX_AT_ONCE).await > 0 {
+        let sessions: Vec<SessionId> = waiting.iter().map(|(session, _)| *session).collect();
+        let touched = asker.touch(&sessions).await;
+        for (place, (_, answer)) in waiting.drain(..).enumerate() {
+            let one = match &touched {
+                Ok(touched) => match touched.get(place) {
+                    Some(touched) => Ok(*touched),
+                    None => Err(Unavailable::new("the leader's answer is too short")),
+                },
+                Err(error) => Err(error.clone()),
+            };
+            // Whoever asked may have given up.
+            let _ = answer.send(one);
+        }
+    }
+}
+
+async fn pass_barriers(asker: &Asker, mut queue: mpsc::Receiver<Barrier>) {
+    let mut waiting = Vec::new();
+    while queue.recv_many(&mut waiting, MAX_AT_ONCE).await > 0 {
+        let index = asker.read_index().await;
+        for answer in waiting.drain(..) {
+            // Whoever asked may have given up.
+            let _ = answer.send(index.clone());
+        }
+    }
+}
+
+impl Asker {
+    async fn touch(&self, sessions: &[SessionId]) -> Result<Vec<Touched>, Unavailable> {
+        self.ask(
+            || self.leadership.touch(sessions.to_vec()),
+            || Ask::Touch { sessions: sessions.to_vec() },
+            |answer| match answer {
+                Answer::Touch(touched) => Some(touched),
+                _ => None,
+            },
+            Purpose::Traffic,
+        )
+        .await
+    }
+
+    async fn read_index(&self) -> Result<u64, Unavailable> {
+        self.ask(
+            || self.leadership.read_index(),
+            || Ask::ReadIndex,
+            |answer| match answer {
+                Answer::ReadIndex(index) => Some(index),
+                _ => None,
+            },
+            Purpose::Control,
+        )
+        .await
+    }
+
+    /// Asks the leader, and the next one if that one does not lead any more, while patience lasts. A question
+    /// may be asked twice: none of them changes anything that a second one would change again.
+    async fn ask<T, F>(
+        &self,
+        here: impl Fn() -> F,
+        there: impl Fn() -> Ask,
+        expect: impl Fn(Answer) -> Option<Result<T, NotLeader>>,
+        purpose: Purpose,
+    ) -> Result<T, Unavailable>
+    where
+        F: Future<Output = Result<T, NotLeader>>,
+    {
+        let mut views = self.leader.clone();
+        let deadline = tokio::time::Instant::now() + self.patience;
+        let mut problem = "no leader is known".to_owned();
+        loop {
+            let view = *views.borrow_and_update();
+            if let Some(leader) = view.leader {
+                let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+                let answer = if leader == self.node {
+                    tokio::time::timeout(left, here()).await.ok()
+                } else {
+                    match self.peers.link(leader, purpose).ask(there(), left).await {
+                        Ok(answer) => expect(answer),
+                        Err(error) => {
+                            problem = format!("node {leader}, the leader, cannot be asked: {error}");
+                            None
+                        }
+                    }
+                };
+                match answer {
+                    Some(Ok(answer)) => return Ok(answer),
+                    Some(Err(_)) => problem = format!("node {leader} cannot prove that it leads"),
+                    None => {}
+                }
+            }
+            // Wait for news of a leader; a leader that only lost its quorum for a moment makes none.
+            let pause = tokio::time::Instant::now() + Duration::from_millis(20);
+            tokio::select! {
+                changed = views.changed() => if changed.is_err() {
+                    return Err(Unavailable::new("this node is stopping"));
+                },
+                () = tokio::time::sleep_until(pause.min(deadline)), if view.leader.is_some() => {}
+                () = tokio::time::sleep_until(deadline) => {}
+            }
+            if tokio::time::Instant::now() >= deadline {
+                return Err(Unavailable::new(problem));
+            }
+        }
+    }
+}

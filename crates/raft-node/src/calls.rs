@@ -1,0 +1,202 @@
+//! The proposals of this node that nobody has answered yet, and what can be said about each.
+//!
+//! A proposal is bound to the term in which it was sent: in any other term its entry is void. So as soon as
+//! this node applies an entry of a later term, whatever was sent in an earlier one and has not been applied
+//! never will be, and can be sent again without any risk of being done twice. Only a deadline that passes
+//! first, or a snapshot that hides what was applied, leaves an outcome unknown.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use znode_store::Applied;
+
+use crate::error::{ProposeError, Unavailable};
+
+/// What a caller waits for.
+pub type CallResult = Result<Applied, ProposeError>;
+
+#[derive(Debug)]
+struct Call {
+    envelope: Bytes,
+    /// The term in which it was last sent; `None` while it has not been.
+    sent_in: Option<u64>,
+    answer: oneshot::Sender<CallResult>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    calls: BTreeMap<u64, Call>,
+    stopped: bool,
+}
+
+/// All unanswered proposals of this node, by their number.
+#[derive(Debug, Default)]
+pub struct Calls {
+    table: Mutex<Table>,
+}
+
+impl Calls {
+    /// Enters a new call. `encode` makes its envelope from the number that it gets.
+    pub fn enter(
+        &self,
+        encode: impl FnOnce(u64) -> Bytes,
+    ) -> Result<(u64, Bytes, oneshot::Receiver<CallResult>), Unavailable> {
+        let (tx, rx) = oneshot::channel();
+        let number = {
+            let mut table = self.table.lock();
+            if table.stopped {
+                return Err(Unavailable::new("this node is stopping"));
+            }
+            let number = table.next;
+            table.next += 1;
+            let call = Call { envelope: Bytes::new(), sent_in: None, answer: tx };
+            table.calls.insert(number, call);
+            number
+        };
+        // Encoded outside of the lock; nobody looks for the envelope before it is in the queue.
+        let envelope = encode(number);
+        if let Some(call) = self.table.lock().calls.get_mut(&number) {
+            call.envelope = envelope.clone();
+        }
+        Ok((number, envelope, rx))
+    }
+
+    /// Notes that the calls are about to be sent in `term`. Those that were given up are left out.
+    pub fn mark_sent(&self, term: u64, numbers: &mut Vec<(u64, Bytes)>) {
+        let mut table = self.table.lock();
+        numbers.retain(|(number, _)| match table.calls.get_mut(number) {
+            Some(call) => {
+                call.sent_in = Some(term);
+                true
+            }
+            None => false,
+        });
+    }
+
+    /// Notes that the calls were refused by the node that they were sent to, so that nothing was done.
+    /// Returns those that are still wanted, in order.
+    pub fn mark_unsent(&self, numbers: &[u64]) -> Vec<(u64, Bytes)> {
+        let mut table = self.table.lock();
+        let mut again = Vec::new();
+        for number in numbers {
+            if let Some(call) = table.calls.get_mut(number) {
+                call.sent_in = None;
+                again.push((*number, call.envelope.clone()));
+            }
+        }
+        again
+    }
+
+    /// Answers a call with what was applied.
+    pub fn complete(&self, number: u64, applied: Applied) {
+        let call = self.table.lock().calls.remove(&number);
+        if let Some(call) = call {
+            // The caller may be gone; what was done is done.
+            let _ = call.answer.send(Ok(applied));
+        }
+    }
+
+    /// An entry of `term` was applied: what was sent in an earlier one and is not answered was not done.
+    /// Returns those calls, in order, for another try.
+    pub fn term_began(&self, term: u64) -> Vec<(u64, Bytes)> {
+        let mut table = self.table.lock();
+        let mut again = Vec::new();
+        for (number, call) in &mut table.calls {
+            if call.sent_in.is_some_and(|sent| sent < term) {
+                call.sent_in = None;
+                again.push((*number, call.envelope.clone()));
+            }
+        }
+        again
+    }
+
+    /// The state was replaced by a snapshot: what was sent before may be in it or not.
+    pub fn lose_sent(&self) {
+        let lost = {
+            let mut table = self.table.lock();
+            let sent: Vec<u64> =
+                table.calls.iter().filter(|(_, call)| call.sent_in.is_some()).map(|(n, _)| *n).collect();
+            sent.into_iter().filter_map(|number| table.calls.remove(&number)).collect::<Vec<_>>()
+        };
+        for call in lost {
+            let why = "this node fell behind and caught up by a snapshot".to_owned();
+            let _ = call.answer.send(Err(ProposeError::OutcomeUnknown(why)));
+        }
+    }
+
+    /// The caller gives up. Says whether anything may have been done; `None` if it is answered already.
+    pub fn give_up(&self, number: u64) -> Option<bool> {
+        self.table.lock().calls.remove(&number).map(|call| call.sent_in.is_some())
+    }
+
+    /// Answers all calls that nothing was done, or that it is unknown; no call is entered any more.
+    pub fn stop(&self) {
+        let calls = {
+            let mut table = self.table.lock();
+            table.stopped = true;
+            std::mem::take(&mut table.calls)
+        };
+        for call in calls.into_values() {
+            let error = match call.sent_in {
+                Some(_) => ProposeError::OutcomeUnknown("this node stopped before it knew".to_owned()),
+                None => Unavailable::new("this node is stopping").into(),
+            };
+            let _ = call.answer.send(Err(error));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn enter(calls: &Calls) -> (u64, oneshot::Receiver<CallResult>) {
+        let (number, _, rx) = calls.enter(|number| Bytes::from(number.to_string())).unwrap();
+        (number, rx)
+    }
+
+    fn numbers(calls: Vec<(u64, Bytes)>) -> Vec<u64> {
+        calls.into_iter().map(|(number, _)| number).collect()
+    }
+
+    #[test]
+    fn only_what_was_sent_in_an_earlier_term_is_tried_again() {
+        let calls = Calls::default();
+        let (a, _ra) = enter(&calls);
+        let (b, _rb) = enter(&calls);
+        let (c, _rc) = enter(&calls);
+        calls.mark_sent(1, &mut vec![(a, Bytes::new())]);
+        calls.mark_sent(2, &mut vec![(b, Bytes::new())]);
+        assert_eq!(numbers(calls.term_began(2)), vec![a]);
+        assert_eq!(numbers(calls.term_began(2)), Vec::<u64>::new(), "it is in the queue again");
+        assert_eq!(calls.give_up(b), Some(true), "it may have been done");
+        assert_eq!(calls.give_up(c), Some(false), "it was never sent");
+        assert_eq!(calls.give_up(c), None);
+    }
+
+    #[test]
+    fn a_call_that_was_given_up_is_not_sent() {
+        let calls = Calls::default();
+        let (a, _ra) = enter(&calls);
+        let (b, _rb) = enter(&calls);
+        calls.give_up(a);
+        let mut queue = vec![(a, Bytes::new()), (b, Bytes::new())];
+        calls.mark_sent(1, &mut queue);
+        assert_eq!(numbers(queue), vec![b]);
+    }
+
+    #[tokio::test]
+    async fn a_stopping_node_tells_what_it_knows() {
+        let calls = Calls::default();
+        let (a, ra) = enter(&calls);
+        let (_b, rb) = enter(&calls);
+        calls.mark_sent(1, &mut vec![(a, Bytes::new())]);
+        calls.stop();
+        assert!(matches!(ra.await, Ok(Err(ProposeError::OutcomeUnknown(_)))));
+        assert!(matches!(rb.await, Ok(Err(ProposeError::Unavailable(_)))));
+        assert!(calls.enter(|_| Bytes::new()).is_err());
+    }
+}

@@ -1,0 +1,266 @@
+//! Who leads, and what a leader does beside ordering the log: it keeps the sessions' deadlines, ends those that
+//! fall silent, and confirms heartbeats and reads with proof that it still leads.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::{ReadPolicy, ServerState};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use znode_store::{Command, Request, SessionId, ZPath};
+
+use crate::config::NodeId;
+use crate::peers::Gate;
+use crate::peers::wire::{NotLeader, Touched};
+use crate::replica::Replica;
+use crate::types::Raft;
+
+/// How often the leader looks for sessions whose time is over: how late a session may end beside everything
+/// else. A look at nothing costs nothing.
+const TICK: Duration = Duration::from_millis(50);
+
+/// A tick that comes later than this was not just scheduled late: the process or the machine stood still, and
+/// clients' heartbeats may be waiting in the socket buffers.
+const STALL: Duration = Duration::from_millis(200);
+
+/// Sessions ended by one command: each may own many ephemeral nodes, and an entry is applied in one go.
+const MAX_EXPIRED_AT_ONCE: usize = 64;
+
+/// How long a lock's znode stays without contenders before it is swept, so that a lock in steady use is not
+/// created again and again.
+const EMPTY_CONTAINER_AGE_MS: u64 = 60_000;
+
+/// How often containers are swept.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Containers swept by one command.
+const MAX_SWEPT_AT_ONCE: usize = 1_000;
+
+/// Questions for one confirmation.
+const MAX_CONFIRMED_AT_ONCE: usize = 4_096;
+
+/// Who leads, as far as this node knows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LeaderView {
+    /// The term.
+    pub term: u64,
+    /// Its leader, if one is known.
+    pub leader: Option<NodeId>,
+}
+
+enum Question {
+    Touch { sessions: Vec<SessionId>, arrived: Instant, answer: oneshot::Sender<Result<Vec<Touched>, NotLeader>> },
+    ReadIndex { answer: oneshot::Sender<Result<u64, NotLeader>> },
+}
+
+/// The way to ask this node as the leader.
+pub struct Leadership {
+    questions: mpsc::Sender<Question>,
+}
+
+/// The questions, before their task is started.
+pub struct LeaderQuestions {
+    queue: mpsc::Receiver<Question>,
+}
+
+/// A queue of questions to the leader and the way into it.
+pub fn leadership() -> (Arc<Leadership>, LeaderQuestions) {
+    let (tx, rx) = mpsc::channel(MAX_CONFIRMED_AT_ONCE);
+    (Arc::new(Leadership { questions: tx }), LeaderQuestions { queue: rx })
+}
+
+impl Leadership {
+    /// Counts heartbeats of sessions, if this node leads and can prove it.
+    pub async fn touch(&self, sessions: Vec<SessionId>) -> Result<Vec<Touched>, NotLeader> {
+        let (answer, outcome) = oneshot::channel();
+        self.ask(Question::Touch { sessions, arrived: Instant::now(), answer }, outcome).await
+    }
+
+    /// The index up to which a node has to apply for a linearizable read, if this node leads and can prove it.
+    pub async fn read_index(&self) -> Result<u64, NotLeader> {
+        let (answer, outcome) = oneshot::channel();
+        self.ask(Question::ReadIndex { answer }, outcome).await
+    }
+
+    async fn ask<T>(
+        &self,
+        question: Question,
+        outcome: oneshot::Receiver<Result<T, NotLeader>>,
+    ) -> Result<T, NotLeader> {
+        let unknown = NotLeader { leader: None };
+        if self.questions.send(question).await.is_err() {
+            return Err(unknown);
+        }
+        outcome.await.unwrap_or(Err(unknown))
+    }
+}
+
+/// Answers questions to the leader, until `stop`: those that wait share one proof of leadership, which is
+/// begun after the last of them has come.
+pub async fn confirm(
+    raft: Raft,
+    replica: Arc<Replica>,
+    mut questions: LeaderQuestions,
+    patience: Duration,
+    stop: CancellationToken,
+) {
+    let mut waiting = Vec::new();
+    loop {
+        tokio::select! {
+            count = questions.queue.recv_many(&mut waiting, MAX_CONFIRMED_AT_ONCE) => {
+                if count == 0 {
+                    return;
+                }
+            }
+            () = stop.cancelled() => return,
+        }
+        let proof = prove(&raft, patience).await;
+        for question in waiting.drain(..) {
+            // Whoever asked may have given up: then nobody takes the answer.
+            match question {
+                Question::ReadIndex { answer } => {
+                    let _ = answer.send(proof.clone().map(|(_, index)| index));
+                }
+                Question::Touch { sessions, arrived, answer } => {
+                    let touched = proof.clone().and_then(|(term, _)| {
+                        replica.sessions.touch(term, &sessions, arrived).ok_or(NotLeader { leader: None })
+                    });
+                    let _ = answer.send(touched);
+                }
+            }
+        }
+    }
+}
+
+/// Asks a quorum whether this node still leads; returns its term and the index that is committed for sure.
+async fn prove(raft: &Raft, patience: Duration) -> Result<(u64, u64), NotLeader> {
+    let unknown = NotLeader { leader: None };
+    match tokio::time::timeout(patience, raft.get_read_linearizer(ReadPolicy::ReadIndex)).await {
+        Ok(Ok(linearizer)) => {
+            let read = linearizer.read_log_id();
+            Ok((**read.committed_leader_id(), read.log_id().index()))
+        }
+        Ok(Err(error)) => {
+            Err(error.forward_to_leader().map_or(unknown, |forward| NotLeader { leader: forward.leader_id }))
+        }
+        Err(_) => Err(unknown),
+    }
+}
+
+/// Follows Raft's view of who leads: tells those who need to know, and takes up or lays down the deadlines.
+pub async fn follow(
+    raft: Raft,
+    replica: Arc<Replica>,
+    gate: Arc<Gate>,
+    views: watch::Sender<LeaderView>,
+    stop: CancellationToken,
+) {
+    let mut metrics = raft.server_metrics();
+    let mut members = None;
+    loop {
+        let (view, leads, membership) = {
+            let now = metrics.borrow_watched();
+            let view = LeaderView { term: now.vote.leader_id.term, leader: now.current_leader };
+            (view, now.state == ServerState::Leader, now.membership_config.clone())
+        };
+        if members.as_ref() != Some(membership.membership()) {
+            let known = membership.nodes().map(|(id, member)| (*id, member.clone())).collect();
+            gate.set_members(known);
+            members = Some(membership.membership().clone());
+        }
+        views.send_if_modified(|before| {
+            let changed = *before != view;
+            if changed {
+                tracing::info!(term = view.term, leader = ?view.leader, "the view of who leads changed");
+                *before = view;
+            }
+            changed
+        });
+        let reigns = replica.sessions.leading_term();
+        if !leads {
+            if reigns.is_some() {
+                replica.sessions.resign();
+            }
+        } else if reigns != Some(view.term) {
+            // Deadlines begin when an entry of this term is applied: so whatever an earlier leader has ended
+            // is ended here too.
+            tokio::select! {
+                () = replica.wait_term(view.term) => take_up(&replica, view.term),
+                changed = metrics.changed() => if changed.is_err() { return },
+                () = stop.cancelled() => return,
+            }
+            continue;
+        }
+        tokio::select! {
+            changed = metrics.changed() => if changed.is_err() { return },
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+fn take_up(replica: &Replica, term: u64) {
+    // Under the lock of the state: a session that is opened now is either in the list or comes as an event.
+    let store = replica.store.read();
+    let timeout = |ms: u32| Duration::from_millis(u64::from(ms));
+    let sessions = store.sessions().into_iter().map(|view| (view.session, timeout(view.timeout_ms)));
+    replica.sessions.lead(term, Instant::now(), sessions);
+}
+
+/// Ends silent sessions and sweeps empty containers while this node leads, until `stop`.
+///
+/// `propose` proposes a command from this node, in the ordinary way. An end that reaches the log in another
+/// term than its own is refused by the state.
+pub async fn tend<P, F>(replica: Arc<Replica>, propose: P, stop: CancellationToken)
+where
+    P: Fn(Request) -> F + Clone + Send + 'static,
+    F: Future<Output = bool> + Send + 'static,
+{
+    let mut last = Instant::now();
+    let mut swept = Instant::now();
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(TICK) => {}
+            () = stop.cancelled() => return,
+        }
+        let now = Instant::now();
+        let late = (now - last).saturating_sub(TICK);
+        last = now;
+        if late > STALL {
+            tracing::warn!(?late, "this node stood still; sessions get that time back");
+            replica.sessions.stalled(late);
+        }
+        while let Some((term, due)) = replica.sessions.take_due(now, MAX_EXPIRED_AT_ONCE) {
+            let (replica, propose) = (replica.clone(), propose.clone());
+            tokio::spawn(async move {
+                tracing::info!(sessions = ?due, "sessions fell silent");
+                let command = Command::ExpireSessions { sessions: due.clone(), term };
+                if !propose(Request { session: None, request_id: None, command }).await {
+                    replica.sessions.not_ended(term, &due, Instant::now());
+                }
+            });
+        }
+        if now - swept >= SWEEP_INTERVAL {
+            swept = now;
+            let empty = empty_containers(&replica);
+            if !empty.is_empty() {
+                let propose = propose.clone();
+                let command = Command::SweepContainers(empty);
+                tokio::spawn(async move {
+                    // What is not swept now is swept the next time.
+                    propose(Request { session: None, request_id: None, command }).await;
+                });
+            }
+        }
+    }
+}
+
+fn empty_containers(replica: &Replica) -> Vec<ZPath> {
+    if replica.sessions.leading_term().is_none() {
+        return Vec::new();
+    }
+    let store = replica.store.read();
+    let mut empty = store.empty_containers(store.time_ms().saturating_sub(EMPTY_CONTAINER_AGE_MS));
+    empty.truncate(MAX_SWEPT_AT_ONCE);
+    empty
+}

@@ -1,0 +1,219 @@
+//! This node's side of a connection on which it asks and a peer answers: long-lived, pipelined, made when it
+//! is first needed and again when it breaks.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use super::gate::Gate;
+use super::wire::{Answer, Ask, FrameReader, HelloReply, Purpose, decode_frame, put_frame};
+use crate::config::NodeId;
+use crate::types::DiskId;
+
+/// How long a connection may take to be made, handshake included. Peers are a fraction of a millisecond
+/// away, or a few hundred over continents.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Questions that wait to be written. Callers wait when there are more: the peer does not keep up.
+const QUEUE: usize = 1024;
+
+/// Why a question has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    /// It never left this node.
+    #[error("not sent: {0}")]
+    NotSent(String),
+    /// It was sent, or may have been; what the peer did with it is unknown.
+    #[error("sent, and not answered: {0}")]
+    NoAnswer(String),
+}
+
+struct Question {
+    ask: Ask,
+    answer: oneshot::Sender<Result<Answer, LinkError>>,
+}
+
+/// A line of questions to one peer. Cheap to clone; ends when the last clone is dropped.
+#[derive(Clone)]
+pub struct Link {
+    questions: mpsc::Sender<Question>,
+    /// A question timed out: the connection may be dead without anybody having said so.
+    suspicion: Arc<tokio::sync::Notify>,
+}
+
+impl Link {
+    /// A line to `to`; connects when the first question is asked.
+    pub fn new(gate: Arc<Gate>, to: NodeId, purpose: Purpose) -> Self {
+        let (questions, queue) = mpsc::channel(QUEUE);
+        let suspicion = Arc::new(tokio::sync::Notify::new());
+        tokio::spawn(run(gate, to, purpose, queue, suspicion.clone()));
+        Self { questions, suspicion }
+    }
+
+    /// Asks, in the order of the calls, and waits for the answer, at most for `patience`.
+    pub async fn ask(&self, ask: Ask, patience: Duration) -> Result<Answer, LinkError> {
+        let answer = self.send(ask).await?;
+        self.answer(answer, patience).await
+    }
+
+    /// Waits for the answer to a question that was sent.
+    pub async fn answer(
+        &self,
+        answer: oneshot::Receiver<Result<Answer, LinkError>>,
+        patience: Duration,
+    ) -> Result<Answer, LinkError> {
+        match timeout(patience, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(LinkError::NoAnswer("the link was closed".into())),
+            Err(_) => {
+                self.suspicion.notify_one();
+                Err(LinkError::NoAnswer(format!("nothing came within {patience:?}")))
+            }
+        }
+    }
+
+    /// Puts a question into the line. Questions are written in the order in which this returns.
+    pub async fn send(
+        &self,
+        ask: Ask,
+    ) -> Result<oneshot::Receiver<Result<Answer, LinkError>>, LinkError> {
+        let (tx, rx) = oneshot::channel();
+        let question = Question { ask, answer: tx };
+        match self.questions.send(question).await {
+            Ok(()) => Ok(rx),
+            Err(_) => Err(LinkError::NotSent("the link was closed".into())),
+        }
+    }
+}
+
+/// Connects to a peer for `purpose` and shakes hands.
+pub async fn connect(
+    gate: &Gate,
+    to: NodeId,
+    purpose: Purpose,
+) -> io::Result<(FrameReader<OwnedReadHalf>, OwnedWriteHalf, DiskId)> {
+    let other = |what: String| io::Error::other(what);
+    let address = gate.peer_address(to).ok_or_else(|| other(format!("node {to} has no known address")))?;
+    let shake = async {
+        let stream = TcpStream::connect(&address).await?;
+        stream.set_nodelay(true)?;
+        let (reader, mut writer) = stream.into_split();
+        let mut reader = FrameReader::new(reader);
+        let hello = gate.hello(to, purpose);
+        let mut out = BytesMut::new();
+        put_frame(&mut out, &hello);
+        writer.write_all(&out).await?;
+        let reply: HelloReply = reader
+            .message()
+            .await?
+            .ok_or_else(|| other("the peer hung up during the handshake".to_owned()))?;
+        let disk = gate.accept(&hello, reply).map_err(|error| other(error.to_string()))?;
+        Ok((reader, writer, disk))
+    };
+    match timeout(CONNECT_TIMEOUT, shake).await {
+        Ok(connected) => connected,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+async fn run(
+    gate: Arc<Gate>,
+    to: NodeId,
+    purpose: Purpose,
+    mut queue: mpsc::Receiver<Question>,
+    suspicion: Arc<tokio::sync::Notify>,
+) {
+    let mut last_failure = String::new();
+    while let Some(first) = queue.recv().await {
+        let (reader, writer, _) = match connect(&gate, to, purpose).await {
+            Ok(connected) => connected,
+            Err(error) => {
+                let what = error.to_string();
+                if what != last_failure {
+                    tracing::warn!(node = to, ?purpose, error = what, "cannot reach a peer");
+                    last_failure.clone_from(&what);
+                }
+                refuse(first, &what);
+                // What came meanwhile would fare no better.
+                while let Ok(question) = queue.try_recv() {
+                    refuse(question, &what);
+                }
+                continue;
+            }
+        };
+        if !last_failure.is_empty() {
+            tracing::info!(node = to, ?purpose, "a peer is back");
+            last_failure.clear();
+        }
+        let mut waiting = HashMap::new();
+        let ended = converse(first, &mut queue, &suspicion, reader, writer, &mut waiting).await;
+        if let Err(error) = &ended {
+            tracing::debug!(node = to, ?purpose, %error, "a connection to a peer broke");
+        }
+        let what = ended.err().map_or("the peer hung up".to_owned(), |error| error.to_string());
+        for answer in waiting.into_values() {
+            // Whoever asked may have given up.
+            let _ = answer.send(Err(LinkError::NoAnswer(what.clone())));
+        }
+    }
+}
+
+fn refuse(question: Question, what: &str) {
+    // Whoever asked may have given up.
+    let _ = question.answer.send(Err(LinkError::NotSent(what.to_owned())));
+}
+
+type Waiting = HashMap<u64, oneshot::Sender<Result<Answer, LinkError>>>;
+
+async fn converse(
+    first: Question,
+    queue: &mut mpsc::Receiver<Question>,
+    suspicion: &tokio::sync::Notify,
+    mut reader: FrameReader<OwnedReadHalf>,
+    mut writer: OwnedWriteHalf,
+    waiting: &mut Waiting,
+) -> io::Result<()> {
+    let mut next_id = 0u64;
+    let mut out = BytesMut::new();
+    let mut next = Some(first);
+    loop {
+        // Everything that is in the queue goes out in one write.
+        while let Some(question) = next.take() {
+            put_frame(&mut out, &(next_id, &question.ask));
+            waiting.insert(next_id, question.answer);
+            next_id += 1;
+            next = queue.try_recv().ok();
+        }
+        if !out.is_empty() {
+            writer.write_all(&out).await?;
+            out.clear();
+        }
+        tokio::select! {
+            question = queue.recv() => match question {
+                Some(question) => next = Some(question),
+                None => return Ok(()),
+            },
+            frame = reader.next() => match frame? {
+                Some(frame) => {
+                    let (id, answer): (u64, Answer) = decode_frame(&frame)?;
+                    if let Some(asker) = waiting.remove(&id) {
+                        // Whoever asked may have given up.
+                        let _ = asker.send(Ok(answer));
+                    }
+                }
+                None => return Ok(()),
+            },
+            () = suspicion.notified() => {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "an answer did not come in time"));
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! How nodes talk to each other: length-prefixed frames over long-lived TCP connections, one connection for
+//! each purpose, both sides' identity checked before anything else.
+//!
+//! `wire` says what is said, `gate` who may say it, `link` asks, `server` answers, `network` is openraft's
+//! view of it.
+
+pub mod gate;
+pub mod link;
+pub mod network;
+pub mod server;
+pub mod wire;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+pub use gate::Gate;
+pub use link::{Link, LinkError};
+pub use wire::Purpose;
+
+use crate::config::NodeId;
+
+/// The lines to all peers, made when they are first needed.
+pub struct Peers {
+    gate: Arc<Gate>,
+    links: Mutex<HashMap<(NodeId, Purpose), Link>>,
+}
+
+impl Peers {
+    /// No lines yet.
+    pub fn new(gate: Arc<Gate>) -> Self {
+        Self { gate, links: Mutex::default() }
+    }
+
+    /// This node's side of every handshake.
+    pub fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+
+    /// The line to a peer for a purpose.
+    pub fn link(&self, to: NodeId, purpose: Purpose) -> Link {
+        let mut links = self.links.lock();
+        links.entry((to, purpose)).or_insert_with(|| Link::new(self.gate.clone(), to, purpose)).clone()
+    }
+}

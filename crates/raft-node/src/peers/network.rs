@@ -1,0 +1,315 @@
+//! openraft's view of the peers: votes and heartbeats on the control line, a connection of its own for each
+//! stream of entries and for each snapshot.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use futures_util::{Stream, StreamExt, stream};
+use openraft::alias::SnapshotOf;
+use openraft::base::{BoxFuture, BoxStream};
+use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable};
+use openraft::network::v2::RaftNetworkV2;
+use openraft::network::{Backoff, RPCOption, RPCTypes, RaftNetworkFactory, stream_append_sequential};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
+};
+use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::Instant;
+
+use super::link::{LinkError, connect};
+use super::wire::{Answer, Ask, FrameReader, Purpose, SnapshotHead, SnapshotTail, WireAppend, WireAppendResult};
+use super::wire::{decode_frame, put_frame};
+use super::Peers;
+use crate::config::NodeId;
+use crate::snapshot_file::SnapshotHandle;
+use crate::types::{Member, TypeConfig, Vote};
+
+/// How many appends may be under way to one follower without an answer. Enough to keep a line of 100 ms
+/// busy with batches; beyond that the follower is the bottleneck.
+const MAX_APPENDS_IN_FLIGHT: usize = 128;
+
+/// How much of a snapshot is sent in one frame.
+const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
+
+/// How long a follower may take to store and load a snapshot after the last byte. A million znodes take about
+/// two seconds.
+const SNAPSHOT_INSTALL_PATIENCE: Duration = Duration::from_secs(120);
+
+type Rpc<T> = Result<T, RPCError<TypeConfig>>;
+
+/// Makes openraft's clients.
+pub struct Network {
+    peers: Arc<Peers>,
+    /// How long an append may stay unanswered before the connection is given up: the follower's disk may
+    /// stall for a while, and a broken stream costs more than a slow one.
+    append_patience: Duration,
+}
+
+impl Network {
+    /// Clients over `peers`.
+    pub fn new(peers: Arc<Peers>, append_patience: Duration) -> Self {
+        Self { peers, append_patience }
+    }
+
+    fn client(&self, to: NodeId, streaming: bool) -> Client {
+        Client { to, peers: self.peers.clone(), append_patience: self.append_patience, streaming }
+    }
+}
+
+impl RaftNetworkFactory<TypeConfig> for Network {
+    type Network = Client;
+
+    async fn new_client(&mut self, target: NodeId, _member: &Member) -> Client {
+        self.client(target, true)
+    }
+
+    async fn new_heartbeat_client(&mut self, target: NodeId, _member: &Member) -> Client {
+        self.client(target, false)
+    }
+}
+
+/// openraft's client to one peer.
+pub struct Client {
+    to: NodeId,
+    peers: Arc<Peers>,
+    append_patience: Duration,
+    /// Whether appends get a connection of their own; heartbeats go one by one on the control line.
+    streaming: bool,
+}
+
+impl Client {
+    async fn ask(&self, ask: Ask, rpc: RPCTypes, option: RPCOption) -> Rpc<Answer> {
+        let patience = option.hard_ttl();
+        match self.peers.link(self.to, Purpose::Control).ask(ask, patience).await {
+            Ok(Answer::Failed(why)) => Err(RPCError::Unreachable(Unreachable::from_string(why))),
+            Ok(answer) => Ok(answer),
+            Err(LinkError::NotSent(why)) => Err(RPCError::Unreachable(Unreachable::from_string(why))),
+            Err(LinkError::NoAnswer(_)) => Err(RPCError::Timeout(Timeout {
+                action: rpc,
+                id: self.peers.gate().node(),
+                target: self.to,
+                timeout: patience,
+            })),
+        }
+    }
+
+    fn unexpected<T>(&self) -> Rpc<T> {
+        let what = format!("node {} answered something else than it was asked", self.to);
+        Err(RPCError::Network(NetworkError::from_string(what)))
+    }
+}
+
+impl RaftNetworkV2<TypeConfig> for Client {
+    type SnapshotData = SnapshotHandle;
+
+    async fn append_entries(
+        &mut self,
+        rpc: AppendEntriesRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Rpc<AppendEntriesResponse<TypeConfig>> {
+        match self.ask(Ask::Append(rpc.into()), RPCTypes::AppendEntries, option).await? {
+            Answer::Append(WireAppendResult::Stored(_)) => Ok(AppendEntriesResponse::Success),
+            Answer::Append(WireAppendResult::Conflict(_)) => Ok(AppendEntriesResponse::Conflict),
+            Answer::Append(WireAppendResult::HigherVote(vote)) => {
+                Ok(AppendEntriesResponse::HigherVote(vote.into()))
+            }
+            _ => self.unexpected(),
+        }
+    }
+
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        option: RPCOption,
+    ) -> BoxFuture<'s, Rpc<BoxStream<'s, Rpc<StreamAppendResult<TypeConfig>>>>>
+    where
+        S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Send + Unpin + 'static,
+    {
+        if !self.streaming {
+            return stream_append_sequential(self, input, option);
+        }
+        Box::pin(async move {
+            let (reader, writer, _) = connect(self.peers.gate(), self.to, Purpose::Append)
+                .await
+                .map_err(|error| RPCError::Unreachable(Unreachable::new(&error)))?;
+            let appends = Appends {
+                reader,
+                writer,
+                input: Some(input),
+                in_flight: 0,
+                last_progress: Instant::now(),
+                patience: self.append_patience,
+                out: BytesMut::new(),
+            };
+            let answers = stream::unfold(Some(appends), |appends| async move {
+                let mut appends = appends?;
+                match appends.next_answer().await {
+                    Ok(Some(answer)) => {
+                        // After a refusal the follower has closed the stream: what is still on the way
+                        // would not be answered.
+                        let next = answer.is_ok().then_some(appends);
+                        Some((Ok(answer), next))
+                    }
+                    Ok(None) => None,
+                    Err(error) => Some((Err(RPCError::Network(NetworkError::new(&error))), None)),
+                }
+            });
+            let answers: BoxStream<'s, _> = Box::pin(answers);
+            Ok(answers)
+        })
+    }
+
+    async fn vote(&mut self, rpc: VoteRequest<TypeConfig>, option: RPCOption) -> Rpc<VoteResponse<TypeConfig>> {
+        match self.ask(Ask::Vote((&rpc).into()), RPCTypes::Vote, option).await? {
+            Answer::Vote(response) => Ok(response.into()),
+            _ => self.unexpected(),
+        }
+    }
+
+    async fn pre_vote(
+        &mut self,
+        rpc: VoteRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Rpc<VoteResponse<TypeConfig>> {
+        match self.ask(Ask::PreVote((&rpc).into()), RPCTypes::Vote, option).await? {
+            Answer::Vote(response) => Ok(response.into()),
+            _ => self.unexpected(),
+        }
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: SnapshotOf<TypeConfig, SnapshotHandle>,
+        cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
+        _option: RPCOption,
+    ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
+        tokio::select! {
+            closed = cancel => Err(StreamingError::Closed(closed)),
+            sent = send_snapshot(&self.peers, self.to, vote, snapshot) => match sent {
+                Ok(vote) => Ok(SnapshotResponse::new(vote)),
+                Err(error) => Err(StreamingError::Unreachable(Unreachable::new(&error))),
+            },
+        }
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Rpc<TransferLeaderResponse<TypeConfig>> {
+        let ask = Ask::TransferLeader {
+            from: request.from_leader().into(),
+            to: *request.to_node_id(),
+            last: request.last_log_id().map(Into::into),
+        };
+        match self.ask(ask, RPCTypes::TransferLeader, option).await? {
+            Answer::TransferLeader(Ok(())) => Ok(Ok(())),
+            Answer::TransferLeader(Err(why)) => {
+                tracing::info!(node = self.to, why, "a transfer of leadership was refused");
+                Err(RPCError::Unreachable(Unreachable::from_string(why)))
+            }
+            _ => self.unexpected(),
+        }
+    }
+
+    fn backoff(&self) -> Option<Backoff> {
+        None
+    }
+}
+
+/// One stream of appends: requests go out as they come, answers come back in the same order.
+struct Appends<S> {
+    reader: FrameReader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+    input: Option<S>,
+    in_flight: usize,
+    last_progress: Instant,
+    patience: Duration,
+    out: BytesMut,
+}
+
+impl<S> Appends<S>
+where
+    S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Send + Unpin,
+{
+    /// Sends what there is to send until an answer comes. `None`: all is sent and answered.
+    async fn next_answer(&mut self) -> io::Result<Option<StreamAppendResult<TypeConfig>>> {
+        loop {
+            if self.in_flight == 0 && self.input.is_none() {
+                return Ok(None);
+            }
+            let room = self.in_flight < MAX_APPENDS_IN_FLIGHT;
+            let give_up = self.last_progress + self.patience;
+            tokio::select! {
+                // Answers first: they free the follower's and the leader's hands.
+                biased;
+                frame = self.reader.next(), if self.in_flight > 0 => {
+                    let frame = frame?.ok_or(io::ErrorKind::UnexpectedEof)?;
+                    let result: WireAppendResult = decode_frame(&frame)?;
+                    self.in_flight -= 1;
+                    self.last_progress = Instant::now();
+                    return Ok(Some(result.into()));
+                }
+                request = next_of(&mut self.input), if room && self.input.is_some() => match request {
+                    Some(request) => {
+                        put_frame(&mut self.out, &WireAppend::from(request));
+                        if self.in_flight == 0 {
+                            self.last_progress = Instant::now();
+                        }
+                        self.in_flight += 1;
+                        tokio::time::timeout(self.patience, self.writer.write_all(&self.out)).await??;
+                        self.out.clear();
+                    }
+                    None => self.input = None,
+                },
+                () = tokio::time::sleep_until(give_up), if self.in_flight > 0 => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+        }
+    }
+}
+
+async fn next_of<S: Stream + Unpin>(input: &mut Option<S>) -> Option<S::Item> {
+    match input {
+        Some(input) => input.next().await,
+        None => None,
+    }
+}
+
+/// Sends a snapshot: a head, its file in chunks, a tail. Returns the follower's vote once it has installed it.
+async fn send_snapshot(
+    peers: &Peers,
+    to: NodeId,
+    vote: Vote,
+    snapshot: SnapshotOf<TypeConfig, SnapshotHandle>,
+) -> io::Result<Vote> {
+    let (mut reader, mut writer, _) = connect(peers.gate(), to, Purpose::Snapshot).await?;
+    let mut out = BytesMut::new();
+    put_frame(&mut out, &SnapshotHead { vote: (&vote).into(), meta: (&snapshot.meta).into() });
+    let mut offset = 0;
+    loop {
+        let chunk = snapshot.snapshot.read_raw(offset, SNAPSHOT_CHUNK_BYTES).await?;
+        if chunk.is_empty() {
+            break;
+        }
+        offset += chunk.len() as u64;
+        put_frame(&mut out, &Some(chunk));
+        writer.write_all(&out).await?;
+        out.clear();
+    }
+    put_frame(&mut out, &None::<bytes::Bytes>);
+    writer.write_all(&out).await?;
+    let tail: Option<SnapshotTail> = tokio::time::timeout(SNAPSHOT_INSTALL_PATIENCE, reader.message()).await??;
+    match tail {
+        Some(SnapshotTail::Installed { vote }) => Ok(vote.into()),
+        Some(SnapshotTail::Failed(why)) => Err(io::Error::other(why)),
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}

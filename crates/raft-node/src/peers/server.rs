@@ -1,0 +1,278 @@
+//! The answering side: accepts connections of peers, checks who they are, and serves each for its purpose.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt, stream};
+use openraft::raft::TransferLeaderRequest;
+use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::gate::Gate;
+use super::link::CONNECT_TIMEOUT;
+use super::wire::{
+    Answer, Ask, FrameReader, Hello, HelloReply, Purpose, SnapshotHead, SnapshotTail, WireAppend,
+    WireAppendResult, decode_frame, put_frame,
+};
+use crate::leader::Leadership;
+use crate::proposer::Submissions;
+use crate::snapshot_file::{Incoming, blocking};
+use crate::storage::Storage;
+use crate::types::{Raft, Snapshot};
+
+/// Connections of peers at a time: four purposes each and a few that are being replaced, for a large
+/// cluster; and whoever is not a peer cannot exhaust the node's files.
+const MAX_CONNECTIONS: usize = 256;
+
+/// Answers that wait to be written to one peer; questions are not read when there are more.
+const MAX_ANSWERS_QUEUED: usize = 1024;
+
+/// What questions of peers are answered with.
+#[derive(Clone)]
+pub struct Services {
+    /// Raft.
+    pub raft: Raft,
+    /// The leader's queue of commands.
+    pub submissions: Submissions,
+    /// Heartbeats of sessions and confirmations of reads.
+    pub leadership: Arc<Leadership>,
+    /// Where received snapshots go, and the cluster's id once it is known.
+    pub storage: Arc<Storage>,
+}
+
+/// Accepts peers until `stop`. Returns when all their connections are closed.
+pub async fn serve(listener: TcpListener, gate: Arc<Gate>, services: Services, stop: CancellationToken) {
+    let connections = TaskTracker::new();
+    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let permit = room.clone().acquire_owned().await.expect("the semaphore is never closed");
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => break,
+        };
+        let (stream, from) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of files, most likely: others have to close theirs first.
+                tracing::warn!(%error, "cannot accept a peer");
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let (gate, services, stop) = (gate.clone(), services.clone(), stop.clone());
+        connections.spawn(async move {
+            let served = async {
+                let (hello, reader, writer) = greet(stream, &gate, &services.storage).await?;
+                match hello.purpose {
+                    Purpose::Control | Purpose::Traffic => answer(reader, writer, &services).await,
+                    Purpose::Append => append(reader, writer, &services.raft).await,
+                    Purpose::Snapshot => receive(reader, writer, &services).await,
+                }
+            };
+            let ended = tokio::select! {
+                ended = served => ended,
+                () = stop.cancelled() => Ok(()),
+            };
+            if let Err(error) = ended {
+                tracing::debug!(%from, %error, "a peer's connection ended");
+            }
+            drop(permit);
+        });
+    }
+    connections.close();
+    connections.wait().await;
+}
+
+/// Shakes hands; an error means that the connection is of no use, for whatever reason.
+///
+/// A node that belongs to no cluster yet joins that of the first caller who has one, for ever.
+async fn greet(
+    stream: TcpStream,
+    gate: &Gate,
+    storage: &Arc<Storage>,
+) -> io::Result<(Hello, FrameReader<OwnedReadHalf>, OwnedWriteHalf)> {
+    let shake = async {
+        stream.set_nodelay(true)?;
+        let (reader, mut writer) = stream.into_split();
+        let mut reader = FrameReader::new(reader);
+        let hello: Hello = reader.message().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let reply = gate.judge(&hello);
+        if let (HelloReply::Welcome { .. }, None, Some(id)) = (&reply, gate.cluster_id(), hello.cluster_id) {
+            // On disk before the answer: the caller counts on it.
+            let storage = storage.clone();
+            blocking(move || Ok(storage.set_cluster_id(id.0)?)).await?;
+            gate.set_cluster_id(id);
+            tracing::info!(cluster = %id, by = hello.from, "joined the cluster");
+        }
+        let mut out = BytesMut::new();
+        put_frame(&mut out, &reply);
+        writer.write_all(&out).await?;
+        match reply {
+            HelloReply::Welcome { .. } => Ok((hello, reader, writer)),
+            HelloReply::Refused { reason, .. } => {
+                tracing::warn!(node = hello.from, reason, "a peer was refused");
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
+            }
+        }
+    };
+    match tokio::time::timeout(CONNECT_TIMEOUT, shake).await {
+        Ok(shaken) => shaken,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+/// Answers questions, each when its answer is there. Commands are queued in the order in which they came.
+async fn answer(
+    mut reader: FrameReader<OwnedReadHalf>,
+    mut writer: OwnedWriteHalf,
+    services: &Services,
+) -> io::Result<()> {
+    let (answers, mut answered) = mpsc::channel::<(u64, Answer)>(MAX_ANSWERS_QUEUED);
+    let write = async move {
+        let mut out = BytesMut::new();
+        while let Some(first) = answered.recv().await {
+            put_frame(&mut out, &first);
+            while let Ok(more) = answered.try_recv() {
+                put_frame(&mut out, &more);
+            }
+            writer.write_all(&out).await?;
+            out.clear();
+        }
+        Ok(())
+    };
+    let read = async move {
+        let pending = TaskTracker::new();
+        while let Some(frame) = reader.next().await? {
+            let (id, ask): (u64, Ask) = decode_frame(&frame)?;
+            // The place in the queue is taken here, in order; the answer may come in any order.
+            let answer = begin(ask, services.clone()).await;
+            let answers = answers.clone();
+            pending.spawn(async move {
+                // A connection that is gone needs no answer.
+                let _ = answers.send((id, answer.await)).await;
+            });
+        }
+        Ok(())
+    };
+    tokio::select! {
+        ended = read => ended,
+        ended = write => ended,
+    }
+}
+
+/// Does of a question what has to be done in order; returns the rest.
+async fn begin(ask: Ask, services: Services) -> futures_util::future::BoxFuture<'static, Answer> {
+    match ask {
+        Ask::Forward { term, envelopes } => {
+            let done = services.submissions.submit(term, envelopes).await;
+            Box::pin(async move {
+                match done.await {
+                    Ok(outcome) => Answer::Forward(outcome),
+                    Err(_) => Answer::Failed("the proposal was dropped with its term".into()),
+                }
+            })
+        }
+        ask => Box::pin(finish(ask, services)),
+    }
+}
+
+async fn finish(ask: Ask, services: Services) -> Answer {
+    let failed = |what: &dyn std::fmt::Display| Answer::Failed(what.to_string());
+    match ask {
+        Ask::Vote(request) => match services.raft.vote(request.into()).await {
+            Ok(response) => Answer::Vote((&response).into()),
+            Err(error) => failed(&error),
+        },
+        Ask::PreVote(request) => match services.raft.pre_vote(request.into()).await {
+            Ok(response) => Answer::Vote((&response).into()),
+            Err(error) => failed(&error),
+        },
+        Ask::Append(append) => {
+            let request = openraft::raft::AppendEntriesRequest::from(append);
+            let (prev, last) = (request.prev_log_id, request.entries.last().map(|entry| entry.log_id));
+            match services.raft.append_entries(request).await {
+                Ok(response) => {
+                    let result = response.into_stream_result(prev, last.or(prev));
+                    Answer::Append(WireAppendResult::from(result))
+                }
+                Err(error) => failed(&error),
+            }
+        }
+        Ask::TransferLeader { from, to, last } => {
+            let request = TransferLeaderRequest::new(from.into(), to, last.map(Into::into));
+            match services.raft.handle_transfer_leader(request).await {
+                Ok(Ok(())) => Answer::TransferLeader(Ok(())),
+                Ok(Err(refused)) => Answer::TransferLeader(Err(refused.to_string())),
+                Err(error) => failed(&error),
+            }
+        }
+        Ask::Touch { sessions } => Answer::Touch(services.leadership.touch(sessions).await),
+        Ask::ReadIndex => Answer::ReadIndex(services.leadership.read_index().await),
+        Ask::Forward { .. } => failed(&"a forward is begun in order"),
+    }
+}
+
+/// Serves one stream of entries.
+async fn append(
+    reader: FrameReader<OwnedReadHalf>,
+    mut writer: OwnedWriteHalf,
+    raft: &Raft,
+) -> io::Result<()> {
+    let requests = stream::unfold(reader, |mut reader| async move {
+        match reader.message::<WireAppend>().await {
+            Ok(Some(append)) => Some((append.into(), reader)),
+            Ok(None) => None,
+            Err(error) => {
+                tracing::debug!(%error, "a stream of entries broke");
+                None
+            }
+        }
+    });
+    let mut results = Box::pin(raft.stream_append(requests));
+    let mut out = BytesMut::new();
+    while let Some(result) = results.next().await {
+        let result = result.map_err(io::Error::other)?;
+        put_frame(&mut out, &WireAppendResult::from(result));
+        writer.write_all(&out).await?;
+        out.clear();
+    }
+    Ok(())
+}
+
+/// Receives one snapshot and has it installed.
+async fn receive(
+    mut reader: FrameReader<OwnedReadHalf>,
+    mut writer: OwnedWriteHalf,
+    services: &Services,
+) -> io::Result<()> {
+    let head: SnapshotHead = reader.message().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    let installed = async {
+        let mut file = Incoming::begin(services.storage.snapshots.clone()).await?;
+        loop {
+            let chunk: Option<Option<Bytes>> = reader.message().await?;
+            match chunk.ok_or(io::ErrorKind::UnexpectedEof)? {
+                Some(chunk) => file = file.write(chunk).await?,
+                None => break,
+            }
+        }
+        let handle = file.finish().await?;
+        let snapshot = Snapshot { meta: head.meta.into(), snapshot: handle };
+        let response = services.raft.install_full_snapshot(head.vote.into(), snapshot).await;
+        response.map_err(io::Error::other)
+    };
+    let tail = match installed.await {
+        Ok(response) => SnapshotTail::Installed { vote: (&response.vote).into() },
+        Err(error) => {
+            tracing::warn!(%error, "a snapshot was not installed");
+            SnapshotTail::Failed(error.to_string())
+        }
+    };
+    let mut out = BytesMut::new();
+    put_frame(&mut out, &tail);
+    writer.write_all(&out).await
+}

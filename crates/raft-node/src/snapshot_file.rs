@@ -1,0 +1,93 @@
+//! Snapshot files for async callers: every touch of the disk happens on a thread that may block.
+
+use std::io;
+
+use bytes::Bytes;
+
+use crate::codec;
+use crate::peers::wire::WireSnapshotMeta;
+use crate::storage::{LogPos, SnapshotFile, SnapshotMeta, SnapshotReceiver, SnapshotStore};
+use crate::types::Snapshot;
+
+/// Runs `work` where it may block.
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => Err(io::Error::other(error)),
+    }
+}
+
+/// A snapshot that lies on this node's disk, complete and verified.
+#[derive(Clone)]
+pub struct SnapshotHandle {
+    file: SnapshotFile,
+}
+
+impl SnapshotHandle {
+    /// Gives every part's bytes to `take`, in order. Blocks.
+    pub fn read_parts(&self, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let mut reader = self.file.read()?;
+        while let Some(part) = reader.next_part()? {
+            take(&part)?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of the file from `offset` on, at most `max`; none at its end.
+    pub async fn read_raw(&self, offset: u64, max: usize) -> io::Result<Bytes> {
+        let file = self.file.clone();
+        blocking(move || Ok(file.read_raw(offset, max)?)).await
+    }
+}
+
+/// A snapshot that comes from a peer.
+pub struct Incoming {
+    file: SnapshotReceiver,
+}
+
+impl Incoming {
+    /// Begins a file beside the others.
+    pub async fn begin(store: SnapshotStore) -> io::Result<Self> {
+        blocking(move || Ok(Self { file: store.receive()? })).await
+    }
+
+    /// Appends bytes.
+    pub async fn write(self, chunk: Bytes) -> io::Result<Self> {
+        let mut file = self.file;
+        blocking(move || {
+            file.write(&chunk)?;
+            Ok(Self { file })
+        })
+        .await
+    }
+
+    /// Syncs the file, reads it again from the beginning to the end, and only then puts it among the others.
+    pub async fn finish(self) -> io::Result<SnapshotHandle> {
+        blocking(move || Ok(SnapshotHandle { file: self.file.finish()? })).await
+    }
+}
+
+/// Writes a snapshot from the parts that `next` gives, and makes it the current one. Blocks.
+pub fn write(
+    store: &SnapshotStore,
+    meta: &WireSnapshotMeta,
+    mut next: impl FnMut() -> io::Result<Option<Vec<u8>>>,
+) -> io::Result<SnapshotHandle> {
+    let last = meta.last.map(|last| LogPos { term: last.term, index: last.index });
+    let snapshot_id = last.map_or("empty".to_owned(), |last| last.to_string());
+    let membership = codec::encode(meta).into();
+    let mut writer = store.create(SnapshotMeta { last, membership, snapshot_id })?;
+    while let Some(part) = next()? {
+        writer.write_part(&part)?;
+    }
+    Ok(SnapshotHandle { file: writer.finish()? })
+}
+
+/// The current snapshot, if there is one.
+pub fn current(store: &SnapshotStore) -> io::Result<Option<Snapshot>> {
+    let Some(file) = store.latest() else { return Ok(None) };
+    let meta: WireSnapshotMeta = codec::decode(&file.meta().membership).map_err(io::Error::other)?;
+    Ok(Some(Snapshot { meta: meta.into(), snapshot: SnapshotHandle { file } }))
+}

@@ -1,0 +1,201 @@
+//! What the tests share: nodes on ports that the operating system chose, in directories that go with the test;
+//! and the tests of a cluster in which nothing goes wrong.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use raft_node::znode_store::{
+    Applied, Command, CreateMode, CreatePath, Data, Op, Refusal, Reply, Request, RequestId, ZPath,
+};
+use raft_node::{MemberAddress, Node, NodeConfig, NodeId, SnapshotConfig, StartError};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+/// How long anything may take before a test gives up: only a bug takes so long.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+pub struct Cluster {
+    pub dir: TempDir,
+    pub configs: BTreeMap<NodeId, NodeConfig>,
+    pub nodes: BTreeMap<NodeId, Node>,
+}
+
+impl Cluster {
+    /// Starts `size` nodes.
+    pub async fn start(size: u64) -> Self {
+        Self::start_with(size, |_| {}).await
+    }
+
+    /// Starts `size` nodes whose configuration was changed by `change`.
+    pub async fn start_with(size: u64, change: impl Fn(&mut NodeConfig)) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut listeners = BTreeMap::new();
+        let mut members = BTreeMap::new();
+        for id in 1..=size {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let peer = listener.local_addr().unwrap().to_string();
+            members.insert(id, MemberAddress { peer, http: "127.0.0.1:0".into() });
+            listeners.insert(id, listener);
+        }
+        let mut cluster = Self { dir, configs: BTreeMap::new(), nodes: BTreeMap::new() };
+        for (id, listener) in listeners {
+            let data_dir = cluster.dir.path().join(format!("node-{id}"));
+            let mut config = NodeConfig::new(id, "test", members.clone(), data_dir);
+            change(&mut config);
+            let node = Node::start_on(config.clone(), listener).await.unwrap();
+            cluster.configs.insert(id, config);
+            cluster.nodes.insert(id, node);
+        }
+        cluster.wait_ready().await;
+        cluster
+    }
+
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[&id]
+    }
+
+    pub async fn wait_ready(&self) {
+        for node in self.nodes.values() {
+            eventually("a node is ready", || node.not_ready().is_none()).await;
+        }
+    }
+
+    /// The node that all running ones take for the leader.
+    pub async fn leader(&self) -> NodeId {
+        let mut found = None;
+        eventually("all nodes agree on a leader", || {
+            let mut leaders = self.nodes.values().map(|node| node.status().leader);
+            found = leaders.next().flatten();
+            found.is_some_and(|leader| self.nodes.contains_key(&leader)) && leaders.all(|leader| leader == found)
+        })
+        .await;
+        found.unwrap()
+    }
+
+    pub async fn follower(&self) -> NodeId {
+        let leader = self.leader().await;
+        *self.nodes.keys().find(|id| **id != leader).unwrap()
+    }
+
+    pub async fn stop(&mut self, id: NodeId) {
+        self.nodes.remove(&id).unwrap().stop().await;
+    }
+
+    pub async fn restart(&mut self, id: NodeId) -> Result<(), StartError> {
+        let node = Node::start(self.configs[&id].clone()).await?;
+        self.nodes.insert(id, node);
+        Ok(())
+    }
+
+    pub async fn stop_all(&mut self) {
+        let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
+        for id in ids {
+            self.stop(id).await;
+        }
+    }
+}
+
+/// Waits until `condition` holds.
+pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let waited = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, waited).await.is_ok(), "in vain: {what}");
+}
+
+pub fn path(text: &str) -> ZPath {
+    ZPath::parse(text).unwrap()
+}
+
+pub fn create(text: &str, data: &str, mode: CreateMode) -> Command {
+    let path = CreatePath::parse(text, mode.is_sequential()).unwrap();
+    Command::Write(Op::Create { path, data: data.into(), mode, parents: false })
+}
+
+pub fn request(command: Command) -> Request {
+    Request { session: None, request_id: None, command }
+}
+
+pub async fn put(node: &Node, text: &str, data: &str) -> Applied {
+    node.propose(request(create(text, data, CreateMode::Persistent))).await.unwrap()
+}
+
+#[tokio::test]
+async fn one_node_serves_alone() {
+    let mut cluster = Cluster::start(1).await;
+    let applied = put(cluster.node(1), "/a", "x").await;
+    assert!(matches!(applied.outcome, Ok(Reply::Created { .. })));
+    let read = cluster.node(1).read(|store| store.get(&path("/a")).map(|(data, _)| data));
+    assert_eq!(read, Some(Data::from("x")));
+    cluster.stop_all().await;
+}
+
+#[tokio::test]
+async fn every_node_takes_writes_and_sees_its_own_at_once() {
+    let mut cluster = Cluster::start(3).await;
+    for (id, node) in &cluster.nodes {
+        let at = format!("/from-{id}");
+        let applied = put(node, &at, "x").await;
+        assert!(applied.outcome.is_ok());
+        assert!(node.read(|store| store.get(&path(&at)).is_some()), "a caller reads its own write");
+    }
+    for node in cluster.nodes.values() {
+        node.read_barrier().await.unwrap();
+        let names = node.read(|store| store.children(&ZPath::root()));
+        let names: Vec<String> = names.unwrap().iter().map(|name| name.to_string()).collect();
+        assert_eq!(names, ["from-1", "from-2", "from-3"]);
+    }
+    let digests: Vec<u64> =
+        cluster.nodes.values().map(|node| node.read(|store| store.digest())).collect();
+    assert!(digests.windows(2).all(|pair| pair[0] == pair[1]), "{digests:?}");
+    cluster.stop_all().await;
+}
+
+#[tokio::test]
+async fn a_refusal_is_an_answer() {
+    let mut cluster = Cluster::start(3).await;
+    let follower = cluster.follower().await;
+    put(cluster.node(follower), "/a", "x").await;
+    let again = put(cluster.node(follower), "/a", "x").await;
+    assert_eq!(again.outcome, Err(Refusal::NodeExists(path("/a"))));
+    cluster.stop_all().await;
+}
+
+#[tokio::test]
+async fn a_repeated_request_is_carried_out_once() {
+    let mut cluster = Cluster::start(3).await;
+    let request = Request {
+        session: None,
+        request_id: Some(RequestId::parse("order-17").unwrap()),
+        command: create("/queue-", "x", CreateMode::PersistentSequential),
+    };
+    let first = cluster.node(1).propose(request.clone()).await.unwrap();
+    for node in cluster.nodes.values() {
+        let again = node.propose(request.clone()).await.unwrap();
+        assert_eq!(again.outcome, first.outcome);
+    }
+    assert_eq!(cluster.node(1).read(|store| store.children(&ZPath::root())).unwrap().len(), 1);
+    cluster.stop_all().await;
+}
+
+#[tokio::test]
+async fn many_callers_share_entries() {
+    let mut cluster = Cluster::start(3).await;
+    let follower = cluster.follower().await;
+    let before = cluster.node(follower).status().applied_index;
+    let mut callers = tokio::task::JoinSet::new();
+    for caller in 0..200 {
+        let node = cluster.node(follower).clone();
+        callers.spawn(async move { put(&node, &format!("/n{caller}"), "x").await.outcome.is_ok() });
+    }
+    assert!(callers.join_all().await.into_iter().all(|ok| ok));
+    let entries = cluster.node(follower).status().applied_index - before;
+    assert!(entries < 100, "200 commands came in {entries} entries");
+    cluster.stop_all().await;
+}
+
+pub fn small_snapshots(config: &mut NodeConfig) {
+    config.snapshots = SnapshotConfig { every_entries: 20, keep_entries: 5 };
+}
