@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use crate::command::{Command, LockCommand, Op, Request};
 use crate::event::Event;
 use crate::ids::{RequestId, SessionId, Zxid};
-use crate::lock::Repeated;
 use crate::remembered::{self, Record, Remembered};
 use crate::reply::{Applied, Outcome, Refusal, Reply};
 use crate::sessions::{Session, SessionFate};
@@ -81,10 +80,7 @@ impl Store {
             match (session, &command) {
                 // A caller that was lost stands in the queue again, or holds what it was granted.
                 (Some(session), Command::Lock(LockCommand::Acquire { wish, attempt, .. })) => {
-                    match self.repeat_acquire(cx, session, &request_id, wish, *attempt, first) {
-                        Repeated::Answer(outcome) => return outcome,
-                        Repeated::RunAnew => {}
-                    }
+                    return self.repeat_acquire(cx, session, &request_id, wish, *attempt, first);
                 }
                 _ => return first,
             }

@@ -33,8 +33,3 @@ pub use snapshot::{Restorer, SnapshotError, SnapshotPart};
 pub use stat::*;
 pub use store::{MAX_SWEPT_CONTAINERS, Store};
 pub use write::MAX_SEQUENCE;
-
-/// How many contenders one lock may have.
-pub const MAX_CONTENDERS: usize = 10_000;
-/// How often one owner may enter a lock.
-pub const MAX_HOLDS: usize = 1_000;

@@ -9,6 +9,7 @@ use crate::apply::Context;
 use crate::command::{CreateMode, Op};
 use crate::event::{ContenderEnd, Event};
 use crate::ids::{Data, MAX_DATA_BYTES, SessionId};
+use crate::lock::{self, EndedContender};
 use crate::path::{CreatePath, LockName, ZPath};
 use crate::reply::{Outcome, Refusal, Reply};
 use crate::store::Store;
@@ -26,17 +27,7 @@ pub(crate) enum ContenderChange {
         data: Data,
         session: SessionId,
     },
-    DataSet {
-        lock: LockName,
-        node: ZPath,
-        data: Data,
-    },
-    Removed {
-        lock: LockName,
-        node: ZPath,
-        session: SessionId,
-        how: ContenderEnd,
-    },
+    Removed(EndedContender),
 }
 
 /// Where a node is to be created.
@@ -79,6 +70,9 @@ impl Store {
             Op::Set { path, data, version } => {
                 check_size(&data)?;
                 let index = self.expect_version(&path, version)?;
+                if self.tree.node(index).session().is_some() && lock::is_reserved(&path) {
+                    return Err(lock::written_by_locks_alone(&path));
+                }
                 self.replace_data(cx, index, &path, data);
                 Ok(Reply::Set(self.tree.node(index).stat()))
             }
@@ -124,6 +118,9 @@ impl Store {
             path.parent.join(&path.name)
         };
         let path = path.map_err(|bad| Refusal::BadPath(bad.to_string()))?;
+        if mode.is_ephemeral() && lock::is_reserved(&path) {
+            return Err(lock::written_by_locks_alone(&path));
+        }
         if parent.is_some_and(|parent| self.tree.child(parent, path.name()).is_some()) {
             return Err(Refusal::NodeExists(path));
         }
@@ -263,7 +260,8 @@ impl Store {
         path: &ZPath,
         how: ContenderEnd,
     ) {
-        let session = self.tree.node(index).session();
+        let node = self.tree.node(index);
+        let (session, czxid, data) = (node.session(), node.czxid, node.data.clone());
         self.tree.remove(index, cx.zxid, cx.now_ms);
         cx.events.push(Event::Deleted(path.clone()));
         cx.children_changed(path);
@@ -276,35 +274,23 @@ impl Store {
             if let Some(lock) = lock_of_child(path) {
                 self.tell_locks(
                     cx,
-                    ContenderChange::Removed {
+                    ContenderChange::Removed(EndedContender {
                         lock,
                         node: path.clone(),
+                        data,
+                        czxid,
                         session,
                         how,
-                    },
+                    }),
                 );
             }
         }
     }
 
-    /// Replaces the data of the node at `path`. If it is a contender, the lock table learns of it.
+    /// Replaces the data of the node at `path`. (The lock table knows nothing that data could change.)
     pub(crate) fn replace_data(&mut self, cx: &mut Context<'_>, index: NodeIndex, path: &ZPath, data: Data) {
-        let contender = match self.tree.node(index).session() {
-            Some(_) => lock_of_child(path),
-            None => None,
-        };
-        self.tree.set_data(index, data.clone(), cx.zxid, cx.now_ms);
+        self.tree.set_data(index, data, cx.zxid, cx.now_ms);
         cx.events.push(Event::DataChanged(path.clone()));
-        if let Some(lock) = contender {
-            self.tell_locks(
-                cx,
-                ContenderChange::DataSet {
-                    lock,
-                    node: path.clone(),
-                    data,
-                },
-            );
-        }
     }
 
     /// Takes a failed transaction back.
@@ -336,20 +322,9 @@ impl Store {
                 session,
             } => {
                 self.locks
-                    .contender_created(&lock, node.name(), &data, session, cx.zxid, cx.now_ms);
+                    .contender_created(&lock, node.name(), &data, session, cx.zxid);
             }
-            ContenderChange::DataSet { lock, node, data } => {
-                self.locks.contender_changed(&lock, node.name(), &data);
-            }
-            ContenderChange::Removed {
-                lock,
-                node,
-                session,
-                how,
-            } => {
-                self.locks
-                    .contender_removed(&lock, node.name(), session, how, cx.events);
-            }
+            ContenderChange::Removed(contender) => self.contender_removed(cx, contender),
         }
     }
 }

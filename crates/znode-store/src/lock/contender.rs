@@ -1,8 +1,9 @@
 //! What stands in a contender's znode: a record in JSON, so that a user of any ZooKeeper client can read who
 //! waits for what. Who holds the lock is not told by the record but by the rule.
 //!
-//! The record is the only truth about what it says. Nothing of it is kept beside the tree except the claim, which
-//! cannot change (see [`Facts::claim`]), so that a replica which restored a snapshot knows the same as the others.
+//! The record is the only truth about what it says. All that is kept of it beside the tree is what cannot change
+//! (the claim, and who may join), so that a replica which restored a snapshot knows the same as the others. For the
+//! same reason only the lock protocol writes it: see [`super::is_reserved`].
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -27,8 +28,7 @@ pub struct Claim {
 pub(crate) struct Facts {
     /// The sequence number in the name.
     pub number: u64,
-    /// What is wanted. The tree refuses to change data if this would change with it: a holder that claimed more
-    /// than it was granted would make the grants of the others wrong.
+    /// What is wanted.
     pub claim: Claim,
     /// What Lockgate wrote about it. `None` for contenders of other clients, whose data is theirs.
     pub record: Option<Record>,
@@ -53,7 +53,17 @@ pub(crate) struct Record {
     pub granted_ms: Option<u64>,
     /// The calls of `acquire` that it stands for, oldest first. While it holds, each is one hold.
     pub attempts: Vec<Attempt>,
+    /// Calls whose holds were given back while others stayed, oldest first.
+    ///
+    /// A release gives back one hold of the owner and does not say which call's. If two calls of one owner were let
+    /// in together, the caller of the first releases and the caller of the second has hung up, the second call may
+    /// be the one that was taken off the list; when its node gives it up, the other hold has to go.
+    pub released: Vec<Attempt>,
 }
+
+/// How many released calls a contender remembers while it holds. They matter only until their callers have got
+/// their answers, so these are calls of one owner in flight at once.
+const MAX_RELEASED: usize = 16;
 
 /// One call of `acquire`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +90,8 @@ struct Json {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     granted_ms: Option<u64>,
     attempts: Vec<Attempt>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    released: Vec<Attempt>,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -95,15 +107,35 @@ impl Facts {
     /// client's business; such a contender is what its name says.
     pub fn read(name: &str, data: &[u8]) -> Option<Self> {
         let name = recognise(name)?;
-        let json = if name.ours { serde_json::from_slice(data).ok() } else { None };
+        let json = if name.ours {
+            serde_json::from_slice(data).ok()
+        } else {
+            None
+        };
         let record = json.and_then(|json| Record::from_json(name.kind, json));
         let claim = match (&record, name.kind) {
             (Some(record), _) => record.claim,
-            (None, Kind::Shared) => Claim { mode: LockMode::Shared, permits: 1 },
+            (None, Kind::Shared) => Claim {
+                mode: LockMode::Shared,
+                permits: 1,
+            },
             // A lease of we do not know how many: safe only alone.
-            (None, Kind::Exclusive | Kind::Lease) => Claim { mode: LockMode::Exclusive, permits: 1 },
+            (None, Kind::Exclusive | Kind::Lease) => Claim {
+                mode: LockMode::Exclusive,
+                permits: 1,
+            },
         };
-        Some(Self { number: name.number, claim, record })
+        Some(Self {
+            number: name.number,
+            claim,
+            record,
+        })
+    }
+
+    /// Since when it holds, or else waits. `None`: that is not known of other clients' contenders.
+    pub fn since_ms(&self, holds: bool) -> Option<u64> {
+        let record = self.record.as_ref()?;
+        Some(record.granted_ms.filter(|_| holds).unwrap_or(record.since_ms))
     }
 
     /// How often the owner has entered (or, in the queue, would have): a foreign contender stands for one call.
@@ -116,7 +148,10 @@ impl Record {
     /// The record of a new contender, which stands for one call.
     pub fn new(wish: &LockWish, attempt: Attempt, now_ms: u64) -> Self {
         Self {
-            claim: Claim { mode: wish.mode, permits: wish.permits },
+            claim: Claim {
+                mode: wish.mode,
+                permits: wish.permits,
+            },
             owner: wish.owner.clone(),
             reentrant: wish.may_reenter(),
             note: wish.note.clone(),
@@ -124,6 +159,51 @@ impl Record {
             since_ms: now_ms,
             granted_ms: None,
             attempts: alloc::vec![attempt],
+            released: Vec::new(),
+        }
+    }
+
+    /// Whether the call is one that this contender stands for, or stood for before another call's release.
+    pub fn knows(&self, attempt: AttemptId) -> bool {
+        self.attempts
+            .iter()
+            .chain(&self.released)
+            .any(|known| known.id == attempt)
+    }
+
+    /// What the outcome of a call is remembered under.
+    pub fn request_id_of(&self, attempt: AttemptId) -> Option<RequestId> {
+        let known = self
+            .attempts
+            .iter()
+            .chain(&self.released)
+            .find(|known| known.id == attempt)?;
+        known.request_id.clone()
+    }
+
+    /// Puts a call in the place of the one that it repeats; false if there is none.
+    pub fn replace(&mut self, request_id: &RequestId, attempt: AttemptId) -> bool {
+        let mut known = self.attempts.iter_mut().chain(&mut self.released);
+        let repeated = known.find(|known| known.request_id.as_ref() == Some(request_id));
+        repeated.map(|repeated| repeated.id = attempt).is_some()
+    }
+
+    /// Gives back one hold of several.
+    pub fn release_one(&mut self) {
+        self.released.push(self.attempts.remove(0));
+        if self.released.len() > MAX_RELEASED {
+            self.released.remove(0);
+        }
+    }
+
+    /// Takes a known call back, and with it one hold or one place.
+    pub fn take_back(&mut self, attempt: AttemptId) {
+        match self.attempts.iter().position(|known| known.id == attempt) {
+            Some(at) => drop(self.attempts.remove(at)),
+            None => {
+                self.released.retain(|known| known.id != attempt);
+                self.attempts.remove(0);
+            }
         }
     }
 
@@ -150,18 +230,28 @@ impl Record {
             since_ms: self.since_ms,
             granted_ms: self.granted_ms,
             attempts: self.attempts.clone(),
+            released: self.released.clone(),
         };
-        serde_json::to_vec(&json).expect("numbers and texts always have a form in JSON").into()
+        serde_json::to_vec(&json)
+            .expect("numbers and texts always have a form in JSON")
+            .into()
     }
 
     /// The name decides between exclusive, shared and lease: it cannot be changed, the data can.
     fn from_json(kind: Kind, json: Json) -> Option<Self> {
         let claim = match (kind, json.mode, json.limit) {
-            (Kind::Exclusive, JsonMode::Exclusive, None) => Claim { mode: LockMode::Exclusive, permits: 1 },
-            (Kind::Shared, JsonMode::Shared, None) => Claim { mode: LockMode::Shared, permits: 1 },
-            (Kind::Lease, JsonMode::Semaphore, Some(limit)) if (1..=limit).contains(&json.permits) => {
-                Claim { mode: LockMode::Semaphore { limit }, permits: json.permits }
-            }
+            (Kind::Exclusive, JsonMode::Exclusive, None) => Claim {
+                mode: LockMode::Exclusive,
+                permits: 1,
+            },
+            (Kind::Shared, JsonMode::Shared, None) => Claim {
+                mode: LockMode::Shared,
+                permits: 1,
+            },
+            (Kind::Lease, JsonMode::Semaphore, Some(limit)) if (1..=limit).contains(&json.permits) => Claim {
+                mode: LockMode::Semaphore { limit },
+                permits: json.permits,
+            },
             _ => return None,
         };
         Some(Self {
@@ -173,6 +263,7 @@ impl Record {
             since_ms: json.since_ms,
             granted_ms: json.granted_ms,
             attempts: json.attempts,
+            released: json.released,
         })
     }
 }
@@ -202,9 +293,16 @@ mod tests {
             since_ms: 1_700_000_000_000,
             granted_ms: None,
             attempts: vec![
-                Attempt { id: AttemptId(u64::MAX), request_id: None },
-                Attempt { id: AttemptId(1), request_id: Some(RequestId::parse("r-1").unwrap()) },
+                Attempt {
+                    id: AttemptId(u64::MAX),
+                    request_id: None,
+                },
+                Attempt {
+                    id: AttemptId(1),
+                    request_id: Some(RequestId::parse("r-1").unwrap()),
+                },
             ],
+            released: vec![],
         }
     }
 
@@ -220,9 +318,24 @@ mod tests {
             (LockMode::Semaphore { limit: 9 }, 4),
             (LockMode::Semaphore { limit: u32::MAX }, u32::MAX),
         ] {
-            let record = Record { granted_ms: Some(3), ..record(mode, permits) };
+            let released = vec![Attempt {
+                id: AttemptId(2),
+                request_id: None,
+            }];
+            let record = Record {
+                granted_ms: Some(3),
+                released,
+                ..record(mode, permits)
+            };
             let facts = Facts::read(&name(mode), record.to_data().as_bytes()).unwrap();
-            assert_eq!(facts, Facts { number: 7, claim: record.claim, record: Some(record) });
+            assert_eq!(
+                facts,
+                Facts {
+                    number: 7,
+                    claim: record.claim,
+                    record: Some(record)
+                }
+            );
             assert_eq!(facts.holds(), 2);
         }
     }
@@ -230,7 +343,14 @@ mod tests {
     #[test]
     fn the_text_is_pleasant_to_read() {
         assert_eq!(
-            format!("{:?}", Record { attempts: vec![], ..record(LockMode::Exclusive, 1) }.to_data()),
+            format!(
+                "{:?}",
+                Record {
+                    attempts: vec![],
+                    ..record(LockMode::Exclusive, 1)
+                }
+                .to_data()
+            ),
             format!(
                 "{:?}",
                 "{\"mode\":\"exclusive\",\"permits\":1,\"owner\":\"thread \\\"1\\\"\",\"reentrant\":true,\
@@ -275,14 +395,22 @@ mod tests {
         foreign(&name(LockMode::Shared), lease.as_bytes(), LockMode::Shared);
         // Curator's own name with our data in it: the data is not ours to write, so not ours to read.
         let curator = "_c_7c1e1b2a-5c8f-4f5e-9a53-0d2f6a3c9f11-lock-0000000003";
-        foreign(curator, record(LockMode::Exclusive, 1).to_data().as_bytes(), LockMode::Exclusive);
+        foreign(
+            curator,
+            record(LockMode::Exclusive, 1).to_data().as_bytes(),
+            LockMode::Exclusive,
+        );
     }
 
     #[test]
     fn permits_that_could_never_be_granted_are_foreign() {
         for (limit, permits) in [(3, 4), (3, 0), (0, 0), (0, 1)] {
             let mode = LockMode::Semaphore { limit };
-            foreign(&name(mode), record(mode, permits).to_data().as_bytes(), LockMode::Exclusive);
+            foreign(
+                &name(mode),
+                record(mode, permits).to_data().as_bytes(),
+                LockMode::Exclusive,
+            );
         }
     }
 }

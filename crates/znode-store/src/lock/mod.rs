@@ -1,97 +1,59 @@
-//! The lock rule and the lock protocol. (In the making: the hooks that the rest of the store calls.)
+//! Locks: who holds one, and the protocol by which that changes.
+//!
+//! A lock is a znode below [`LOCK_ROOT`](crate::LOCK_ROOT). Its contenders are its ephemeral children whose names end
+//! in a sequence number, whoever created them: a call of `acquire`, Curator, kazoo. In order of arrival the longest
+//! prefix of contenders that get along with each other holds the lock (`rule.rs`), the others wait; that is all. No
+//! contender is overtaken, and what was granted is not taken back by the rule.
+//!
+//! | file | what it says |
+//! |---|---|
+//! | `rule.rs` | who holds a lock, as a function of the whole list: the specification |
+//! | `queue.rs` | the same, step by step |
+//! | `name.rs`, `contender.rs` | what a znode's name and data say about its contender |
+//! | `table.rs` | all queues; follows the tree |
+//! | `apply.rs` | acquire, release, withdraw, break |
+//! | `settle.rs` | what follows when a contender goes: others are let in |
+//! | `found.rs`, `view.rs` | looking at contenders and locks |
+//!
+//! Nothing here waits, and nothing knows the time but what commands tell. How long a caller waits, and what becomes of
+//! callers that go away, is decided where callers are; here it arrives as `withdraw`.
 
-use alloc::vec::Vec;
+mod apply;
+mod contender;
+mod found;
+mod name;
+mod queue;
+mod rule;
+mod settle;
+mod table;
+mod view;
 
-use crate::apply::Context;
-use crate::command::{AttemptId, LockCommand, LockWish};
-use crate::event::{ContenderEnd, Event};
-use crate::ids::{Data, RequestId, SessionId, Zxid};
-use crate::path::LockName;
-use crate::reply::{Outcome, Refusal};
-use crate::store::Store;
+use alloc::format;
 
-/// What is known of all locks, derived from the tree: rebuilt by a restore from the contenders' data.
-#[derive(Default)]
-pub(crate) struct LockTable {}
+pub use apply::{
+    MAX_ADDRESS_BYTES, MAX_CONTENDERS, MAX_HOLDS, MAX_NAMED_HOLDERS, MAX_NOTE_BYTES, MAX_OWNER_BYTES,
+};
+pub use contender::Claim;
+pub use rule::holders as holders_by_rule;
+pub use view::{ContenderView, LockSummary, LockView, Standing};
 
-/// What to do with an `acquire` whose request id is remembered.
-pub(crate) enum Repeated {
-    /// This is its answer.
-    Answer(Outcome),
-    /// It was given up and left nothing: carry it out as if it were new.
-    RunAnew,
+pub(crate) use settle::EndedContender;
+pub(crate) use table::LockTable;
+
+use crate::path::ZPath;
+use crate::reply::Refusal;
+use crate::write::lock_of_child;
+
+/// Whether an ephemeral node at `path` would pass for a contender that the lock protocol made. Nobody else creates
+/// such nodes or writes to them: their data says how many permits they hold and which calls they stand for, and who
+/// could forge that could hold more than there is. Anybody may delete them, which ends the contender.
+pub(crate) fn is_reserved(path: &ZPath) -> bool {
+    lock_of_child(path).is_some() && name::recognise(path.name()).is_some_and(|name| name.ours)
 }
 
-impl LockTable {
-    /// An ephemeral node came to be below a lock's znode: by a lock command, by a ZooKeeper client, or by a
-    /// restore (then with the node's own czxid, in the order of czxid and name, and `now_ms` is its ctime).
-    pub(crate) fn contender_created(
-        &mut self,
-        lock: &LockName,
-        name: &str,
-        data: &Data,
-        session: SessionId,
-        czxid: Zxid,
-        now_ms: u64,
-    ) {
-        let _ = (lock, name, data, session, czxid, now_ms);
-    }
-
-    /// The data of such a node was replaced.
-    pub(crate) fn contender_changed(&mut self, lock: &LockName, name: &str, data: &Data) {
-        let _ = (lock, name, data);
-    }
-
-    /// Such a node is gone (its `Deleted` event is already in `events`).
-    pub(crate) fn contender_removed(
-        &mut self,
-        lock: &LockName,
-        name: &str,
-        session: SessionId,
-        how: ContenderEnd,
-        events: &mut Vec<Event>,
-    ) {
-        let _ = (lock, name, session, how, events);
-    }
-}
-
-impl Store {
-    /// Carries out a step of the lock protocol. What it answers is remembered under `request_id` by the
-    /// caller; keep the id with the attempt if the memory has to change later ([`Store::memory_of`] gives
-    /// `update` and `forget`). Refuse before you change anything: there is no roll-back here.
-    pub(crate) fn lock_command(
-        &mut self,
-        cx: &mut Context<'_>,
-        session: Option<SessionId>,
-        request_id: Option<&RequestId>,
-        command: LockCommand,
-    ) -> Outcome {
-        let _ = (cx, session, request_id, command);
-        Err(Refusal::SessionRequired)
-    }
-
-    /// An `acquire` was sent again under its request id; `first` is what it was answered then, or what the
-    /// memory was updated to since.
-    pub(crate) fn repeat_acquire(
-        &mut self,
-        cx: &mut Context<'_>,
-        session: SessionId,
-        request_id: &RequestId,
-        wish: &LockWish,
-        attempt: AttemptId,
-        first: Outcome,
-    ) -> Repeated {
-        let _ = (cx, session, request_id, wish, attempt);
-        let _ = Repeated::RunAnew;
-        Repeated::Answer(first)
-    }
-
-    /// Called once at the end of every command: waiters of the locks that it touched are let in.
-    pub(crate) fn settle_locks(&mut self, cx: &mut Context<'_>) {
-        let _ = cx;
-    }
-
-    /// Called once at the end of a restore, when all contenders were announced: nothing may be promoted
-    /// here that was not promoted before the snapshot was taken.
-    pub(crate) fn locks_restored(&mut self) {}
+/// The refusal of what [`is_reserved`] forbids.
+pub(crate) fn written_by_locks_alone(path: &ZPath) -> Refusal {
+    Refusal::BadPath(format!(
+        "{path} would be a contender that only the lock protocol creates and writes"
+    ))
 }

@@ -85,12 +85,18 @@ pub(crate) fn recognise(name: &str) -> Option<ContenderName> {
         // Also what we have never heard of: who is alone can do no harm to others.
         Kind::Exclusive
     };
-    Some(ContenderName { number, kind, ours: is_ours(stem, kind) })
+    Some(ContenderName {
+        number,
+        kind,
+        ours: is_ours(stem, kind),
+    })
 }
 
 /// Curator writes a UUID with dashes after `_c_`, so that its names are never mistaken for ours.
 fn is_ours(stem: &str, kind: Kind) -> bool {
-    let guid = stem.strip_prefix("_c_").and_then(|rest| rest.strip_suffix(kind.marker()));
+    let guid = stem
+        .strip_prefix("_c_")
+        .and_then(|rest| rest.strip_suffix(kind.marker()));
     guid.is_some_and(|guid| {
         guid.len() == GUID_DIGITS && guid.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
     })
@@ -114,7 +120,10 @@ mod tests {
             (LockMode::Semaphore { limit: 7 }, Kind::Lease),
         ] {
             for guid in [0, 1, u128::MAX] {
-                check(&format!("{}0000000042", prefix(guid, mode)), Some((kind, 42, true)));
+                check(
+                    &format!("{}0000000042", prefix(guid, mode)),
+                    Some((kind, 42, true)),
+                );
             }
         }
     }
@@ -122,20 +131,46 @@ mod tests {
     #[test]
     fn names_of_other_clients() {
         let curator = "_c_7c1e1b2a-5c8f-4f5e-9a53-0d2f6a3c9f11";
-        check(&format!("{curator}-lock-0000000003"), Some((Kind::Exclusive, 3, false)));
-        check(&format!("{curator}-__READ__0000000003"), Some((Kind::Shared, 3, false)));
-        check(&format!("{curator}-__WRIT__0000000003"), Some((Kind::Exclusive, 3, false)));
-        check(&format!("{curator}-lease-0000000003"), Some((Kind::Lease, 3, false)));
+        check(
+            &format!("{curator}-lock-0000000003"),
+            Some((Kind::Exclusive, 3, false)),
+        );
+        check(
+            &format!("{curator}-__READ__0000000003"),
+            Some((Kind::Shared, 3, false)),
+        );
+        check(
+            &format!("{curator}-__WRIT__0000000003"),
+            Some((Kind::Exclusive, 3, false)),
+        );
+        check(
+            &format!("{curator}-lease-0000000003"),
+            Some((Kind::Lease, 3, false)),
+        );
         check("lock-0000000000", Some((Kind::Exclusive, 0, false)));
-        check("0123456789abcdef0123456789abcdef__lock__0000000009", Some((Kind::Exclusive, 9, false)));
-        check("0123456789abcdef0123456789abcdef__rlock__0000000009", Some((Kind::Shared, 9, false)));
+        check(
+            "0123456789abcdef0123456789abcdef__lock__0000000009",
+            Some((Kind::Exclusive, 9, false)),
+        );
+        check(
+            "0123456789abcdef0123456789abcdef__rlock__0000000009",
+            Some((Kind::Shared, 9, false)),
+        );
         check("n_9999999999", Some((Kind::Exclusive, 9_999_999_999, false)));
         check("0000000001", Some((Kind::Exclusive, 1, false)));
     }
 
     #[test]
     fn names_that_stand_in_no_queue() {
-        for name in ["", "config", "lock-", "lock-000000001", "lock-000000000x", "é000000001", "0000000é001"] {
+        for name in [
+            "",
+            "config",
+            "lock-",
+            "lock-000000001",
+            "lock-000000000x",
+            "é000000001",
+            "0000000é001",
+        ] {
             check(name, None);
         }
     }
@@ -143,7 +178,13 @@ mod tests {
     #[test]
     fn nearly_ours() {
         check("_c_0123-lock-0000000001", Some((Kind::Exclusive, 1, false)));
-        check("_c_0123456789ABCDEF0123456789ABCDEF-lock-0000000001", Some((Kind::Exclusive, 1, false)));
-        check("_c_0123456789abcdef0123456789abcdef__READ__0000000001", Some((Kind::Shared, 1, false)));
+        check(
+            "_c_0123456789ABCDEF0123456789ABCDEF-lock-0000000001",
+            Some((Kind::Exclusive, 1, false)),
+        );
+        check(
+            "_c_0123456789abcdef0123456789abcdef__READ__0000000001",
+            Some((Kind::Shared, 1, false)),
+        );
     }
 }

@@ -8,7 +8,9 @@ use crate::command::LockMode;
 ///
 /// The list is in order of arrival, so nobody is overtaken: a writer that waits lets no later reader pass.
 pub fn holders(claims: &[Claim]) -> usize {
-    (1..=claims.len()).take_while(|&count| compatible(&claims[..count])).count()
+    (1..=claims.len())
+        .take_while(|&count| compatible(&claims[..count]))
+        .count()
 }
 
 /// Whether these contenders may hold the lock together.
@@ -31,11 +33,20 @@ fn compatible(claims: &[Claim]) -> bool {
 mod tests {
     use super::*;
 
-    const X: Claim = Claim { mode: LockMode::Exclusive, permits: 1 };
-    const S: Claim = Claim { mode: LockMode::Shared, permits: 1 };
+    const X: Claim = Claim {
+        mode: LockMode::Exclusive,
+        permits: 1,
+    };
+    const S: Claim = Claim {
+        mode: LockMode::Shared,
+        permits: 1,
+    };
 
     fn lease(permits: u32, limit: u32) -> Claim {
-        Claim { mode: LockMode::Semaphore { limit }, permits }
+        Claim {
+            mode: LockMode::Semaphore { limit },
+            permits,
+        }
     }
 
     #[test]
@@ -56,7 +67,10 @@ mod tests {
     fn permits_up_to_the_limit_and_nobody_squeezes_past() {
         assert_eq!(holders(&[lease(1, 3), lease(2, 3)]), 2);
         assert_eq!(holders(&[lease(2, 3), lease(2, 3), lease(1, 3)]), 1);
-        assert_eq!(holders(&[lease(u32::MAX, u32::MAX), lease(u32::MAX, u32::MAX)]), 1);
+        assert_eq!(
+            holders(&[lease(u32::MAX, u32::MAX), lease(u32::MAX, u32::MAX)]),
+            1
+        );
     }
 
     #[test]

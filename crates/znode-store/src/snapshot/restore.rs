@@ -122,7 +122,7 @@ impl Restorer {
                 .ok_or(SnapshotError::Damaged("an ephemeral znode in it has no session"))?;
             session.ephemerals.insert(index);
             if let Some(lock) = lock_of_child(&path) {
-                locks.contender_created(&lock, path.name(), &node.data, owner, node.czxid, node.ctime_ms);
+                locks.contender_created(&lock, path.name(), &node.data, owner, node.czxid);
             }
         }
         store.locks_restored();

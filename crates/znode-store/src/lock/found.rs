@@ -1,0 +1,89 @@
+//! A contender looked up by the name that its caller knows it by: everything about it in one value.
+
+use alloc::string::String;
+
+use super::contender::{Claim, Facts, Record};
+use super::queue::Rank;
+use crate::ids::{SessionId, Zxid};
+use crate::path::{LockName, ZPath};
+use crate::reply::{Grant, Place, Reply};
+use crate::store::Store;
+use crate::tree::NodeIndex;
+
+/// A contender that lives.
+pub(super) struct Found {
+    pub lock: LockName,
+    /// Its znode.
+    pub index: NodeIndex,
+    pub path: ZPath,
+    pub session: SessionId,
+    pub czxid: Zxid,
+    pub claim: Claim,
+    pub holds: u32,
+    /// `None` if it is another client's.
+    pub record: Option<Record>,
+    pub rank: Rank,
+}
+
+impl Found {
+    /// What clients call it.
+    pub fn holder(&self) -> &str {
+        self.path.name()
+    }
+
+    /// What proves that it holds the lock.
+    pub fn grant(&self) -> Grant {
+        Grant {
+            lock: self.lock.clone(),
+            holder: String::from(self.holder()),
+            mode: self.claim.mode,
+            fencing_token: self.czxid,
+            holds: self.holds,
+            permits: self.claim.permits,
+        }
+    }
+
+    /// Its place in the queue.
+    pub fn place(&self, ahead: u32) -> Place {
+        Place {
+            lock: self.lock.clone(),
+            holder: String::from(self.holder()),
+            ahead,
+        }
+    }
+
+    /// What a call of `acquire` is answered that it stands for.
+    pub fn reply(&self) -> Reply {
+        match self.rank {
+            Rank::Holds => Reply::Granted(self.grant()),
+            Rank::Waits { ahead } => Reply::Queued(self.place(ahead)),
+        }
+    }
+}
+
+impl Store {
+    /// The contender of a lock by its name; `None` if there is none (any more).
+    pub(super) fn contender(&self, lock: &LockName, holder: &str) -> Option<Found> {
+        let queue = self.locks.queue(lock)?;
+        // What is no component of a path is no contender's name either.
+        let path = lock.znode().join(holder).ok()?;
+        let index = self.tree.find(&path)?;
+        let node = self.tree.node(index);
+        let session = node.session()?;
+        let facts = Facts::read(holder, node.data.as_bytes())?;
+        let rank = queue
+            .rank((node.czxid, facts.number, holder))
+            .expect("every contender is in its lock's queue");
+        Some(Found {
+            lock: lock.clone(),
+            index,
+            path,
+            session,
+            czxid: node.czxid,
+            claim: facts.claim,
+            holds: facts.holds(),
+            record: facts.record,
+            rank,
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! What follows when contenders go: those who wait are let in, callers learn how it ended, and what is remembered of
+//! their requests is corrected.
+//!
+//! Waiters are let in once, at the end of each command. In between a lock may look free, to nobody: a session that
+//! ends takes its holder away first and its waiter second, and that waiter must never have held the lock.
+
+use alloc::string::String;
+
+use super::contender::{Attempt, Facts};
+use super::queue::Rank;
+use crate::apply::Context;
+use crate::event::{ContenderEnd, Event};
+use crate::ids::{Data, RequestId, SessionId, Zxid};
+use crate::path::{LockName, ZPath};
+use crate::reply::{Outcome, Refusal, Reply};
+use crate::store::Store;
+
+/// An ephemeral node below a lock's znode that is gone.
+pub(crate) struct EndedContender {
+    /// Below which lock.
+    pub lock: LockName,
+    /// Where it was.
+    pub node: ZPath,
+    /// What was in it.
+    pub data: Data,
+    /// When it was created.
+    pub czxid: Zxid,
+    /// Whose it was.
+    pub session: SessionId,
+    /// Why it is gone.
+    pub how: ContenderEnd,
+}
+
+impl Store {
+    /// Such a node is gone; its `Deleted` event is out already.
+    pub(crate) fn contender_removed(&mut self, cx: &mut Context<'_>, ended: EndedContender) {
+        let EndedContender {
+            lock,
+            node,
+            data,
+            czxid,
+            session,
+            how,
+        } = ended;
+        let holder = node.name();
+        let Some(facts) = Facts::read(holder, data.as_bytes()) else {
+            return;
+        };
+        self.locks.remove(&lock, facts.number, czxid, holder);
+        match how {
+            // Whoever repeats a call that was still waiting learns that there is nothing to wait for. (One that had
+            // been granted is answered the grant, as after a release.)
+            ContenderEnd::Broken(_) | ContenderEnd::Deleted => {
+                for request_id in facts.record.iter().flat_map(|record| record.request_ids()) {
+                    let (lock, holder) = (lock.clone(), String::from(holder));
+                    let answer = Err(Refusal::NotHolder { lock, holder });
+                    self.correct_queued(session, request_id, node.name(), answer);
+                }
+            }
+            // The step that withdrew the call corrects the memory itself; a release leaves it as it is.
+            ContenderEnd::Withdrawn | ContenderEnd::Released => {}
+            // What was remembered of the session goes with it.
+            ContenderEnd::SessionClosed | ContenderEnd::SessionExpired => {}
+        }
+        let holder = String::from(holder);
+        cx.events.push(Event::ContenderEnded {
+            session,
+            lock,
+            holder,
+            how,
+        });
+    }
+
+    /// Called once at the end of every command: waiters of the locks that it touched are let in.
+    pub(crate) fn settle_locks(&mut self, cx: &mut Context<'_>) {
+        for lock in self.locks.take_touched() {
+            for contender in self.locks.promote(&lock) {
+                self.let_in(cx, &lock, &contender.name);
+            }
+        }
+    }
+
+    /// Called once at the end of a restore, when all contenders were announced.
+    pub(crate) fn locks_restored(&mut self) {
+        self.locks.promote_all();
+    }
+
+    /// Tells whoever has to know that a contender holds its lock now.
+    fn let_in(&mut self, cx: &mut Context<'_>, lock: &LockName, holder: &str) {
+        let mut found = self.contender(lock, holder).expect("it was just let in");
+        debug_assert_eq!(found.rank, Rank::Holds);
+        if let Some(record) = &mut found.record {
+            record.granted_ms = Some(cx.now_ms);
+            self.rewrite(cx, &mut found);
+        }
+        let grant = found.grant();
+        for request_id in found.record.iter().flat_map(|record| record.request_ids()) {
+            let answer = Ok(Reply::Granted(grant.clone()));
+            self.correct_queued(found.session, request_id, holder, answer);
+        }
+        // A ZooKeeper client's contender that comes into a free lock has not waited.
+        if found.czxid != cx.zxid {
+            cx.events.push(Event::Granted {
+                session: found.session,
+                grant,
+            });
+        }
+    }
+
+    /// Corrects what is remembered of a call that was answered "queued".
+    fn correct_queued(&mut self, session: SessionId, id: &RequestId, holder: &str, answer: Outcome) {
+        let Some(memory) = self.memory_of(Some(session)) else {
+            return;
+        };
+        if let Some(Ok(Reply::Queued(place))) = memory.get(id).map(|record| &record.outcome)
+            && place.holder == holder
+        {
+            memory.update(id, answer);
+        }
+    }
+
+    /// Corrects what is remembered of a call that was withdrawn: it is answered so, or, with `None`, forgotten.
+    ///
+    /// An id that fell out of the memory may stand for another request by now; that one is left alone.
+    pub(super) fn correct_memory(
+        &mut self,
+        session: SessionId,
+        id: &RequestId,
+        holder: &str,
+        answer: Option<Outcome>,
+    ) {
+        let Some(memory) = self.memory_of(Some(session)) else {
+            return;
+        };
+        let remembered = match memory.get(id).map(|record| &record.outcome) {
+            Some(Ok(Reply::Queued(place))) => &place.holder,
+            Some(Ok(Reply::Granted(grant))) => &grant.holder,
+            _ => return,
+        };
+        if remembered == holder {
+            match answer {
+                Some(answer) => memory.update(id, answer),
+                None => memory.forget(id),
+            }
+        }
+    }
+}
+
+impl super::contender::Record {
+    /// What the outcomes of its calls are remembered under.
+    fn request_ids(&self) -> impl Iterator<Item = &RequestId> {
+        self.attempts
+            .iter()
+            .filter_map(|Attempt { request_id, .. }| request_id.as_ref())
+    }
+}
