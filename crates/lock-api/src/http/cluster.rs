@@ -1,0 +1,50 @@
+//! The routes for those who look after the cluster: members, liveness, readiness.
+
+use axum::extract::State;
+use axum::http::Uri;
+use raft_node::ClusterStatus;
+use serde::Serialize;
+
+use super::Shared;
+use super::exchange::{Answer, no_query, ok};
+use super::problem::Problem;
+
+/// What a node says of itself beside what it knows of the cluster.
+#[derive(Serialize)]
+struct ClusterAnswer {
+    version: &'static str,
+    #[serde(flatten)]
+    status: ClusterStatus,
+}
+
+/// `GET /v1/cluster`: as this node sees it; what only the leader knows is `null` elsewhere.
+pub async fn cluster(State(api): State<Shared>, uri: Uri) -> Answer {
+    no_query(&uri)?;
+    Ok(ok(&ClusterAnswer {
+        version: env!("CARGO_PKG_VERSION"),
+        status: api.node.status(),
+    }))
+}
+
+#[derive(Serialize)]
+struct Health {
+    status: &'static str,
+}
+
+/// `GET /healthz`: the process lives. Nothing else is asked, so that a node is not restarted for a fault that
+/// lies with its peers.
+pub async fn healthz() -> Answer {
+    Ok(ok(&Health { status: "alive" }))
+}
+
+/// `GET /readyz`: the node can serve.
+pub async fn readyz(State(api): State<Shared>) -> Answer {
+    let status = api.node.status();
+    if status.ready {
+        return Ok(ok(&Health { status: "ready" }));
+    }
+    let reason = status
+        .not_ready_reason
+        .unwrap_or_else(|| "the node is not ready".to_owned());
+    Err(Problem::not_ready(reason, status.leader))
+}

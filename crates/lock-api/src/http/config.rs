@@ -1,0 +1,42 @@
+//! The bounds of the HTTP front end: what one caller can cost it. Defaults stand here and nowhere else.
+
+use std::time::Duration;
+
+/// Bounds that protect a node from its callers. Every one of them can be set; the defaults suit a small machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpConfig {
+    /// The largest body in bytes of a request that carries no data of a znode.
+    pub max_body_bytes: usize,
+    /// The largest body in bytes of a request that writes data into the tree.
+    pub max_data_body_bytes: usize,
+    /// How many connections are served at once. More wait in the listener's backlog.
+    pub max_connections: usize,
+    /// How long a caller may take to send a request's head. As an idle connection is one whose next head has
+    /// not come yet, this is also how long idle connections are kept.
+    pub header_timeout: Duration,
+    /// How long a caller may take to send a request's body.
+    pub body_timeout: Duration,
+    /// How long a stopping server waits for requests in progress before it cuts their connections.
+    pub drain_timeout: Duration,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            // Names, notes and options come to a few kilobytes at the very most.
+            max_body_bytes: 64 * 1024,
+            // The largest data of one znode (1 MiB) in base64, with room for the rest of the request.
+            max_data_body_bytes: 2 * 1024 * 1024,
+            // Each one costs a file descriptor and about 16 KiB. Together with peers and clients of other
+            // front ends it has to stay below the usual hard limit of open files.
+            max_connections: 10_000,
+            // Shorter than the pools of common clients keep connections, so that this side closes first only
+            // what is really idle; long enough for a heartbeat every few seconds to keep its connection.
+            header_timeout: Duration::from_secs(60),
+            body_timeout: Duration::from_secs(30),
+            // What does not wait in a queue is answered within a commit; a commit within the proposer's
+            // timeout of the node is long over by then or will not come.
+            drain_timeout: Duration::from_secs(5),
+        }
+    }
+}

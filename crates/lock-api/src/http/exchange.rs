@@ -1,0 +1,243 @@
+//! Bodies and queries in, JSON out: what all routes have in common. It knows no route and no meaning.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::Query;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::response::Response;
+use futures_util::StreamExt;
+use raft_node::Unavailable;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize, Serializer};
+use znode_store::SessionId;
+
+use super::Api;
+use super::problem::Problem;
+
+/// How much of a body that is too large is read and thrown away, so that a caller which is still sending gets to
+/// see the answer instead of a reset connection.
+const DISCARD_BYTES: usize = 1024 * 1024;
+
+/// What a handler comes to.
+pub type Answer = Result<Response, Problem>;
+
+/// Reads a whole body of at most `limit` bytes within `patience`.
+pub async fn read_body(body: Body, limit: usize, patience: Duration) -> Result<Bytes, Problem> {
+    // A declared length that is far too large is refused before a byte of it is fetched.
+    if body.size_hint().lower() > (limit + DISCARD_BYTES) as u64 {
+        return Err(Problem::body_too_large(limit));
+    }
+    match tokio::time::timeout(patience, collect(body, limit)).await {
+        Ok(read) => read,
+        Err(_) => Err(Problem::body_timeout(patience)),
+    }
+}
+
+async fn collect(body: Body, limit: usize) -> Result<Bytes, Problem> {
+    let mut chunks = body.into_data_stream();
+    let mut first = Bytes::new();
+    let mut more = Vec::new();
+    let mut length = 0;
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| Problem::bad_request(format!("the body: {error}")))?;
+        length += chunk.len();
+        if length > limit + DISCARD_BYTES {
+            return Err(Problem::body_too_large(limit));
+        } else if length > limit {
+            more = Vec::new();
+        } else if first.is_empty() {
+            // Nearly every body comes in one piece, which is used as it is.
+            first = chunk;
+        } else {
+            if more.is_empty() {
+                more.extend_from_slice(&first);
+            }
+            more.extend_from_slice(&chunk);
+        }
+    }
+    match (length > limit, more.is_empty()) {
+        (true, _) => Err(Problem::body_too_large(limit)),
+        (false, true) => Ok(first),
+        (false, false) => Ok(more.into()),
+    }
+}
+
+/// Reads JSON, whatever the `Content-Type` says, so that `curl -d` does. No body is an empty object.
+pub fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
+    match bytes.trim_ascii_start().first() {
+        None => Ok(serde_json::from_slice(b"{}")?),
+        Some(b'{') => Ok(serde_json::from_slice(bytes)?),
+        // serde would read the elements of a list as fields in their order, which nobody means.
+        Some(_) => Err(Problem::bad_request("the body: a JSON object is expected")),
+    }
+}
+
+/// Reads the query. Unknown parameters are refused by the type.
+pub fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
+    let Query(query) = Query::try_from_uri(uri)?;
+    Ok(query)
+}
+
+/// For routes that have no parameters.
+pub fn no_query(uri: &Uri) -> Result<(), Problem> {
+    match uri.query() {
+        None | Some("") => Ok(()),
+        Some(_) => Err(Problem::bad_request("there are no parameters here")),
+    }
+}
+
+/// The id of a session as a caller wrote it. What cannot be one names no session.
+pub fn session_id(text: &str) -> Result<SessionId, Problem> {
+    text.parse().map_err(|_| Problem::unknown_session(text))
+}
+
+/// An answer with a document.
+pub fn json(status: StatusCode, document: &impl Serialize) -> Response {
+    let bytes =
+        serde_json::to_vec(document).expect("answers are made of strings, numbers, lists and structs");
+    let mut response = Response::new(Body::from(bytes));
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// 200 with a document.
+pub fn ok(document: &impl Serialize) -> Response {
+    json(StatusCode::OK, document)
+}
+
+/// 204: done, and nothing to say.
+pub fn no_content() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+/// Makes the reads that follow linearizable, if that was asked for.
+pub async fn fresh(api: &Api, linearizable: bool) -> Result<(), Unavailable> {
+    if linearizable {
+        api.node.read_barrier().await
+    } else {
+        Ok(())
+    }
+}
+
+/// The only parameter of reads that have no other.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadQuery {
+    /// Whether to wait until this node knows all that was committed before.
+    #[serde(default)]
+    pub linearizable: bool,
+}
+
+/// The most items on a page of a list: one page is read in one go, and nothing is applied meanwhile.
+pub const MAX_PAGE: usize = 1000;
+
+/// The items on a page for those who do not say.
+pub const DEFAULT_PAGE: usize = 100;
+
+/// Checks the wished length of a page.
+pub fn page_length(count: Option<usize>) -> Result<usize, Problem> {
+    match count {
+        None => Ok(DEFAULT_PAGE),
+        Some(count @ 1..=MAX_PAGE) => Ok(count),
+        Some(_) => Err(Problem::bad_request(format!("count goes from 1 to {MAX_PAGE}"))),
+    }
+}
+
+/// A time for people: milliseconds since 1970, shown as RFC 3339 in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct At(pub u64);
+
+/// The last millisecond that RFC 3339 can show. Times come from clocks, and from znodes that anybody may write.
+const END_OF_TIME_MS: u64 = 253_402_300_799_999;
+
+impl Serialize for At {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let time = UNIX_EPOCH + Duration::from_millis(self.0.min(END_OF_TIME_MS));
+        serializer.collect_str(&humantime::format_rfc3339_millis(time))
+    }
+}
+
+/// This node's wall clock, in milliseconds since 1970. For people only: nothing is decided by it.
+pub fn now_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::problem::Code;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    fn pieces(pieces: Vec<Vec<u8>>) -> Body {
+        let pieces = pieces
+            .into_iter()
+            .map(|piece| Ok::<_, std::io::Error>(Bytes::from(piece)));
+        Body::from_stream(futures_util::stream::iter(pieces))
+    }
+
+    #[tokio::test]
+    async fn bodies_are_read_up_to_the_limit_and_not_beyond() {
+        let read = |body, limit| read_body(body, limit, PATIENCE);
+        assert_eq!(read(Body::empty(), 0).await.unwrap(), Bytes::new());
+        assert_eq!(read(Body::from("abc"), 3).await.unwrap(), "abc");
+        assert_eq!(
+            read(pieces(vec![b"ab".into(), b"c".into(), b"d".into()]), 4)
+                .await
+                .unwrap(),
+            "abcd"
+        );
+        for body in [
+            Body::from("abcd"),
+            Body::from(vec![0; 2 * DISCARD_BYTES]),
+            pieces(vec![b"ab".into(), b"cd".into()]),
+            pieces(vec![vec![0; DISCARD_BYTES]; 3]),
+        ] {
+            assert_eq!(read(body, 3).await.unwrap_err().code(), Code::TooLarge);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_is_not_waited_for_forever() {
+        let body = Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
+        assert_eq!(
+            read_body(body, 3, PATIENCE).await.unwrap_err().code(),
+            Code::RequestTimeout
+        );
+    }
+
+    #[test]
+    fn times_are_shown_in_utc_and_never_fail() {
+        for (ms, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (1_700_000_000_123, "2023-11-14T22:13:20.123Z"),
+            (END_OF_TIME_MS, "9999-12-31T23:59:59.999Z"),
+            (u64::MAX, "9999-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(serde_json::to_value(At(ms)).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn unknown_parameters_and_wrong_values_are_refused() {
+        let read = |text: &str| query::<ReadQuery>(&text.parse().unwrap()).map(|query| query.linearizable);
+        assert!(!read("/x").unwrap());
+        assert!(read("/x?linearizable=true").unwrap());
+        for text in [
+            "/x?linear=true",
+            "/x?linearizable=yes",
+            "/x?linearizable=true&linearizable=true",
+        ] {
+            assert_eq!(read(text).unwrap_err().code(), Code::BadRequest, "{text}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The routes of locks: acquire, release, break, look, check, list. They only translate: what a call means is
+//! the business of [`crate::locks`].
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{Method, Uri};
+use serde::Deserialize;
+use znode_store::{LockName, Refusal};
+
+use super::exchange::{
+    Answer, ReadQuery, fresh, no_content, no_query, ok, page_length, parse, query, read_body, session_id,
+};
+use super::lock_types::{
+    AcquireBody, BreakBody, CheckAnswer, GrantAnswer, LockAnswer, LocksAnswer, MAX_HOLDER_BYTES,
+    MAX_REASON_BYTES, ReleaseAnswer, ReleaseBody, SummaryAnswer, within,
+};
+use super::problem::Problem;
+use super::url::{Verb, lock_and_verb};
+use super::{Api, Peer, Shared};
+
+/// What all addresses of locks begin with.
+const PREFIX: &str = "/v1/locks/";
+
+fn target(uri: &Uri) -> Result<(LockName, Option<Verb>), Problem> {
+    lock_and_verb(uri.path().strip_prefix(PREFIX).expect("the route begins with it"))
+}
+
+/// `POST /v1/locks/{name}/{verb}`
+pub async fn act(
+    State(api): State<Shared>,
+    peer: Option<Extension<Peer>>,
+    method: Method,
+    uri: Uri,
+    body: Body,
+) -> Answer {
+    let (lock, verb) = target(&uri)?;
+    no_query(&uri)?;
+    let read = || read_body(body, api.config.max_body_bytes, api.config.body_timeout);
+    match verb {
+        Some(Verb::Acquire) => acquire(&api, lock, peer, &read().await?).await,
+        Some(Verb::Release) => release(&api, lock, &read().await?).await,
+        Some(Verb::Break) => break_holder(&api, lock, &read().await?).await,
+        Some(Verb::Reserved) => Err(Problem::no_route(uri.path())),
+        Some(Verb::Check) => Err(Problem::method_not_allowed(
+            method.as_str(),
+            Some(Verb::Check.method()),
+        )),
+        None => Err(Problem::method_not_allowed(method.as_str(), Some("GET,HEAD"))),
+    }
+}
+
+async fn acquire(api: &Api, lock: LockName, peer: Option<Extension<Peer>>, body: &[u8]) -> Answer {
+    let address = peer.map_or_else(|| "".into(), |Extension(Peer(address))| address);
+    let asked = parse::<AcquireBody<'_>>(body)?.check(lock, address)?;
+    // If the caller hangs up, this future is dropped, and with it the place in the queue.
+    let grant = api
+        .locks
+        .acquire(asked.session, asked.wish, asked.wait, asked.request_id)
+        .await?;
+    Ok(ok(&GrantAnswer::from(&grant)))
+}
+
+async fn release(api: &Api, lock: LockName, body: &[u8]) -> Answer {
+    let body: ReleaseBody<'_> = parse(body)?;
+    within("holder", &body.holder, MAX_HOLDER_BYTES)?;
+    let session = session_id(&body.session)?;
+    let holds = api
+        .locks
+        .release(session, lock, body.holder.into_owned(), body.request_id)
+        .await?;
+    Ok(ok(&ReleaseAnswer { holds }))
+}
+
+async fn break_holder(api: &Api, lock: LockName, body: &[u8]) -> Answer {
+    let body: BreakBody<'_> = parse(body)?;
+    within("holder", &body.holder, MAX_HOLDER_BYTES)?;
+    within("reason", &body.reason, MAX_REASON_BYTES)?;
+    api.locks
+        .break_holder(lock, body.holder.into_owned(), &body.reason, body.request_id)
+        .await?;
+    Ok(no_content())
+}
+
+/// `GET /v1/locks/{name}` and `GET /v1/locks/{name}/check`
+pub async fn look(State(api): State<Shared>, method: Method, uri: Uri) -> Answer {
+    let (lock, verb) = target(&uri)?;
+    match verb {
+        None => one(&api, &uri, lock).await,
+        Some(Verb::Check) => check(&api, &uri, lock).await,
+        Some(Verb::Reserved) => Err(Problem::no_route(uri.path())),
+        Some(verb @ (Verb::Acquire | Verb::Release | Verb::Break)) => {
+            Err(Problem::method_not_allowed(method.as_str(), Some(verb.method())))
+        }
+    }
+}
+
+async fn one(api: &Api, uri: &Uri, lock: LockName) -> Answer {
+    let asked: ReadQuery = query(uri)?;
+    fresh(api, asked.linearizable).await?;
+    match api.node.read(|store| store.lock(&lock)) {
+        Some(view) => Ok(ok(&LockAnswer::from(&view))),
+        None => Err(Refusal::NoLock(lock).into()),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CheckQuery {
+    fencing_token: u64,
+}
+
+/// Always linearizable: who asks guards something with the answer, and an old "true" would open it twice.
+async fn check(api: &Api, uri: &Uri, lock: LockName) -> Answer {
+    let CheckQuery { fencing_token } = query(uri)?;
+    fresh(api, true).await?;
+    // A lock that does not exist has no holder, so that this is no error.
+    let view = api.node.read(|store| store.lock(&lock));
+    let holders = view.map(|view| view.holders).unwrap_or_default();
+    Ok(ok(&CheckAnswer {
+        held: holders
+            .iter()
+            .any(|holder| holder.fencing_token.0 == fencing_token),
+    }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    #[serde(default)]
+    prefix: String,
+    after: Option<String>,
+    count: Option<usize>,
+    #[serde(default)]
+    linearizable: bool,
+}
+
+/// `GET /v1/locks`
+pub async fn list(State(api): State<Shared>, uri: Uri) -> Answer {
+    let asked: ListQuery = query(&uri)?;
+    let count = page_length(asked.count)?;
+    fresh(&api, asked.linearizable).await?;
+    // One more than is shown tells whether there is a next page.
+    let after = asked.after.as_deref();
+    let mut locks = api
+        .node
+        .read(|store| store.locks(&asked.prefix, after, count + 1));
+    let more = locks.len() > count;
+    locks.truncate(count);
+    Ok(ok(&LocksAnswer {
+        locks: locks.iter().map(SummaryAnswer::from).collect(),
+        next_after: locks.last().filter(|_| more).map(|last| last.lock.as_str()),
+    }))
+}

@@ -1,0 +1,91 @@
+//! The HTTP front end: routes, documents, errors. What a lock means is not decided here but in
+//! [`crate::locks`], and what a change means not even there but in the state machine.
+//!
+//! One file per family of routes, its documents beside it; [`problem`] alone decides statuses and codes.
+
+mod cluster;
+mod config;
+mod exchange;
+mod lock_types;
+mod locks;
+pub mod problem;
+mod serve;
+mod session_types;
+mod sessions;
+mod txn;
+mod url;
+mod watch;
+mod znode_types;
+mod znodes;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::{Method, Uri};
+use axum::routing::{get, post};
+use raft_node::Node;
+
+use crate::locks::Locks;
+
+pub use config::HttpConfig;
+pub use serve::{Peer, serve};
+
+/// What every handler gets.
+struct Api {
+    node: Node,
+    locks: Locks,
+    config: HttpConfig,
+}
+
+/// One allocation for all requests.
+type Shared = Arc<Api>;
+
+/// All routes of the API, to be served by [`serve`].
+///
+/// The router may be merged into another one or be called without a socket. The address that is shown of a
+/// caller is the [`Peer`] among the request's extensions.
+pub fn router(node: Node, config: HttpConfig) -> Router {
+    // The root of the tree has two addresses, all other znodes have one.
+    let znodes = || {
+        get(znodes::look)
+            .post(znodes::create)
+            .put(znodes::set)
+            .delete(znodes::delete)
+    };
+    let api = Arc::new(Api {
+        locks: Locks::new(node.clone()),
+        node,
+        config,
+    });
+    Router::new()
+        .route("/healthz", get(cluster::healthz))
+        .route("/readyz", get(cluster::readyz))
+        .route("/v1/cluster", get(cluster::cluster))
+        .route("/v1/sessions", get(sessions::list).post(sessions::open))
+        .route(
+            "/v1/sessions/{session}",
+            get(sessions::look).delete(sessions::close),
+        )
+        .route("/v1/sessions/{session}/heartbeat", post(sessions::heartbeat))
+        .route("/v1/locks", get(locks::list))
+        .route("/v1/locks/{*name_and_verb}", get(locks::look).post(locks::act))
+        .route("/v1/znodes", znodes())
+        .route("/v1/znodes/", znodes())
+        .route("/v1/znodes/{*path}", znodes())
+        .route("/v1/watch", get(watch::watch))
+        .route("/v1/watch/", get(watch::watch))
+        .route("/v1/watch/{*path}", get(watch::watch))
+        .route("/v1/txn", post(txn::txn))
+        .fallback(no_route)
+        .method_not_allowed_fallback(method_not_allowed)
+        .with_state(api)
+}
+
+async fn no_route(uri: Uri) -> problem::Problem {
+    problem::Problem::no_route(uri.path())
+}
+
+/// axum adds the `Allow` header.
+async fn method_not_allowed(method: Method) -> problem::Problem {
+    problem::Problem::method_not_allowed(method.as_str(), None)
+}

@@ -1,0 +1,418 @@
+//! What goes wrong, as HTTP says it: the one table of statuses and codes, and the one place that maps every
+//! refusal and every failure to it. Nobody else decides a status.
+//!
+//! An error is an `application/problem+json` document (RFC 9457). Programs switch on its `code`, which never
+//! changes its meaning; people read its `detail`; the facts beside them (`lock`, `holders`…) spare both a
+//! parser. Three kinds never share a code: refusals (the cluster decided, nothing was changed), `unavailable`
+//! (nothing was done, try again) and `outcome_unknown` (it may have been done).
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use raft_node::{HeartbeatError, ProposeError, Unavailable};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use znode_store::{BadPath, BadRequestId, LockMode, Refusal};
+
+use crate::locks::LockError;
+
+/// Begins the `type` of every problem; the code follows. A name, not an address: there is nothing to fetch.
+const TYPE_PREFIX: &str = "urn:lockgate:problem:";
+
+/// When another try makes sense where no one said when.
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The longest piece of a caller's own text that an answer repeats.
+const MAX_ECHO_CHARS: usize = 80;
+
+macro_rules! table {
+    ($($(#[$doc:meta])* $name:ident = $status:ident $code:literal $title:literal;)*) => {
+        /// Every way in which a request can fail.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Code {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Code {
+            /// All of them, in the order of the table.
+            pub const ALL: &'static [Code] = &[$(Code::$name,)*];
+
+            /// The status that goes with it.
+            pub fn status(self) -> StatusCode {
+                match self { $(Code::$name => StatusCode::$status,)* }
+            }
+
+            /// The stable word that programs switch on.
+            pub fn word(self) -> &'static str {
+                match self { $(Code::$name => $code,)* }
+            }
+
+            /// The same in a few words for people.
+            pub fn title(self) -> &'static str {
+                match self { $(Code::$name => $title,)* }
+            }
+        }
+    };
+}
+
+table! {
+    /// The request cannot be understood, or asks for nonsense.
+    BadRequest = BAD_REQUEST "bad_request" "The request makes no sense";
+    /// The path of a znode breaks ZooKeeper's rules.
+    BadPath = BAD_REQUEST "bad_path" "Not a path of a znode";
+    /// The name of a lock breaks the rules of names.
+    BadLockName = BAD_REQUEST "bad_lock_name" "Not a name of a lock";
+    /// Nothing is served at this address.
+    NoRoute = NOT_FOUND "no_route" "Nothing is served here";
+    /// The session does not exist, and did not lately.
+    NoSession = NOT_FOUND "no_session" "No such session";
+    /// The lock does not exist.
+    NoLock = NOT_FOUND "no_lock" "No such lock";
+    /// The znode, or the parent of one to be created, does not exist.
+    NoNode = NOT_FOUND "no_node" "No such znode";
+    /// Something is served here, but not by this method.
+    MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "Not by this method";
+    /// The caller stopped sending in the middle of a request.
+    RequestTimeout = REQUEST_TIMEOUT "request_timeout" "The request did not arrive in time";
+    /// The lock is held, and the caller did not want to wait.
+    LockBusy = CONFLICT "lock_busy" "The lock is held";
+    /// The lock did not become free in time.
+    LockTimeout = CONFLICT "lock_timeout" "The lock did not become free in time";
+    /// The name is in use with another mode or limit.
+    ModeConflict = CONFLICT "mode_conflict" "The lock is in use in another mode";
+    /// The session does not hold what it names.
+    NotHolder = CONFLICT "not_holder" "Not the holder";
+    /// The znode exists already.
+    NodeExists = CONFLICT "node_exists" "The znode exists";
+    /// The znode has another version.
+    BadVersion = CONFLICT "bad_version" "Another version";
+    /// The znode has children.
+    NotEmpty = CONFLICT "not_empty" "The znode has children";
+    /// An ephemeral znode cannot have children.
+    NoChildrenForEphemerals = CONFLICT "no_children_for_ephemerals" "Ephemeral znodes have no children";
+    /// The caller would wait for itself.
+    WouldDeadlock = CONFLICT "would_deadlock" "The caller would wait for itself";
+    /// The request id was used for something else.
+    RequestIdReused = CONFLICT "request_id_reused" "The request_id was used before";
+    /// Ten digits of sequence numbers are used up.
+    SequenceExhausted = CONFLICT "sequence_exhausted" "No sequence number is left";
+    /// The session has ended.
+    SessionExpired = GONE "session_expired" "The session has ended";
+    /// More bytes than allowed.
+    TooLarge = PAYLOAD_TOO_LARGE "too_large" "Too large";
+    /// More contenders or re-entries than allowed.
+    TooManyRequests = TOO_MANY_REQUESTS "too_many_requests" "Too many requests";
+    /// A mistake of the server's own.
+    Internal = INTERNAL_SERVER_ERROR "internal" "A mistake of the server";
+    /// Nothing was done; trying again later may help.
+    Unavailable = SERVICE_UNAVAILABLE "unavailable" "Not available now";
+    /// It may have been done, or may yet be.
+    OutcomeUnknown = SERVICE_UNAVAILABLE "outcome_unknown" "The outcome is unknown";
+}
+
+/// One failure, ready to be sent. Boxed within, so that results stay small.
+#[derive(Debug)]
+pub struct Problem(Box<Contents>);
+
+#[derive(Debug)]
+struct Contents {
+    code: Code,
+    detail: String,
+    facts: Map<String, Value>,
+    retry_after: Option<Duration>,
+    allow: Option<&'static str>,
+}
+
+impl Problem {
+    /// With a sentence about this very case.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        Self(Box::new(Contents {
+            code,
+            detail,
+            facts: Map::new(),
+            retry_after: None,
+            allow: None,
+        }))
+    }
+
+    /// Adds a fact for programs.
+    fn with(mut self, name: &str, value: impl Serialize) -> Self {
+        // Facts are strings, numbers and lists of them, which always serialise.
+        self.0.facts.insert(name.to_owned(), json!(value));
+        self
+    }
+
+    fn retry_after(mut self, after: Duration) -> Self {
+        self.0.retry_after = Some(after);
+        self
+    }
+
+    /// Which failure it is.
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    /// The request cannot be understood.
+    pub fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(Code::BadRequest, detail)
+    }
+
+    /// What is no path of a znode.
+    pub fn bad_path(reason: impl ToString) -> Self {
+        Self::new(Code::BadPath, reason.to_string())
+    }
+
+    /// What is no name of a lock.
+    pub fn bad_lock_name(reason: impl ToString) -> Self {
+        Self::new(Code::BadLockName, reason.to_string())
+    }
+
+    /// Nothing is served at `path`.
+    pub fn no_route(path: &str) -> Self {
+        Self::new(Code::NoRoute, format!("nothing is served at {}", echo(path)))
+    }
+
+    /// Something is served there, but not by this method; `allow` names those that are, unless the router
+    /// adds them itself.
+    pub fn method_not_allowed(method: &str, allow: Option<&'static str>) -> Self {
+        let mut problem = Self::new(
+            Code::MethodNotAllowed,
+            format!("{} is not served here", echo(method)),
+        );
+        problem.0.allow = allow;
+        problem
+    }
+
+    /// What no server ever gave as the id of a session.
+    pub fn unknown_session(text: &str) -> Self {
+        Self::new(Code::NoSession, format!("there is no session {}", echo(text))).with("session", echo(text))
+    }
+
+    /// A body of more bytes than allowed.
+    pub fn body_too_large(limit: usize) -> Self {
+        Self::new(
+            Code::TooLarge,
+            format!("the body has more than the {limit} bytes allowed"),
+        )
+        .with("limit", limit)
+    }
+
+    /// The body did not arrive in time.
+    pub fn body_timeout(limit: Duration) -> Self {
+        Self::new(
+            Code::RequestTimeout,
+            format!("the body did not arrive within {} s", limit.as_secs()),
+        )
+    }
+
+    /// This node cannot serve now.
+    pub fn not_ready(reason: impl Into<String>, leader: Option<u64>) -> Self {
+        Self::from(Unavailable::new(reason)).with("leader", leader)
+    }
+
+    /// The cluster answered what it never answers to such a request. Logged, as nobody else can mend it.
+    pub fn internal(detail: impl Into<String>) -> Self {
+        let problem = Self::new(Code::Internal, detail);
+        tracing::error!(
+            detail = problem.0.detail,
+            "request failed by a mistake of the server"
+        );
+        problem
+    }
+}
+
+/// The beginning of a caller's own text.
+fn echo(text: &str) -> String {
+    text.chars().take(MAX_ECHO_CHARS).collect()
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let detail = refusal.to_string();
+        let problem = |code| Self::new(code, detail.as_str());
+        match refusal {
+            Refusal::NoNode(path) => problem(Code::NoNode).with("path", path),
+            Refusal::NodeExists(path) => problem(Code::NodeExists).with("path", path),
+            Refusal::BadVersion {
+                path,
+                expected,
+                actual,
+            } => problem(Code::BadVersion)
+                .with("path", path)
+                .with("expected_version", expected)
+                .with("actual_version", actual),
+            Refusal::NotEmpty(path) => problem(Code::NotEmpty).with("path", path),
+            Refusal::NoChildrenForEphemerals(path) => {
+                problem(Code::NoChildrenForEphemerals).with("path", path)
+            }
+            // ZooKeeper calls these bad arguments: the path is legal, but never for a deletion.
+            Refusal::Undeletable(path) => problem(Code::BadPath).with("path", path),
+            Refusal::BadPath(_) => problem(Code::BadPath),
+            Refusal::SequenceExhausted(path) => problem(Code::SequenceExhausted).with("path", path),
+            Refusal::DataTooLarge { bytes, limit } => {
+                problem(Code::TooLarge).with("bytes", bytes).with("limit", limit)
+            }
+            Refusal::SessionRequired => problem(Code::BadRequest),
+            Refusal::NoSession(session) => problem(Code::NoSession).with("session", session.to_string()),
+            Refusal::SessionEnded(session) => {
+                problem(Code::SessionExpired).with("session", session.to_string())
+            }
+            // Both are the servers' business among themselves. Nothing was done, so another try is right.
+            Refusal::SessionIdTaken(_) | Refusal::StaleLeader => {
+                problem(Code::Unavailable).retry_after(DEFAULT_RETRY_AFTER)
+            }
+            // The transaction failed for the reason for which its operation failed.
+            Refusal::Multi { index, refusal } => {
+                let mut inner = Self::from(*refusal).with("index", index);
+                inner.0.detail = detail;
+                inner
+            }
+            Refusal::RequestIdReused => problem(Code::RequestIdReused),
+            Refusal::NoLock(lock) => problem(Code::NoLock).with("lock", lock),
+            Refusal::LockBusy { lock, holders } => problem(Code::LockBusy)
+                .with("lock", lock)
+                .with("holders", holders),
+            Refusal::LockTimeout(lock) => problem(Code::LockTimeout).with("lock", lock),
+            Refusal::ModeConflict { lock, in_use } => {
+                let problem = problem(Code::ModeConflict)
+                    .with("lock", lock)
+                    .with("mode", mode_word(in_use));
+                match in_use {
+                    LockMode::Semaphore { limit } => problem.with("limit", limit),
+                    LockMode::Exclusive | LockMode::Shared => problem,
+                }
+            }
+            Refusal::NotHolder { lock, holder } => {
+                problem(Code::NotHolder).with("lock", lock).with("holder", holder)
+            }
+            Refusal::WouldDeadlock(lock) => problem(Code::WouldDeadlock).with("lock", lock),
+            Refusal::QueueFull(lock) | Refusal::TooManyHolds(lock) => {
+                problem(Code::TooManyRequests).with("lock", lock)
+            }
+            Refusal::BadWish(_) => problem(Code::BadRequest),
+        }
+    }
+}
+
+/// The word for a mode in requests and answers.
+pub(crate) fn mode_word(mode: LockMode) -> &'static str {
+    match mode {
+        LockMode::Exclusive => "exclusive",
+        LockMode::Shared => "shared",
+        LockMode::Semaphore { .. } => "semaphore",
+    }
+}
+
+impl From<Unavailable> for Problem {
+    fn from(unavailable: Unavailable) -> Self {
+        Self::new(Code::Unavailable, unavailable.reason).retry_after(unavailable.retry_after)
+    }
+}
+
+impl From<ProposeError> for Problem {
+    fn from(error: ProposeError) -> Self {
+        match error {
+            ProposeError::Unavailable(unavailable) => unavailable.into(),
+            ProposeError::OutcomeUnknown(reason) => Self::new(Code::OutcomeUnknown, reason),
+        }
+    }
+}
+
+impl From<LockError> for Problem {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Refused(refusal) => refusal.into(),
+            LockError::Unavailable(unavailable) => unavailable.into(),
+            LockError::OutcomeUnknown(reason) => Self::new(Code::OutcomeUnknown, reason),
+        }
+    }
+}
+
+impl Problem {
+    /// Why a heartbeat of `session` was not counted.
+    pub fn of_heartbeat(error: HeartbeatError, session: znode_store::SessionId) -> Self {
+        match error {
+            HeartbeatError::SessionEnded => Refusal::SessionEnded(session).into(),
+            HeartbeatError::NoSession => Refusal::NoSession(session).into(),
+            HeartbeatError::Unavailable(unavailable) => unavailable.into(),
+        }
+    }
+}
+
+/// What is wrong with a body or a query: serde's own sentence names the field.
+impl From<serde_json::Error> for Problem {
+    fn from(error: serde_json::Error) -> Self {
+        Self::bad_request(format!("the body: {error}"))
+    }
+}
+
+impl From<axum::extract::rejection::QueryRejection> for Problem {
+    fn from(rejection: axum::extract::rejection::QueryRejection) -> Self {
+        Self::bad_request(format!("the query: {}", rejection.body_text()))
+    }
+}
+
+impl From<BadRequestId> for Problem {
+    fn from(error: BadRequestId) -> Self {
+        Self::bad_request(error.to_string())
+    }
+}
+
+impl From<BadPath> for Problem {
+    fn from(error: BadPath) -> Self {
+        Self::bad_path(error)
+    }
+}
+
+/// The document as it is sent.
+#[derive(Serialize)]
+struct Document<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    code: &'a str,
+    #[serde(flatten)]
+    facts: &'a Map<String, Value>,
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let Contents {
+            code,
+            detail,
+            facts,
+            retry_after,
+            allow,
+        } = *self.0;
+        let document = Document {
+            r#type: format!("{TYPE_PREFIX}{}", code.word()),
+            title: code.title(),
+            status: code.status().as_u16(),
+            detail: &detail,
+            code: code.word(),
+            facts: &facts,
+        };
+        let bytes = serde_json::to_vec(&document).expect("strings, numbers and lists of them serialise");
+        let mut response = Response::new(Body::from(bytes));
+        *response.status_mut() = code.status();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(after) = retry_after {
+            // The header knows whole seconds only, and 0 would invite a storm.
+            let seconds = after.as_millis().div_ceil(1000).clamp(1, u128::from(u32::MAX));
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds as u32));
+        }
+        if let Some(methods) = allow {
+            headers.insert(ALLOW, HeaderValue::from_static(methods));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests;

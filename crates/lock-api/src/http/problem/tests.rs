@@ -1,0 +1,209 @@
+//! Every refusal and every failure, and what HTTP says to it.
+
+use std::collections::BTreeSet;
+
+use znode_store::{LockName, SessionId, ZPath};
+
+use super::*;
+
+async fn document(problem: Problem) -> (StatusCode, Option<String>, Value) {
+    let response = problem.into_response();
+    assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
+    let status = response.status();
+    let retry = response
+        .headers()
+        .get(RETRY_AFTER)
+        .map(|value| value.to_str().unwrap().to_owned());
+    let bytes = axum::body::to_bytes(response.into_body(), usize::MAX)
+        .await
+        .unwrap();
+    (status, retry, serde_json::from_slice(&bytes).unwrap())
+}
+
+/// Every refusal, and what HTTP says to it. The match in `From<Refusal>` is exhaustive; this shows it.
+fn refusals() -> Vec<(Refusal, u16, &'static str, Value)> {
+    let path = || ZPath::parse("/a").unwrap();
+    let lock = || LockName::parse("orders/42").unwrap();
+    let session = SessionId(0x2a);
+    let in_path = json!({"path": "/a"});
+    let in_lock = json!({"lock": "orders/42"});
+    vec![
+        (Refusal::NoNode(path()), 404, "no_node", in_path.clone()),
+        (Refusal::NodeExists(path()), 409, "node_exists", in_path.clone()),
+        (
+            Refusal::BadVersion {
+                path: path(),
+                expected: 1,
+                actual: 2,
+            },
+            409,
+            "bad_version",
+            json!({"path": "/a", "expected_version": 1, "actual_version": 2}),
+        ),
+        (Refusal::NotEmpty(path()), 409, "not_empty", in_path.clone()),
+        (
+            Refusal::NoChildrenForEphemerals(path()),
+            409,
+            "no_children_for_ephemerals",
+            in_path.clone(),
+        ),
+        (Refusal::Undeletable(path()), 400, "bad_path", in_path.clone()),
+        (Refusal::BadPath("too long".into()), 400, "bad_path", json!({})),
+        (
+            Refusal::SequenceExhausted(path()),
+            409,
+            "sequence_exhausted",
+            in_path.clone(),
+        ),
+        (
+            Refusal::DataTooLarge { bytes: 2, limit: 1 },
+            413,
+            "too_large",
+            json!({"bytes": 2, "limit": 1}),
+        ),
+        (Refusal::SessionRequired, 400, "bad_request", json!({})),
+        (
+            Refusal::NoSession(session),
+            404,
+            "no_session",
+            json!({"session": "000000000000002a"}),
+        ),
+        (
+            Refusal::SessionEnded(session),
+            410,
+            "session_expired",
+            json!({"session": "000000000000002a"}),
+        ),
+        (Refusal::SessionIdTaken(session), 503, "unavailable", json!({})),
+        (Refusal::StaleLeader, 503, "unavailable", json!({})),
+        (
+            Refusal::Multi {
+                index: 3,
+                refusal: Box::new(Refusal::NotEmpty(path())),
+            },
+            409,
+            "not_empty",
+            json!({"index": 3, "path": "/a"}),
+        ),
+        (Refusal::RequestIdReused, 409, "request_id_reused", json!({})),
+        (Refusal::NoLock(lock()), 404, "no_lock", in_lock.clone()),
+        (
+            Refusal::LockBusy {
+                lock: lock(),
+                holders: vec!["h".into()],
+            },
+            409,
+            "lock_busy",
+            json!({"lock": "orders/42", "holders": ["h"]}),
+        ),
+        (Refusal::LockTimeout(lock()), 409, "lock_timeout", in_lock.clone()),
+        (
+            Refusal::ModeConflict {
+                lock: lock(),
+                in_use: LockMode::Semaphore { limit: 3 },
+            },
+            409,
+            "mode_conflict",
+            json!({"lock": "orders/42", "mode": "semaphore", "limit": 3}),
+        ),
+        (
+            Refusal::NotHolder {
+                lock: lock(),
+                holder: "h".into(),
+            },
+            409,
+            "not_holder",
+            json!({"lock": "orders/42", "holder": "h"}),
+        ),
+        (
+            Refusal::WouldDeadlock(lock()),
+            409,
+            "would_deadlock",
+            in_lock.clone(),
+        ),
+        (
+            Refusal::QueueFull(lock()),
+            429,
+            "too_many_requests",
+            in_lock.clone(),
+        ),
+        (Refusal::TooManyHolds(lock()), 429, "too_many_requests", in_lock),
+        (
+            Refusal::BadWish("no permits".into()),
+            400,
+            "bad_request",
+            json!({}),
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn every_refusal_has_its_status_its_code_and_its_facts() {
+    for (refusal, status, code, facts) in refusals() {
+        let detail = refusal.to_string();
+        let (sent, retry, document) = document(refusal.into()).await;
+        assert_eq!(sent.as_u16(), status, "{detail}");
+        assert_eq!(document["status"], status, "{detail}");
+        assert_eq!(document["code"], code, "{detail}");
+        assert_eq!(
+            document["type"],
+            format!("urn:lockgate:problem:{code}"),
+            "{detail}"
+        );
+        assert_eq!(document["detail"], *detail);
+        assert_eq!(retry.is_some(), code == "unavailable", "{detail}");
+        let mut rest = document.as_object().unwrap().clone();
+        for member in ["type", "title", "status", "detail", "code"] {
+            assert!(rest.remove(member).is_some(), "{detail}: {member} is missing");
+        }
+        assert_eq!(Value::Object(rest), facts, "{detail}");
+    }
+}
+
+#[test]
+fn codes_are_told_apart_by_their_words() {
+    let words: BTreeSet<_> = Code::ALL.iter().map(|code| code.word()).collect();
+    assert_eq!(words.len(), Code::ALL.len());
+}
+
+#[tokio::test]
+async fn nothing_done_says_when_to_try_again_and_an_unknown_outcome_does_not() {
+    let late = Unavailable {
+        reason: "no leader".into(),
+        retry_after: Duration::from_millis(1200),
+    };
+    let (status, retry, sent) = document(ProposeError::from(late).into()).await;
+    assert_eq!((status.as_u16(), retry.as_deref()), (503, Some("2")));
+    assert_eq!(
+        (&sent["code"], &sent["detail"]),
+        (&json!("unavailable"), &json!("no leader"))
+    );
+
+    let unknown = ProposeError::OutcomeUnknown("the leader was lost".into());
+    let (status, retry, sent) = document(unknown.into()).await;
+    assert_eq!((status.as_u16(), retry), (503, None));
+    assert_eq!(sent["code"], "outcome_unknown");
+}
+
+#[tokio::test]
+async fn a_heartbeat_fails_as_any_other_request_of_its_session() {
+    let session = SessionId(1);
+    for (error, status, code) in [
+        (HeartbeatError::SessionEnded, 410, "session_expired"),
+        (HeartbeatError::NoSession, 404, "no_session"),
+        (
+            HeartbeatError::Unavailable(Unavailable::new("no leader")),
+            503,
+            "unavailable",
+        ),
+    ] {
+        let (sent, _, document) = document(Problem::of_heartbeat(error, session)).await;
+        assert_eq!((sent.as_u16(), &document["code"]), (status, &json!(code)));
+    }
+}
+
+#[tokio::test]
+async fn a_callers_own_text_is_repeated_only_in_part() {
+    let (_, _, document) = document(Problem::unknown_session(&"x".repeat(100_000))).await;
+    assert_eq!(document["session"].as_str().unwrap().len(), MAX_ECHO_CHARS);
+}

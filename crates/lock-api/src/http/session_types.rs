@@ -1,0 +1,123 @@
+//! The documents of the session routes.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use znode_store::{RequestId, SessionId, SessionView, Store};
+
+use super::exchange::At;
+
+/// The longest name of a session in bytes: shown in lists, and kept as long as the session.
+pub const MAX_SESSION_NAME_BYTES: usize = 256;
+
+/// The body of `POST /v1/sessions`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpenBody<'a> {
+    /// The wished timeout.
+    pub ttl_ms: Option<u64>,
+    /// For people who look at a list of sessions.
+    #[serde(borrow, default)]
+    pub name: Cow<'a, str>,
+    /// For repeating it.
+    pub request_id: Option<RequestId>,
+}
+
+/// A body that can say nothing but its request id, which a heartbeat does not even need: to repeat one has the
+/// effect of one.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BareBody {
+    /// For repeating it.
+    #[expect(
+        dead_code,
+        reason = "serde checks that it is a request id, and nothing more is to be done with it"
+    )]
+    request_id: Option<RequestId>,
+}
+
+/// The answer of `POST /v1/sessions`.
+#[derive(Serialize)]
+pub struct OpenAnswer {
+    /// The id.
+    pub session: String,
+    /// The timeout after the server's bounds.
+    pub ttl_ms: u64,
+}
+
+/// The answer of a heartbeat.
+#[derive(Serialize)]
+pub struct HeartbeatAnswer {
+    /// The session lives at least so long from when the request was sent.
+    pub ttl_ms: u64,
+}
+
+/// A place in a lock, held or awaited.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StandingAnswer {
+    lock: String,
+    holder: String,
+}
+
+/// What there is to know about a session.
+#[derive(Serialize)]
+pub struct SessionAnswer {
+    session: String,
+    name: String,
+    ttl_ms: u32,
+    age_ms: u64,
+    opened_at: At,
+    /// Known to the leader only.
+    last_heartbeat_at: Option<At>,
+    address: String,
+    ephemerals: u32,
+    held: Vec<StandingAnswer>,
+    awaited: Vec<StandingAnswer>,
+}
+
+impl SessionAnswer {
+    /// Gathers it from the state; what is known beside the state is added by [`SessionAnswer::heard`].
+    pub fn new(store: &Store, view: SessionView, now_ms: u64) -> (SessionId, Self) {
+        let (mut held, mut awaited) = (Vec::new(), Vec::new());
+        for (lock, holder, holds) in store.contenders_of(view.session) {
+            let standing = StandingAnswer {
+                lock: lock.to_string(),
+                holder,
+            };
+            if holds {
+                held.push(standing)
+            } else {
+                awaited.push(standing)
+            }
+        }
+        let answer = Self {
+            session: view.session.to_string(),
+            name: view.name.to_string(),
+            ttl_ms: view.timeout_ms,
+            // The clocks of the leader, which stamped the opening, and of this node may differ a little.
+            age_ms: now_ms.saturating_sub(view.opened_at_ms),
+            opened_at: At(view.opened_at_ms),
+            last_heartbeat_at: None,
+            address: view.address.to_string(),
+            ephemerals: view.ephemerals,
+            held,
+            awaited,
+        };
+        (view.session, answer)
+    }
+
+    /// With the time of the last heartbeat, if this node knows it.
+    pub fn heard(mut self, at_ms: Option<u64>) -> Self {
+        self.last_heartbeat_at = at_ms.map(At);
+        self
+    }
+}
+
+/// The answer of `GET /v1/sessions`.
+#[derive(Serialize)]
+pub struct SessionsAnswer {
+    /// By id.
+    pub sessions: Vec<SessionAnswer>,
+    /// What to give as `after` for the next page; `null` on the last one.
+    pub next_after: Option<String>,
+}

@@ -1,0 +1,152 @@
+//! The routes of sessions: open, heartbeat, close, look, list. Deadlines are the leader's business.
+
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use serde::Deserialize;
+use znode_store::{Command, Refusal, Request, RequestId, SessionFate, SessionId};
+
+use super::exchange::{
+    Answer, ReadQuery, fresh, json, no_content, no_query, now_ms, ok, page_length, parse, query, read_body,
+    session_id,
+};
+use super::lock_types::within;
+use super::problem::Problem;
+use super::session_types::{
+    BareBody, HeartbeatAnswer, MAX_SESSION_NAME_BYTES, OpenAnswer, OpenBody, SessionAnswer, SessionsAnswer,
+};
+use super::url::decode;
+use super::{Api, Peer, Shared};
+
+/// What all addresses of sessions begin with.
+const PREFIX: &str = "/v1/sessions/";
+
+/// The session that an address names.
+fn target(uri: &Uri) -> Result<SessionId, Problem> {
+    let rest = uri.path().strip_prefix(PREFIX).expect("the route begins with it");
+    let segment = rest.split('/').next().unwrap_or_default();
+    session_id(&decode(segment).unwrap_or_default())
+}
+
+/// `POST /v1/sessions`
+pub async fn open(State(api): State<Shared>, peer: Option<Extension<Peer>>, uri: Uri, body: Body) -> Answer {
+    no_query(&uri)?;
+    let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
+    let body: OpenBody<'_> = parse(&bytes)?;
+    within("name", &body.name, MAX_SESSION_NAME_BYTES)?;
+    let address = peer.map_or_else(|| "".into(), |Extension(Peer(address))| address);
+    let timeout = body.ttl_ms.map(Duration::from_millis);
+    let opened = api
+        .node
+        .open_session(timeout, &body.name, &address, body.request_id)
+        .await?;
+    let answer = OpenAnswer {
+        session: opened.session.to_string(),
+        ttl_ms: opened.timeout.as_millis() as u64,
+    };
+    Ok(json(StatusCode::CREATED, &answer))
+}
+
+/// `POST /v1/sessions/{session}/heartbeat`
+pub async fn heartbeat(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
+    no_query(&uri)?;
+    let session = target(&uri)?;
+    let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
+    // Only checked: a heartbeat that says more than it can mean is refused like every other request.
+    parse::<BareBody>(&bytes)?;
+    match api.node.heartbeat(session).await {
+        Ok(ttl) => Ok(ok(&HeartbeatAnswer {
+            ttl_ms: ttl.as_millis() as u64,
+        })),
+        Err(error) => Err(Problem::of_heartbeat(error, session)),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CloseQuery {
+    request_id: Option<RequestId>,
+}
+
+/// `DELETE /v1/sessions/{session}`
+pub async fn close(State(api): State<Shared>, uri: Uri) -> Answer {
+    let session = target(&uri)?;
+    let CloseQuery { request_id } = query(&uri)?;
+    // What a session remembers of its requests ends with it, so a repeated closing is told by its result: who
+    // names the request may have sent it before, and has what it wanted.
+    let repeated = request_id.is_some();
+    let request = Request {
+        session: Some(session),
+        request_id,
+        command: Command::CloseSession { session },
+    };
+    match api.node.propose(request).await?.outcome {
+        Ok(_) => Ok(no_content()),
+        Err(Refusal::SessionEnded(_)) if repeated => Ok(no_content()),
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
+/// `GET /v1/sessions/{session}`
+pub async fn look(State(api): State<Shared>, uri: Uri) -> Answer {
+    let session = target(&uri)?;
+    let asked: ReadQuery = query(&uri)?;
+    fresh(&api, asked.linearizable).await?;
+    let now_ms = now_ms();
+    let found = api.node.read(|store| match store.session(session) {
+        Some(view) => Ok(SessionAnswer::new(store, view, now_ms)),
+        None => Err(store.session_fate(session)),
+    });
+    match found {
+        Ok(found) => Ok(ok(&with_heartbeat(&api, found, now_ms))),
+        Err(SessionFate::Ended) => Err(Refusal::SessionEnded(session).into()),
+        Err(SessionFate::Unknown | SessionFate::Live) => Err(Refusal::NoSession(session).into()),
+    }
+}
+
+fn with_heartbeat(api: &Api, (session, answer): (SessionId, SessionAnswer), now_ms: u64) -> SessionAnswer {
+    let silent_for = api.node.last_heard(session);
+    answer.heard(silent_for.map(|silence| now_ms.saturating_sub(silence.as_millis() as u64)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    after: Option<String>,
+    count: Option<usize>,
+    #[serde(default)]
+    linearizable: bool,
+}
+
+/// `GET /v1/sessions`
+pub async fn list(State(api): State<Shared>, uri: Uri) -> Answer {
+    let asked: ListQuery = query(&uri)?;
+    let count = page_length(asked.count)?;
+    let after = asked.after.as_deref().map(session_id).transpose()?;
+    fresh(&api, asked.linearizable).await?;
+    let now_ms = now_ms();
+    let (page, more) = api.node.read(|store| {
+        let mut rest = store
+            .sessions()
+            .into_iter()
+            .filter(|view| after.is_none_or(|id| view.session > id));
+        let page: Vec<_> = rest
+            .by_ref()
+            .take(count)
+            .map(|view| SessionAnswer::new(store, view, now_ms))
+            .collect();
+        (page, rest.next().is_some())
+    });
+    let next_after = page
+        .last()
+        .filter(|_| more)
+        .map(|(session, _)| session.to_string());
+    let sessions = page
+        .into_iter()
+        .map(|found| with_heartbeat(&api, found, now_ms))
+        .collect();
+    Ok(ok(&SessionsAnswer { sessions, next_after }))
+}

@@ -1,0 +1,181 @@
+//! Transactions: several changes of the tree, all or none.
+
+use std::borrow::Cow;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Uri;
+use serde::{Deserialize, Serialize};
+use znode_store::{Command, Op, Reply, Request, RequestId, ZPath};
+
+use super::Shared;
+use super::exchange::{Answer, no_query, ok, parse, read_body, session_id};
+use super::problem::Problem;
+use super::znode_types::{ModeWord, StatAnswer, any_version, create_op, set_op};
+
+/// How many operations a transaction may have: while it is applied, nothing else is.
+const MAX_OPS: usize = 1000;
+
+/// The body of `POST /v1/txn`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TxnBody<'a> {
+    #[serde(borrow)]
+    session: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    ops: Vec<OpBody<'a>>,
+    request_id: Option<RequestId>,
+}
+
+/// One operation: `{"create": {"path": "/a", "data": "x"}}`.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum OpBody<'a> {
+    #[serde(borrow)]
+    Create(CreateOp<'a>),
+    #[serde(borrow)]
+    Set(SetOp<'a>),
+    #[serde(borrow)]
+    Delete(DeleteOp<'a>),
+    #[serde(borrow)]
+    Check(CheckOp<'a>),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CreateOp<'a> {
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+    #[serde(borrow)]
+    data: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    data_base64: Option<Cow<'a, str>>,
+    #[serde(default)]
+    mode: ModeWord,
+    #[serde(default)]
+    parents: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SetOp<'a> {
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+    #[serde(borrow)]
+    data: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    data_base64: Option<Cow<'a, str>>,
+    #[serde(default = "any_version")]
+    version: i32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeleteOp<'a> {
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+    #[serde(default = "any_version")]
+    version: i32,
+    #[serde(default)]
+    recursive: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CheckOp<'a> {
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+    #[serde(default = "any_version")]
+    version: i32,
+}
+
+impl OpBody<'_> {
+    fn op(self) -> Result<Op, Problem> {
+        match self {
+            Self::Create(create) => create_op(
+                &create.path,
+                create.data,
+                create.data_base64,
+                create.mode,
+                create.parents,
+            ),
+            Self::Set(set) => set_op(&set.path, set.data, set.data_base64, set.version),
+            Self::Delete(delete) => {
+                let path = ZPath::parse(&delete.path)?;
+                match (delete.recursive, delete.version) {
+                    (false, version) => Ok(Op::Delete { path, version }),
+                    (true, super::znode_types::ANY_VERSION) => Ok(Op::DeleteRecursive { path }),
+                    (true, _) => Err(Problem::bad_request(
+                        "a recursive delete has no version in a transaction, put a check before it",
+                    )),
+                }
+            }
+            Self::Check(check) => Ok(Op::Check {
+                path: ZPath::parse(&check.path)?,
+                version: check.version,
+            }),
+        }
+    }
+}
+
+/// What came of one operation.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum OpAnswer {
+    Created { path: String, stat: StatAnswer },
+    Set { stat: StatAnswer },
+    Deleted {},
+    Checked {},
+}
+
+#[derive(Serialize)]
+struct TxnAnswer {
+    results: Vec<OpAnswer>,
+}
+
+/// `POST /v1/txn`
+pub async fn txn(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
+    no_query(&uri)?;
+    let bytes = read_body(body, api.config.max_data_body_bytes, api.config.body_timeout).await?;
+    let body: TxnBody<'_> = parse(&bytes)?;
+    if !(1..=MAX_OPS).contains(&body.ops.len()) {
+        return Err(Problem::bad_request(format!(
+            "a transaction has 1 to {MAX_OPS} ops"
+        )));
+    }
+    let session = body.session.as_deref().map(session_id).transpose()?;
+    let ops = body
+        .ops
+        .into_iter()
+        .map(OpBody::op)
+        .collect::<Result<Vec<_>, _>>()?;
+    let request = Request {
+        session,
+        request_id: body.request_id,
+        command: Command::Multi(ops),
+    };
+    let Reply::Multi(replies) = api.node.propose(request).await?.outcome? else {
+        return Err(Problem::internal(
+            "a transaction was not answered by the replies of its operations",
+        ));
+    };
+    let results = replies.into_iter().map(result).collect::<Result<Vec<_>, _>>()?;
+    Ok(ok(&TxnAnswer { results }))
+}
+
+fn result(reply: Reply) -> Result<OpAnswer, Problem> {
+    match reply {
+        Reply::Created { path, stat } => Ok(OpAnswer::Created {
+            path: path.into(),
+            stat: StatAnswer::from(&stat),
+        }),
+        Reply::Set(stat) => Ok(OpAnswer::Set {
+            stat: StatAnswer::from(&stat),
+        }),
+        Reply::Deleted => Ok(OpAnswer::Deleted {}),
+        Reply::Checked => Ok(OpAnswer::Checked {}),
+        other => Err(Problem::internal(format!(
+            "an operation was answered by {other:?}"
+        ))),
+    }
+}

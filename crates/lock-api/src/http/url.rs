@@ -1,0 +1,205 @@
+//! Takes the path of a URL apart: names of locks, paths of znodes, verbs.
+//!
+//! Everything here works on the path as it was sent, still percent-encoded: it is split at its slashes first
+//! and decoded afterwards. So an encoded slash (`%2F`) is part of a name and never separates a verb from it.
+
+use std::borrow::Cow;
+
+use znode_store::LockName;
+
+use super::problem::Problem;
+
+/// The text after a `%` is not two hexadecimal digits, or what was encoded is not UTF-8.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadEncoding {
+    /// `%`, `%4`, `%xy`.
+    #[error("'%' is not followed by two hexadecimal digits")]
+    Digits,
+    /// The bytes make no characters.
+    #[error("the percent-encoded bytes are not UTF-8")]
+    NotUtf8,
+}
+
+/// Undoes percent-encoding. A `+` stays a plus: it means a space in forms and queries only.
+pub fn decode(raw: &str) -> Result<Cow<'_, str>, BadEncoding> {
+    let Some(first) = raw.find('%') else {
+        return Ok(Cow::Borrowed(raw));
+    };
+    let mut bytes = raw.as_bytes()[..first].to_vec();
+    let mut rest = raw[first..].bytes();
+    while let Some(byte) = rest.next() {
+        let byte = match byte {
+            b'%' => match (rest.next().and_then(hex), rest.next().and_then(hex)) {
+                (Some(high), Some(low)) => high << 4 | low,
+                _ => return Err(BadEncoding::Digits),
+            },
+            plain => plain,
+        };
+        bytes.push(byte);
+    }
+    String::from_utf8(bytes)
+        .map(Cow::Owned)
+        .map_err(|_| BadEncoding::NotUtf8)
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+/// What can be done to a lock, as the last segment of its URL says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// Stand in the queue.
+    Acquire,
+    /// Give a hold back.
+    Release,
+    /// Take the lock from its holder.
+    Break,
+    /// Ask whether a fencing token is a current holder's.
+    Check,
+    /// Words that the contract gives a meaning to which is not served yet: they must not become names
+    /// meanwhile, or the names would change their address later.
+    Reserved,
+}
+
+impl Verb {
+    fn parse(segment: &str) -> Option<Self> {
+        match segment {
+            "acquire" => Some(Self::Acquire),
+            "release" => Some(Self::Release),
+            "break" => Some(Self::Break),
+            "check" => Some(Self::Check),
+            "downgrade" | "revoke" => Some(Self::Reserved),
+            _ => None,
+        }
+    }
+
+    /// The method that goes with it.
+    pub fn method(self) -> &'static str {
+        match self {
+            Self::Check => "GET,HEAD",
+            Self::Acquire | Self::Release | Self::Break | Self::Reserved => "POST",
+        }
+    }
+}
+
+/// Splits what follows `/v1/locks/` into the name of a lock and the verb, if there is one.
+///
+/// One rule for all methods: the last segment is a verb if it is one of the words and something stands before
+/// it. `orders/42/acquire` acquires `orders/42`; `acquire` alone is a lock's name, and so is `orders/acquire`
+/// if its slash is encoded: `orders%2Facquire`.
+pub fn lock_and_verb(raw: &str) -> Result<(LockName, Option<Verb>), Problem> {
+    let (name, verb) = match raw.rsplit_once('/') {
+        // A segment that cannot be decoded is no verb; as part of the name it is refused below.
+        Some((name, last)) => match decode(last).ok().and_then(|segment| Verb::parse(&segment)) {
+            Some(verb) => (name, Some(verb)),
+            None => (raw, None),
+        },
+        None => (raw, None),
+    };
+    let name = decode(name).map_err(Problem::bad_lock_name)?;
+    Ok((LockName::parse(&name).map_err(Problem::bad_lock_name)?, verb))
+}
+
+/// The text of a znode's path from what follows `/v1/znodes` or `/v1/watch`: nothing or `/` is the root.
+///
+/// It is not checked yet, as a path to create and a path that exists follow different rules.
+pub fn znode_path(raw: &str) -> Result<Cow<'_, str>, Problem> {
+    if raw.is_empty() {
+        return Ok(Cow::Borrowed("/"));
+    }
+    decode(raw).map_err(Problem::bad_path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::problem::Code;
+
+    #[test]
+    fn percent_encoding_is_undone_once() {
+        for (raw, plain) in [
+            ("", ""),
+            ("orders/42", "orders/42"),
+            ("a%20b", "a b"),
+            ("a+b", "a+b"),
+            ("%2F%2f", "//"),
+            ("%2541", "%41"),
+            ("caf%C3%A9", "café"),
+            ("café", "café"),
+        ] {
+            assert_eq!(decode(raw).as_deref(), Ok(plain), "{raw}");
+        }
+        for raw in ["%", "a%", "%4", "%4g", "%-1", "%+1"] {
+            assert_eq!(decode(raw), Err(BadEncoding::Digits), "{raw}");
+        }
+        for raw in ["%ff", "%C3", "%C3x", "%ED%A0%80"] {
+            assert_eq!(decode(raw), Err(BadEncoding::NotUtf8), "{raw}");
+        }
+    }
+
+    #[test]
+    fn the_last_segment_is_the_verb_if_something_stands_before_it() {
+        for (raw, name, verb) in [
+            ("a/acquire", "a", Some(Verb::Acquire)),
+            ("orders/42/acquire", "orders/42", Some(Verb::Acquire)),
+            ("orders/42/release", "orders/42", Some(Verb::Release)),
+            ("a/break", "a", Some(Verb::Break)),
+            ("a/check", "a", Some(Verb::Check)),
+            ("a/revoke", "a", Some(Verb::Reserved)),
+            ("a/downgrade", "a", Some(Verb::Reserved)),
+            ("a", "a", None),
+            ("orders/42", "orders/42", None),
+            ("check", "check", None),
+            ("acquire/acquire", "acquire", Some(Verb::Acquire)),
+            ("a/Acquire", "a/Acquire", None),
+            // An encoded letter is the letter (RFC 3986 §6.2.2.2), an encoded slash is no separator.
+            ("a/%61cquire", "a", Some(Verb::Acquire)),
+            ("a%2Facquire", "a/acquire", None),
+            ("a%2Facquire/acquire", "a/acquire", Some(Verb::Acquire)),
+            ("x%2Fcheck/check", "x/check", Some(Verb::Check)),
+            ("x%2Fy/z", "x/y/z", None),
+        ] {
+            let (lock, found) = lock_and_verb(raw).unwrap_or_else(|problem| panic!("{raw}: {problem:?}"));
+            assert_eq!((lock.as_str(), found), (name, verb), "{raw}");
+        }
+    }
+
+    #[test]
+    fn what_names_no_lock_is_refused_as_such() {
+        let long = "x".repeat(513);
+        let deep = "a/".repeat(32);
+        for raw in [
+            "",
+            "/",
+            "/acquire",
+            "a/",
+            "a//b",
+            "//acquire",
+            "a//acquire",
+            "../a",
+            "a/%2e%2E/b",
+            "%00",
+            "a%",
+            "%ff",
+            "a/%zz",
+            &long,
+            &deep,
+        ] {
+            let code = lock_and_verb(raw).map_err(|problem| problem.code());
+            assert_eq!(code, Err(Code::BadLockName), "{raw}");
+        }
+    }
+
+    #[test]
+    fn the_root_of_the_tree_has_two_addresses() {
+        assert_eq!(znode_path("").unwrap(), "/");
+        assert_eq!(znode_path("/").unwrap(), "/");
+        assert_eq!(znode_path("/a/b%20c").unwrap(), "/a/b c");
+        assert_eq!(znode_path("/a%2Fb").unwrap(), "/a/b");
+        assert_eq!(
+            znode_path("/a%").map_err(|problem| problem.code()),
+            Err(Code::BadPath)
+        );
+    }
+}

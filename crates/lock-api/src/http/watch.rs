@@ -1,0 +1,108 @@
+//! One-shot watches by long poll. Who watches is this node's business only: a watch ends with its request.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::Uri;
+use raft_node::{Unavailable, WatchEventKind, WatchKind};
+use serde::{Deserialize, Serialize};
+use znode_store::{Refusal, ZPath};
+
+use super::Shared;
+use super::exchange::{Answer, fresh, no_content, ok, query};
+use super::problem::Problem;
+use super::url::znode_path;
+
+/// What all addresses of watches begin with.
+const PREFIX: &str = "/v1/watch";
+
+/// How long a watch waits for those who do not say, in milliseconds: below what proxies cut off.
+const DEFAULT_TIMEOUT_MS: u64 = 30_000;
+
+/// The longest wait of one request in milliseconds, an hour: a caller that is gone without a trace (its host
+/// lost power) would keep its connection for so long.
+const MAX_TIMEOUT_MS: u64 = 3_600_000;
+
+/// What is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum KindWord {
+    /// The data of a node that exists.
+    Data,
+    /// The children of a node that exists.
+    Children,
+    /// A node that may not exist yet: its coming, its going, its data.
+    Exists,
+    /// A node, which may not exist yet, and all below it.
+    Recursive,
+}
+
+impl KindWord {
+    fn kind(self) -> WatchKind {
+        match self {
+            Self::Data | Self::Exists => WatchKind::Data,
+            Self::Children => WatchKind::Children,
+            Self::Recursive => WatchKind::Recursive,
+        }
+    }
+
+    /// ZooKeeper leaves such a watch only where there is something to watch.
+    fn needs_node(self) -> bool {
+        matches!(self, Self::Data | Self::Children)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WatchQuery {
+    kind: KindWord,
+    timeout_ms: Option<u64>,
+    #[serde(default)]
+    linearizable: bool,
+}
+
+#[derive(Serialize)]
+struct EventAnswer<'a> {
+    event: &'static str,
+    path: &'a str,
+    zxid: u64,
+}
+
+fn event_word(kind: WatchEventKind) -> &'static str {
+    match kind {
+        WatchEventKind::Created => "created",
+        WatchEventKind::Deleted => "deleted",
+        WatchEventKind::DataChanged => "data_changed",
+        WatchEventKind::ChildrenChanged => "children_changed",
+    }
+}
+
+/// `GET /v1/watch/{path}`
+pub async fn watch(State(api): State<Shared>, uri: Uri) -> Answer {
+    let raw = uri.path().strip_prefix(PREFIX).expect("the route begins with it");
+    let path = ZPath::parse(&znode_path(raw)?)?;
+    let asked: WatchQuery = query(&uri)?;
+    let timeout_ms = asked.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS);
+    if timeout_ms > MAX_TIMEOUT_MS {
+        return Err(Problem::bad_request(format!(
+            "timeout_ms is at most {MAX_TIMEOUT_MS}"
+        )));
+    }
+    fresh(&api, asked.linearizable).await?;
+    let kind = asked.kind.kind();
+    let (exists, watcher) = api
+        .node
+        .read_and_watch(&path, kind, |store| store.stat(&path).is_some());
+    if !exists && asked.kind.needs_node() {
+        return Err(Refusal::NoNode(path).into());
+    }
+    match tokio::time::timeout(Duration::from_millis(timeout_ms), watcher.fired()).await {
+        Ok(Some(event)) => Ok(ok(&EventAnswer {
+            event: event_word(event.kind),
+            path: event.path.as_str(),
+            zxid: event.zxid.0,
+        })),
+        Ok(None) => Err(Unavailable::new("this node cannot tell whether the watch has fired").into()),
+        Err(_) => Ok(no_content()),
+    }
+}

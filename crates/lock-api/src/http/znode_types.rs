@@ -1,0 +1,309 @@
+//! The documents of the routes that speak of znodes: data as text or base64, stats, changes.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::{Deserialize, Serialize};
+use znode_store::{CreateMode, CreatePath, Data, Op, RequestId, Stat, ZPath};
+
+use super::exchange::At;
+use super::problem::Problem;
+
+/// In ZooKeeper's calls, and here, the version that every node has.
+pub const ANY_VERSION: i32 = -1;
+
+/// Any version, for those who do not say.
+pub fn any_version() -> i32 {
+    ANY_VERSION
+}
+
+/// The kinds of znodes as callers write them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModeWord {
+    /// Lives until it is deleted.
+    #[default]
+    Persistent,
+    /// Ends with its session.
+    Ephemeral,
+    /// With a number after its name.
+    PersistentSequential,
+    /// Both.
+    EphemeralSequential,
+    /// Swept when its last child has gone.
+    Container,
+}
+
+impl From<ModeWord> for CreateMode {
+    fn from(word: ModeWord) -> Self {
+        match word {
+            ModeWord::Persistent => Self::Persistent,
+            ModeWord::Ephemeral => Self::Ephemeral,
+            ModeWord::PersistentSequential => Self::PersistentSequential,
+            ModeWord::EphemeralSequential => Self::EphemeralSequential,
+            ModeWord::Container => Self::Container,
+        }
+    }
+}
+
+/// The data of a request; `None` if it has none.
+pub fn data(text: Option<Cow<'_, str>>, base64: Option<Cow<'_, str>>) -> Result<Option<Data>, Problem> {
+    match (text, base64) {
+        (Some(_), Some(_)) => Err(Problem::bad_request("data and data_base64 exclude each other")),
+        (Some(text), None) => Ok(Some(Data::from(&*text))),
+        (None, Some(base64)) => match BASE64.decode(base64.as_bytes()) {
+            Ok(bytes) => Ok(Some(bytes.into())),
+            Err(error) => Err(Problem::bad_request(format!("data_base64: {error}"))),
+        },
+        (None, None) => Ok(None),
+    }
+}
+
+/// The body of `POST /v1/znodes/{path}`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateBody<'a> {
+    #[serde(borrow)]
+    data: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    data_base64: Option<Cow<'a, str>>,
+    #[serde(default)]
+    mode: ModeWord,
+    #[serde(default)]
+    parents: bool,
+    /// Whose an ephemeral node is.
+    #[serde(borrow)]
+    pub session: Option<Cow<'a, str>>,
+    /// For repeating it.
+    pub request_id: Option<RequestId>,
+}
+
+impl CreateBody<'_> {
+    /// The change that is asked for, at `path`.
+    pub fn op(self, path: &str) -> Result<Op, Problem> {
+        create_op(path, self.data, self.data_base64, self.mode, self.parents)
+    }
+}
+
+/// A creation, from what stands in a body.
+pub fn create_op(
+    path: &str,
+    text: Option<Cow<'_, str>>,
+    base64: Option<Cow<'_, str>>,
+    mode: ModeWord,
+    parents: bool,
+) -> Result<Op, Problem> {
+    let mode = CreateMode::from(mode);
+    Ok(Op::Create {
+        path: CreatePath::parse(path, mode.is_sequential())?,
+        data: data(text, base64)?.unwrap_or_default(),
+        mode,
+        parents,
+    })
+}
+
+/// The body of `PUT /v1/znodes/{path}`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetBody<'a> {
+    #[serde(borrow)]
+    data: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    data_base64: Option<Cow<'a, str>>,
+    /// On whose behalf, if it matters: the scope of the request id.
+    #[serde(borrow)]
+    pub session: Option<Cow<'a, str>>,
+    /// For repeating it.
+    pub request_id: Option<RequestId>,
+}
+
+impl SetBody<'_> {
+    /// The change that is asked for, at `path`.
+    pub fn op(self, path: &str, version: i32) -> Result<Op, Problem> {
+        set_op(path, self.data, self.data_base64, version)
+    }
+}
+
+/// A replacement of data. Unlike a creation it must say by what: nobody means to empty a node by saying nothing.
+pub fn set_op(
+    path: &str,
+    text: Option<Cow<'_, str>>,
+    base64: Option<Cow<'_, str>>,
+    version: i32,
+) -> Result<Op, Problem> {
+    let data =
+        data(text, base64)?.ok_or_else(|| Problem::bad_request("one of data and data_base64 is required"))?;
+    Ok(Op::Set {
+        path: ZPath::parse(path)?,
+        data,
+        version,
+    })
+}
+
+/// A znode's `Stat` as it is shown.
+#[derive(Debug, Serialize)]
+pub struct StatAnswer {
+    czxid: u64,
+    mzxid: u64,
+    pzxid: u64,
+    created_at: At,
+    modified_at: At,
+    version: i32,
+    cversion: i32,
+    aversion: i32,
+    ephemeral_owner: Option<String>,
+    data_length: u32,
+    num_children: u32,
+}
+
+impl From<&Stat> for StatAnswer {
+    fn from(stat: &Stat) -> Self {
+        Self {
+            czxid: stat.czxid.0,
+            mzxid: stat.mzxid.0,
+            pzxid: stat.pzxid.0,
+            created_at: At(stat.ctime_ms),
+            modified_at: At(stat.mtime_ms),
+            version: stat.version,
+            cversion: stat.cversion,
+            aversion: stat.aversion,
+            ephemeral_owner: stat.ephemeral_owner.map(|session| session.to_string()),
+            data_length: stat.data_length,
+            num_children: stat.num_children,
+        }
+    }
+}
+
+/// The answer of a creation and of a replacement.
+#[derive(Serialize)]
+pub struct ChangedAnswer<'a> {
+    /// Which node; with its number, if it is sequential.
+    pub path: &'a str,
+    /// As it is right after.
+    pub stat: StatAnswer,
+}
+
+/// The answer of `GET /v1/znodes/{path}`.
+#[derive(Serialize)]
+pub struct ZnodeAnswer<'a> {
+    path: &'a str,
+    /// The data if it is text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<&'a str>,
+    /// The data if it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data_base64: Option<String>,
+    stat: StatAnswer,
+    #[serde(flatten)]
+    children: Option<ChildrenAnswer<'a>>,
+}
+
+impl<'a> ZnodeAnswer<'a> {
+    /// `children`, if they were asked for.
+    pub fn new(path: &'a ZPath, data: &'a Data, stat: &Stat, children: Option<ChildrenAnswer<'a>>) -> Self {
+        let text = std::str::from_utf8(data.as_bytes()).ok();
+        Self {
+            path: path.as_str(),
+            data: text,
+            data_base64: text.is_none().then(|| BASE64.encode(data.as_bytes())),
+            stat: stat.into(),
+            children,
+        }
+    }
+}
+
+/// A page of children.
+#[derive(Serialize)]
+pub struct ChildrenAnswer<'a> {
+    /// By name.
+    pub children: Vec<ChildAnswer<'a>>,
+    /// What to give as `after` for the next page; `null` on the last one.
+    pub next_after: Option<&'a str>,
+}
+
+/// One child.
+#[derive(Serialize)]
+pub struct ChildAnswer<'a> {
+    /// Its name below its parent.
+    pub name: &'a str,
+    /// Its stat.
+    pub stat: StatAnswer,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::exchange::parse;
+    use crate::http::problem::Code;
+
+    fn create(path: &str, body: &str) -> Result<Op, Code> {
+        let read = || parse::<CreateBody<'_>>(body.as_bytes())?.op(path);
+        read().map_err(|problem: Problem| problem.code())
+    }
+
+    fn created(path: &str, body: &str) -> (String, Data, CreateMode, bool) {
+        match create(path, body) {
+            Ok(Op::Create {
+                path,
+                data,
+                mode,
+                parents,
+            }) => (path.to_string(), data, mode, parents),
+            other => panic!("{body}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_creation_is_read_with_its_defaults() {
+        let (path, data, mode, parents) = created("/a", "");
+        assert_eq!(
+            (&*path, data.len(), mode, parents),
+            ("/a", 0, CreateMode::Persistent, false)
+        );
+        let (_, data, ..) = created("/a", r#"{"data": "h\u00e9"}"#);
+        assert_eq!(data.as_bytes(), "hé".as_bytes());
+        let (_, data, ..) = created("/a", r#"{"data_base64": "AP8="}"#);
+        assert_eq!(data.as_bytes(), [0, 255]);
+        let (path, _, mode, parents) = created("/q/", r#"{"mode": "ephemeral_sequential", "parents": true}"#);
+        assert_eq!(
+            (&*path, mode, parents),
+            ("/q/", CreateMode::EphemeralSequential, true)
+        );
+    }
+
+    #[test]
+    fn a_creation_that_makes_no_sense_is_refused() {
+        for body in [
+            r#"{"data": 1}"#,
+            r#"{"data": "a", "data_base64": "AA=="}"#,
+            r#"{"data_base64": "not base64"}"#,
+            r#"{"mode": "ttl"}"#,
+            r#"{"ttl_ms": 5}"#,
+            r#"["a"]"#,
+        ] {
+            assert_eq!(create("/a", body), Err(Code::BadRequest), "{body}");
+        }
+        for path in ["a", "/a/", "//a", "/a/../b", ""] {
+            assert_eq!(create(path, "{}"), Err(Code::BadPath), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_replacement_says_by_what() {
+        let set = |body: &str| {
+            let read = || parse::<SetBody<'_>>(body.as_bytes())?.op("/a", 3);
+            read().map_err(|problem: Problem| problem.code())
+        };
+        let path = ZPath::parse("/a").unwrap();
+        assert_eq!(
+            set(r#"{"data": ""}"#),
+            Ok(Op::Set {
+                path,
+                data: Data::empty(),
+                version: 3
+            })
+        );
+        assert_eq!(set("{}"), Err(Code::BadRequest));
+    }
+}

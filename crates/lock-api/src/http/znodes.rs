@@ -1,0 +1,200 @@
+//! The routes of the tree itself: create, look, set, delete. The rules are ZooKeeper's, and the state machine's.
+
+use std::borrow::Cow;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use serde::Deserialize;
+use znode_store::{Command, Op, Refusal, Reply, Request, RequestId, SessionId, ZPath};
+
+use super::exchange::{
+    Answer, fresh, json, no_content, no_query, ok, page_length, parse, query, read_body, session_id,
+};
+use super::problem::Problem;
+use super::url::znode_path;
+use super::znode_types::{
+    ANY_VERSION, ChangedAnswer, ChildAnswer, ChildrenAnswer, CreateBody, SetBody, ZnodeAnswer, any_version,
+};
+use super::{Api, Shared};
+
+/// What all addresses of znodes begin with.
+const PREFIX: &str = "/v1/znodes";
+
+fn target(uri: &Uri) -> Result<Cow<'_, str>, Problem> {
+    znode_path(uri.path().strip_prefix(PREFIX).expect("the route begins with it"))
+}
+
+fn optional_session(text: Option<&str>) -> Result<Option<SessionId>, Problem> {
+    text.map(session_id).transpose()
+}
+
+/// Carries `command` out and unpacks what the cluster says to it.
+async fn carry_out(
+    api: &Api,
+    session: Option<SessionId>,
+    request_id: Option<RequestId>,
+    command: Command,
+) -> Result<Reply, Problem> {
+    Ok(api
+        .node
+        .propose(Request {
+            session,
+            request_id,
+            command,
+        })
+        .await?
+        .outcome?)
+}
+
+/// `POST /v1/znodes/{path}`
+pub async fn create(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
+    let path = target(&uri)?;
+    no_query(&uri)?;
+    let bytes = read_body(body, api.config.max_data_body_bytes, api.config.body_timeout).await?;
+    let mut body: CreateBody<'_> = parse(&bytes)?;
+    let session = optional_session(body.session.as_deref())?;
+    let request_id = body.request_id.take();
+    let command = Command::Write(body.op(&path)?);
+    match carry_out(&api, session, request_id, command).await? {
+        Reply::Created { path, stat } => {
+            let answer = ChangedAnswer {
+                path: path.as_str(),
+                stat: (&stat).into(),
+            };
+            Ok(json(StatusCode::CREATED, &answer))
+        }
+        other => Err(Problem::internal(format!("a creation was answered by {other:?}"))),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SetQuery {
+    #[serde(default = "any_version")]
+    version: i32,
+}
+
+/// `PUT /v1/znodes/{path}`
+pub async fn set(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
+    let path = target(&uri)?;
+    let SetQuery { version } = query(&uri)?;
+    let bytes = read_body(body, api.config.max_data_body_bytes, api.config.body_timeout).await?;
+    let mut body: SetBody<'_> = parse(&bytes)?;
+    let session = optional_session(body.session.as_deref())?;
+    let request_id = body.request_id.take();
+    let command = Command::Write(body.op(&path, version)?);
+    match carry_out(&api, session, request_id, command).await? {
+        Reply::Set(stat) => Ok(ok(&ChangedAnswer {
+            path: &path,
+            stat: (&stat).into(),
+        })),
+        other => Err(Problem::internal(format!(
+            "a replacement was answered by {other:?}"
+        ))),
+    }
+}
+
+/// Bodies of `DELETE` get lost on the way too easily, so everything stands in the query.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeleteQuery {
+    #[serde(default = "any_version")]
+    version: i32,
+    #[serde(default)]
+    recursive: bool,
+    session: Option<String>,
+    request_id: Option<RequestId>,
+}
+
+/// `DELETE /v1/znodes/{path}`
+pub async fn delete(State(api): State<Shared>, uri: Uri) -> Answer {
+    let path = ZPath::parse(&target(&uri)?)?;
+    let DeleteQuery {
+        version,
+        recursive,
+        session,
+        request_id,
+    } = query(&uri)?;
+    let session = optional_session(session.as_deref())?;
+    let command = match (recursive, version) {
+        (false, version) => Command::Write(Op::Delete { path, version }),
+        (true, ANY_VERSION) => Command::Write(Op::DeleteRecursive { path }),
+        // The version of the top is checked and all of it deleted, both or neither.
+        (true, version) => Command::Multi(vec![
+            Op::Check {
+                path: path.clone(),
+                version,
+            },
+            Op::DeleteRecursive { path },
+        ]),
+    };
+    let request = Request {
+        session,
+        request_id,
+        command,
+    };
+    match api.node.propose(request).await?.outcome {
+        Ok(_) => Ok(no_content()),
+        // The caller did not ask for a transaction, so it is not told of one.
+        Err(Refusal::Multi { refusal, .. }) => Err((*refusal).into()),
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LookQuery {
+    #[serde(default)]
+    children: bool,
+    after: Option<String>,
+    count: Option<usize>,
+    #[serde(default)]
+    linearizable: bool,
+}
+
+/// `GET /v1/znodes/{path}`
+pub async fn look(State(api): State<Shared>, uri: Uri) -> Answer {
+    let path = ZPath::parse(&target(&uri)?)?;
+    let asked: LookQuery = query(&uri)?;
+    if !asked.children && (asked.after.is_some() || asked.count.is_some()) {
+        return Err(Problem::bad_request("after and count belong to children=true"));
+    }
+    let count = page_length(asked.count)?;
+    fresh(&api, asked.linearizable).await?;
+    let found = api.node.read(|store| {
+        let (data, stat) = store.get(&path)?;
+        let mut names = if asked.children {
+            store.children(&path)?
+        } else {
+            Vec::new()
+        };
+        if let Some(after) = &asked.after {
+            names.drain(..names.partition_point(|name| **name <= **after));
+        }
+        let more = names.len() > count;
+        names.truncate(count);
+        let children: Vec<_> = names
+            .into_iter()
+            .filter_map(|name| {
+                let stat = store.stat(&path.join(&name).ok()?)?;
+                Some((name, stat))
+            })
+            .collect();
+        Some((data, stat, children, more))
+    });
+    let Some((data, stat, children, more)) = found else {
+        return Err(Refusal::NoNode(path).into());
+    };
+    let children = asked.children.then(|| ChildrenAnswer {
+        next_after: children.last().filter(|_| more).map(|(name, _)| &**name),
+        children: children
+            .iter()
+            .map(|(name, stat)| ChildAnswer {
+                name,
+                stat: stat.into(),
+            })
+            .collect(),
+    });
+    Ok(ok(&ZnodeAnswer::new(&path, &data, &stat, children)))
+}

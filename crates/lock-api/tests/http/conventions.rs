@@ -1,0 +1,174 @@
+//! What holds for all routes: unknown fields, unknown routes, bodies over the limit, JSON that is none.
+
+use lock_api::http::HttpConfig;
+use serde_json::json;
+
+use crate::support::Server;
+
+#[tokio::test]
+async fn unknown_fields_and_parameters_are_refused_everywhere() {
+    let server = Server::start().await;
+    let session = server.session().await;
+    for (method, path, body) in [
+        ("POST", "/v1/sessions", json!({"ttl": 5})),
+        (
+            "POST",
+            &*format!("/v1/sessions/{session}/heartbeat"),
+            json!({"ttl_ms": 5}),
+        ),
+        (
+            "POST",
+            "/v1/locks/a/acquire",
+            json!({"session": session, "wait": 5}),
+        ),
+        (
+            "POST",
+            "/v1/locks/a/acquire",
+            json!({"session": session, "lock_delay_ms": 5}),
+        ),
+        (
+            "POST",
+            "/v1/locks/a/release",
+            json!({"session": session, "holder": "h", "force": true}),
+        ),
+        (
+            "POST",
+            "/v1/locks/a/break",
+            json!({"holder": "h", "reason": "r", "session": session}),
+        ),
+        ("POST", "/v1/znodes/a", json!({"dat": "x"})),
+        ("PUT", "/v1/znodes/a", json!({"data": "x", "version": 3})),
+        (
+            "POST",
+            "/v1/txn",
+            json!({"ops": [{"check": {"path": "/", "vers": 1}}]}),
+        ),
+    ] {
+        let problem = server
+            .call(method, path, Some(&body.to_string()))
+            .await
+            .problem(400, "bad_request");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("unknown field"), "{method} {path}: {detail}");
+    }
+    for (method, path) in [
+        ("GET", "/v1/sessions?x=1"),
+        ("GET", &*format!("/v1/sessions/{session}?x=1")),
+        ("DELETE", &*format!("/v1/sessions/{session}?x=1")),
+        ("GET", "/v1/locks?x=1"),
+        ("GET", "/v1/locks/a?x=1"),
+        ("GET", "/v1/locks/a/check?fencing_token=1&x=1"),
+        ("GET", "/v1/znodes?x=1"),
+        ("DELETE", "/v1/znodes/a?x=1"),
+        ("GET", "/v1/watch/a?kind=data&x=1"),
+        ("GET", "/v1/cluster?x=1"),
+        ("POST", "/v1/sessions?ttl_ms=5"),
+        ("POST", "/v1/locks/a/acquire?wait_ms=5"),
+        ("POST", "/v1/znodes/a?mode=ephemeral"),
+        ("POST", "/v1/txn?x=1"),
+    ] {
+        server.call(method, path, None).await.problem(400, "bad_request");
+    }
+    assert_eq!(
+        server.get("/v1/znodes?children=true").await.expect(200)["children"],
+        json!([])
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_no_json_object_is_refused() {
+    let server = Server::start().await;
+    for body in [
+        "{",
+        "[]",
+        "null",
+        "5",
+        "\"x\"",
+        "ttl_ms=5",
+        "{} {}",
+        "{\"name\": \"\\ud800\"}",
+    ] {
+        server
+            .call("POST", "/v1/sessions", Some(body))
+            .await
+            .problem(400, "bad_request");
+    }
+    for body in [
+        r#"{"ttl_ms": "5"}"#,
+        r#"{"ttl_ms": -5}"#,
+        r#"{"ttl_ms": 0.5}"#,
+        r#"{"name": 5}"#,
+    ] {
+        server
+            .call("POST", "/v1/sessions", Some(body))
+            .await
+            .problem(400, "bad_request");
+    }
+    assert_eq!(
+        server.get("/v1/sessions").await.expect(200)["sessions"],
+        json!([])
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn bodies_have_a_limit() {
+    let server = Server::start_with(HttpConfig {
+        max_body_bytes: 1000,
+        ..HttpConfig::default()
+    })
+    .await;
+    let session = server.session().await;
+    let note = |length| json!({"session": session, "note": "x".repeat(length)});
+    server.post("/v1/locks/a/acquire", note(500)).await.expect(200);
+    let problem = server
+        .post("/v1/locks/b/acquire", note(1000))
+        .await
+        .problem(413, "too_large");
+    assert_eq!(problem["limit"], 1000);
+    server.get("/v1/locks/b").await.problem(404, "no_lock");
+    // What writes data into the tree has a limit of its own, and the data in it another one.
+    server
+        .post("/v1/znodes/a", json!({"data": "x".repeat(100_000)}))
+        .await
+        .expect(201);
+    let much = json!({"data": "x".repeat(znode_store::MAX_DATA_BYTES + 1)});
+    let problem = server.post("/v1/znodes/b", much).await.problem(413, "too_large");
+    assert_eq!(problem["limit"], znode_store::MAX_DATA_BYTES);
+    let more = json!({"data": "x".repeat(2_500_000)});
+    server.post("/v1/znodes/b", more).await.problem(413, "too_large");
+    server.get("/v1/znodes/b").await.problem(404, "no_node");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn unknown_addresses_and_methods_say_so() {
+    let server = Server::start().await;
+    for path in [
+        "/",
+        "/v1",
+        "/v2/locks",
+        "/v1/sessions/x/y",
+        "/v1/locks/a/revoke",
+        "/v1/locks/a/downgrade",
+    ] {
+        server.get(path).await.problem(404, "no_route");
+    }
+    for (method, path, allowed) in [
+        ("DELETE", "/healthz", "get,head"),
+        ("PUT", "/v1/locks/a", "get,head,post"),
+        ("POST", "/v1/locks/a", "get,head"),
+        ("POST", "/v1/locks/acquire", "get,head"),
+        ("POST", "/v1/locks/a/check", "get,head"),
+        ("GET", "/v1/locks/a/acquire", "post"),
+        ("GET", "/v1/locks/a/release", "post"),
+        ("POST", "/v1/watch/a", "get,head"),
+        ("GET", "/v1/txn", "post"),
+    ] {
+        let reply = server.call(method, path, None).await;
+        reply.problem(405, "method_not_allowed");
+        assert_eq!(reply.header("allow"), Some(allowed), "{method} {path}");
+    }
+    server.stop().await;
+}

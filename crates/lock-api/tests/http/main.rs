@@ -1,0 +1,20 @@
+//! The HTTP contract, held against a real node with one member, over real connections.
+//!
+//! Every module is one family of routes; what is common to all of them is in `conventions`, and what is below
+//! them, the accept loop, in `server`.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on may say so shortly, also in its helpers"
+)]
+
+mod support;
+
+mod cluster;
+mod conventions;
+mod locks;
+mod server;
+mod sessions;
+mod txn;
+mod watch;
+mod znodes;

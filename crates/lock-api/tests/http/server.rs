@@ -1,0 +1,224 @@
+//! The accept loop: hang-ups, slow callers, too many callers, the end. It needs no node, so it has none.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use lock_api::http::{HttpConfig, Peer, serve};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{Call, in_time, until};
+
+/// Handlers that a test holds in its hand.
+#[derive(Clone)]
+struct Gate {
+    /// How many requests are in their handler.
+    inside: Arc<AtomicUsize>,
+    /// Lets one of them go on.
+    open: Arc<Semaphore>,
+}
+
+struct Loop {
+    address: SocketAddr,
+    gate: Gate,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+async fn start(config: HttpConfig) -> Loop {
+    let gate = Gate {
+        inside: Arc::default(),
+        open: Arc::new(Semaphore::new(0)),
+    };
+    let held = gate.clone();
+    let wait = move || async move {
+        struct Leave(Arc<AtomicUsize>);
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        held.inside.fetch_add(1, Ordering::SeqCst);
+        let _leave = Leave(held.inside);
+        held.open.acquire().await.unwrap().forget();
+        "through"
+    };
+    let address = |axum::Extension(Peer(address)): axum::Extension<Peer>| async move { address.to_string() };
+    let router = Router::new()
+        .route("/wait", get(wait))
+        .route("/address", get(address));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(serve(listener, router, config, stop.clone().cancelled_owned()));
+    Loop {
+        address,
+        gate,
+        stop,
+        task,
+    }
+}
+
+impl Loop {
+    async fn until_inside(&self, count: usize) {
+        until("the handlers run", async || {
+            self.gate.inside.load(Ordering::SeqCst) == count
+        })
+        .await;
+    }
+
+    async fn wait(&self) -> Call {
+        Call::send(self.address, "GET", "/wait", None).await
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        in_time("the loop ends", self.task).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_hangs_up_takes_its_handler_with_it() {
+    let server = start(HttpConfig::default()).await;
+    let call = server.wait().await;
+    server.until_inside(1).await;
+    drop(call);
+    server.until_inside(0).await;
+
+    // The same for a caller that only stops sending: it could as well have crashed.
+    let mut call = server.wait().await;
+    server.until_inside(1).await;
+    call.0.shutdown().await.unwrap();
+    server.until_inside(0).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_come_ends_the_connection() {
+    let config = HttpConfig {
+        header_timeout: Duration::from_millis(50),
+        ..HttpConfig::default()
+    };
+    let server = start(config).await;
+    for beginning in ["", "GET /wait HTT"] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(beginning.as_bytes()).await.unwrap();
+        let mut rest = Vec::new();
+        in_time("the server hangs up", stream.read_to_end(&mut rest))
+            .await
+            .unwrap();
+    }
+    // It bounds the head, not the answer.
+    let call = server.wait().await;
+    server.until_inside(1).await;
+    tokio::time::sleep(Duration::from_millis(120)).await;
+    server.gate.open.add_permits(1);
+    assert_eq!(call.reply().await.body, "through");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn who_finds_no_place_waits_for_one() {
+    let server = start(HttpConfig {
+        max_connections: 2,
+        ..HttpConfig::default()
+    })
+    .await;
+    let _first = server.wait().await;
+    let _second = server.wait().await;
+    server.until_inside(2).await;
+    let third = Call::send(server.address, "GET", "/address", None).await;
+    let answered = tokio::time::timeout(Duration::from_millis(50), third.0.readable());
+    assert!(answered.await.is_err(), "the third was served beside two");
+    // One of the two goes through and leaves its place.
+    server.gate.open.add_permits(1);
+    assert_eq!(third.reply().await.status, 200);
+    server.gate.open.add_permits(1);
+    server.until_inside(0).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_end_waits_for_requests_in_progress_and_closes_idle_connections() {
+    let server = start(HttpConfig::default()).await;
+    let mut idle = TcpStream::connect(server.address).await.unwrap();
+    idle.write_all(b"GET /address HTTP/1.1\r\nHost: test\r\n\r\n")
+        .await
+        .unwrap();
+    let mut first = [0; 1];
+    in_time("the answer begins", idle.read_exact(&mut first))
+        .await
+        .unwrap();
+    let call = server.wait().await;
+    server.until_inside(1).await;
+
+    server.stop.cancel();
+    let mut rest = Vec::new();
+    in_time("the idle connection is closed", idle.read_to_end(&mut rest))
+        .await
+        .unwrap();
+    assert!(
+        TcpStream::connect(server.address).await.is_err(),
+        "nobody is accepted any more"
+    );
+    assert!(!server.task.is_finished());
+    server.gate.open.add_permits(1);
+    assert_eq!(call.reply().await.body, "through");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_end_does_not_wait_for_ever() {
+    let config = HttpConfig {
+        drain_timeout: Duration::from_millis(50),
+        ..HttpConfig::default()
+    };
+    let server = start(config).await;
+    let _call = server.wait().await;
+    server.until_inside(1).await;
+    let inside = server.gate.inside.clone();
+    server.stop().await;
+    assert_eq!(
+        inside.load(Ordering::SeqCst),
+        0,
+        "every handler is gone when the loop has ended"
+    );
+}
+
+#[tokio::test]
+async fn a_caller_is_known_by_its_socket_and_not_by_what_it_says() {
+    let server = start(HttpConfig::default()).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let own = stream.local_addr().unwrap();
+    let head = "GET /address HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: 10.0.0.1\r\nForwarded: for=10.0.0.1\r\n\
+                Connection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    assert_eq!(Call(stream).reply().await.body, own.to_string());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_connection_serves_many_requests() {
+    let server = start(HttpConfig::default()).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    // Two at once: the second waits in the buffer for the first to be answered.
+    let one = "GET /address HTTP/1.1\r\nHost: test\r\n\r\n";
+    let last = "GET /address HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+    stream
+        .write_all(format!("{one}{one}{last}").as_bytes())
+        .await
+        .unwrap();
+    let mut answers = String::new();
+    in_time("the answers come", stream.read_to_string(&mut answers))
+        .await
+        .unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 3, "{answers}");
+    server.stop().await;
+}

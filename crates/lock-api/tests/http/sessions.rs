@@ -1,0 +1,218 @@
+//! Sessions: open, heartbeat, close, expiry, look, list.
+
+use serde_json::json;
+
+use crate::support::{Server, until};
+
+#[tokio::test]
+async fn a_session_is_opened_kept_and_closed() {
+    let server = Server::start().await;
+    let opened = server
+        .post("/v1/sessions", json!({"ttl_ms": 10_000, "name": "worker-7"}))
+        .await
+        .expect(201);
+    assert_eq!(opened["ttl_ms"], 10_000);
+    let path = format!("/v1/sessions/{}", opened["session"].as_str().unwrap());
+
+    let renewed = server
+        .call("POST", &format!("{path}/heartbeat"), None)
+        .await
+        .expect(200);
+    assert_eq!(renewed, json!({"ttl_ms": 10_000}));
+
+    let seen = server.get(&path).await.expect(200);
+    assert_eq!(
+        (&seen["name"], &seen["ttl_ms"]),
+        (&json!("worker-7"), &json!(10_000))
+    );
+    assert!(
+        seen["address"].as_str().unwrap().starts_with("127.0.0.1:"),
+        "{seen}"
+    );
+    assert!(
+        seen["age_ms"].is_u64() && seen["opened_at"].as_str().unwrap().ends_with('Z'),
+        "{seen}"
+    );
+    assert!(
+        seen["last_heartbeat_at"].as_str().unwrap().ends_with('Z'),
+        "this node leads: {seen}"
+    );
+    assert_eq!(
+        (&seen["held"], &seen["awaited"], &seen["ephemerals"]),
+        (&json!([]), &json!([]), &json!(0))
+    );
+
+    assert_eq!(server.delete(&path).await.expect(204), json!(null));
+    for reply in [
+        server.get(&path).await,
+        server.delete(&path).await,
+        server.post(&format!("{path}/heartbeat"), json!({})).await,
+    ] {
+        let problem = reply.problem(410, "session_expired");
+        assert_eq!(problem["session"], opened["session"]);
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn nobody_knows_a_session_that_never_was() {
+    let server = Server::start().await;
+    for id in [
+        "00000000deadbeef",
+        "x",
+        "-1",
+        "%zz",
+        "%ff",
+        "ffffffffffffffff",
+        &"9".repeat(3000),
+    ] {
+        let path = format!("/v1/sessions/{id}");
+        server.get(&path).await.problem(404, "no_session");
+        server.delete(&path).await.problem(404, "no_session");
+        server
+            .post(&format!("{path}/heartbeat"), json!({}))
+            .await
+            .problem(404, "no_session");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_timeout_is_moved_into_the_servers_bounds() {
+    let server = Server::start().await;
+    for (body, ttl) in [
+        ("", 10_000),
+        ("{}", 10_000),
+        (r#"{"ttl_ms": null}"#, 10_000),
+        (r#"{"ttl_ms": 0}"#, 300),
+        (r#"{"ttl_ms": 18446744073709551615}"#, 300_000),
+    ] {
+        let opened = server.call("POST", "/v1/sessions", Some(body)).await.expect(201);
+        assert_eq!(opened["ttl_ms"], ttl, "{body}");
+    }
+    let long = json!({"name": "x".repeat(257)});
+    server
+        .post("/v1/sessions", long)
+        .await
+        .problem(400, "bad_request");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_without_heartbeats_expires_and_its_lock_passes_on() {
+    let server = Server::start().await;
+    let brief = server
+        .post("/v1/sessions", json!({"ttl_ms": 300}))
+        .await
+        .expect(201);
+    let brief = brief["session"].as_str().unwrap();
+    let steady = server.session().await;
+    server
+        .post("/v1/locks/a/acquire", json!({"session": brief}))
+        .await
+        .expect(200);
+    server
+        .post("/v1/locks/a/acquire", json!({"session": steady, "wait_ms": null}))
+        .await
+        .expect(200);
+
+    let path = format!("/v1/sessions/{brief}");
+    server.get(&path).await.problem(410, "session_expired");
+    let late = json!({"session": brief, "wait_ms": 0});
+    server
+        .post("/v1/locks/b/acquire", late)
+        .await
+        .problem(410, "session_expired");
+    server.get("/v1/locks/b").await.problem(404, "no_lock");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_repeated_request_opens_and_closes_one_session() {
+    let server = Server::start().await;
+    let body = json!({"name": "twice", "request_id": "open-1"});
+    let first = server.post("/v1/sessions", body.clone()).await.expect(201);
+    let again = server.post("/v1/sessions", body).await.expect(201);
+    assert_eq!(first, again);
+    let other = json!({"name": "other", "request_id": "open-1"});
+    server
+        .post("/v1/sessions", other)
+        .await
+        .problem(409, "request_id_reused");
+
+    let path = format!(
+        "/v1/sessions/{}?request_id=close-1",
+        first["session"].as_str().unwrap()
+    );
+    server.delete(&path).await.expect(204);
+    server.delete(&path).await.expect(204);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_list_shows_what_sessions_hold_and_wait_for_page_by_page() {
+    let server = Server::start().await;
+    let mut sessions = [
+        server.session().await,
+        server.session().await,
+        server.session().await,
+    ];
+    let held = server
+        .post("/v1/locks/a/acquire", json!({"session": sessions[0]}))
+        .await
+        .expect(200);
+    let waiting = json!({"session": sessions[1], "wait_ms": null}).to_string();
+    let call =
+        crate::support::Call::send(server.address, "POST", "/v1/locks/a/acquire", Some(&waiting)).await;
+    let path = format!("/v1/sessions/{}?linearizable=true", sessions[1]);
+    until("the second waits", async || {
+        server.get(&path).await.expect(200)["awaited"]
+            .as_array()
+            .unwrap()
+            .len()
+            == 1
+    })
+    .await;
+    let holder = server
+        .get(&format!("/v1/sessions/{}", sessions[0]))
+        .await
+        .expect(200);
+    assert_eq!(holder["held"], json!([{"lock": "a", "holder": held["holder"]}]));
+    assert_eq!(holder["ephemerals"], 1);
+    drop(call);
+
+    sessions.sort();
+    let ids = |page: &serde_json::Value| -> Vec<String> {
+        let sessions = page["sessions"].as_array().unwrap().iter();
+        sessions
+            .map(|session| session["session"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(ids(&server.get("/v1/sessions").await.expect(200)), sessions);
+    let page = server.get("/v1/sessions?count=2").await.expect(200);
+    assert_eq!(
+        (ids(&page), &page["next_after"]),
+        (sessions[..2].to_vec(), &json!(sessions[1]))
+    );
+    let page = server
+        .get(&format!("/v1/sessions?count=2&after={}", sessions[1]))
+        .await
+        .expect(200);
+    assert_eq!(
+        (ids(&page), &page["next_after"]),
+        (sessions[2..].to_vec(), &json!(null))
+    );
+    server
+        .get("/v1/sessions?count=0")
+        .await
+        .problem(400, "bad_request");
+    server
+        .get("/v1/sessions?count=1001")
+        .await
+        .problem(400, "bad_request");
+    server
+        .get("/v1/sessions?after=x")
+        .await
+        .problem(404, "no_session");
+    server.stop().await;
+}

@@ -1,0 +1,216 @@
+//! A server to call and a caller that can misbehave. Nothing here knows the contract.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lock_api::http::{HttpConfig, router, serve};
+use raft_node::{MemberAddress, Node, NodeConfig};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// No step of a test takes longer, unless something is broken.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Between two looks at a condition.
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// A node with one member and its HTTP server.
+pub struct Server {
+    pub address: SocketAddr,
+    node: Node,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+    // Removed when the node has stopped.
+    directory: TempDir,
+}
+
+impl Server {
+    pub async fn start() -> Self {
+        Self::start_with(HttpConfig::default()).await
+    }
+
+    pub async fn start_with(config: HttpConfig) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        // Nobody else is a member, so nobody asks where this one listens.
+        let member = MemberAddress {
+            peer: "127.0.0.1:0".into(),
+            http: address.to_string(),
+        };
+        let mut node = NodeConfig::new(1, "test", [(1, member)].into(), directory.path());
+        node.peer_listen = Some("127.0.0.1:0".parse().unwrap());
+        node.timing.heartbeat = Duration::from_millis(20);
+        node.timing.election_min = Duration::from_millis(60);
+        node.timing.election_max = Duration::from_millis(120);
+        node.sessions.min = Duration::from_millis(300);
+        let node = Node::start(node).await.unwrap();
+        let stop = CancellationToken::new();
+        let stopped = stop.clone().cancelled_owned();
+        let serving = tokio::spawn(serve(
+            listener,
+            router(node.clone(), config.clone()),
+            config,
+            stopped,
+        ));
+        let server = Self {
+            address,
+            node,
+            stop,
+            serving,
+            directory,
+        };
+        until("the node is ready", async || {
+            server.get("/readyz").await.status == 200
+        })
+        .await;
+        server
+    }
+
+    /// Every test ends so: what hangs here is a bug of the server.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        in_time("the node stops", self.node.stop()).await;
+        in_time("the server stops", self.serving).await.unwrap();
+        self.directory.close().unwrap();
+    }
+
+    pub async fn call(&self, method: &str, path: &str, body: Option<&str>) -> Reply {
+        Call::send(self.address, method, path, body).await.reply().await
+    }
+
+    pub async fn get(&self, path: &str) -> Reply {
+        self.call("GET", path, None).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Reply {
+        self.call("DELETE", path, None).await
+    }
+
+    pub async fn put(&self, path: &str, body: Value) -> Reply {
+        self.call("PUT", path, Some(&body.to_string())).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Reply {
+        self.call("POST", path, Some(&body.to_string())).await
+    }
+
+    /// Opens a session that lives for as long as a test.
+    pub async fn session(&self) -> String {
+        let opened = self
+            .post("/v1/sessions", serde_json::json!({"ttl_ms": 120_000}))
+            .await
+            .expect(201);
+        opened["session"].as_str().unwrap().to_owned()
+    }
+}
+
+/// A request under way, on a connection of its own. Dropped: the caller hangs up.
+pub struct Call(pub TcpStream);
+
+impl Call {
+    pub async fn send(address: SocketAddr, method: &str, path: &str, body: Option<&str>) -> Self {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let length = body.map_or(0, str::len);
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream
+            .write_all(body.unwrap_or_default().as_bytes())
+            .await
+            .unwrap();
+        Self(stream)
+    }
+
+    pub async fn reply(mut self) -> Reply {
+        let mut bytes = Vec::new();
+        in_time("the answer comes", self.0.read_to_end(&mut bytes))
+            .await
+            .unwrap();
+        Reply::parse(&bytes)
+    }
+}
+
+/// An answer, taken apart.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    head: String,
+    pub body: String,
+}
+
+impl Reply {
+    fn parse(bytes: &[u8]) -> Self {
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        let (head, body) = text
+            .split_once("\r\n\r\n")
+            .unwrap_or_else(|| panic!("no answer: {text:?}"));
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Self {
+            status,
+            head: head.to_ascii_lowercase(),
+            body: body.to_owned(),
+        }
+    }
+
+    /// The value of a header, in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The document of an answer that must have this status.
+    #[track_caller]
+    pub fn expect(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{self:?}");
+        if status == 204 {
+            assert_eq!(self.body, "");
+            return Value::Null;
+        }
+        assert_eq!(self.header("content-type"), Some("application/json"), "{self:?}");
+        self.json()
+    }
+
+    /// The document of an error that must be this one.
+    #[track_caller]
+    pub fn problem(&self, status: u16, code: &str) -> Value {
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(
+            self.header("content-type"),
+            Some("application/problem+json"),
+            "{self:?}"
+        );
+        let document = self.json();
+        assert_eq!(document["code"], code, "{self:?}");
+        assert_eq!(document["status"], status, "{self:?}");
+        document
+    }
+}
+
+/// Waits for something that must happen.
+pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("not in time: {what}"),
+    }
+}
+
+/// Waits until a condition holds.
+pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    in_time(what, async {
+        while !condition().await {
+            tokio::time::sleep(GLANCE).await;
+        }
+    })
+    .await;
+}

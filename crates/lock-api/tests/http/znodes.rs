@@ -1,0 +1,188 @@
+//! Znodes: create, look, set, delete, children.
+
+use serde_json::json;
+
+use crate::support::Server;
+
+#[tokio::test]
+async fn a_znode_is_created_read_changed_and_deleted() {
+    let server = Server::start().await;
+    let created = server
+        .post("/v1/znodes/app", json!({"data": "héllo"}))
+        .await
+        .expect(201);
+    assert_eq!(
+        (&created["path"], &created["stat"]["version"]),
+        (&json!("/app"), &json!(0))
+    );
+    assert_eq!(created["stat"]["ephemeral_owner"], json!(null));
+    assert!(created["stat"]["created_at"].as_str().unwrap().ends_with('Z'));
+
+    let seen = server.get("/v1/znodes/app").await.expect(200);
+    assert_eq!(
+        (&seen["data"], &seen["stat"]),
+        (&json!("héllo"), &created["stat"])
+    );
+    assert!(seen.get("children").is_none());
+    assert_eq!(
+        server.get("/v1/znodes/app?linearizable=true").await.expect(200),
+        seen
+    );
+
+    let set = server
+        .put("/v1/znodes/app?version=0", json!({"data_base64": "AP8="}))
+        .await
+        .expect(200);
+    assert_eq!(
+        (&set["path"], &set["stat"]["version"]),
+        (&json!("/app"), &json!(1))
+    );
+    let seen = server.get("/v1/znodes/app").await.expect(200);
+    assert_eq!((seen.get("data"), &seen["data_base64"]), (None, &json!("AP8=")));
+
+    let problem = server
+        .put("/v1/znodes/app?version=0", json!({"data": "x"}))
+        .await
+        .problem(409, "bad_version");
+    assert_eq!(
+        (&problem["path"], &problem["actual_version"]),
+        (&json!("/app"), &json!(1))
+    );
+    server
+        .delete("/v1/znodes/app?version=0")
+        .await
+        .problem(409, "bad_version");
+    server.delete("/v1/znodes/app?version=1").await.expect(204);
+    server.get("/v1/znodes/app").await.problem(404, "no_node");
+    server
+        .put("/v1/znodes/app", json!({"data": "x"}))
+        .await
+        .problem(404, "no_node");
+    server.delete("/v1/znodes/app").await.problem(404, "no_node");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn children_are_listed_page_by_page_and_protect_their_parent() {
+    let server = Server::start().await;
+    server
+        .post("/v1/znodes/p/a", json!({}))
+        .await
+        .problem(404, "no_node");
+    for name in ["b", "c", "a"] {
+        server
+            .post(&format!("/v1/znodes/p/{name}"), json!({"parents": true}))
+            .await
+            .expect(201);
+    }
+    server
+        .post("/v1/znodes/p/a", json!({}))
+        .await
+        .problem(409, "node_exists");
+    let seen = server.get("/v1/znodes/p?children=true&count=2").await.expect(200);
+    let names: Vec<_> = seen["children"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|child| &child["name"])
+        .collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(
+        (&seen["next_after"], &seen["stat"]["num_children"]),
+        (&json!("b"), &json!(3))
+    );
+    assert_eq!(seen["children"][0]["stat"]["version"], 0);
+    let rest = server
+        .get("/v1/znodes/p?children=true&count=2&after=b")
+        .await
+        .expect(200);
+    assert_eq!(
+        (&rest["children"][0]["name"], &rest["next_after"]),
+        (&json!("c"), &json!(null))
+    );
+    server
+        .get("/v1/znodes/p?count=2")
+        .await
+        .problem(400, "bad_request");
+
+    server.delete("/v1/znodes/p").await.problem(409, "not_empty");
+    let problem = server
+        .delete("/v1/znodes/p?recursive=true&version=7")
+        .await
+        .problem(409, "bad_version");
+    assert_eq!(problem.get("index"), None);
+    server
+        .delete("/v1/znodes/p?recursive=true&version=0")
+        .await
+        .expect(204);
+    server.get("/v1/znodes/p/a").await.problem(404, "no_node");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn ephemeral_and_sequential_znodes_follow_their_session_and_their_counter() {
+    let server = Server::start().await;
+    let session = server.session().await;
+    server.post("/v1/znodes/q", json!({})).await.expect(201);
+    let body = json!({"mode": "ephemeral_sequential", "session": session, "request_id": "one"});
+    let first = server.post("/v1/znodes/q/n-", body.clone()).await.expect(201);
+    assert_eq!(first["path"], "/q/n-0000000000");
+    assert_eq!(first["stat"]["ephemeral_owner"], json!(session));
+    assert_eq!(server.post("/v1/znodes/q/n-", body).await.expect(201), first);
+    let bare = server
+        .post("/v1/znodes/q/", json!({"mode": "persistent_sequential"}))
+        .await
+        .expect(201);
+    assert_eq!(bare["path"], "/q/0000000001");
+
+    server
+        .post("/v1/znodes/q/n-0000000000/x", json!({}))
+        .await
+        .problem(409, "no_children_for_ephemerals");
+    server
+        .post("/v1/znodes/e", json!({"mode": "ephemeral"}))
+        .await
+        .problem(400, "bad_request");
+    let nobody = json!({"mode": "ephemeral", "session": "00000000deadbeef"});
+    server
+        .post("/v1/znodes/e", nobody)
+        .await
+        .problem(404, "no_session");
+
+    server
+        .delete(&format!("/v1/sessions/{session}"))
+        .await
+        .expect(204);
+    server
+        .get("/v1/znodes/q/n-0000000000")
+        .await
+        .problem(404, "no_node");
+    let late = json!({"mode": "ephemeral", "session": session});
+    server
+        .post("/v1/znodes/e", late)
+        .await
+        .problem(410, "session_expired");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn paths_are_checked_before_anything_is_done() {
+    let server = Server::start().await;
+    for path in ["//a", "/a//b", "/a/../b", "/a/.", "/%00", "/a%", "/%ff"] {
+        let path = format!("/v1/znodes{path}");
+        server.get(&path).await.problem(400, "bad_path");
+        server.post(&path, json!({})).await.problem(400, "bad_path");
+        server
+            .put(&path, json!({"data": ""}))
+            .await
+            .problem(400, "bad_path");
+        server.delete(&path).await.problem(400, "bad_path");
+    }
+    server.get("/v1/znodes/a/").await.problem(400, "bad_path");
+    assert_eq!(server.get("/v1/znodes").await.expect(200)["path"], "/");
+    assert_eq!(server.get("/v1/znodes/").await.expect(200)["path"], "/");
+    server.delete("/v1/znodes/").await.problem(400, "bad_path");
+    server.post("/v1/znodes/a%20b", json!({})).await.expect(201);
+    assert_eq!(server.get("/v1/znodes/a%20b").await.expect(200)["path"], "/a b");
+    server.stop().await;
+}
