@@ -291,8 +291,8 @@ impl Runner for Script {
         let outputs: Vec<String> = (0..times).map(|_| self.once(line)).collect::<Result<_, _>>()?;
         // Of many repetitions the first and the last are telling.
         Ok(match outputs.as_slice() {
-            [first, _, .., last] => format!("{first}\n… {times} times …\n{last}"),
-            outputs => outputs.join("\n"),
+            [first, _, .., last] if !last.is_empty() => format!("{first}\n… {times} times …\n{last}"),
+            outputs => outputs.join("\n").trim().to_owned(),
         })
     }
 
