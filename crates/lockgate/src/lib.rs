@@ -1,1 +1,61 @@
-//! In the making.
+//! Lockgate is a lock server that needs nothing beside itself: a few nodes agree through Raft on a
+//! ZooKeeper-like tree, and exclusive, shared and semaphore locks are what clients build on it over HTTP.
+//!
+//! This crate is the program `lockgate`, and the server as a library. A node inside a Rust program is a
+//! [`Lockgate`]; it serves HTTP like any other node, and the program can take locks without HTTP through a
+//! [`LocalSession`]:
+//!
+//! ```no_run
+//! use lockgate::{AcquireOptions, Lockgate};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = Lockgate::builder()
+//!     .node_id(1)
+//!     .cluster("orders")
+//!     .member(1, "127.0.0.1:7500", "127.0.0.1:7400")
+//!     .data_dir("/var/lib/orders/lockgate")
+//!     .start()
+//!     .await?;
+//!
+//! let session = server.open_session("worker-7").await?;
+//! let guard = session.acquire("orders/42", AcquireOptions::exclusive()).await?;
+//! println!("nobody else writes to order 42, and {} proves it", guard.fencing_token());
+//! guard.release().await?;
+//!
+//! session.close().await?;
+//! server.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What a lock guarantees, and to whom, stands in `lock_api`; how it is replicated in `raft_node`; and how it is
+//! decided in `znode_store`. Nothing here decides anything about locks: this crate starts things and ends them.
+//!
+//! # Features
+//!
+//! `cli` (default): configuration files, the command line, the launcher of local clusters and the load
+//! generator. Programs that only embed the server do without (`default-features = false`).
+
+mod local;
+mod server;
+
+#[cfg(feature = "cli")]
+pub mod api_client;
+#[cfg(feature = "cli")]
+pub mod bench;
+#[cfg(feature = "cli")]
+pub mod cli;
+#[cfg(feature = "cli")]
+pub mod cluster;
+#[cfg(feature = "cli")]
+pub mod config;
+#[cfg(feature = "cli")]
+pub mod http_client;
+#[cfg(feature = "cli")]
+mod serve;
+
+pub use local::{AcquireOptions, LocalGuard, LocalLockError, LocalSession};
+pub use server::{Builder, Lockgate, StartError};
+
+pub use lock_api;
+pub use raft_node;

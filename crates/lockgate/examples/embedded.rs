@@ -1,0 +1,130 @@
+//! A three-node cluster inside one program, and locks without HTTP.
+//!
+//!     cargo run -p lockgate --example embedded
+//!
+//! In earnest each node runs in a program of its own, on a machine of its own; what each of them does is what
+//! stands in `start_node`.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::time::Duration;
+
+use lockgate::raft_node::{MemberAddress, NodeId};
+use lockgate::{AcquireOptions, LocalLockError, Lockgate, StartError};
+
+const NODES: u64 = 3;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let data = std::env::temp_dir().join(format!("lockgate-embedded-{}", std::process::id()));
+    let members: BTreeMap<_, _> = (1..=NODES)
+        .map(|id| Ok((id, free_addresses()?)))
+        .collect::<Result<_, std::io::Error>>()?;
+
+    let mut servers = Vec::new();
+    for id in 1..=NODES {
+        servers.push(start_node(id, &members, &data).await?);
+    }
+    let outcome = take_locks(&servers).await;
+
+    for server in servers {
+        server.stop().await;
+    }
+    std::fs::remove_dir_all(&data)?;
+    outcome
+}
+
+async fn start_node(
+    id: NodeId,
+    members: &BTreeMap<NodeId, MemberAddress>,
+    data: &Path,
+) -> Result<Lockgate, StartError> {
+    Lockgate::builder()
+        .node_id(id)
+        .cluster("embedded")
+        .members(members.clone())
+        .data_dir(data.join(id.to_string()))
+        .start()
+        .await
+}
+
+async fn take_locks(servers: &[Lockgate]) -> Result<(), Box<dyn Error>> {
+    // Each session lives at a node of its own; they compete all the same.
+    let anna = open_session(&servers[0], "anna").await?;
+    let bert = open_session(&servers[1], "bert").await?;
+
+    let guard = anna
+        .acquire("orders/42", AcquireOptions::exclusive().note("invoicing"))
+        .await?;
+    println!(
+        "anna holds {} with the fencing token {}",
+        guard.lock(),
+        guard.fencing_token()
+    );
+
+    match bert
+        .acquire("orders/42", AcquireOptions::exclusive().try_only())
+        .await
+    {
+        Err(error) => println!("bert is told: {error}"),
+        Ok(_) => return Err("the lock was granted twice".into()),
+    }
+
+    // Bert waits at his node, while Anna gives the lock back at hers.
+    let (granted, released) = tokio::join!(
+        bert.acquire("orders/42", AcquireOptions::exclusive()),
+        guard.release()
+    );
+    released?;
+    let guard = granted?;
+    println!(
+        "bert holds {} with the fencing token {}",
+        guard.lock(),
+        guard.fencing_token()
+    );
+    guard.release().await?;
+
+    // Any number of readers, or at most two of three who want a permit.
+    let readers = (
+        anna.acquire("catalogue", AcquireOptions::shared()).await?,
+        bert.acquire("catalogue", AcquireOptions::shared()).await?,
+    );
+    println!("anna and bert both read {}", readers.0.lock());
+    let _first = anna.acquire("printers", AcquireOptions::semaphore(2)).await?;
+    let _second = anna.acquire("printers", AcquireOptions::semaphore(2)).await?;
+    let patience = AcquireOptions::semaphore(2).wait_at_most(Duration::from_millis(50));
+    match bert.acquire("printers", patience).await {
+        Err(error) => println!("bert is told: {error}"),
+        Ok(_) => return Err("three permits of two were granted".into()),
+    }
+
+    // Closing a session gives back all that it holds.
+    anna.close().await?;
+    bert.close().await?;
+    println!("HTTP was served meanwhile at {:?}", servers[0].http_address());
+    Ok(())
+}
+
+/// A cluster that has just been started has no leader for a moment.
+async fn open_session(server: &Lockgate, name: &str) -> Result<lockgate::LocalSession, LocalLockError> {
+    loop {
+        match server.open_session(name).await {
+            Err(LocalLockError::Unavailable(_)) => tokio::time::sleep(Duration::from_millis(20)).await,
+            other => return other,
+        }
+    }
+}
+
+fn free_addresses() -> std::io::Result<MemberAddress> {
+    let free = || {
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
+            .local_addr()
+            .map(|address| address.to_string())
+    };
+    Ok(MemberAddress {
+        peer: free()?,
+        http: free()?,
+    })
+}

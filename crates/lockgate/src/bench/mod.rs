@@ -1,0 +1,93 @@
+//! `lockgate bench`: what a cluster does under load, seen from outside, over HTTP.
+
+pub mod failover;
+pub mod load;
+mod report;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::{Args, Subcommand};
+
+use crate::cluster::LocalCluster;
+use load::{Load, Workload};
+
+/// What can be measured.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Acquire and release, each client its own lock
+    Lock(LoadArgs),
+    /// Acquire and release, all clients the same lock
+    Contended(LoadArgs),
+    /// Kill the leader again and again, and measure the time until the next lock is granted
+    Failover(failover::Arguments),
+}
+
+/// What kind of load, and on what.
+#[derive(Debug, Args)]
+pub struct LoadArgs {
+    /// The cluster on this machine whose nodes are called
+    #[arg(long, default_value = "lockgate-data")]
+    dir: PathBuf,
+    /// Nodes to call instead, as HOST:PORT, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "NODES")]
+    target: Vec<String>,
+    /// How many clients, each on its own connection; several numbers are measured one after the other
+    #[arg(long, value_delimiter = ',', default_value = "64")]
+    clients: Vec<usize>,
+    /// How long to measure
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// How long to run before that
+    #[arg(long, default_value_t = 2)]
+    warmup: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures, and prints what came out.
+pub async fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Lock(args) => run_load(Workload::Lock, args).await,
+        Command::Contended(args) => run_load(Workload::Contended, args).await,
+        Command::Failover(args) => failover::run(args).await,
+    }
+}
+
+async fn run_load(workload: Workload, args: LoadArgs) -> anyhow::Result<()> {
+    ensure!(!args.clients.contains(&0), "at least one client is needed");
+    ensure!(args.seconds > 0, "at least one second is needed");
+    let nodes = match args.target.is_empty() {
+        false => args.target,
+        true => {
+            let executable = std::env::current_exe().context("finding this program's own file")?;
+            LocalCluster::open(&args.dir, &executable)
+                .context("start one with `lockgate cluster up`, or name nodes with --target")?
+                .http_addresses()
+        }
+    };
+    let mut reports = Vec::new();
+    for clients in args.clients {
+        let load = Load {
+            workload,
+            nodes: nodes.clone(),
+            clients,
+            warmup: Duration::from_secs(args.warmup),
+            measured: Duration::from_secs(args.seconds),
+        };
+        let report = load.run().await?;
+        if !args.json {
+            report::print_load(&report, reports.is_empty())?;
+        }
+        reports.push(report);
+    }
+    if args.json {
+        report::print_json(&reports)?;
+    }
+    // A measurement with errors is one, but a script should not take it for a good one.
+    let errors: u64 = reports.iter().map(|report| report.errors).sum();
+    ensure!(errors == 0, "{errors} requests failed");
+    Ok(())
+}

@@ -1,0 +1,290 @@
+//! The command line: what can be asked of `lockgate`, and what it prints. What it does stands elsewhere.
+//!
+//! It is in the library so that another program can be a node as well: the launcher starts nodes as processes of
+//! its own executable, whatever that is.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail, ensure};
+use clap::{Args, Parser, Subcommand};
+use raft_node::{NodeId, Role};
+
+use crate::bench;
+use crate::cluster::{
+    HTTP_BASE_PORT, LocalCluster, NodeReport, PEER_BASE_PORT, Ports, START_TIMEOUT, STOP_TIMEOUT,
+};
+use crate::config::ServeConfig;
+
+/// How many nodes a new local cluster has: the fewest that survive the loss of one.
+const DEFAULT_NODES: u64 = 3;
+
+/// A lock server that needs nothing beside itself.
+#[derive(Debug, Parser)]
+#[command(name = "lockgate", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run one node
+    Serve {
+        /// The node's configuration; see cluster/node-1.toml in the sources. Without one, all settings come
+        /// from the environment (LOCKGATE_NODE_ID, LOCKGATE_MEMBERS, …).
+        #[arg(long, value_name = "FILE", env = "LOCKGATE_CONFIG")]
+        config: Option<PathBuf>,
+    },
+    /// Start, stop and break a cluster of node processes on this machine
+    Cluster {
+        #[command(subcommand)]
+        command: ClusterCommand,
+    },
+    /// Measure a running cluster, or its failover
+    Bench {
+        #[command(subcommand)]
+        command: bench::Command,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Dir {
+    /// Where the cluster's files are
+    #[arg(long, default_value = "lockgate-data")]
+    dir: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+enum ClusterCommand {
+    /// Start all nodes that do not run, and wait until they serve
+    Up {
+        #[command(flatten)]
+        dir: Dir,
+        /// How many nodes a new cluster has (3 if not given)
+        #[arg(long)]
+        nodes: Option<u64>,
+        /// Node N of a new cluster serves HTTP on this port + N (7400 if not given)
+        #[arg(long, value_name = "PORT", conflicts_with = "ephemeral_ports")]
+        http_base_port: Option<u16>,
+        /// Node N of a new cluster listens for its peers on this port + N (7500 if not given)
+        #[arg(long, value_name = "PORT", conflicts_with = "ephemeral_ports")]
+        peer_base_port: Option<u16>,
+        /// Let a new cluster take whichever ports are free
+        #[arg(long)]
+        ephemeral_ports: bool,
+    },
+    /// Stop all nodes; their data stays
+    Down {
+        #[command(flatten)]
+        dir: Dir,
+    },
+    /// Show every node's process, part, address and data directory
+    Status {
+        #[command(flatten)]
+        dir: Dir,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Kill a node with SIGKILL; `cluster up` starts it again
+    Kill {
+        #[command(flatten)]
+        dir: Dir,
+        /// The node's id, or "leader"
+        node: String,
+    },
+    /// Stop a node properly, so that it hands leadership over first; `cluster up` starts it again
+    Stop {
+        #[command(flatten)]
+        dir: Dir,
+        /// The node's id, or "leader"
+        node: String,
+    },
+}
+
+/// Does what this process's arguments ask for.
+pub fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One line: causes are joined by colons.
+            eprintln!("lockgate: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Serve { config } => crate::serve::serve(ServeConfig::load(config.as_deref())?),
+        Command::Cluster { command } => block_on(cluster(command)),
+        Command::Bench { command } => block_on(bench::run(command)),
+    }
+}
+
+/// Everything but `serve` does with one thread.
+fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("starting the runtime")?
+        .block_on(work)
+}
+
+async fn cluster(command: ClusterCommand) -> anyhow::Result<()> {
+    let executable = std::env::current_exe().context("finding this program's own file")?;
+    let open = |dir: &Dir| LocalCluster::open(&dir.dir, &executable);
+    match command {
+        ClusterCommand::Up {
+            dir,
+            nodes,
+            http_base_port,
+            peer_base_port,
+            ephemeral_ports,
+        } => {
+            let ports = match (http_base_port, peer_base_port) {
+                _ if ephemeral_ports => Some(Ports::Free),
+                (None, None) => None,
+                (http, peer) => Some(Ports::Fixed {
+                    http: http.unwrap_or(HTTP_BASE_PORT),
+                    peer: peer.unwrap_or(PEER_BASE_PORT),
+                }),
+            };
+            up(&dir.dir, &executable, nodes, ports).await
+        }
+        ClusterCommand::Down { dir } => {
+            let mut cluster = open(&dir)?;
+            // All at once would leave the last ones without a quorum to hand leadership to; nothing is lost
+            // by that, and nothing gained by doing it one by one but an orderly end for their callers.
+            for id in cluster.ids() {
+                let ran = cluster.pid(id)?.is_some();
+                let orderly = cluster.stop(id, STOP_TIMEOUT).await?;
+                say(match (ran, orderly) {
+                    (false, _) => format!("node {id} did not run"),
+                    (true, true) => format!("node {id} has stopped"),
+                    (true, false) => format!("node {id} did not stop in time and was killed"),
+                })?;
+            }
+            Ok(())
+        }
+        ClusterCommand::Status { dir, json } => {
+            let reports = open(&dir)?.status().await?;
+            match json {
+                true => say(serde_json::to_string_pretty(&reports).context("reports as JSON")?),
+                false => say(table(&reports)),
+            }
+        }
+        ClusterCommand::Kill { dir, node } => {
+            let mut cluster = open(&dir)?;
+            let id = named(&cluster, &node).await?;
+            ensure!(cluster.kill(id).await?, "node {id} does not run");
+            say(format!("node {id} is dead; `lockgate cluster up` brings it back"))
+        }
+        ClusterCommand::Stop { dir, node } => {
+            let mut cluster = open(&dir)?;
+            let id = named(&cluster, &node).await?;
+            ensure!(
+                cluster.stop(id, STOP_TIMEOUT).await?,
+                "node {id} did not stop in time and was killed"
+            );
+            say(format!(
+                "node {id} has stopped; `lockgate cluster up` brings it back"
+            ))
+        }
+    }
+}
+
+async fn named(cluster: &LocalCluster, node: &str) -> anyhow::Result<NodeId> {
+    match node {
+        "leader" => cluster.leader(START_TIMEOUT).await,
+        id => id
+            .parse()
+            .with_context(|| format!("{id:?} is neither a node's id nor \"leader\"")),
+    }
+}
+
+async fn up(dir: &Path, executable: &Path, nodes: Option<u64>, ports: Option<Ports>) -> anyhow::Result<()> {
+    let mut cluster = match LocalCluster::open(dir, executable) {
+        Ok(cluster) => {
+            let count = cluster.ids().len() as u64;
+            if nodes.is_some_and(|wanted| wanted != count) || ports.is_some() {
+                bail!(
+                    "there is a cluster of {count} nodes in {} already, and its size and ports stay as they are: \
+                     leave these options out, or take another --dir",
+                    dir.display()
+                );
+            }
+            cluster
+        }
+        Err(_) => {
+            let standard = Ports::Fixed {
+                http: HTTP_BASE_PORT,
+                peer: PEER_BASE_PORT,
+            };
+            let count = nodes.unwrap_or(DEFAULT_NODES);
+            LocalCluster::create(dir, executable, count, ports.unwrap_or(standard), "")?
+        }
+    };
+    let started = cluster.up(START_TIMEOUT).await?;
+    // Its part is known to a node a moment after it can serve; the table should not miss it.
+    cluster.leader(START_TIMEOUT).await?;
+    let reports = cluster.status().await?;
+    say(match started.len() {
+        0 => format!("All nodes in {} were running.", dir.display()),
+        count => format!("Started {count} of {} nodes in {}.", reports.len(), dir.display()),
+    })?;
+    say(table(&reports))?;
+    say(what_next(&reports, dir))
+}
+
+fn table(reports: &[NodeReport]) -> String {
+    let mut text = String::from("node  pid      role       url                     data");
+    for report in reports {
+        let pid = report.pid.map_or("-".to_owned(), |pid| pid.to_string());
+        let role = match (report.pid, report.role) {
+            (None, _) => "dead",
+            (_, None) => "silent",
+            (_, Some(_)) if !report.ready => "not ready",
+            (_, Some(Role::Leader)) => "leader",
+            (_, Some(Role::Follower)) => "follower",
+            (_, Some(Role::Candidate)) => "candidate",
+            (_, Some(Role::Learner)) => "learner",
+        };
+        let (id, url, data) = (report.id, &report.url, report.data_dir.display());
+        text.push_str(&format!("\n{id:<4}  {pid:<7}  {role:<9}  {url:<22}  {data}"));
+    }
+    text
+}
+
+fn what_next(reports: &[NodeReport], dir: &Path) -> String {
+    let first = &reports[0].url;
+    let last = &reports[reports.len() - 1].url;
+    // As this program was called: it need not be on the search path.
+    let lockgate = std::env::args().next().unwrap_or_else(|| "lockgate".to_owned());
+    let dir = match dir == Path::new("lockgate-data") {
+        true => String::new(),
+        false => format!(" --dir {}", dir.display()),
+    };
+    format!(
+        "\nWhat to try next:\n\
+         \n  # A session holds your locks. It ends after ttl_ms without a heartbeat.\
+         \n  curl -s {first}/v1/sessions -d '{{\"ttl_ms\": 60000}}'\
+         \n  # Take a lock at one node, and look at it at another.\
+         \n  curl -s {first}/v1/locks/orders/42/acquire -d '{{\"session\": \"SESSION\"}}'\
+         \n  curl -s {last}/v1/locks/orders/42\
+         \n  # Kill the leader. The lock is still held.\
+         \n  {lockgate} cluster kill leader{dir}\
+         \n  curl -s {last}/v1/locks/orders/42\
+         \n  {lockgate} cluster up{dir}\
+         \n  # Measure, and stop.\
+         \n  {lockgate} bench lock{dir} --clients 1,16,64\
+         \n  {lockgate} cluster down{dir}"
+    )
+}
+
+/// Prints a line. That nobody listens any more (`lockgate … | head`) is an error, not a panic.
+fn say(text: impl AsRef<str>) -> anyhow::Result<()> {
+    writeln!(std::io::stdout().lock(), "{}", text.as_ref()).context("writing to standard output")
+}

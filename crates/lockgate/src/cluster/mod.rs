@@ -1,0 +1,371 @@
+//! A cluster of node processes on this machine: started, watched, stopped and broken.
+//!
+//! The nodes are real processes of a given executable (`lockgate` itself, or a program that calls
+//! [`crate::cli::main`]), detached from whoever starts them. All that is known about a cluster is in its
+//! directory, see [`layout`]; nothing here stays running to look after it.
+
+pub mod layout;
+pub mod process;
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use raft_node::{ClusterStatus, NodeId, Role};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::http_client;
+pub use layout::{HTTP_BASE_PORT, LocalNode, MAX_NODES, PEER_BASE_PORT, Ports};
+
+/// How often nodes are asked whether they serve. They cannot tell: there is no connection to tell it over.
+const ASK_EVERY: Duration = Duration::from_millis(20);
+
+/// A living node answers such a question at once; one that takes longer is not of use now.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How many nodes start, elect and serve within this even on a machine that is busy with something else.
+pub const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// After SIGTERM a node drains for at most its own `http.drain_timeout_ms`; then it gets SIGKILL.
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// So much of the end of a node's log is shown when the node does not start.
+const LOG_TAIL_BYTES: u64 = 2048;
+
+/// A cluster of node processes on this machine.
+#[derive(Debug)]
+pub struct LocalCluster {
+    nodes: BTreeMap<NodeId, LocalNode>,
+    executable: PathBuf,
+    /// Processes that this program has started: it has to collect them when they end.
+    children: BTreeMap<NodeId, Child>,
+}
+
+/// One node as `lockgate cluster status` shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeReport {
+    /// Its id.
+    pub id: NodeId,
+    /// Its process, if it lives.
+    pub pid: Option<i32>,
+    /// Its part in the cluster, if it answers.
+    pub role: Option<Role>,
+    /// Whether it can serve.
+    pub ready: bool,
+    /// Where it serves HTTP.
+    pub url: String,
+    /// Where it listens for its peers.
+    pub peer: String,
+    /// Where its log, vote and snapshots are.
+    pub data_dir: PathBuf,
+    /// Where it logs to.
+    pub log: PathBuf,
+}
+
+impl LocalCluster {
+    /// The cluster in `dir`, whose nodes are processes of `executable`. Fails if there is none.
+    pub fn open(dir: &Path, executable: &Path) -> anyhow::Result<Self> {
+        let dir = dir
+            .canonicalize()
+            .with_context(|| format!("no cluster in {}", dir.display()))?;
+        let nodes = layout::read(&dir)?;
+        ensure!(!nodes.is_empty(), "no cluster in {}", dir.display());
+        Ok(Self::of(nodes, executable))
+    }
+
+    /// Configures a new cluster in `dir`. Fails if there is one already.
+    pub fn create(
+        dir: &Path,
+        executable: &Path,
+        count: u64,
+        ports: Ports,
+        settings: &str,
+    ) -> anyhow::Result<Self> {
+        ensure!(
+            layout::read(dir)?.is_empty(),
+            "there is a cluster in {} already",
+            dir.display()
+        );
+        Ok(Self::of(layout::create(dir, count, ports, settings)?, executable))
+    }
+
+    fn of(nodes: Vec<LocalNode>, executable: &Path) -> Self {
+        Self {
+            nodes: nodes.into_iter().map(|node| (node.id, node)).collect(),
+            executable: executable.to_owned(),
+            children: BTreeMap::new(),
+        }
+    }
+
+    /// The nodes, by id.
+    pub fn nodes(&self) -> impl Iterator<Item = &LocalNode> {
+        self.nodes.values()
+    }
+
+    /// One node.
+    pub fn node(&self, id: NodeId) -> anyhow::Result<&LocalNode> {
+        self.nodes
+            .get(&id)
+            .with_context(|| format!("there is no node {id}"))
+    }
+
+    /// All ids.
+    pub fn ids(&self) -> Vec<NodeId> {
+        self.nodes.keys().copied().collect()
+    }
+
+    /// Where the nodes serve HTTP, by id: `host:port`.
+    pub fn http_addresses(&self) -> Vec<String> {
+        self.nodes.values().map(|node| node.http.clone()).collect()
+    }
+
+    /// The process of a node, if it lives.
+    pub fn pid(&self, id: NodeId) -> anyhow::Result<Option<Pid>> {
+        let file = self.node(id)?.pid_file();
+        process::claimant(&file).with_context(|| file.display().to_string())
+    }
+
+    /// Starts those nodes that do not live, from what is on their disks, and waits until all serve. Says which
+    /// ones were started.
+    pub async fn up(&mut self, timeout: Duration) -> anyhow::Result<Vec<NodeId>> {
+        let mut started = Vec::new();
+        for id in self.ids() {
+            if self.pid(id)?.is_none() {
+                self.start(id)?;
+                started.push(id);
+            }
+        }
+        self.wait_ready(&self.ids(), timeout).await?;
+        Ok(started)
+    }
+
+    /// Starts the process of a node, detached; returns without waiting for it to serve.
+    pub fn start(&mut self, id: NodeId) -> anyhow::Result<()> {
+        self.collect(id)?;
+        let node = self.node(id)?;
+        let path = node.log_file();
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .with_context(|| path.display().to_string())?;
+        let child = Command::new(&self.executable)
+            .arg("serve")
+            .arg("--config")
+            .arg(node.config_file())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().with_context(|| path.display().to_string())?)
+            .stderr(log)
+            // A group of its own: Ctrl-C in the terminal is not meant for the nodes.
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("starting {}", self.executable.display()))?;
+        self.children.insert(id, child);
+        Ok(())
+    }
+
+    /// Waits until the nodes serve: each has a leader and has caught up.
+    pub async fn wait_ready(&mut self, ids: &[NodeId], timeout: Duration) -> anyhow::Result<()> {
+        let deadline = Instant::now() + timeout;
+        for id in ids {
+            let http = self.node(*id)?.http.clone();
+            loop {
+                let answer = ask(&http, "/readyz").await;
+                if answer.as_ref().is_ok_and(|answer| answer.status == 200) {
+                    break;
+                }
+                if let Some(child) = self.children.get_mut(id)
+                    && let Some(status) = child.try_wait().context("waiting for a node's process")?
+                {
+                    self.children.remove(id);
+                    if self.pid(*id)?.is_some() {
+                        // Somebody else started the node at the same moment, and was faster.
+                        continue;
+                    }
+                    bail!(
+                        "node {id} ended ({status}); its log ends:\n{}",
+                        self.log_tail(*id)?
+                    );
+                }
+                if Instant::now() >= deadline {
+                    let reason = match answer {
+                        Ok(answer) => String::from_utf8_lossy(&answer.body).into_owned(),
+                        Err(error) => error.to_string(),
+                    };
+                    bail!(
+                        "node {id} does not serve after {} s ({reason}); its log ends:\n{}",
+                        timeout.as_secs(),
+                        self.log_tail(*id)?
+                    );
+                }
+                tokio::time::sleep(ASK_EVERY).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a node thinks of the cluster; `None` if it does not answer.
+    pub async fn view_of(&self, id: NodeId) -> anyhow::Result<Option<ClusterStatus>> {
+        let http = &self.node(id)?.http;
+        match ask(http, "/v1/cluster").await {
+            Ok(answer) if answer.status == 200 => serde_json::from_slice(&answer.body)
+                .map(Some)
+                .with_context(|| format!("node {id} answered {}", String::from_utf8_lossy(&answer.body))),
+            _ => Ok(None),
+        }
+    }
+
+    /// The leader, as soon as a node says of itself that it is.
+    pub async fn leader(&self, timeout: Duration) -> anyhow::Result<NodeId> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            // A deposed leader may still think that it leads; the later term is right.
+            let mut leader = None;
+            for id in self.ids() {
+                if let Some(view) = self.view_of(id).await?
+                    && view.role == Role::Leader
+                {
+                    leader = leader.max(Some((view.term, id)));
+                }
+            }
+            if let Some((_, id)) = leader {
+                return Ok(id);
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "no leader after {} s",
+                timeout.as_secs()
+            );
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+    }
+
+    /// Every node with its process, part and places.
+    pub async fn status(&self) -> anyhow::Result<Vec<NodeReport>> {
+        let mut reports = Vec::new();
+        for node in self.nodes.values() {
+            let pid = self.pid(node.id)?;
+            let view = match pid {
+                Some(_) => self.view_of(node.id).await?,
+                None => None,
+            };
+            reports.push(NodeReport {
+                id: node.id,
+                pid: pid.map(Pid::as_raw),
+                role: view.as_ref().map(|view| view.role),
+                ready: view.is_some_and(|view| view.ready),
+                url: format!("http://{}", node.http),
+                peer: node.peer.clone(),
+                data_dir: node.data_dir(),
+                log: node.log_file(),
+            });
+        }
+        Ok(reports)
+    }
+
+    /// Kills a node's process with SIGKILL and waits for its end. Says whether there was one.
+    pub async fn kill(&mut self, id: NodeId) -> anyhow::Result<bool> {
+        let Some(pid) = self.pid(id)? else {
+            // A process that was started a moment ago has not claimed its file yet.
+            let Some(child) = self.children.get_mut(&id) else {
+                return Ok(false);
+            };
+            child.kill().with_context(|| format!("killing node {id}"))?;
+            self.collect(id)?;
+            return Ok(true);
+        };
+        process::send_signal(pid, Signal::SIGKILL).with_context(|| format!("killing node {id}"))?;
+        self.wait_ended(id).await?;
+        Ok(true)
+    }
+
+    /// Kills all at the same moment.
+    pub async fn kill_all(&mut self) -> anyhow::Result<()> {
+        for id in self.ids() {
+            if let Some(pid) = self.pid(id)? {
+                process::send_signal(pid, Signal::SIGKILL).with_context(|| format!("killing node {id}"))?;
+            }
+        }
+        for id in self.ids() {
+            self.wait_ended(id).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks a node to stop and waits until it has; kills it if it takes longer than `grace`. Says whether it
+    /// went by itself.
+    pub async fn stop(&mut self, id: NodeId, grace: Duration) -> anyhow::Result<bool> {
+        let Some(pid) = self.pid(id)? else { return Ok(true) };
+        process::send_signal(pid, Signal::SIGTERM).with_context(|| format!("stopping node {id}"))?;
+        let file = self.node(id)?.pid_file();
+        let gone = process::wait_unclaimed(&file, grace)
+            .await
+            .with_context(|| file.display().to_string())?;
+        if gone {
+            self.collect(id)?;
+        } else {
+            self.kill(id).await?;
+        }
+        Ok(gone)
+    }
+
+    /// Sends any signal to a node's process, such as SIGSTOP.
+    pub fn signal(&self, id: NodeId, signal: Signal) -> anyhow::Result<()> {
+        let pid = self.pid(id)?.with_context(|| format!("node {id} does not run"))?;
+        process::send_signal(pid, signal).with_context(|| format!("{signal} to node {id}"))
+    }
+
+    async fn wait_ended(&mut self, id: NodeId) -> anyhow::Result<()> {
+        let file = self.node(id)?.pid_file();
+        let gone = process::wait_unclaimed(&file, STOP_TIMEOUT).await?;
+        ensure!(gone, "node {id} does not end");
+        self.collect(id)
+    }
+
+    /// Collects the process of a node if this program had started it, so that no dead process lingers.
+    fn collect(&mut self, id: NodeId) -> anyhow::Result<()> {
+        match self.children.remove(&id) {
+            Some(mut child) => child.wait().map(drop).context("collecting a node's process"),
+            None => Ok(()),
+        }
+    }
+
+    /// The end of what a node has logged.
+    pub fn log_tail(&self, id: NodeId) -> anyhow::Result<String> {
+        let path = self.node(id)?.log_file();
+        let mut file = std::fs::File::open(&path).with_context(|| path.display().to_string())?;
+        let length = file.metadata().map_or(0, |metadata| metadata.len());
+        file.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES)))?;
+        let mut tail = Vec::new();
+        file.read_to_end(&mut tail)?;
+        Ok(String::from_utf8_lossy(&tail).into_owned())
+    }
+
+    /// Kills whatever still lives, without waiting for a runtime: for the end of a test.
+    pub fn kill_now(&mut self) {
+        for id in self.ids() {
+            // At the end of a test that may have failed already there is nobody left to tell of an error.
+            if let Ok(Some(pid)) = self.pid(id) {
+                process::send_signal(pid, Signal::SIGKILL).ok();
+            }
+            if let Some(mut child) = self.children.remove(&id) {
+                child.kill().ok();
+                child.wait().ok();
+            }
+        }
+    }
+}
+
+async fn ask(http: &str, path: &str) -> std::io::Result<http_client::Response> {
+    tokio::time::timeout(ANSWER_TIMEOUT, http_client::request(http, "GET", path, ""))
+        .await
+        .map_err(|_| std::io::Error::new(std::io::ErrorKind::TimedOut, "no answer"))?
+}

@@ -1,0 +1,532 @@
+//! What `lockgate serve` is told: a TOML file, and environment variables that override it.
+//!
+//! The settings of the node itself and their defaults are `raft_node`'s; here they get their names in the
+//! file. Every problem is reported at once, with the name of the setting, so that a file is mended in one
+//! round.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lock_api::http::HttpConfig;
+use raft_node::{MemberAddress, NodeConfig, NodeId};
+
+/// The beginning of every environment variable that overrides a setting.
+const ENVIRONMENT_PREFIX: &str = "LOCKGATE_";
+
+/// More worker threads than this bring contention and no throughput: one thread carries Raft anyway.
+const MAX_DEFAULT_WORKERS: usize = 4;
+
+/// The largest number of worker threads that makes any sense to ask for.
+const MAX_WORKERS: u64 = 1024;
+
+/// What `lockgate serve` is told.
+#[derive(Debug, Clone)]
+pub struct ServeConfig {
+    /// The node itself.
+    pub node: NodeConfig,
+    /// Where to listen for HTTP: `host:port`.
+    pub http_listen: String,
+    /// Worker threads of the runtime; 1 is a runtime on the main thread alone.
+    pub workers: usize,
+    /// Locked for as long as the process lives, with its process id in it.
+    pub pid_file: Option<PathBuf>,
+    /// What one HTTP caller can cost.
+    pub http: HttpConfig,
+    /// What to log, and how.
+    pub log: LogConfig,
+}
+
+/// What to log, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogConfig {
+    /// A level, or directives as `RUST_LOG` takes them (which goes before this).
+    pub level: String,
+    /// How a line looks.
+    pub format: LogFormat,
+}
+
+/// How a line of the log looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Everything that is wrong with a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigErrors(pub Vec<String>);
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("; "))
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+/// The number of worker threads unless it is configured: measured on small machines, one thread that does
+/// everything beats several that hand things over, by a fifth to a half.
+pub fn default_workers() -> usize {
+    match std::thread::available_parallelism().map_or(1, |cores| cores.get()) {
+        0..=2 => 1,
+        cores => cores.min(MAX_DEFAULT_WORKERS),
+    }
+}
+
+impl ServeConfig {
+    /// Reads `file` (none: everything comes from the environment) and overrides it by the environment of this
+    /// process.
+    pub fn load(file: Option<&Path>) -> Result<Self, ConfigErrors> {
+        let environment = |name: &str| std::env::var(name).ok();
+        let Some(file) = file else {
+            return Self::parse("", Path::new(""), &environment);
+        };
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| ConfigErrors(vec![format!("{}: {error}", file.display())]))?;
+        Self::parse(&text, file.parent().unwrap_or(Path::new("")), &environment).map_err(|errors| {
+            ConfigErrors(
+                errors
+                    .0
+                    .iter()
+                    .map(|error| format!("{}: {error}", file.display()))
+                    .collect(),
+            )
+        })
+    }
+
+    /// Reads a configuration from `text`. Relative paths in it are meant relative to `base`.
+    pub fn parse(
+        text: &str,
+        base: &Path,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigErrors> {
+        Self::parse_known(text, base, environment).0
+    }
+
+    /// The same, with the names of all settings there are.
+    fn parse_known(
+        text: &str,
+        base: &Path,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> (Result<Self, ConfigErrors>, BTreeSet<&'static str>) {
+        let table = match text.parse::<toml::Table>() {
+            Ok(table) => table,
+            Err(error) => return (Err(ConfigErrors(vec![one_line(&error)])), BTreeSet::new()),
+        };
+        let mut settings = Settings {
+            table,
+            environment,
+            asked: BTreeSet::new(),
+            errors: Vec::new(),
+        };
+        let config = settings.read(base);
+        settings.refuse_unknown();
+        let result = match settings.errors {
+            errors if errors.is_empty() => Ok(config),
+            errors => Err(ConfigErrors(errors)),
+        };
+        (result, settings.asked)
+    }
+}
+
+/// toml's messages span lines to point at the place; the line number is in the first, the fact in the last.
+fn one_line(error: &toml::de::Error) -> String {
+    let text = error.to_string();
+    let place = text.lines().next().unwrap_or_default().trim().to_owned();
+    match error.message() {
+        message if place.contains(message) => place,
+        message => format!("{place}: {}", message.replace('\n', ", ")),
+    }
+}
+
+/// The settings as they are being read: whatever is asked for is known, everything else is a typing error.
+struct Settings<'a> {
+    table: toml::Table,
+    environment: &'a dyn Fn(&str) -> Option<String>,
+    asked: BTreeSet<&'static str>,
+    errors: Vec<String>,
+}
+
+impl Settings<'_> {
+    /// All settings, in the order of the sample files.
+    fn read(&mut self, base: &Path) -> ServeConfig {
+        let node_id = match self.integer("node_id") {
+            Some(0) => self.wrong("node_id", "ids of nodes start at 1"),
+            Some(id) => id,
+            None if self.errors.is_empty() => self.wrong("node_id", "is required"),
+            None => 0,
+        };
+        let cluster = self.text("cluster").unwrap_or_else(|| "lockgate".to_owned());
+        if cluster.is_empty() || cluster.len() > 64 || cluster.chars().any(char::is_control) {
+            self.wrong::<()>("cluster", "a cluster's name has 1 to 64 printable characters");
+        }
+        let data_dir = base.join(self.text("data_dir").unwrap_or_else(|| "data".to_owned()));
+        let members = self.members();
+        if node_id != 0 && !members.is_empty() && !members.contains_key(&node_id) {
+            self.wrong::<()>("node_id", &format!("node {node_id} is not among the members"));
+        }
+        let own_http = members.get(&node_id).map(|own| own.http.clone());
+        let http_listen = match self.text("http_listen") {
+            Some(address) => self.address("http_listen", address),
+            None => own_http.unwrap_or_default(),
+        };
+
+        let mut node = NodeConfig::new(node_id, cluster, members, data_dir);
+        node.peer_listen = self
+            .text("peer_listen")
+            .and_then(|address| match address.parse() {
+                Ok(address) => Some(address),
+                Err(_) => {
+                    self.wrong::<Option<SocketAddr>>("peer_listen", "is not of the form 127.0.0.1:7500")
+                }
+            });
+        self.duration("propose_timeout_ms", &mut node.propose_timeout);
+
+        self.duration("raft.heartbeat_ms", &mut node.timing.heartbeat);
+        self.duration("raft.election_min_ms", &mut node.timing.election_min);
+        self.duration("raft.election_max_ms", &mut node.timing.election_max);
+        if node.timing.heartbeat * 2 > node.timing.election_min {
+            self.wrong::<()>("raft.heartbeat_ms", "at most half of raft.election_min_ms");
+        }
+        if node.timing.election_min >= node.timing.election_max {
+            self.wrong::<()>("raft.election_max_ms", "must be more than raft.election_min_ms");
+        }
+
+        self.positive("snapshots.every_entries", &mut node.snapshots.every_entries);
+        if let Some(entries) = self.integer("snapshots.keep_entries") {
+            node.snapshots.keep_entries = entries;
+        }
+
+        self.duration("sessions.min_ms", &mut node.sessions.min);
+        self.duration("sessions.max_ms", &mut node.sessions.max);
+        self.duration("sessions.default_ms", &mut node.sessions.default);
+        if node.sessions.min > node.sessions.max {
+            self.wrong::<()>("sessions.min_ms", "must not be more than sessions.max_ms");
+        } else if !(node.sessions.min..=node.sessions.max).contains(&node.sessions.default) {
+            self.wrong::<()>(
+                "sessions.default_ms",
+                "must lie between sessions.min_ms and sessions.max_ms",
+            );
+        }
+
+        let workers = match self.integer("workers") {
+            None => default_workers(),
+            Some(workers @ 1..=MAX_WORKERS) => workers as usize,
+            Some(_) => self.wrong("workers", &format!("must be 1 to {MAX_WORKERS}")),
+        };
+        let pid_file = self.text("pid_file").map(|path| base.join(path));
+        let mut http = HttpConfig::default();
+        self.size("http.max_body_bytes", &mut http.max_body_bytes);
+        self.size("http.max_data_body_bytes", &mut http.max_data_body_bytes);
+        self.size("http.max_connections", &mut http.max_connections);
+        self.duration("http.header_timeout_ms", &mut http.header_timeout);
+        self.duration("http.body_timeout_ms", &mut http.body_timeout);
+        self.duration("http.drain_timeout_ms", &mut http.drain_timeout);
+        let log = LogConfig {
+            level: self.text("log.level").unwrap_or_else(|| "info".to_owned()),
+            format: match self.text("log.format").as_deref() {
+                None | Some("text") => LogFormat::Text,
+                Some("json") => LogFormat::Json,
+                Some(_) => {
+                    self.wrong::<()>("log.format", "is \"text\" or \"json\"");
+                    LogFormat::Text
+                }
+            },
+        };
+        if tracing_subscriber::EnvFilter::try_new(&log.level).is_err() {
+            self.wrong::<()>(
+                "log.level",
+                "is a level (error, warn, info, debug, trace) or a list of directives",
+            );
+        }
+        ServeConfig {
+            node,
+            http_listen,
+            workers,
+            pid_file,
+            http,
+            log,
+        }
+    }
+
+    /// The members: `[members.1]` with `peer` and `http` in the file; `1=PEER/HTTP,2=…` in the environment.
+    fn members(&mut self) -> BTreeMap<NodeId, MemberAddress> {
+        self.asked.insert("members");
+        let mut members = BTreeMap::new();
+        if let Some(text) = (self.environment)(&variable("members")) {
+            for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+                let fields = part.split_once('=').and_then(|(id, rest)| {
+                    let (peer, http) = rest.split_once('/')?;
+                    Some((id.parse::<NodeId>().ok().filter(|id| *id > 0)?, peer, http))
+                });
+                match fields {
+                    Some((id, peer, http)) => {
+                        let address = MemberAddress {
+                            peer: peer.to_owned(),
+                            http: http.to_owned(),
+                        };
+                        self.member(&mut members, id, address);
+                    }
+                    None => self.wrong("members", &format!("{part:?} is not of the form ID=PEER/HTTP")),
+                }
+            }
+        } else if let Some(value) = self.table.get("members").cloned() {
+            let Some(table) = value.as_table() else {
+                self.wrong::<()>("members", "is a table: [members.1]");
+                return members;
+            };
+            for (name, member) in table {
+                let id = name.parse::<NodeId>().ok().filter(|id| *id > 0);
+                let fields = member
+                    .as_table()
+                    .filter(|fields| fields.len() == 2)
+                    .and_then(|fields| Some((fields.get("peer")?.as_str()?, fields.get("http")?.as_str()?)));
+                match (id, fields) {
+                    (Some(id), Some((peer, http))) => {
+                        let address = MemberAddress {
+                            peer: peer.to_owned(),
+                            http: http.to_owned(),
+                        };
+                        self.member(&mut members, id, address);
+                    }
+                    (None, _) => self.wrong(&format!("members.{name}"), "ids of nodes are numbers from 1"),
+                    (_, None) => {
+                        self.wrong::<()>(&format!("members.{name}"), "has exactly two texts: peer and http");
+                    }
+                }
+            }
+        }
+        if members.is_empty() && !self.errors.iter().any(|error| error.starts_with("members")) {
+            self.wrong::<()>("members", "at least one is required");
+        }
+        members
+    }
+
+    fn member(&mut self, members: &mut BTreeMap<NodeId, MemberAddress>, id: NodeId, member: MemberAddress) {
+        let name = format!("members.{id}");
+        let peer = self.address(&name, member.peer);
+        let http = self.address(&name, member.http);
+        if members
+            .values()
+            .any(|other| other.peer == peer || other.http == http)
+        {
+            self.wrong::<()>(&name, "has the address of another member");
+        }
+        if members.insert(id, MemberAddress { peer, http }).is_some() {
+            self.wrong::<()>(&name, "is given twice");
+        }
+    }
+
+    /// `host:port`; the host is resolved later, when it is needed.
+    fn address(&mut self, name: &str, address: String) -> String {
+        match address.rsplit_once(':') {
+            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {}
+            _ => self.wrong(name, &format!("{address:?} is not of the form HOST:PORT")),
+        }
+        address
+    }
+
+    fn text(&mut self, key: &'static str) -> Option<String> {
+        match self.value(key)? {
+            Given::Environment(text) => Some(text),
+            Given::File(toml::Value::String(text)) => Some(text),
+            Given::File(_) => self.wrong(key, "must be a text in quotes"),
+        }
+    }
+
+    fn integer(&mut self, key: &'static str) -> Option<u64> {
+        let number = match self.value(key)? {
+            Given::Environment(text) => text.trim().parse().ok(),
+            Given::File(toml::Value::Integer(number)) => u64::try_from(number).ok(),
+            Given::File(_) => None,
+        };
+        number.or_else(|| self.wrong(key, "must be a whole number, not negative"))
+    }
+
+    fn positive(&mut self, key: &'static str, setting: &mut u64) {
+        match self.integer(key) {
+            Some(0) => self.wrong(key, "must be at least 1"),
+            Some(number) => *setting = number,
+            None => {}
+        }
+    }
+
+    fn size(&mut self, key: &'static str, setting: &mut usize) {
+        let mut number = *setting as u64;
+        self.positive(key, &mut number);
+        *setting = usize::try_from(number).unwrap_or(usize::MAX);
+    }
+
+    fn duration(&mut self, key: &'static str, setting: &mut Duration) {
+        let mut milliseconds = setting.as_millis() as u64;
+        self.positive(key, &mut milliseconds);
+        *setting = Duration::from_millis(milliseconds);
+    }
+
+    /// The environment goes before the file, so that one image serves many nodes.
+    fn value(&mut self, key: &'static str) -> Option<Given> {
+        self.asked.insert(key);
+        if let Some(text) = (self.environment)(&variable(key)) {
+            return Some(Given::Environment(text));
+        }
+        let value = match key.split_once('.') {
+            None => self.table.get(key),
+            Some((section, key)) => self.table.get(section).and_then(|section| section.get(key)),
+        };
+        value.cloned().map(Given::File)
+    }
+
+    /// Notes what is wrong with a setting and goes on with something harmless.
+    fn wrong<T: Default>(&mut self, key: &str, fact: &str) -> T {
+        self.errors.push(format!("{key}: {fact}"));
+        T::default()
+    }
+
+    fn refuse_unknown(&mut self) {
+        let sections: BTreeSet<_> = self
+            .asked
+            .iter()
+            .filter_map(|key| key.split_once('.'))
+            .map(|(section, _)| section)
+            .collect();
+        let mut unknown = Vec::new();
+        for (name, value) in &self.table {
+            match value.as_table() {
+                Some(table) if sections.contains(name.as_str()) => {
+                    unknown.extend(table.keys().map(|key| format!("{name}.{key}")));
+                }
+                _ => unknown.push(name.clone()),
+            }
+        }
+        unknown.retain(|key| !self.asked.contains(key.as_str()));
+        self.errors.extend(
+            unknown
+                .iter()
+                .map(|key| format!("{key}: there is no such setting")),
+        );
+    }
+}
+
+enum Given {
+    Environment(String),
+    File(toml::Value),
+}
+
+/// The environment variable of a setting: `raft.heartbeat_ms` is `LOCKGATE_RAFT_HEARTBEAT_MS`.
+fn variable(key: &str) -> String {
+    format!("{ENVIRONMENT_PREFIX}{}", key.replace('.', "_").to_uppercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALLEST: &str = "node_id = 1\n[members.1]\npeer = \"127.0.0.1:7500\"\nhttp = \"127.0.0.1:7400\"\n";
+
+    fn parse(text: &str, environment: &[(&str, &str)]) -> Result<ServeConfig, Vec<String>> {
+        let look = |name: &str| {
+            environment
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| (*value).to_owned())
+        };
+        ServeConfig::parse(text, Path::new("/base"), &look).map_err(|errors| errors.0)
+    }
+
+    #[test]
+    fn the_smallest_file_has_the_documented_defaults() {
+        let config = parse(SMALLEST, &[]).unwrap();
+        assert_eq!(config.http_listen, "127.0.0.1:7400");
+        assert_eq!(config.node.data_dir, Path::new("/base/data"));
+        assert_eq!(config.node.timing, raft_node::RaftTiming::default());
+        assert_eq!(config.node.sessions, raft_node::SessionBounds::default());
+        assert_eq!(config.workers, default_workers());
+    }
+
+    #[test]
+    fn the_environment_overrides_the_file() {
+        let config = parse(
+            SMALLEST,
+            &[
+                ("LOCKGATE_RAFT_HEARTBEAT_MS", "70"),
+                ("LOCKGATE_NODE_ID", "2"),
+                ("LOCKGATE_MEMBERS", "1=a:1/a:2, 2=b:1/b:2"),
+                ("LOCKGATE_DATA_DIR", "/elsewhere"),
+            ],
+        )
+        .unwrap();
+        assert_eq!(config.node.timing.heartbeat, Duration::from_millis(70));
+        assert_eq!(config.node.node_id, 2);
+        assert_eq!(config.node.members[&2].peer, "b:1");
+        assert_eq!(config.http_listen, "b:2");
+        assert_eq!(config.node.data_dir, Path::new("/elsewhere"));
+    }
+
+    #[test]
+    fn all_problems_are_named_at_once() {
+        let text = "node_id = 4\nworker = 2\nworkers = 0\n[raft]\nheartbeat_ms = 500\nheartbeet_ms = 1\n\
+                    [sessions]\nmin_ms = \"2s\"\n[members.1]\npeer = \"nowhere\"\nhttp = \"a:1\"\n";
+        assert_eq!(
+            parse(text, &[]).unwrap_err(),
+            [
+                "members.1: \"nowhere\" is not of the form HOST:PORT",
+                "node_id: node 4 is not among the members",
+                "raft.heartbeat_ms: at most half of raft.election_min_ms",
+                "sessions.min_ms: must be a whole number, not negative",
+                "workers: must be 1 to 1024",
+                "raft.heartbeet_ms: there is no such setting",
+                "worker: there is no such setting",
+            ]
+        );
+        assert_eq!(
+            parse("", &[]).unwrap_err(),
+            ["node_id: is required", "members: at least one is required"]
+        );
+        let broken = parse("node_id = = 1", &[]).unwrap_err();
+        assert!(broken[0].contains("line 1"), "{broken:?}");
+    }
+
+    /// The samples in `cluster/`: as they stand they work, every setting there is stands in them, and what
+    /// they give as the default in a line that is commented out is the default.
+    #[test]
+    fn the_sample_files_tell_the_truth() {
+        let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cluster");
+        for id in 1..=3 {
+            let text = std::fs::read_to_string(samples.join(format!("node-{id}.toml"))).unwrap();
+            let none = |_: &str| None;
+            let as_it_stands = ServeConfig::parse(&text, Path::new(""), &none).unwrap();
+            assert_eq!(as_it_stands.node.node_id, id);
+            assert_eq!(as_it_stands.node.members.len(), 3);
+
+            // A setting that is commented out is "#key = value", prose is "# like this".
+            let uncommented: String = text
+                .lines()
+                .map(|line| match line.strip_prefix('#') {
+                    Some(setting) if !setting.is_empty() && !setting.starts_with(' ') => setting,
+                    _ => line,
+                })
+                .flat_map(|line| [line, "\n"])
+                .collect();
+            let (uncommented_config, known) = ServeConfig::parse_known(&uncommented, Path::new(""), &none);
+            let mut with_defaults = uncommented_config.unwrap();
+            let table = uncommented.parse::<toml::Table>().unwrap();
+            for key in known {
+                let value = match key.split_once('.') {
+                    None => table.get(key),
+                    Some((section, key)) => table.get(section).and_then(|section| section.get(key)),
+                };
+                assert!(value.is_some(), "node-{id}.toml does not mention {key}");
+            }
+            // These have no fixed default; the samples show an example.
+            with_defaults.pid_file = None;
+            with_defaults.node.peer_listen = None;
+            with_defaults.workers = as_it_stands.workers;
+            assert_eq!(format!("{with_defaults:?}"), format!("{as_it_stands:?}"));
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! One persistent HTTP/1.1 connection, for the launcher, the load generator and the tests.
+//!
+//! It exists because a load generator on the same machine must cost less than what it measures: one write and
+//! usually one read a request, no tasks, no locks. It knows what Lockgate's nodes send (a status, a length, a
+//! body) and no more: no TLS, no redirects, no compression, no chunked bodies.
+
+use std::fmt::Write;
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Responses with more headers are not a Lockgate node's.
+const MAX_HEADERS: usize = 64;
+
+/// The largest response that is read: a page of locks or children with their data stays far below.
+const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
+
+/// A node on the same network that does not accept a connection for so long does not live.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A connection to one node.
+#[derive(Debug)]
+pub struct Connection {
+    address: String,
+    stream: TcpStream,
+    request: String,
+    received: Vec<u8>,
+    /// Set while a response is outstanding: whoever gave up waiting for it must not read it as the next one's.
+    in_flight: bool,
+}
+
+/// What a node answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// The body as JSON; null if it is none.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or(serde_json::Value::Null)
+    }
+
+    /// The stable word of an error's body; empty if there is none.
+    pub fn code(&self) -> String {
+        self.json()["code"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+impl Connection {
+    /// Connects to `host:port`.
+    pub async fn connect(address: &str) -> io::Result<Self> {
+        let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address))
+            .await
+            .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no connection in time"))??;
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            address: address.to_owned(),
+            stream,
+            request: String::new(),
+            received: Vec::with_capacity(4096),
+            in_flight: false,
+        })
+    }
+
+    /// The node's address, as it was given to [`Connection::connect`].
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Sends a request and waits for its response. After an error, and after a call that was dropped before it
+    /// ended, the connection is of no more use.
+    pub async fn send(&mut self, method: &str, path: &str, body: &str) -> io::Result<Response> {
+        if self.in_flight {
+            return Err(io::Error::other(
+                "an earlier request on this connection was given up",
+            ));
+        }
+        self.in_flight = true;
+        self.request.clear();
+        let content = if body.is_empty() {
+            ""
+        } else {
+            "content-type: application/json\r\n"
+        };
+        write!(
+            self.request,
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\n{content}content-length: {}\r\n\r\n{body}",
+            self.address,
+            body.len(),
+        )
+        .expect("a String takes all that is written to it");
+        self.stream.write_all(self.request.as_bytes()).await?;
+        self.received.clear();
+        let response = loop {
+            if self.stream.read_buf(&mut self.received).await? == 0 {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the node closed the connection",
+                ));
+            }
+            if let Some(response) = parse(&self.received)? {
+                break response;
+            }
+        };
+        self.in_flight = false;
+        Ok(response)
+    }
+}
+
+/// Sends one request over a connection of its own.
+pub async fn request(address: &str, method: &str, path: &str, body: &str) -> io::Result<Response> {
+    Connection::connect(address).await?.send(method, path, body).await
+}
+
+/// `None`: more has to be read first.
+fn parse(received: &[u8]) -> io::Result<Option<Response>> {
+    let malformed = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut head = httparse::Response::new(&mut headers);
+    let head_bytes = match head.parse(received) {
+        Ok(httparse::Status::Complete(bytes)) => bytes,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(error) => return Err(malformed(&format!("not HTTP: {error}"))),
+    };
+    let status = head.code.ok_or_else(|| malformed("no status"))?;
+    let length = head
+        .headers
+        .iter()
+        .find(|header| header.name.eq_ignore_ascii_case("content-length"));
+    let body_bytes = match length {
+        Some(length) => std::str::from_utf8(length.value)
+            .ok()
+            .and_then(|text| text.parse::<usize>().ok())
+            .filter(|bytes| *bytes <= MAX_RESPONSE_BYTES)
+            .ok_or_else(|| malformed("no usable content-length"))?,
+        None if status == 204 => 0,
+        None => return Err(malformed("a response without content-length")),
+    };
+    let body = &received[head_bytes..];
+    match body.len() {
+        have if have < body_bytes => Ok(None),
+        have if have == body_bytes => Ok(Some(Response {
+            status,
+            body: body.to_vec(),
+        })),
+        _ => Err(malformed("more than one response to one request")),
+    }
+}
+
+/// Percent-encodes a lock's name (or a znode's path) for a URL: `/` stays, it makes the hierarchy.
+pub fn encode_path(name: &str) -> String {
+    let mut encoded = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                encoded.push(char::from(byte));
+            }
+            _ => write!(encoded, "%{byte:02X}").expect("a String takes all that is written to it"),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_is_complete_or_awaited_or_refused() {
+        let whole = b"HTTP/1.1 409 Conflict\r\ncontent-length: 16\r\n\r\n{\"code\":\"busy!\"}";
+        for cut in 0..whole.len() {
+            assert_eq!(parse(&whole[..cut]).unwrap(), None, "cut at {cut}");
+        }
+        let response = parse(whole).unwrap().unwrap();
+        assert_eq!((response.status, response.code().as_str()), (409, "busy!"));
+        assert_eq!(
+            parse(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap().unwrap().status,
+            204
+        );
+        assert!(parse(b"HTTP/1.1 200 OK\r\n\r\n").is_err());
+        assert!(parse(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nab").is_err());
+        assert!(parse(b"SSH-2.0-OpenSSH\r\n").is_err());
+    }
+
+    #[test]
+    fn names_are_encoded_byte_by_byte() {
+        assert_eq!(encode_path("orders/4 2?ä%"), "orders/4%202%3F%C3%A4%25");
+    }
+}

@@ -1,0 +1,91 @@
+//! `lockgate serve`: one node as a process, from its configuration to its exit code.
+
+use std::io;
+
+use anyhow::{Context, bail};
+use tokio::runtime::{self, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{error, info};
+use tracing_subscriber::EnvFilter;
+
+use crate::cluster::process::PidFile;
+use crate::config::{LogConfig, LogFormat, ServeConfig};
+use crate::server::Lockgate;
+
+/// Runs a node until it is told to stop, or cannot go on.
+pub fn serve(config: ServeConfig) -> anyhow::Result<()> {
+    let _claim = config.pid_file.as_deref().map(PidFile::claim).transpose()?;
+    start_logging(&config.log)?;
+    runtime(config.workers)
+        .context("starting the runtime")?
+        .block_on(run(config))
+}
+
+/// One thread that does everything, or a pool of workers.
+fn runtime(workers: usize) -> io::Result<Runtime> {
+    match workers {
+        1 => runtime::Builder::new_current_thread().enable_all().build(),
+        workers => runtime::Builder::new_multi_thread()
+            .worker_threads(workers)
+            .enable_all()
+            .build(),
+    }
+}
+
+async fn run(config: ServeConfig) -> anyhow::Result<()> {
+    // Before anything is started: a signal that comes meanwhile is not lost, and does not kill halfway.
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let node_id = config.node.node_id;
+    info!(
+        node = node_id,
+        cluster = config.node.cluster,
+        version = env!("CARGO_PKG_VERSION"),
+        workers = config.workers,
+        "starting"
+    );
+    let server = Lockgate::configured(config.node)
+        .http_listen(config.http_listen)
+        .http_config(config.http)
+        .start()
+        .await?;
+    if let Some(address) = server.http_address() {
+        info!(node = node_id, "serving HTTP at http://{address}");
+    }
+    let failure = tokio::select! {
+        failure = server.node().failed() => Some(failure),
+        _ = terminate.recv() => None,
+        _ = interrupt.recv() => None,
+    };
+    match failure {
+        None => {
+            info!(node = node_id, "stopping");
+            server.stop().await;
+            info!(node = node_id, "stopped");
+            Ok(())
+        }
+        Some(failure) => {
+            error!(node = node_id, "{failure}");
+            server.stop().await;
+            bail!("node {node_id} cannot go on: {failure}")
+        }
+    }
+}
+
+fn start_logging(config: &LogConfig) -> anyhow::Result<()> {
+    let filter = match std::env::var("RUST_LOG") {
+        Ok(directives) => EnvFilter::try_new(directives).context("RUST_LOG")?,
+        // Checked when the configuration was read.
+        Err(_) => EnvFilter::try_new(&config.level).context("log.level")?,
+    };
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr);
+    match config.format {
+        LogFormat::Text => subscriber
+            .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
+            .try_init(),
+        LogFormat::Json => subscriber.json().try_init(),
+    }
+    .map_err(|error| anyhow::anyhow!("starting the log: {error}"))
+}

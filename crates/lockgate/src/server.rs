@@ -1,0 +1,268 @@
+//! One node with its HTTP front end, inside whatever program starts it. Reads no files but the node's own, and
+//! leaves the runtime, the log's subscriber and signals to the program.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lock_api::http;
+use lock_api::http::HttpConfig;
+use lock_api::locks::Locks;
+use raft_node::{MemberAddress, Node, NodeConfig, NodeId, RaftTiming, SessionBounds, SnapshotConfig};
+use tokio::net::TcpListener;
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::local::{LocalLockError, LocalSession};
+
+/// A running node with its HTTP front end. Ends with [`Lockgate::stop`]; a dropped one goes on in the
+/// background for as long as the runtime lives.
+pub struct Lockgate {
+    node: Node,
+    locks: Locks,
+    http_address: Option<SocketAddr>,
+    http: Mutex<Option<HttpTask>>,
+}
+
+struct HttpTask {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The node does not start.
+    #[error(transparent)]
+    Node(#[from] raft_node::StartError),
+    /// The address for HTTP is not to be had.
+    #[error("cannot listen for HTTP at {address}: {source}")]
+    Http {
+        /// Which address.
+        address: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}
+
+/// What a [`Lockgate`] is told before it starts. All but id, members and directory has defaults.
+#[derive(Debug, Clone)]
+pub struct Builder {
+    config: NodeConfig,
+    http: HttpConfig,
+    http_listen: HttpListen,
+}
+
+#[derive(Debug, Clone)]
+enum HttpListen {
+    /// Where the members' list says that this node serves.
+    AsMember,
+    At(String),
+    Nowhere,
+}
+
+impl Builder {
+    /// This node's id: one of the members'. Default 1.
+    pub fn node_id(mut self, id: NodeId) -> Self {
+        self.config.node_id = id;
+        self
+    }
+
+    /// The cluster's name; peers of another name are refused. Default `lockgate`.
+    pub fn cluster(mut self, name: impl Into<String>) -> Self {
+        self.config.cluster = name.into();
+        self
+    }
+
+    /// Adds a member, this node or another: where its peers and where its clients reach it (`host:port`).
+    pub fn member(mut self, id: NodeId, peer: impl Into<String>, http: impl Into<String>) -> Self {
+        self.config.members.insert(
+            id,
+            MemberAddress {
+                peer: peer.into(),
+                http: http.into(),
+            },
+        );
+        self
+    }
+
+    /// All members at once.
+    pub fn members(mut self, members: BTreeMap<NodeId, MemberAddress>) -> Self {
+        self.config.members = members;
+        self
+    }
+
+    /// Where log, vote and snapshots are kept. Default `data` in the working directory.
+    pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.config.data_dir = dir.into();
+        self
+    }
+
+    /// Where to listen for peers, if not where the members' list says.
+    pub fn peer_listen(mut self, address: SocketAddr) -> Self {
+        self.config.peer_listen = Some(address);
+        self
+    }
+
+    /// Where to listen for HTTP, if not where the members' list says. Port 0: any free one, see
+    /// [`Lockgate::http_address`].
+    pub fn http_listen(mut self, address: impl Into<String>) -> Self {
+        self.http_listen = HttpListen::At(address.into());
+        self
+    }
+
+    /// Serves no HTTP: only this program takes locks here, and the other members.
+    pub fn without_http(mut self) -> Self {
+        self.http_listen = HttpListen::Nowhere;
+        self
+    }
+
+    /// What one HTTP caller can cost.
+    pub fn http_config(mut self, config: HttpConfig) -> Self {
+        self.http = config;
+        self
+    }
+
+    /// Timing of Raft. The same on all nodes.
+    pub fn timing(mut self, timing: RaftTiming) -> Self {
+        self.config.timing = timing;
+        self
+    }
+
+    /// When to make snapshots.
+    pub fn snapshots(mut self, snapshots: SnapshotConfig) -> Self {
+        self.config.snapshots = snapshots;
+        self
+    }
+
+    /// Bounds of session timeouts.
+    pub fn sessions(mut self, bounds: SessionBounds) -> Self {
+        self.config.sessions = bounds;
+        self
+    }
+
+    /// After so long without an answer a proposal's outcome is given as unknown.
+    pub fn propose_timeout(mut self, timeout: Duration) -> Self {
+        self.config.propose_timeout = timeout;
+        self
+    }
+
+    /// Starts the node and its HTTP front end on the runtime that this is called on. When it returns both
+    /// listen; there may be no leader yet.
+    pub async fn start(self) -> Result<Lockgate, StartError> {
+        let address = match self.http_listen {
+            HttpListen::Nowhere => None,
+            HttpListen::At(address) => Some(address),
+            HttpListen::AsMember => self
+                .config
+                .members
+                .get(&self.config.node_id)
+                .map(|own| own.http.clone()),
+        };
+        // The port first: a node that cannot be reached should not take part in elections.
+        let listener = match address {
+            None => None,
+            Some(address) => Some(
+                TcpListener::bind(&address)
+                    .await
+                    .map_err(|source| StartError::Http {
+                        address: address.clone(),
+                        source,
+                    })?,
+            ),
+        };
+        let http_address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        let node = Node::start(self.config).await?;
+        let http = listener.map(|listener| {
+            let stop = CancellationToken::new();
+            let router = http::router(node.clone(), self.http.clone());
+            let stopped = stop.clone().cancelled_owned();
+            HttpTask {
+                stop,
+                task: tokio::spawn(http::serve(listener, router, self.http, stopped)),
+            }
+        });
+        Ok(Lockgate {
+            locks: Locks::new(node.clone()),
+            node,
+            http_address,
+            http: Mutex::new(http),
+        })
+    }
+}
+
+impl std::fmt::Debug for Lockgate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let node = self.node.id();
+        f.debug_struct("Lockgate")
+            .field("node", &node)
+            .field("http_address", &self.http_address)
+            .finish()
+    }
+}
+
+impl Lockgate {
+    /// Begins to describe a server.
+    pub fn builder() -> Builder {
+        Self::configured(NodeConfig::new(1, "lockgate", BTreeMap::new(), "data"))
+    }
+
+    /// Begins with a node that is configured already.
+    pub fn configured(config: NodeConfig) -> Builder {
+        Builder {
+            config,
+            http: HttpConfig::default(),
+            http_listen: HttpListen::AsMember,
+        }
+    }
+
+    /// The lock service: what the HTTP front end calls, for callers with sessions of their own.
+    /// [`Lockgate::open_session`] is more comfortable.
+    pub fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
+    /// The node: the tree, the sessions and the cluster's state.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Where HTTP is served; `None` without HTTP.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http_address
+    }
+
+    /// Opens a session that is kept alive in the background, with the default timeout.
+    pub async fn open_session(&self, name: &str) -> Result<LocalSession, LocalLockError> {
+        LocalSession::open(self.node.clone(), self.locks.clone(), None, name).await
+    }
+
+    /// The same with a timeout (moved into the server's bounds): if this program hangs for that long its locks
+    /// go to others.
+    pub async fn open_session_with(
+        &self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<LocalSession, LocalLockError> {
+        LocalSession::open(self.node.clone(), self.locks.clone(), Some(timeout), name).await
+    }
+
+    /// Hands leadership over, answers those who wait, and ends everything that was started here. Returns when
+    /// it has ended; calling it again is harmless.
+    pub async fn stop(&self) {
+        let mut http = self.http.lock().await;
+        // No new callers first; those who wait get their answer from the node's end.
+        if let Some(http) = &*http {
+            http.stop.cancel();
+        }
+        self.node.stop().await;
+        if let Some(http) = http.take()
+            && let Err(error) = http.task.await
+        {
+            tracing::error!(%error, "the HTTP front end ended badly");
+        }
+    }
+}

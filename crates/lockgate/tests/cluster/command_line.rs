@@ -1,0 +1,238 @@
+//! The program's commands as a user types them.
+
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use lockgate::cluster::process::send_signal;
+use lockgate::http_client;
+use nix::unistd::Pid;
+
+use crate::harness::{LOCKGATE, eventually};
+
+/// A directory whose cluster is stopped at the end, however that comes.
+struct Place(TempDir);
+
+impl Place {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Ok(mut cluster) = lockgate::cluster::LocalCluster::open(self.path(), Path::new(LOCKGATE)) {
+            cluster.kill_now();
+        }
+    }
+}
+
+async fn lockgate(arguments: &[&str]) -> Output {
+    Command::new(LOCKGATE)
+        .args(arguments)
+        .output()
+        .await
+        .expect("the program can be run")
+}
+
+async fn succeeds(arguments: &[&str]) -> String {
+    let output = lockgate(arguments).await;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    text
+}
+
+/// Runs what must fail, and returns the one line that says why.
+async fn fails(arguments: &[&str]) -> String {
+    let output = lockgate(arguments).await;
+    assert!(!output.status.success(), "{arguments:?} succeeded");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text
+}
+
+async fn status(dir: &str) -> Vec<Value> {
+    let text = succeeds(&["cluster", "status", "--dir", dir, "--json"]).await;
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[tokio::test]
+async fn a_cluster_comes_up_stays_up_is_broken_and_goes_down() {
+    let place = Place(TempDir::new().unwrap());
+    let dir = place.path().to_str().unwrap();
+    assert!(
+        fails(&["cluster", "status", "--dir", dir])
+            .await
+            .contains("no cluster in")
+    );
+
+    let shown = succeeds(&["cluster", "up", "--dir", dir, "--ephemeral-ports"]).await;
+    assert!(shown.contains("Started 3 of 3 nodes"), "{shown}");
+    let first = status(dir).await;
+    assert_eq!(
+        first.iter().map(|node| &node["id"]).collect::<Vec<_>>(),
+        [1, 2, 3]
+    );
+    assert_eq!(
+        first.iter().filter(|node| node["role"] == "leader").count(),
+        1,
+        "{first:?}"
+    );
+    for node in &first {
+        assert!(node["pid"].is_number() && node["ready"] == true, "{node}");
+        assert!(Path::new(node["data_dir"].as_str().unwrap()).is_dir(), "{node}");
+        let url = node["url"].as_str().unwrap();
+        assert!(shown.contains(url), "{url} is not shown: {shown}");
+        let address = url.strip_prefix("http://").unwrap();
+        assert_eq!(
+            http_client::request(address, "GET", "/healthz", "")
+                .await
+                .unwrap()
+                .status,
+            200
+        );
+    }
+
+    // Up again changes nothing; what is dead is brought back, and only that.
+    let pids = |status: &[Value]| status.iter().map(|node| node["pid"].clone()).collect::<Vec<_>>();
+    let shown = succeeds(&["cluster", "up", "--dir", dir]).await;
+    assert!(shown.contains("All nodes in"), "{shown}");
+    assert_eq!(pids(&status(dir).await), pids(&first));
+    let told = fails(&["cluster", "up", "--dir", dir, "--nodes", "5"]).await;
+    assert!(told.contains("a cluster of 3 nodes"), "{told}");
+
+    succeeds(&["cluster", "kill", "--dir", dir, "leader"]).await;
+    let broken = status(dir).await;
+    let dead: Vec<_> = broken
+        .iter()
+        .filter(|node| node["pid"].is_null())
+        .map(|node| &node["id"])
+        .collect();
+    assert_eq!(dead.len(), 1, "{broken:?}");
+    let shown = succeeds(&["cluster", "up", "--dir", dir]).await;
+    assert!(shown.contains("Started 1 of 3 nodes"), "{shown}");
+    let mended = status(dir).await;
+    for (was, is) in first.iter().zip(&mended) {
+        assert_eq!(was["pid"] == is["pid"], was["id"] != *dead[0], "{is}");
+    }
+
+    let load = [
+        "bench",
+        "lock",
+        "--dir",
+        dir,
+        "--clients",
+        "1,8",
+        "--seconds",
+        "1",
+        "--warmup",
+        "0",
+        "--json",
+    ];
+    let reports: Vec<Value> = serde_json::from_str(&succeeds(&load).await).unwrap();
+    assert_eq!(
+        reports
+            .iter()
+            .map(|report| &report["clients"])
+            .collect::<Vec<_>>(),
+        [1, 8]
+    );
+    for report in &reports {
+        assert!(
+            report["cycle"]["count"].as_u64().unwrap() > 0 && report["errors"] == 0,
+            "{report}"
+        );
+    }
+    let load = [
+        "bench",
+        "contended",
+        "--dir",
+        dir,
+        "--clients",
+        "8",
+        "--seconds",
+        "1",
+        "--warmup",
+        "0",
+    ];
+    assert!(succeeds(&load).await.contains("contended"));
+
+    assert_eq!(
+        succeeds(&["cluster", "down", "--dir", dir])
+            .await
+            .matches("has stopped")
+            .count(),
+        3
+    );
+    assert!(status(dir).await.iter().all(|node| node["pid"].is_null()));
+    assert_eq!(
+        succeeds(&["cluster", "down", "--dir", dir])
+            .await
+            .matches("did not run")
+            .count(),
+        3
+    );
+}
+
+#[tokio::test]
+async fn a_single_node_serves_by_its_environment_and_ends_with_0_when_it_is_asked_to() {
+    let dir = TempDir::new().unwrap();
+    let ports = lockgate::cluster::layout::free_ports(2).unwrap();
+    let (peer, http) = (
+        format!("127.0.0.1:{}", ports[0]),
+        format!("127.0.0.1:{}", ports[1]),
+    );
+    let node = Command::new(LOCKGATE)
+        .arg("serve")
+        .env("LOCKGATE_NODE_ID", "1")
+        .env("LOCKGATE_MEMBERS", format!("1={peer}/{http}"))
+        .env("LOCKGATE_DATA_DIR", dir.path())
+        .env("LOCKGATE_LOG_FORMAT", "json")
+        .stderr(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    eventually("the node is ready", async || {
+        http_client::request(&http, "GET", "/readyz", "")
+            .await
+            .is_ok_and(|answer| answer.status == 200)
+    })
+    .await;
+    send_signal(Pid::from_raw(node.id().unwrap() as i32), Signal::SIGTERM).unwrap();
+    let output = tokio::time::timeout(Duration::from_secs(20), node.wait_with_output());
+    let output = output.await.expect("it ends").unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    for line in String::from_utf8_lossy(&output.stderr).lines() {
+        let entry: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"));
+        assert!(
+            entry["level"].is_string() && entry["fields"]["message"].is_string(),
+            "{line}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_configuration_is_refused_in_one_line_that_names_everything() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("node.toml");
+    std::fs::write(&file, "node_id = 1\nport = 7400\n[raft]\nheartbeat_ms = 0\n").unwrap();
+    let told = fails(&["serve", "--config", file.to_str().unwrap()]).await;
+    for part in [
+        "members: at least one is required",
+        "port: there is no such setting",
+        "raft.heartbeat_ms: ",
+    ] {
+        assert!(told.contains(part), "{part} is missing: {told}");
+    }
+    let told = fails(&["serve", "--config", "/nowhere/node.toml"]).await;
+    assert!(told.contains("/nowhere/node.toml"), "{told}");
+}

@@ -1,0 +1,54 @@
+//! A node that is asked to stop hands leadership over first, so that nobody has to wait for an election.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::harness::{PATIENCE, TestCluster};
+
+/// With these, the death of the leader is noticed after 4 seconds at the earliest.
+const SLOW_ELECTIONS: &str = "[raft]\nheartbeat_ms = 100\nelection_min_ms = 4000\nelection_max_ms = 8000";
+
+/// A leader is followed by another one within this only if it hands over.
+const WITHOUT_AN_ELECTION: Duration = Duration::from_secs(2);
+
+#[tokio::test]
+async fn the_leader_hands_over_before_it_goes() {
+    let mut cluster = TestCluster::start_with(SLOW_ELECTIONS).await;
+    let leader = cluster.leader_now().await;
+    let (mut client, session) = cluster.session(cluster.followers().await[0], "stays").await;
+    let held = client.acquire(session.id(), "stays").await.unwrap();
+    // One who waits at the leader is told to try elsewhere, and keeps its place under its request id.
+    let (mut waiter, waiting) = cluster.session(leader, "waits").await;
+    let wait = {
+        let id = waiting.id().to_owned();
+        tokio::spawn(async move {
+            waiter
+                .acquire_with(&id, "stays", json!({ "wait_ms": null, "request_id": "w" }))
+                .await
+        })
+    };
+    cluster.wait_queued(leader, "stays", 1).await;
+
+    let stopped = Instant::now();
+    assert!(
+        cluster.stop(leader, PATIENCE).await.unwrap(),
+        "it had to be killed"
+    );
+    client.acquire(session.id(), "fresh").await.unwrap();
+    let took = stopped.elapsed();
+    assert!(
+        took < WITHOUT_AN_ELECTION,
+        "the next lock was granted {took:?} after the signal"
+    );
+    assert_ne!(cluster.leader_now().await, leader);
+
+    assert!(client.check(&held).await.unwrap());
+    client.release(session.id(), &held).await.unwrap();
+    let granted = wait.await.unwrap().unwrap();
+    assert!(granted.fencing_token > held.fencing_token);
+
+    cluster.up(PATIENCE).await.unwrap();
+    assert!(client.check(&granted).await.unwrap());
+}

@@ -1,0 +1,16 @@
+//! Whole clusters from outside: real processes of the built program, real signals, real HTTP.
+//!
+//! Every test starts nodes of its own on free ports in a directory of its own, and nothing survives it. The
+//! number of rounds of the fault tests is small enough for every build; LOCKGATE_TEST_ROUNDS multiplies it.
+
+mod command_line;
+mod errors;
+mod graceful;
+mod harness;
+mod identity;
+mod leader_kill;
+mod power_loss;
+mod queue;
+mod request_ids;
+mod sessions;
+mod tickets;

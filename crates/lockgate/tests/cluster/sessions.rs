@@ -1,0 +1,85 @@
+//! Sessions whose client falls silent lose their locks: not before their time, and not long after it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::harness::TestCluster;
+
+/// The shortest the server allows.
+const TTL: Duration = Duration::from_secs(2);
+
+/// What the published bound adds to the timeout: the leader's own rhythm, a commit, and a busy machine.
+const ALLOWANCE: Duration = Duration::from_secs(3);
+
+#[tokio::test]
+async fn a_silent_client_loses_its_lock_in_time_and_the_next_gets_it() {
+    let cluster = TestCluster::start().await;
+    let mut silent = cluster.client(1);
+    let (mut next, next_session) = cluster.session(2, "next").await;
+    // The session's time runs from no earlier than this.
+    let opened = Instant::now();
+    let session = silent.open_session(TTL, "silent").await.unwrap();
+    let lost = silent.acquire(&session, "inheritance").await.unwrap();
+
+    let granted = next.acquire(next_session.id(), "inheritance").await.unwrap();
+    let waited = opened.elapsed();
+    assert!(waited >= TTL, "the lock was taken away after {waited:?}");
+    assert!(
+        waited <= TTL + ALLOWANCE,
+        "the lock was still held after {waited:?}"
+    );
+    assert!(granted.fencing_token > lost.fencing_token);
+
+    assert!(!silent.check(&lost).await.unwrap());
+    assert_eq!(
+        silent.heartbeat(&session).await.unwrap_err().code(),
+        "session_expired"
+    );
+    assert_eq!(
+        silent.release(&session, &lost).await.unwrap_err().code(),
+        "session_expired"
+    );
+}
+
+#[tokio::test]
+async fn heartbeats_at_any_node_keep_the_lock() {
+    let cluster = TestCluster::start().await;
+    let mut keeper = cluster.client(1);
+    let session = keeper.open_session(TTL, "keeper").await.unwrap();
+    let held = keeper.acquire(&session, "kept").await.unwrap();
+    let begin = Instant::now();
+    let mut beats = tokio::time::interval(TTL / 4);
+    // Two and a half times its time, at one node after the other.
+    for node in [1, 2, 3, 1, 2, 3, 1, 2, 3, 1] {
+        beats.tick().await;
+        cluster.client_of(node).heartbeat(&session).await.unwrap();
+    }
+    assert!(begin.elapsed() > TTL * 2);
+    assert!(keeper.check(&held).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_new_leader_gives_every_session_its_full_time() {
+    let mut cluster = TestCluster::start().await;
+    let leader = cluster.leader_now().await;
+    let survivors = cluster.followers().await;
+    let mut silent = cluster.client_of(survivors[0]);
+    let (mut next, next_session) = cluster.session(survivors[1], "next").await;
+    let session = silent.open_session(TTL, "silent").await.unwrap();
+    let lost = silent.acquire(&session, "inheritance").await.unwrap();
+    let killed = Instant::now();
+    cluster.kill(leader).await.unwrap();
+    let granted = next.acquire(next_session.id(), "inheritance").await.unwrap();
+    let waited = killed.elapsed();
+    assert!(
+        waited >= TTL,
+        "the new leader took the lock away after {waited:?}"
+    );
+    // The election comes before the session's new time.
+    assert!(
+        waited <= TTL * 2 + ALLOWANCE,
+        "the lock was still held after {waited:?}"
+    );
+    assert!(granted.fencing_token > lost.fencing_token);
+}
