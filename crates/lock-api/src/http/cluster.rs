@@ -39,12 +39,8 @@ pub async fn healthz() -> Answer {
 
 /// `GET /readyz`: the node can serve.
 pub async fn readyz(State(api): State<Shared>) -> Answer {
-    let status = api.node.status();
-    if status.ready {
-        return Ok(ok(&Health { status: "ready" }));
+    match api.node.not_ready() {
+        None => Ok(ok(&Health { status: "ready" })),
+        Some(reason) => Err(Problem::not_ready(reason, api.node.status().leader)),
     }
-    let reason = status
-        .not_ready_reason
-        .unwrap_or_else(|| "the node is not ready".to_owned());
-    Err(Problem::not_ready(reason, status.leader))
 }

@@ -108,7 +108,7 @@ pub async fn look(State(api): State<Shared>, uri: Uri) -> Answer {
 }
 
 fn with_heartbeat(api: &Api, (session, answer): (SessionId, SessionAnswer), now_ms: u64) -> SessionAnswer {
-    let silent_for = api.node.last_heard(session);
+    let silent_for = api.node.silence(session);
     answer.heard(silent_for.map(|silence| now_ms.saturating_sub(silence.as_millis() as u64)))
 }
 
