@@ -42,8 +42,6 @@ pub trait DiskFile: Send + Sync + 'static {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
     /// Writes all bytes at an offset.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Cuts the file, or makes it longer with zeros.
-    fn set_len(&self, len: u64) -> io::Result<()>;
     /// How long the file is.
     fn len(&self) -> io::Result<u64>;
     /// Whether the file has no bytes.
@@ -176,10 +174,6 @@ impl DiskFile for File {
 
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         FileExt::write_all_at(self, bytes, offset)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        File::set_len(self, len)
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 use std::io;
-use std::ops::{Bound, Range, RangeBounds, RangeInclusive};
+use std::ops::{Bound, Range, RangeBounds};
 
 use futures_util::stream::{self, Stream};
 use openraft::errors::LeaderChanged;
@@ -168,12 +168,6 @@ impl RaftLogReader<TypeConfig> for LogStore {
             }
         })
     }
-
-    async fn get_key_log_ids(&mut self, range: RangeInclusive<LogId>) -> Result<Vec<LogId>, io::Error> {
-        let (first, last) = range.into_inner();
-        let starts = self.wal.term_starts(first.index..last.index.saturating_add(1));
-        Ok(starts.into_iter().map(id_at).collect())
-    }
 }
 
 /// What openraft calls a vote. It has no word for a term in which nobody got it, and then never saves one.
@@ -244,3 +238,6 @@ where
         }
     })
 }
+
+#[cfg(test)]
+mod tests;

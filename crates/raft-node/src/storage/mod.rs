@@ -17,6 +17,7 @@ pub mod error;
 pub mod identity;
 pub mod log_entry;
 pub mod log_store;
+pub mod sim_disk;
 
 pub mod snapshots;
 pub mod wal;

@@ -431,32 +431,6 @@ impl Wal {
         self.shared().view.lock().range()
     }
 
-    /// The term of an entry that is there.
-    pub fn term_at(&self, index: u64) -> Option<u64> {
-        self.shared().view.lock().term_at(index)
-    }
-
-    /// The first entry of each term and the last entry, from `from` on: what a start needs to know of the log.
-    pub fn term_starts(&self, range: Range<u64>) -> Vec<LogPos> {
-        let view = self.shared().view.lock();
-        let mut starts: Vec<LogPos> = Vec::new();
-        let mut last = None;
-        for index in range {
-            let Some(term) = view.term_at(index) else { continue };
-            let pos = LogPos { term, index };
-            if starts.last().is_none_or(|start| start.term != term) {
-                starts.push(pos);
-            }
-            last = Some(pos);
-        }
-        if let Some(last) = last
-            && starts.last() != Some(&last)
-        {
-            starts.push(last);
-        }
-        starts
-    }
-
     /// Notes what has to be read for the entries of a range: those that are there, from the first, until
     /// `max_bytes` of payload are reached. At least one if there is one.
     pub fn plan_read(&self, range: Range<u64>, max_bytes: usize) -> ReadPlan {

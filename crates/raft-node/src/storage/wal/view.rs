@@ -105,11 +105,6 @@ impl View {
         self.slots.get(at)
     }
 
-    /// The term of an entry that is there.
-    pub fn term_at(&self, index: u64) -> Option<u64> {
-        self.slot(index).map(|slot| slot.term)
-    }
-
     /// Adds an entry, which must be the next one unless the log is empty. Answers with its stamp.
     pub fn push(&mut self, pos: LogPos, payload: Bytes, place: Place) -> u64 {
         if self.slots.is_empty() {

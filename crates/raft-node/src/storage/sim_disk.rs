@@ -1,0 +1,679 @@
+//! A disk in memory that loses power where a test wants it to, fails where a test wants it to, and lies.
+//!
+//! It keeps apart what a process sees and what is durable. From what happened up to any moment,
+//! [`CrashModel::crash`] builds one of the disks that a power cut at that moment may leave:
+//!
+//! * each sector of a file holds what was last synced, or any of the contents it was given since;
+//! * a directory lacks any of the changes of names since it was last synced: none, the last ones, or some;
+//! * what a failed sync should have made durable may be there or not, and a later sync does not help it.
+//!
+//! It knows nothing of what is stored on it. The order in which its calls happened is the order of the process,
+//! so a test that wants the same run twice must call it from one thread.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::disk::{Disk, DiskFile, DiskLock};
+
+/// A power cut leaves each sector as one of the contents that it was given.
+const SECTOR_BYTES: usize = 512;
+/// A disk of which nobody has said how much is free.
+const FREE_BYTES: u64 = 1 << 40;
+
+type Sector = [u8; SECTOR_BYTES];
+type FileId = u64;
+
+/// What a call that is made to fail says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The device does not answer as it should.
+    InputOutput,
+    /// There is no space left.
+    NoSpace,
+}
+
+impl Fault {
+    fn error(self) -> io::Error {
+        match self {
+            Self::InputOutput => io::Error::other("simulated input/output error"),
+            Self::NoSpace => io::Error::from(io::ErrorKind::StorageFull),
+        }
+    }
+}
+
+/// A call that says it was done and does nothing: the bugs that a test of a test plants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lie {
+    /// [`DiskFile::sync_data`].
+    SyncData,
+    /// [`Disk::sync_dir`].
+    SyncDir,
+}
+
+#[derive(Debug, Clone)]
+enum Event {
+    Create {
+        path: PathBuf,
+        file: FileId,
+    },
+    Rename {
+        from: PathBuf,
+        to: PathBuf,
+        file: FileId,
+    },
+    Remove {
+        path: PathBuf,
+    },
+    SyncDir {
+        dir: PathBuf,
+    },
+    Write {
+        file: FileId,
+        offset: usize,
+        bytes: Arc<[u8]>,
+    },
+    SyncData {
+        file: FileId,
+    },
+    FailedSync {
+        file: FileId,
+    },
+}
+
+/// The disk as its process sees it, and everything that happened to it.
+#[derive(Default)]
+struct Sim {
+    dirs: BTreeSet<PathBuf>,
+    names: BTreeMap<PathBuf, FileId>,
+    contents: BTreeMap<FileId, Vec<u8>>,
+    next_file: FileId,
+    base: CrashModel,
+    events: Vec<Event>,
+    calls: u64,
+    fault: Option<(u64, Fault)>,
+    lie: Option<Lie>,
+    locked: BTreeSet<PathBuf>,
+    free_bytes: Option<u64>,
+}
+
+/// A simulated disk. Clones are the same disk.
+#[derive(Clone, Default)]
+pub struct SimDisk {
+    sim: Arc<Mutex<Sim>>,
+}
+
+impl SimDisk {
+    /// An empty disk.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How much has happened: changes and syncs. A moment to crash at.
+    pub fn events(&self) -> usize {
+        self.sim.lock().events.len()
+    }
+
+    /// How many calls there were that can be made to fail.
+    pub fn calls(&self) -> u64 {
+        self.sim.lock().calls
+    }
+
+    /// Makes one call fail: the one with this number, counted from the disk's first.
+    pub fn fail_call(&self, number: u64, fault: Fault) {
+        self.sim.lock().fault = Some((number, fault));
+    }
+
+    /// From now on calls of a kind do nothing.
+    pub fn tell_lies(&self, lie: Lie) {
+        self.sim.lock().lie = Some(lie);
+    }
+
+    /// What is free from now on. It is only told, not counted.
+    pub fn set_free_space(&self, bytes: u64) {
+        self.sim.lock().free_bytes = Some(bytes);
+    }
+
+    /// What may be left after a crash, from the beginning of this disk.
+    pub fn crash_model(&self) -> CrashModel {
+        self.sim.lock().base.clone()
+    }
+
+    /// Lets `model` see what happened up to a moment.
+    pub fn advance(&self, model: &mut CrashModel, events: usize) {
+        let sim = self.sim.lock();
+        for event in &sim.events[model.seen..events] {
+            model.apply(event);
+        }
+        model.seen = events;
+    }
+
+    /// The paths of all files.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.sim.lock().names.keys().cloned().collect()
+    }
+}
+
+impl Sim {
+    /// Counts a call, and fails it if it is the one.
+    fn call(&mut self) -> io::Result<()> {
+        self.calls += 1;
+        match self.fault {
+            Some((number, fault)) if number == self.calls => Err(fault.error()),
+            _ => Ok(()),
+        }
+    }
+
+    fn find(&self, path: &Path) -> io::Result<FileId> {
+        self.names
+            .get(path)
+            .copied()
+            .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+
+    fn write(&mut self, file: FileId, offset: usize, bytes: &[u8]) {
+        let contents = self.contents.entry(file).or_default();
+        write_into(contents, offset, bytes);
+        self.events.push(Event::Write {
+            file,
+            offset,
+            bytes: bytes.into(),
+        });
+    }
+}
+
+fn write_into(contents: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    let end = offset + bytes.len();
+    if contents.len() < end {
+        contents.resize(end, 0);
+    }
+    contents[offset..end].copy_from_slice(bytes);
+}
+
+impl Disk for SimDisk {
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        let mut sim = self.sim.lock();
+        sim.call()?;
+        // Durable at once: that is what the trait promises.
+        for dir in dir.ancestors() {
+            sim.dirs.insert(dir.to_owned());
+            sim.base.dirs.entry(dir.to_owned()).or_default();
+        }
+        Ok(())
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let mut sim = self.sim.lock();
+        sim.call()?;
+        if sim.names.contains_key(path) {
+            return Err(io::Error::from(io::ErrorKind::AlreadyExists));
+        }
+        if !path.parent().is_some_and(|parent| sim.dirs.contains(parent)) {
+            return Err(io::Error::from(io::ErrorKind::NotFound));
+        }
+        sim.next_file += 1;
+        let file = sim.next_file;
+        sim.names.insert(path.to_owned(), file);
+        sim.contents.insert(file, Vec::new());
+        sim.events.push(Event::Create {
+            path: path.to_owned(),
+            file,
+        });
+        Ok(Arc::new(SimFile {
+            disk: self.clone(),
+            file,
+        }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let mut sim = self.sim.lock();
+        sim.call()?;
+        let file = sim.find(path)?;
+        Ok(Arc::new(SimFile {
+            disk: self.clone(),
+            file,
+        }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut sim = self.sim.lock();
+        sim.call()?;
+        let file = sim.find(from)?;
+        sim.names.remove(from);
+        sim.names.insert(to.to_owned(), file);
+        sim.events.push(Event::Rename {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            file,
+        });
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut sim = self.sim.lock();
+        sim.call()?;
+        sim.find(path)?;
+        // The contents stay for those who have the file open.
+        sim.names.remove(path);
+        sim.events.push(Event::Remove {
+            path: path.to_owned(),
+        });
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut sim = self.sim.lock();
+        sim.call()?;
+        if sim.lie != Some(Lie::SyncDir) {
+            sim.events.push(Event::SyncDir { dir: dir.to_owned() });
+        }
+        Ok(())
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut sim = self.sim.lock();
+        sim.call()?;
+        if !sim.dirs.contains(dir) {
+            return Err(io::Error::from(io::ErrorKind::NotFound));
+        }
+        let inside = sim.names.keys().filter(|path| path.parent() == Some(dir));
+        Ok(inside
+            .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
+            .collect())
+    }
+
+    fn free_space(&self, _dir: &Path) -> io::Result<u64> {
+        let mut sim = self.sim.lock();
+        sim.call()?;
+        Ok(sim.free_bytes.unwrap_or(FREE_BYTES))
+    }
+
+    fn try_lock(&self, path: &Path) -> io::Result<Option<DiskLock>> {
+        let mut sim = self.sim.lock();
+        sim.call()?;
+        if !sim.locked.insert(path.to_owned()) {
+            return Ok(None);
+        }
+        Ok(Some(DiskLock::new(SimLock {
+            disk: self.clone(),
+            path: path.to_owned(),
+        })))
+    }
+}
+
+struct SimLock {
+    disk: SimDisk,
+    path: PathBuf,
+}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.disk.sim.lock().locked.remove(&self.path);
+    }
+}
+
+struct SimFile {
+    disk: SimDisk,
+    file: FileId,
+}
+
+impl DiskFile for SimFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut sim = self.disk.sim.lock();
+        sim.call()?;
+        let from = usize::try_from(offset).map_err(io::Error::other)?;
+        let bytes = sim.contents[&self.file].get(from..from + buffer.len());
+        buffer.copy_from_slice(bytes.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?);
+        Ok(())
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut sim = self.disk.sim.lock();
+        let offset = usize::try_from(offset).map_err(io::Error::other)?;
+        if let Err(error) = sim.call() {
+            // Whatever was done before it failed has been done: here, up to a sector in the middle.
+            let middle = (offset + bytes.len() / 2).next_multiple_of(SECTOR_BYTES) - offset;
+            sim.write(self.file, offset, &bytes[..middle.min(bytes.len())]);
+            return Err(error);
+        }
+        sim.write(self.file, offset, bytes);
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        let mut sim = self.disk.sim.lock();
+        sim.call()?;
+        Ok(sim.contents[&self.file].len() as u64)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut sim = self.disk.sim.lock();
+        if let Err(error) = sim.call() {
+            sim.events.push(Event::FailedSync { file: self.file });
+            return Err(error);
+        }
+        if sim.lie != Some(Lie::SyncData) {
+            sim.events.push(Event::SyncData { file: self.file });
+        }
+        Ok(())
+    }
+}
+
+/// A change of names that is not durable yet.
+#[derive(Debug, Clone)]
+enum NameChange {
+    Create(PathBuf, FileId),
+    Rename(PathBuf, PathBuf, FileId),
+    Remove(PathBuf),
+}
+
+#[derive(Debug, Clone, Default)]
+struct DirModel {
+    durable: BTreeMap<PathBuf, FileId>,
+    pending: Vec<NameChange>,
+}
+
+/// A sector since it was last made durable.
+#[derive(Debug, Clone)]
+struct SectorModel {
+    /// What it held, one after the other.
+    since: Vec<Sector>,
+    /// Whether the next sync writes it. A failed one believes that it has.
+    dirty: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+struct FileModel {
+    durable: Vec<u8>,
+    current: Vec<u8>,
+    pending: BTreeMap<usize, SectorModel>,
+    /// The lengths that it had since the last sync.
+    lengths: Vec<usize>,
+}
+
+/// What is durable, and what may be.
+#[derive(Debug, Clone, Default)]
+pub struct CrashModel {
+    dirs: BTreeMap<PathBuf, DirModel>,
+    files: BTreeMap<FileId, FileModel>,
+    seen: usize,
+}
+
+impl CrashModel {
+    fn apply(&mut self, event: &Event) {
+        match event {
+            Event::Create { path, file } => self.change(path, NameChange::Create(path.clone(), *file)),
+            Event::Rename { from, to, file } => {
+                self.change(from, NameChange::Rename(from.clone(), to.clone(), *file));
+            }
+            Event::Remove { path } => self.change(path, NameChange::Remove(path.clone())),
+            Event::SyncDir { dir } => {
+                let dir = self.dirs.entry(dir.clone()).or_default();
+                for change in std::mem::take(&mut dir.pending) {
+                    change.apply(&mut dir.durable);
+                }
+            }
+            Event::Write { file, offset, bytes } => {
+                self.files.entry(*file).or_default().write(*offset, bytes)
+            }
+            Event::SyncData { file } => self.files.entry(*file).or_default().sync(),
+            Event::FailedSync { file } => self.files.entry(*file).or_default().sync_failed(),
+        }
+    }
+
+    fn change(&mut self, path: &Path, change: NameChange) {
+        let dir = path.parent().expect("a file is in a directory");
+        self.dirs.entry(dir.to_owned()).or_default().pending.push(change);
+    }
+
+    /// One of the disks that a power cut now may leave. The same number gives the same disk; 0 loses everything
+    /// that may be lost, 1 keeps everything.
+    pub fn crash(&self, seed: u64) -> SimDisk {
+        let mut random = Random::new(seed);
+        let mode = if seed < 2 { seed } else { 2 + random.below(3) };
+        let mut sim = Sim::default();
+        let mut base = CrashModel::default();
+        for (path, dir) in &self.dirs {
+            let mut names = dir.durable.clone();
+            let kept = match mode {
+                0 => 0,
+                1 => dir.pending.len(),
+                _ => random.below(dir.pending.len() as u64 + 1) as usize,
+            };
+            for (at, change) in dir.pending.iter().enumerate() {
+                // A file system that keeps an order keeps the first ones; others owe us nothing.
+                let keep = if mode == 4 {
+                    random.below(2) == 0
+                } else {
+                    at < kept
+                };
+                if keep {
+                    change.apply(&mut names);
+                }
+            }
+            sim.dirs.insert(path.clone());
+            sim.names.extend(names.clone());
+            base.dirs.insert(
+                path.clone(),
+                DirModel {
+                    durable: names,
+                    pending: Vec::new(),
+                },
+            );
+        }
+        for (id, file) in &self.files {
+            let contents = file.crash(mode, &mut random);
+            sim.next_file = sim.next_file.max(*id);
+            sim.contents.insert(*id, contents.clone());
+            let model = FileModel {
+                durable: contents.clone(),
+                current: contents,
+                ..FileModel::default()
+            };
+            base.files.insert(*id, model);
+        }
+        // A name may have survived of a file that was never written to.
+        for file in sim.names.values() {
+            sim.contents.entry(*file).or_default();
+            sim.next_file = sim.next_file.max(*file);
+        }
+        sim.base = base;
+        SimDisk {
+            sim: Arc::new(Mutex::new(sim)),
+        }
+    }
+}
+
+impl NameChange {
+    fn apply(&self, names: &mut BTreeMap<PathBuf, FileId>) {
+        match self {
+            Self::Create(path, file) => {
+                names.insert(path.clone(), *file);
+            }
+            Self::Rename(from, to, file) => {
+                names.remove(from);
+                names.insert(to.clone(), *file);
+            }
+            Self::Remove(path) => {
+                names.remove(path);
+            }
+        }
+    }
+}
+
+impl FileModel {
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        write_into(&mut self.current, offset, bytes);
+        self.lengths.push(self.current.len());
+        if bytes.is_empty() {
+            return;
+        }
+        for number in offset / SECTOR_BYTES..=(offset + bytes.len() - 1) / SECTOR_BYTES {
+            let content = sector(&self.current, number);
+            let pending = self.pending.entry(number).or_insert(SectorModel {
+                since: Vec::new(),
+                dirty: true,
+            });
+            pending.since.push(content);
+            pending.dirty = true;
+        }
+    }
+
+    fn sync(&mut self) {
+        let mut lost = BTreeMap::new();
+        for (number, pending) in std::mem::take(&mut self.pending) {
+            if pending.dirty {
+                put_sector(&mut self.durable, number, &sector(&self.current, number));
+            } else {
+                lost.insert(number, pending);
+            }
+        }
+        self.pending = lost;
+        self.durable.resize(self.current.len(), 0);
+        self.lengths.clear();
+    }
+
+    fn sync_failed(&mut self) {
+        self.pending
+            .values_mut()
+            .for_each(|pending| pending.dirty = false);
+    }
+
+    fn crash(&self, mode: u64, random: &mut Random) -> Vec<u8> {
+        let mut contents = self.durable.clone();
+        for (number, pending) in &self.pending {
+            let kept = match mode {
+                0 => 0,
+                1 => pending.since.len(),
+                // Many that keep or lose all are more like a real crash than all that keep some.
+                2 => random.below(2) as usize * pending.since.len(),
+                _ => random.below(pending.since.len() as u64 + 1) as usize,
+            };
+            if let Some(last) = kept.checked_sub(1) {
+                put_sector(&mut contents, *number, &pending.since[last]);
+            }
+        }
+        let kept = match mode {
+            0 => 0,
+            1 => self.lengths.len(),
+            _ => random.below(self.lengths.len() as u64 + 1) as usize,
+        };
+        contents.resize(
+            kept.checked_sub(1)
+                .map_or(self.durable.len(), |last| self.lengths[last]),
+            0,
+        );
+        contents
+    }
+}
+
+fn sector(contents: &[u8], number: usize) -> Sector {
+    let mut sector = [0; SECTOR_BYTES];
+    let from = (number * SECTOR_BYTES).min(contents.len());
+    let to = (from + SECTOR_BYTES).min(contents.len());
+    sector[..to - from].copy_from_slice(&contents[from..to]);
+    sector
+}
+
+fn put_sector(contents: &mut Vec<u8>, number: usize, sector: &Sector) {
+    write_into(contents, number * SECTOR_BYTES, sector);
+}
+
+/// A small source of numbers that look random, the same ones for the same seed (SplitMix64).
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// Begins with a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below a bound, which is not 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next_u64() % bound
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crash(disk: &SimDisk, seed: u64) -> SimDisk {
+        let mut model = disk.crash_model();
+        disk.advance(&mut model, disk.events());
+        model.crash(seed)
+    }
+
+    fn contents(disk: &SimDisk, path: &Path) -> Option<Vec<u8>> {
+        let file = disk.open(path).ok()?;
+        Some(super::super::disk::read_all(file.as_ref()).unwrap())
+    }
+
+    #[test]
+    fn only_what_was_synced_must_be_there() {
+        let disk = SimDisk::new();
+        let path = Path::new("/d/f");
+        disk.create_dir_all(Path::new("/d")).unwrap();
+        let file = disk.create(path).unwrap();
+        file.write_all_at(b"old", 0).unwrap();
+        file.sync_data().unwrap();
+        assert_eq!(contents(&crash(&disk, 0), path), None, "its name was not");
+        assert_eq!(contents(&crash(&disk, 1), path), Some(b"old".to_vec()));
+        disk.sync_dir(Path::new("/d")).unwrap();
+        file.write_all_at(&[b'x'; 1024], 0).unwrap();
+        assert_eq!(contents(&crash(&disk, 0), path), Some(b"old".to_vec()));
+        let torn = (2..100).filter_map(|seed| contents(&crash(&disk, seed), path));
+        assert!(
+            torn.into_iter()
+                .any(|bytes| bytes.len() == 1024 && bytes[0] == b'x' && bytes[1023] == 0)
+        );
+        file.sync_data().unwrap();
+        for seed in 0..100 {
+            assert_eq!(contents(&crash(&disk, seed), path), Some(vec![b'x'; 1024]));
+        }
+    }
+
+    #[test]
+    fn a_rename_may_be_undone_until_the_directory_is_synced() {
+        let disk = SimDisk::new();
+        let (dir, old, new) = (Path::new("/d"), Path::new("/d/old"), Path::new("/d/new"));
+        disk.create_dir_all(dir).unwrap();
+        disk.create(old).unwrap();
+        disk.sync_dir(dir).unwrap();
+        disk.rename(old, new).unwrap();
+        assert_eq!(crash(&disk, 0).files(), [old]);
+        assert_eq!(crash(&disk, 1).files(), [new]);
+        disk.sync_dir(dir).unwrap();
+        assert_eq!(crash(&disk, 0).files(), [new]);
+    }
+
+    #[test]
+    fn a_sync_after_a_failed_one_helps_only_what_was_written_since() {
+        let disk = SimDisk::new();
+        disk.create_dir_all(Path::new("/d")).unwrap();
+        let path = Path::new("/d/f");
+        let file = disk.create(path).unwrap();
+        disk.sync_dir(Path::new("/d")).unwrap();
+        file.write_all_at(&[b'x'; 1024], 0).unwrap();
+        disk.fail_call(disk.calls() + 1, Fault::InputOutput);
+        file.sync_data().unwrap_err();
+        file.write_all_at(b"y", 512).unwrap();
+        file.sync_data().unwrap();
+        let left = contents(&crash(&disk, 0), path).unwrap();
+        assert_eq!((left[0], left[512], left[513]), (0, b'y', b'x'));
+        assert_eq!(contents(&crash(&disk, 1), path).unwrap()[0], b'x');
+    }
+}
