@@ -15,6 +15,9 @@ struct List<'a, T>(&'a [T]);
 
 impl<T: Display> Display for List<'_, T> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("nothing");
+        }
         for (i, value) in self.0.iter().enumerate() {
             if i > 0 {
                 f.write_str(", ")?;

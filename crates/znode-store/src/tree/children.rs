@@ -79,11 +79,10 @@ impl Children {
                 }
             }
             Self::Many(table) => {
-                table
-                    .find_entry(hash(name_of(child)), |&member| member == child)
-                    .ok()
-                    .expect("a child is in its parent's set")
-                    .remove();
+                match table.find_entry(hash(name_of(child)), |&member| member == child) {
+                    Ok(entry) => entry.remove(),
+                    Err(_) => unreachable!("a child is in its parent's set"),
+                };
                 if table.is_empty() {
                     *self = Self::default();
                 } else if table.len() * SPARSE < table.capacity() {

@@ -50,7 +50,7 @@ impl Slab {
             .slots
             .checked_add(1)
             .expect("memory ends long before four billion znodes");
-        if index.0 as usize % PIECE == 0 {
+        if (index.0 as usize).is_multiple_of(PIECE) {
             self.pieces.push(Vec::with_capacity(PIECE));
         }
         self.pieces

@@ -224,7 +224,7 @@ impl World {
                         .copied()
                         .unwrap_or(SessionId(n + 1))
                 });
-                let request_id = request.map(|n| RequestId::parse(&format!("r{n}")).unwrap());
+                let request_id = request.map(|n| RequestId::parse(&format!("r{n}")).expect("it is short"));
                 let command = self.command(what);
                 self.ask(Request {
                     session,
@@ -373,7 +373,7 @@ impl World {
             }
             Place::Any(names) => names
                 .iter()
-                .fold(ZPath::root(), |path, name| path.join(name).unwrap()),
+                .fold(ZPath::root(), |path, name| path.join(name).expect("it is short")),
         }
     }
 }

@@ -292,7 +292,8 @@ impl Runner for Script {
         // Of many repetitions the first and the last are telling.
         Ok(match outputs.as_slice() {
             [first, _, .., last] if !last.is_empty() => format!("{first}\n… {times} times …\n{last}"),
-            outputs => outputs.join("\n").trim().to_owned(),
+            [one] => one.clone(),
+            outputs => outputs.join("\n").trim_start().to_owned(),
         })
     }
 
