@@ -134,13 +134,19 @@ impl RaftNetworkV2<TypeConfig> for Client {
             return stream_append_sequential(self, input, option);
         }
         Box::pin(async move {
+            let mut input = input;
+            // The pause after a failure is in the input: whoever connects before asking it never pauses.
+            let Some(first) = input.next().await else {
+                let nothing: BoxStream<'s, _> = Box::pin(stream::empty());
+                return Ok(nothing);
+            };
             let (reader, writer, _) = connect(self.peers.gate(), self.to, Purpose::Append)
                 .await
                 .map_err(|error| RPCError::Unreachable(Unreachable::new(&error)))?;
             let appends = Appends {
                 reader,
                 writer,
-                input: Some(input),
+                input: Some(stream::iter([first]).chain(input)),
                 in_flight: 0,
                 last_progress: Instant::now(),
                 patience: self.append_patience,
