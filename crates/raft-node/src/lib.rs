@@ -1,29 +1,95 @@
-//! Lockgate's replicated node (front page in the making).
+//! A node of Lockgate: the state machine of [`znode_store`] made replicated, durable and timely.
+//!
+//! # The idea
+//!
+//! A command that any node is handed is packed with others into one entry of Raft's log; a quorum writes the
+//! entry to its disks; every node applies it to its copy of the state. The caller is answered by **its own
+//! node's** apply, so what it reads there afterwards is never older than what it was told.
+//!
+//! ```text
+//!   Node::propose ──► submitter ──(to the leader, wherever it is)──► proposer ──► raft ──► log (fdatasync)
+//!        ▲                                                                         │
+//!        │                                                                    a quorum has it
+//!        │                                                                         ▼
+//!   calls ◄── answers ── replica ◄──────────────── machine ◄────────────────── every node
+//!   hub   ◄── events  ──┘    └── sessions: what the leader has heard
+//! ```
+//!
+//! # Words
+//!
+//! - **Term**, **index**, **leader**, **quorum**: Raft's. A *log position* is an index with its term.
+//! - **zxid**: the position in the history of the tree; one entry carries many commands, each with its own.
+//! - **Proposal**: a run of commands bound to the term in which it was made. In any other term it is void.
+//! - **Call**: a proposal of this node that somebody waits for.
+//! - **Disk id**: the name of a data directory. A member *is* its directory: one that was lost cannot come
+//!   back under the same id.
+//!
+//! # Guarantees
+//!
+//! - What [`Node::propose`] answered is on a quorum's disks, whatever is killed afterwards.
+//! - [`error::ProposeError::Unavailable`] means that nothing was done, and will not be.
+//!   [`error::ProposeError::OutcomeUnknown`] is only answered when a deadline has passed (or a snapshot hides
+//!   what happened): a leader that is lost in mid-flight is survived without it, because a proposal of an
+//!   earlier term can be sent again as soon as an entry of a later one is applied.
+//! - A confirmed heartbeat ([`Node::heartbeat`]) was counted by a node that could prove *afterwards* that it
+//!   still led. A session lives at least for its timeout after it was sent.
+//! - A session's end is valid only in the term of the leader that proposed it.
+//! - A watch that is armed while reading ([`Node::read_and_watch`]) fires for the first change after what was
+//!   read, once; an event is delivered before the answer of the command that caused it.
+//!
+//! # An example
+//!
+//! ```no_run
+//! # use std::collections::BTreeMap;
+//! # use raft_node::{MemberAddress, Node, NodeConfig};
+//! # use raft_node::znode_store::{Command, CreateMode, CreatePath, Op, Request};
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let address = MemberAddress { peer: "127.0.0.1:7501".into(), http: "127.0.0.1:7401".into() };
+//! let node = Node::start(NodeConfig::new(1, "demo", BTreeMap::from([(1, address)]), "./data")).await?;
+//! let command = Command::Write(Op::Create {
+//!     path: CreatePath::parse("/greeting", false)?,
+//!     data: "hello".into(),
+//!     mode: CreateMode::Persistent,
+//!     parents: false,
+//! });
+//! let applied = node.propose(Request { session: None, request_id: None, command }).await?;
+//! println!("{} at {}", applied.outcome.is_ok(), applied.zxid);
+//! node.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is not here
+//!
+//! Nothing here knows HTTP or what a lock is for: front ends do. Nothing outside of `types.rs`, `machine.rs`,
+//! `peers/network.rs`, `storage/log_store.rs` and the few that call Raft knows openraft, and no type of
+//! openraft reaches a disk or a wire. Wall clocks are read for people only (the time in a batch); all deadlines
+//! are monotonic.
 
 pub mod config;
-pub mod error;
-pub mod hub;
 pub mod node;
 pub mod status;
 
-mod asker;
-mod calls;
-mod codec;
-mod formation;
-mod leader;
-mod machine;
-mod peers;
-mod proposer;
-mod replica;
-mod sessions;
-mod snapshot_file;
-pub mod storage;
 mod submitter;
+mod proposer;
+mod machine;
+mod replica;
+mod calls;
+pub mod hub;
+mod sessions;
+mod leader;
+mod asker;
+mod formation;
+mod peers;
+pub mod storage;
+mod snapshot_file;
+mod codec;
 mod types;
+pub mod error;
 
-pub use config::*;
-pub use error::*;
+pub use config::{MemberAddress, NodeConfig, NodeId, RaftTiming, SessionBounds, SnapshotConfig};
+pub use error::{HeartbeatError, ProposeError, StartError, Unavailable};
 pub use hub::{GrantWait, Verdict, WatchEvent, WatchEventKind, WatchKind, Watcher};
-pub use node::*;
-pub use status::*;
+pub use node::{Node, OpenedSession};
+pub use status::{ClusterStatus, MemberStatus, Role};
 pub use znode_store;
