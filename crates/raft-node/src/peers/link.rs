@@ -217,3 +217,120 @@ async fn converse(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tokio::net::TcpListener;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::config::MemberAddress;
+    use crate::peers::wire::Hello;
+    use crate::types::{ClusterId, DiskId};
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn gate(node: NodeId, peer: &str) -> Arc<Gate> {
+        let address = MemberAddress { peer: peer.to_owned(), http: String::new() };
+        let members = BTreeMap::from([(1, address.clone()), (2, address)]);
+        let cluster = Some(ClusterId([7; 16]));
+        Arc::new(Gate::new(node, "test".into(), DiskId([node as u8; 16]), cluster, members, watch::Sender::new(None)))
+    }
+
+    /// Node 2: accepts one connection and shakes hands.
+    async fn accept(listener: &TcpListener, gate: &Gate) -> (FrameReader<OwnedReadHalf>, OwnedWriteHalf) {
+        let (stream, _) = listener.accept().await.unwrap();
+        let (reader, mut writer) = stream.into_split();
+        let mut reader = FrameReader::new(reader);
+        let hello: Hello = reader.message().await.unwrap().unwrap();
+        let mut out = BytesMut::new();
+        put_frame(&mut out, &gate.judge(&hello));
+        writer.write_all(&out).await.unwrap();
+        (reader, writer)
+    }
+
+    async fn answer(writer: &mut OwnedWriteHalf, id: u64, index: u64) {
+        let mut out = BytesMut::new();
+        put_frame(&mut out, &(id, Answer::ReadIndex(Ok(index))));
+        writer.write_all(&out).await.unwrap();
+    }
+
+    async fn next_id(reader: &mut FrameReader<OwnedReadHalf>) -> u64 {
+        let (id, _): (u64, Ask) = reader.message().await.unwrap().unwrap();
+        id
+    }
+
+    #[tokio::test]
+    async fn answers_find_their_questions_in_any_order() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let link = Link::new(gate(1, &address), 2, Purpose::Control);
+        let serve = async {
+            let (mut reader, mut writer) = accept(&listener, &gate(2, &address)).await;
+            let (a, b) = (next_id(&mut reader).await, next_id(&mut reader).await);
+            answer(&mut writer, b, 20).await;
+            answer(&mut writer, a, 10).await;
+            (reader, writer)
+        };
+        let ask = || link.ask(Ask::ReadIndex, PATIENCE);
+        let (first, second, _connection) = tokio::join!(ask(), ask(), serve);
+        assert_eq!(first, Ok(Answer::ReadIndex(Ok(10))));
+        assert_eq!(second, Ok(Answer::ReadIndex(Ok(20))));
+    }
+
+    #[tokio::test]
+    async fn what_was_not_sent_is_told_from_what_was_not_answered() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let link = Link::new(gate(1, &address), 2, Purpose::Traffic);
+        let hang_up = async {
+            let (mut reader, _writer) = accept(&listener, &gate(2, &address)).await;
+            next_id(&mut reader).await;
+        };
+        let (asked, ()) = tokio::join!(link.ask(Ask::ReadIndex, PATIENCE), hang_up);
+        assert!(matches!(asked, Err(LinkError::NoAnswer(_))), "{asked:?}");
+
+        // It connects again by itself.
+        let serve = async {
+            let (mut reader, mut writer) = accept(&listener, &gate(2, &address)).await;
+            let id = next_id(&mut reader).await;
+            answer(&mut writer, id, 1).await;
+        };
+        let (asked, ()) = tokio::join!(link.ask(Ask::ReadIndex, PATIENCE), serve);
+        assert_eq!(asked, Ok(Answer::ReadIndex(Ok(1))));
+
+        // Nobody listens any more; the broken connection may be noticed first.
+        drop(listener);
+        loop {
+            match link.ask(Ask::ReadIndex, PATIENCE).await {
+                Err(LinkError::NotSent(_)) => break,
+                Err(LinkError::NoAnswer(_)) => {}
+                Ok(answer) => panic!("{answer:?}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_silent_connection_is_given_up_for_a_new_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let link = Link::new(gate(1, &address), 2, Purpose::Control);
+        let node_2 = gate(2, &address);
+        let asked = async {
+            let silent = link.ask(Ask::ReadIndex, Duration::from_millis(50)).await;
+            assert!(matches!(silent, Err(LinkError::NoAnswer(_))), "{silent:?}");
+            link.ask(Ask::ReadIndex, PATIENCE).await
+        };
+        let serve = async {
+            let _silent = accept(&listener, &node_2).await;
+            let (mut reader, mut writer) = accept(&listener, &node_2).await;
+            let id = next_id(&mut reader).await;
+            answer(&mut writer, id, 3).await;
+            (reader, writer)
+        };
+        let (answered, _connection) = tokio::join!(asked, serve);
+        assert_eq!(answered, Ok(Answer::ReadIndex(Ok(3))));
+    }
+}
