@@ -68,6 +68,7 @@ pub fn router(node: Node, config: HttpConfig) -> Router {
         )
         .route("/v1/sessions/{session}/heartbeat", post(sessions::heartbeat))
         .route("/v1/locks", get(locks::list))
+        .route("/v1/locks/", get(locks::look).post(locks::act))
         .route("/v1/locks/{*name_and_verb}", get(locks::look).post(locks::act))
         .route("/v1/znodes", znodes())
         .route("/v1/znodes/", znodes())

@@ -289,6 +289,10 @@ impl From<Refusal> for Problem {
             Refusal::NotHolder { lock, holder } => {
                 problem(Code::NotHolder).with("lock", lock).with("holder", holder)
             }
+            Refusal::Broken { lock, holder, reason } => problem(Code::NotHolder)
+                .with("lock", lock)
+                .with("holder", holder)
+                .with("reason", reason),
             Refusal::WouldDeadlock(lock) => problem(Code::WouldDeadlock).with("lock", lock),
             Refusal::QueueFull(lock) | Refusal::TooManyHolds(lock) => {
                 problem(Code::TooManyRequests).with("lock", lock)
