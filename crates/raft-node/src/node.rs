@@ -412,6 +412,11 @@ impl Node {
         }
     }
 
+    /// Whether [`Node::stop`] was called: nothing will be carried out here any more.
+    pub fn is_stopping(&self) -> bool {
+        self.inner.stop.is_cancelled()
+    }
+
     /// Waits until the node cannot go on: its disk failed, or its peers refused it; returns the reason. Never
     /// returns on a healthy node.
     pub async fn failed(&self) -> String {

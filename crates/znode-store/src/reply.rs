@@ -150,7 +150,7 @@ pub enum Refusal {
     /// The session has ended: it expired or was closed.
     #[error("the session {0} has ended")]
     SessionEnded(SessionId),
-    /// The drawn id is taken; the node draws another one.
+    /// The drawn id is taken (or none that a session can have); the node draws another one.
     #[error("the session id {0} is taken")]
     SessionIdTaken(SessionId),
     /// The leader that proposed this was no longer the leader.
@@ -209,4 +209,14 @@ pub enum Refusal {
     /// A wish that makes no sense, such as more permits than there are.
     #[error("{0}")]
     BadWish(Arc<str>),
+    /// An operator took the lock, or the place in its queue, away.
+    #[error("{holder} was taken out of the lock {lock} by an operator: {reason}")]
+    Broken {
+        /// Which lock.
+        lock: LockName,
+        /// Which contender.
+        holder: HolderId,
+        /// What the operator said.
+        reason: Arc<str>,
+    },
 }

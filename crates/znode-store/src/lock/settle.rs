@@ -47,22 +47,28 @@ impl Store {
             return;
         };
         self.locks.remove(&lock, facts.number, czxid, holder);
-        match how {
-            // Whoever repeats a call that was still waiting learns that there is nothing to wait for. (One that had
-            // been granted is answered the grant, as after a release.)
-            ContenderEnd::Broken(_) | ContenderEnd::Deleted => {
-                for request_id in facts.record.iter().flat_map(|record| record.request_ids()) {
-                    let (lock, holder) = (lock.clone(), String::from(holder));
-                    let answer = Err(Refusal::NotHolder { lock, holder });
-                    self.correct_queued(session, request_id, node.name(), answer);
-                }
+        let holder = String::from(holder);
+        // Whoever repeats a call that was still waiting learns that there is nothing to wait for. (One that had been
+        // granted is answered the grant, as after a release.)
+        let answer = match &how {
+            ContenderEnd::Broken(reason) => {
+                let (lock, holder, reason) = (lock.clone(), holder.clone(), reason.clone());
+                Some(Refusal::Broken { lock, holder, reason })
+            }
+            ContenderEnd::Deleted => {
+                let (lock, holder) = (lock.clone(), holder.clone());
+                Some(Refusal::NotHolder { lock, holder })
             }
             // The step that withdrew the call corrects the memory itself; a release leaves it as it is.
-            ContenderEnd::Withdrawn | ContenderEnd::Released => {}
+            ContenderEnd::Withdrawn | ContenderEnd::Released => None,
             // What was remembered of the session goes with it.
-            ContenderEnd::SessionClosed | ContenderEnd::SessionExpired => {}
+            ContenderEnd::SessionClosed | ContenderEnd::SessionExpired => None,
+        };
+        if let Some(refusal) = answer {
+            for request_id in facts.record.iter().flat_map(|record| record.request_ids()) {
+                self.correct_queued(session, request_id, &holder, Err(refusal.clone()));
+            }
         }
-        let holder = String::from(holder);
         cx.events.push(Event::ContenderEnded {
             session,
             lock,

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::contender::Facts;
 use super::queue::{Contender, Queue, Rank};
-use crate::command::{HolderId, LockMode};
+use crate::command::{AttemptId, HolderId, LockMode};
 use crate::ids::{SessionId, Zxid};
 use crate::path::{LockName, ZPath};
 use crate::reply::{Grant, Place};
@@ -138,6 +138,34 @@ impl Store {
             .into_iter()
             .map(|(_, path, lock, holds)| (lock, path.name().into(), holds))
             .collect()
+    }
+
+    /// Whether a holder of the lock has this fencing token.
+    pub fn is_held_with(&self, lock: &LockName, token: Zxid) -> bool {
+        let mut holders = self.locks.queue(lock).into_iter().flat_map(Queue::holders);
+        holders.any(|holder| holder.czxid == token)
+    }
+
+    /// The contender that stands for a call of `acquire`; `None` if none does (any more). For whoever made the call
+    /// and did not learn what came of it.
+    pub fn holder_of_attempt(
+        &self,
+        session: SessionId,
+        lock: &LockName,
+        attempt: AttemptId,
+    ) -> Option<HolderId> {
+        let queue = self.locks.queue(lock)?;
+        let mut own = queue
+            .holders()
+            .chain(queue.waiters())
+            .filter(|contender| contender.session == session);
+        own.find_map(|contender| {
+            let found = self.contender(lock, &contender.name)?;
+            found
+                .record?
+                .knows(attempt)
+                .then(|| String::from(&*contender.name))
+        })
     }
 
     fn contender_view(&self, lock: NodeIndex, contender: &Contender, holds: bool) -> ContenderView {

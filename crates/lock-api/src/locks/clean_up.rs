@@ -1,0 +1,114 @@
+//! Taking back what a call has caused whose caller went away. One task for each such call; it ends when the call stands
+//! nowhere in the cluster any more, or never will, or the node stops.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use raft_node::WatchKind;
+use tokio::time::Instant;
+use znode_store::{AttemptId, HolderId, LockCommand, LockName, Reply, SessionFate, SessionId, WithdrawCause};
+
+use super::Shared;
+use super::call::Stage;
+use super::error::LockError;
+
+/// After a proposal that failed: the node has waited for a leader meanwhile, this only keeps a node that cannot even
+/// do that from spinning.
+const WITHDRAW_PAUSE: Duration = Duration::from_millis(500);
+
+/// Likewise after a read that could not be made linearizable. Shorter, because a caller may be waiting for it.
+pub(super) const BARRIER_PAUSE: Duration = Duration::from_millis(100);
+
+/// For how many times the patience of a proposal its effect is looked for after it was given up. A proposal that was
+/// given up is not sent again, so it can be late by the time that a frame is on its way, and no more.
+const SEEK_PATIENCE: u32 = 2;
+
+/// Takes a call back, however far it has come.
+pub(super) async fn clean_up(
+    shared: Arc<Shared>,
+    session: SessionId,
+    lock: LockName,
+    attempt: AttemptId,
+    stage: Stage,
+) {
+    let holder = match stage {
+        Stage::Over => return,
+        Stage::Waiting(holder) => Some(holder),
+        Stage::Unknown => seek(&shared, session, &lock, attempt).await,
+        Stage::Proposed(proposal) => match proposal.await.map_err(LockError::from) {
+            Ok(applied) => match applied.outcome {
+                Ok(Reply::Granted(grant)) => Some(grant.holder),
+                Ok(Reply::Queued(place)) => Some(place.holder),
+                // Refused: it has left nothing behind.
+                Ok(_) | Err(_) => None,
+            },
+            Err(LockError::OutcomeUnknown(_)) => seek(&shared, session, &lock, attempt).await,
+            Err(LockError::Unavailable(_) | LockError::Refused(_)) => None,
+        },
+    };
+    if let Some(holder) = holder {
+        withdraw(&shared, session, lock, holder, attempt).await;
+    }
+}
+
+/// Finds the contender that stands for a call whose outcome was not told. It may come yet.
+async fn seek(shared: &Shared, session: SessionId, lock: &LockName, attempt: AttemptId) -> Option<HolderId> {
+    let node = &shared.node;
+    let end = Instant::now() + node.config().propose_timeout * SEEK_PATIENCE;
+    while node.read_barrier().await.is_err() {
+        if node.is_stopping() || Instant::now() > end {
+            break;
+        }
+        tokio::time::sleep(BARRIER_PAUSE).await;
+    }
+    loop {
+        let (found, change) = node.read_and_watch(lock.znode(), WatchKind::Recursive, |store| {
+            match store.session_fate(session) {
+                SessionFate::Live => Some(store.holder_of_attempt(session, lock, attempt)),
+                SessionFate::Ended | SessionFate::Unknown => None,
+            }
+        });
+        match found {
+            // With the session everything has gone.
+            None => return None,
+            Some(Some(holder)) => return Some(holder),
+            Some(None) => {}
+        }
+        if node.is_stopping() || tokio::time::timeout_at(end, change.fired()).await.is_err() {
+            return None;
+        }
+    }
+}
+
+/// Goes on until the call is withdrawn.
+async fn withdraw(shared: &Shared, session: SessionId, lock: LockName, holder: HolderId, attempt: AttemptId) {
+    loop {
+        let command = LockCommand::Withdraw {
+            lock: lock.clone(),
+            holder: holder.clone(),
+            attempt,
+            cause: WithdrawCause::Abandoned,
+        };
+        let turn = shared
+            .clean_ups
+            .acquire()
+            .await
+            .expect("this semaphore is never closed");
+        let withdrawn = shared.propose(Some(session), None, command).await;
+        drop(turn);
+        match withdrawn {
+            // Refused: its session has ended, and the call with it.
+            Ok(_) | Err(LockError::Refused(_)) => return,
+            Err(LockError::Unavailable(_) | LockError::OutcomeUnknown(_)) => {
+                if shared.node.is_stopping() {
+                    tracing::warn!(
+                        %session, %lock, holder,
+                        "this node stops before it could withdraw the call of a caller that went away"
+                    );
+                    return;
+                }
+                tokio::time::sleep(WITHDRAW_PAUSE).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What a lock call means: commands of the state machine, waits for their verdicts, and tidying up after callers that
+//! went away. No HTTP here, and nothing that decides who holds a lock: that is `znode_store`'s.
+//!
+//! A call of [`Locks::acquire`] proposes one command. If it is answered "queued", the call waits on its own node for
+//! the event that ends the wait; nobody polls. A call that ends without its lock, because its time is over or its
+//! future was dropped, takes back exactly itself: see `call.rs` and `clean_up.rs`.
+
+mod call;
+mod clean_up;
+mod error;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use raft_node::Node;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use znode_store::{
+    AttemptId, Command, Grant, HolderId, LockCommand, LockName, LockSummary, LockView, LockWish, Reply,
+    Request, RequestId, SessionId, Zxid,
+};
+
+use call::Call;
+pub use error::LockError;
+
+/// How many calls of `acquire` a node takes at a time, those included that are being tidied up after. Each costs about
+/// a kilobyte while it waits; more callers than this belong on more nodes.
+pub const MAX_CALLS: usize = 100_000;
+
+/// How many calls are tidied up after at a time. A thousand callers that vanish together must not push those who are
+/// still there out of the queue of proposals.
+pub const MAX_CLEAN_UPS_AT_ONCE: usize = 256;
+
+/// How long a call waits for its lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitFor {
+    /// Not at all.
+    Try,
+    /// So long, counted from the call.
+    For(Duration),
+    /// Until it is granted.
+    Forever,
+}
+
+/// The locks of a cluster, by way of one of its nodes. Cheap to clone.
+#[derive(Clone)]
+pub struct Locks {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    node: Node,
+    /// One permit for each call, kept until nothing is left to do about it.
+    places: Arc<Semaphore>,
+    /// One permit for each proposal of a clean-up.
+    clean_ups: Semaphore,
+    /// Cancelled when no call is taken any more.
+    closing: CancellationToken,
+}
+
+impl Locks {
+    /// Locks by way of `node`.
+    pub fn new(node: Node) -> Self {
+        let shared = Shared {
+            node,
+            places: Arc::new(Semaphore::new(MAX_CALLS)),
+            clean_ups: Semaphore::new(MAX_CLEAN_UPS_AT_ONCE),
+            closing: CancellationToken::new(),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Acquires a lock, or enters once more where the owner is already.
+    ///
+    /// Dropping the future gives the call up: its place in the queue is left, and a grant that nobody has learnt of is
+    /// given back. With a `request_id` a call whose outcome is not known can be made again, on any node.
+    pub async fn acquire(
+        &self,
+        session: SessionId,
+        wish: LockWish,
+        wait: WaitFor,
+        request_id: Option<RequestId>,
+    ) -> Result<Grant, LockError> {
+        let deadline = match wait {
+            WaitFor::Try | WaitFor::Forever => None,
+            // Beyond what the clock can tell is for ever.
+            WaitFor::For(time) => Instant::now().checked_add(time),
+        };
+        let place = self.shared.enter()?;
+        let mut call = Call::propose(&self.shared, place, session, wish, may_wait(wait), request_id);
+        match call.outcome().await? {
+            Some(grant) => Ok(grant),
+            None => call.wait(deadline).await,
+        }
+    }
+
+    /// Gives one hold back; returns how many are left.
+    pub async fn release(
+        &self,
+        session: SessionId,
+        lock: LockName,
+        holder: HolderId,
+        request_id: Option<RequestId>,
+    ) -> Result<u32, LockError> {
+        let command = LockCommand::Release { lock, holder };
+        match self.shared.propose(Some(session), request_id, command).await? {
+            Reply::Released { holds } => Ok(holds),
+            other => Err(LockError::unexpected(&other)),
+        }
+    }
+
+    /// Takes the lock, or the place in its queue, from whoever has it. For operators: a holder that still works does
+    /// not notice at once.
+    pub async fn break_holder(
+        &self,
+        lock: LockName,
+        holder: HolderId,
+        reason: &str,
+        request_id: Option<RequestId>,
+    ) -> Result<(), LockError> {
+        let command = LockCommand::Break {
+            lock,
+            holder,
+            reason: reason.into(),
+        };
+        match self.shared.propose(None, request_id, command).await? {
+            Reply::Broken => Ok(()),
+            other => Err(LockError::unexpected(&other)),
+        }
+    }
+
+    /// A lock with its holders and its queue as this node knows them; `None` if its znode does not exist.
+    pub fn get(&self, lock: &LockName) -> Option<LockView> {
+        self.shared.node.read(|store| store.lock(lock))
+    }
+
+    /// Up to `count` of the locks in use as this node knows them: by name, beginning with `prefix`, after `after`.
+    pub fn list(&self, prefix: &str, after: Option<&str>, count: usize) -> Vec<LockSummary> {
+        self.shared.node.read(|store| store.locks(prefix, after, count))
+    }
+
+    /// Whether a holder of the lock has this token now: linearizable, because whoever asks guards something with the
+    /// answer.
+    pub async fn check(&self, lock: &LockName, token: Zxid) -> Result<bool, LockError> {
+        self.shared.node.read_barrier().await?;
+        Ok(self.shared.node.read(|store| store.is_held_with(lock, token)))
+    }
+
+    /// Takes no more calls, sends those away that wait, and returns when nothing is left to tidy up. To be called
+    /// before the node is stopped: afterwards nobody could take the callers' places out of the queues.
+    ///
+    /// A waiting call that has a request id is told that its outcome is unknown and keeps its place, so that its caller
+    /// can make it again on another node.
+    pub async fn close(&self) {
+        self.shared.closing.cancel();
+        let all = u32::try_from(MAX_CALLS).expect("the limit of calls is small");
+        // All places are free when all calls are over. An error means that somebody else has closed already.
+        if let Ok(places) = self.shared.places.acquire_many(all).await {
+            drop(places);
+        }
+    }
+}
+
+impl Shared {
+    /// Takes a place for a call.
+    fn enter(&self) -> Result<OwnedSemaphorePermit, LockError> {
+        if self.closing.is_cancelled() {
+            return Err(LockError::unavailable("this node is stopping"));
+        }
+        let place = self.places.clone().try_acquire_owned();
+        place.map_err(|_| LockError::unavailable("too many callers wait for locks at this node"))
+    }
+
+    async fn propose(
+        &self,
+        session: Option<SessionId>,
+        request_id: Option<RequestId>,
+        command: LockCommand,
+    ) -> Result<Reply, LockError> {
+        let request = Request {
+            session,
+            request_id,
+            command: Command::Lock(command),
+        };
+        Ok(self.node.propose(request).await?.outcome?)
+    }
+}
+
+/// Whether a call stands in the queue at all.
+fn may_wait(wait: WaitFor) -> bool {
+    match wait {
+        WaitFor::Try => false,
+        WaitFor::For(time) => !time.is_zero(),
+        WaitFor::Forever => true,
+    }
+}
+
+fn random_guid() -> u128 {
+    let mut bytes = [0; 16];
+    fill(&mut bytes);
+    u128::from_le_bytes(bytes)
+}
+
+fn random_attempt() -> AttemptId {
+    let mut bytes = [0; 8];
+    fill(&mut bytes);
+    AttemptId(u64::from_le_bytes(bytes))
+}
+
+fn fill(bytes: &mut [u8]) {
+    getrandom::fill(bytes).expect("the operating system has random numbers");
+}
