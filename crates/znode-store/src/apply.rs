@@ -118,7 +118,8 @@ impl Store {
         command: Command,
     ) -> Outcome {
         match command {
-            // A client arrives. Its id must not be one that an older client may still speak for.
+            // A client arrives. Its id must not be one that an older client may still speak for, and must
+            // fit where a znode notes its owner.
             Command::OpenSession {
                 session,
                 password,
@@ -126,7 +127,7 @@ impl Store {
                 name,
                 address,
             } => {
-                if self.sessions.fate(session) != SessionFate::Unknown {
+                if !session.is_legal() || self.sessions.fate(session) != SessionFate::Unknown {
                     return Err(Refusal::SessionIdTaken(session));
                 }
                 self.sessions.insert(

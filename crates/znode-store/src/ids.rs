@@ -37,6 +37,11 @@ impl SessionId {
     pub fn from_random(bits: u64) -> Self {
         Self((bits & (u64::MAX >> 1)).max(1))
     }
+
+    /// Whether the number is one that a session can have.
+    pub(crate) fn is_legal(self) -> bool {
+        self.0 != 0 && self.0 >> 63 == 0
+    }
 }
 
 impl fmt::Display for SessionId {
@@ -57,7 +62,7 @@ impl FromStr for SessionId {
     fn from_str(text: &str) -> Result<Self, BadSessionId> {
         let digits = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         match u64::from_str_radix(text, 16) {
-            Ok(id) if digits && text.len() == 16 && id != 0 && id >> 63 == 0 => Ok(Self(id)),
+            Ok(id) if digits && text.len() == 16 && Self(id).is_legal() => Ok(Self(id)),
             _ => Err(BadSessionId),
         }
     }

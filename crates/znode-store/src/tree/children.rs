@@ -1,5 +1,6 @@
 //! The set of a node's children: their indices, found by name. Names are stored in the nodes and nowhere
-//! else, so the set asks its caller for them. It has no order that anybody may see.
+//! else, so the set asks its caller for them; but it keeps a hash of each, for a table that grows would
+//! otherwise have to visit all of a million children. It has no order that anybody may see.
 
 use alloc::vec::Vec;
 
@@ -19,7 +20,7 @@ const SPARSE: usize = 8;
 #[derive(Debug)]
 pub(crate) enum Children {
     Few(Vec<NodeIndex>),
-    Many(HashTable<NodeIndex>),
+    Many(HashTable<Child>),
 }
 
 impl Default for Children {
@@ -28,8 +29,34 @@ impl Default for Children {
     }
 }
 
-fn hash(name: &str) -> u64 {
-    stable_hash::of_bytes(name.as_bytes())
+/// A member of a table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Child {
+    /// Half of the hash of its name, which is enough to find it.
+    hash: u32,
+    index: NodeIndex,
+}
+
+impl Child {
+    fn new(index: NodeIndex, name: &str) -> Self {
+        Self {
+            hash: half_hash(name),
+            index,
+        }
+    }
+
+    fn hash(&self) -> u64 {
+        spread(self.hash)
+    }
+}
+
+fn half_hash(name: &str) -> u32 {
+    stable_hash::of_bytes(name.as_bytes()) as u32
+}
+
+/// The table looks at the highest bits and at the lowest ones.
+fn spread(half: u32) -> u64 {
+    u64::from(half) | u64::from(half) << 32
 }
 
 impl Children {
@@ -44,7 +71,14 @@ impl Children {
     pub(crate) fn find<'n>(&self, name: &str, name_of: impl Fn(NodeIndex) -> &'n str) -> Option<NodeIndex> {
         match self {
             Self::Few(few) => few.iter().copied().find(|&child| name_of(child) == name),
-            Self::Many(table) => table.find(hash(name), |&child| name_of(child) == name).copied(),
+            Self::Many(table) => {
+                let half = half_hash(name);
+                table
+                    .find(spread(half), |child| {
+                        child.hash == half && name_of(child.index) == name
+                    })
+                    .map(|child| child.index)
+            }
         }
     }
 
@@ -55,12 +89,14 @@ impl Children {
             Self::Few(few) => {
                 let mut table = HashTable::with_capacity(2 * FEW);
                 for &member in few.iter().chain([&child]) {
-                    table.insert_unique(hash(name_of(member)), member, |&i| hash(name_of(i)));
+                    let member = Child::new(member, name_of(member));
+                    table.insert_unique(member.hash(), member, Child::hash);
                 }
                 *self = Self::Many(table);
             }
             Self::Many(table) => {
-                table.insert_unique(hash(name_of(child)), child, |&i| hash(name_of(i)));
+                let child = Child::new(child, name_of(child));
+                table.insert_unique(child.hash(), child, Child::hash);
             }
         }
     }
@@ -79,14 +115,14 @@ impl Children {
                 }
             }
             Self::Many(table) => {
-                match table.find_entry(hash(name_of(child)), |&member| member == child) {
+                match table.find_entry(spread(half_hash(name_of(child))), |member| member.index == child) {
                     Ok(entry) => entry.remove(),
                     Err(_) => unreachable!("a child is in its parent's set"),
                 };
                 if table.is_empty() {
                     *self = Self::default();
                 } else if table.len() * SPARSE < table.capacity() {
-                    table.shrink_to(2 * table.len(), |&i| hash(name_of(i)));
+                    table.shrink_to(2 * table.len(), Child::hash);
                 }
             }
         }
@@ -95,12 +131,9 @@ impl Children {
     /// All of them, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = NodeIndex> + '_ {
         let (few, many) = match self {
-            Self::Few(few) => (Some(few.iter()), None),
-            Self::Many(table) => (None, Some(table.iter())),
+            Self::Few(few) => (Some(few.iter().copied()), None),
+            Self::Many(table) => (None, Some(table.iter().map(|child| child.index))),
         };
-        few.into_iter()
-            .flatten()
-            .chain(many.into_iter().flatten())
-            .copied()
+        few.into_iter().flatten().chain(many.into_iter().flatten())
     }
 }

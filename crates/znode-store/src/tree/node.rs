@@ -138,7 +138,7 @@ impl Node {
             ctime_ms: self.ctime_ms,
             mtime_ms: self.mtime_ms,
             version: self.version,
-            cversion: (2 * self.creations()).wrapping_sub(children) as i32,
+            cversion: self.creations().wrapping_mul(2).wrapping_sub(children) as i32,
             aversion: 0,
             ephemeral_owner: self.session(),
             data_length: self.data.len() as u32,
