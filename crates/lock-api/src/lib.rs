@@ -42,12 +42,21 @@
 //!
 //! ```no_run
 //! # async fn example(node: raft_node::Node) -> std::io::Result<()> {
+//! use lock_api::Locks;
 //! use lock_api::http::{HttpConfig, router, serve};
+//! use tokio_util::sync::CancellationToken;
 //!
-//! let config = HttpConfig::default();
+//! let (locks, config, stop) = (Locks::new(node.clone()), HttpConfig::default(), CancellationToken::new());
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:7400").await?;
-//! let stop = async { tokio::signal::ctrl_c().await.expect("signals can be listened for") };
-//! serve(listener, router(node, config.clone()), config, stop).await;
+//! let router = router(node.clone(), locks.clone(), config.clone());
+//! let serving = serve(listener, router, config, stop.cancelled());
+//! let stopping = async {
+//!     tokio::signal::ctrl_c().await.expect("signals can be listened for");
+//!     stop.cancel(); // no new callers
+//!     locks.close().await; // those who wait are answered
+//!     node.stop().await;
+//! };
+//! tokio::join!(serving, stopping);
 //! # Ok(())
 //! # }
 //! ```

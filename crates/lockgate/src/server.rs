@@ -176,9 +176,10 @@ impl Builder {
         };
         let http_address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         let node = Node::start(self.config).await?;
+        let locks = Locks::new(node.clone());
         let http = listener.map(|listener| {
             let stop = CancellationToken::new();
-            let router = http::router(node.clone(), self.http.clone());
+            let router = http::router(node.clone(), locks.clone(), self.http.clone());
             let stopped = stop.clone().cancelled_owned();
             HttpTask {
                 stop,
@@ -186,7 +187,7 @@ impl Builder {
             }
         });
         Ok(Lockgate {
-            locks: Locks::new(node.clone()),
+            locks,
             node,
             http_address,
             http: Mutex::new(http),
@@ -254,10 +255,11 @@ impl Lockgate {
     /// it has ended; calling it again is harmless.
     pub async fn stop(&self) {
         let mut http = self.http.lock().await;
-        // No new callers first; those who wait get their answer from the node's end.
+        // No new callers first; then those who wait are answered, while the cluster can still be told of it.
         if let Some(http) = &*http {
             http.stop.cancel();
         }
+        self.locks.close().await;
         self.node.stop().await;
         if let Some(http) = http.take()
             && let Err(error) = http.task.await

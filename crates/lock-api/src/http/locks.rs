@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Method, Uri};
 use serde::Deserialize;
-use znode_store::{LockName, Refusal};
+use znode_store::{LockName, Refusal, Zxid};
 
 use super::exchange::{
     Answer, ReadQuery, fresh, no_content, no_query, ok, page_length, parse, query, read_body, session_id,
@@ -98,7 +98,7 @@ pub async fn look(State(api): State<Shared>, method: Method, uri: Uri) -> Answer
 async fn one(api: &Api, uri: &Uri, lock: LockName) -> Answer {
     let asked: ReadQuery = query(uri)?;
     fresh(api, asked.linearizable).await?;
-    match api.node.read(|store| store.lock(&lock)) {
+    match api.locks.get(&lock) {
         Some(view) => Ok(ok(&LockAnswer::from(&view))),
         None => Err(Refusal::NoLock(lock).into()),
     }
@@ -110,18 +110,11 @@ struct CheckQuery {
     fencing_token: u64,
 }
 
-/// Always linearizable: who asks guards something with the answer, and an old "true" would open it twice.
+/// A lock that does not exist has no holder, so that asking about it is no error.
 async fn check(api: &Api, uri: &Uri, lock: LockName) -> Answer {
     let CheckQuery { fencing_token } = query(uri)?;
-    fresh(api, true).await?;
-    // A lock that does not exist has no holder, so that this is no error.
-    let view = api.node.read(|store| store.lock(&lock));
-    let holders = view.map(|view| view.holders).unwrap_or_default();
-    Ok(ok(&CheckAnswer {
-        held: holders
-            .iter()
-            .any(|holder| holder.fencing_token.0 == fencing_token),
-    }))
+    let held = api.locks.check(&lock, Zxid(fencing_token)).await?;
+    Ok(ok(&CheckAnswer { held }))
 }
 
 #[derive(Deserialize)]

@@ -40,11 +40,12 @@ struct Api {
 /// One allocation for all requests.
 type Shared = Arc<Api>;
 
-/// All routes of the API, to be served by [`serve`].
+/// All routes of the API, to be served by [`serve()`]. `locks` is the lock service of the same `node`; whoever
+/// stops the node closes it first ([`Locks::close`]), so that those who wait get their answer.
 ///
 /// The router may be merged into another one or be called without a socket. The address that is shown of a
 /// caller is the [`Peer`] among the request's extensions.
-pub fn router(node: Node, config: HttpConfig) -> Router {
+pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
     // The root of the tree has two addresses, all other znodes have one.
     let znodes = || {
         get(znodes::look)
@@ -52,11 +53,7 @@ pub fn router(node: Node, config: HttpConfig) -> Router {
             .put(znodes::set)
             .delete(znodes::delete)
     };
-    let api = Arc::new(Api {
-        locks: Locks::new(node.clone()),
-        node,
-        config,
-    });
+    let api = Arc::new(Api { node, locks, config });
     Router::new()
         .route("/healthz", get(cluster::healthz))
         .route("/readyz", get(cluster::readyz))

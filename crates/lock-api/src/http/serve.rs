@@ -45,10 +45,10 @@ pub struct Peer(pub Arc<str>);
 
 /// Serves `router` on `listener` until `shutdown` completes and the requests in progress have been answered.
 ///
-/// After `shutdown` no connection is accepted, idle ones are closed, and busy ones after their answer. Calls
-/// that wait (for a lock, for a watch) are answered when the node is stopped, so stop the node while this
-/// drains; whatever still runs after [`HttpConfig::drain_timeout`] is cut off. All connections are gone when
-/// this returns.
+/// After `shutdown` no connection is accepted, idle ones are closed, and busy ones after their answer. Calls that
+/// wait for a lock are answered when the lock service is closed ([`crate::Locks::close`]) and watches when the
+/// node is stopped, so do both while this drains; whatever still runs after [`HttpConfig::drain_timeout`] is
+/// cut off. All connections are gone when this returns.
 ///
 /// A caller that hangs up has its handler's future dropped at once, which takes it out of a lock's queue.
 pub async fn serve(

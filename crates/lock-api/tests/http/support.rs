@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use lock_api::Locks;
 use lock_api::http::{HttpConfig, router, serve};
 use raft_node::{MemberAddress, Node, NodeConfig};
 use serde_json::Value;
@@ -22,6 +23,7 @@ const GLANCE: Duration = Duration::from_millis(5);
 pub struct Server {
     pub address: SocketAddr,
     node: Node,
+    locks: Locks,
     stop: CancellationToken,
     serving: JoinHandle<()>,
     // Removed when the node has stopped.
@@ -49,17 +51,19 @@ impl Server {
         node.timing.election_max = Duration::from_millis(120);
         node.sessions.min = Duration::from_millis(300);
         let node = Node::start(node).await.unwrap();
+        let locks = Locks::new(node.clone());
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
         let serving = tokio::spawn(serve(
             listener,
-            router(node.clone(), config.clone()),
+            router(node.clone(), locks.clone(), config.clone()),
             config,
             stopped,
         ));
         let server = Self {
             address,
             node,
+            locks,
             stop,
             serving,
             directory,
@@ -74,6 +78,7 @@ impl Server {
     /// Every test ends so: what hangs here is a bug of the server.
     pub async fn stop(self) {
         self.stop.cancel();
+        in_time("the lock calls end", self.locks.close()).await;
         in_time("the node stops", self.node.stop()).await;
         in_time("the server stops", self.serving).await.unwrap();
         self.directory.close().unwrap();
