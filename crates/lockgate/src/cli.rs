@@ -240,6 +240,7 @@ async fn up(dir: &Path, executable: &Path, nodes: Option<u64>, ports: Option<Por
 }
 
 fn table(reports: &[NodeReport]) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
     let mut text = String::from("node  pid      role       url                     data");
     for report in reports {
         let pid = report.pid.map_or("-".to_owned(), |pid| pid.to_string());
@@ -252,7 +253,12 @@ fn table(reports: &[NodeReport]) -> String {
             (_, Some(Role::Candidate)) => "candidate",
             (_, Some(Role::Learner)) => "learner",
         };
-        let (id, url, data) = (report.id, &report.url, report.data_dir.display());
+        let data = report
+            .data_dir
+            .strip_prefix(&here)
+            .unwrap_or(&report.data_dir)
+            .display();
+        let (id, url) = (report.id, &report.url);
         text.push_str(&format!("\n{id:<4}  {pid:<7}  {role:<9}  {url:<22}  {data}"));
     }
     text

@@ -8,7 +8,13 @@ use tokio::time::Instant;
 use crate::harness::{PATIENCE, TestCluster};
 
 /// With these, the death of the leader is noticed after 4 seconds at the earliest.
-const SLOW_ELECTIONS: &str = "[raft]\nheartbeat_ms = 100\nelection_min_ms = 4000\nelection_max_ms = 8000";
+const SLOW_ELECTIONS: &str = "[raft]
+election_min_ms = 4000
+election_max_ms = 8000
+\
+                              [sessions]
+min_ms = 16000
+default_ms = 20000";
 
 /// A leader is followed by another one within this only if it hands over.
 const WITHOUT_AN_ELECTION: Duration = Duration::from_secs(2);
