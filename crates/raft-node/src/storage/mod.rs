@@ -69,7 +69,9 @@ impl Storage {
             disk_id,
             node_id,
         };
-        let wal = Wal::start(disk, &path.join(LOG_DIR), identity, options)?;
+        let (wal, writer) = Wal::open(disk, &path.join(LOG_DIR), identity, options)?;
+        check_snapshot_covers_purged(path, &snapshots, &wal)?;
+        wal.start_writer(writer)?;
         Ok(Self { wal, snapshots, dir })
     }
 
@@ -90,6 +92,29 @@ impl Storage {
     pub fn close(&self) -> Result<(), StorageError> {
         self.wal.close()
     }
+}
+
+/// The log was purged only because a snapshot covered it. Without that one, a node would begin with a state that
+/// lacks what the cluster has promised.
+fn check_snapshot_covers_purged(
+    path: &Path,
+    snapshots: &SnapshotStore,
+    wal: &Wal,
+) -> Result<(), StorageError> {
+    let Some(purged) = wal.purged() else { return Ok(()) };
+    let last = snapshots.latest().and_then(|latest| latest.meta().last);
+    if last.is_some_and(|last| last.index >= purged.index) {
+        return Ok(());
+    }
+    let newest = last.map_or("there is none".to_owned(), |last| {
+        format!("the newest ends at {last}")
+    });
+    Err(StorageError::Damaged(format!(
+        "the data directory {} needs a snapshot that covers entry {purged}, and {newest}. Restore the file, or \
+         keep a copy of the directory, remove this member from the cluster, and let a new member with a new node \
+         id and an empty data directory take its place; it gets everything from the others",
+        path.display()
+    )))
 }
 
 impl Drop for Storage {

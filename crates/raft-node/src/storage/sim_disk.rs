@@ -464,21 +464,22 @@ impl CrashModel {
                 },
             );
         }
-        for (id, file) in &self.files {
-            let contents = file.crash(mode, &mut random);
-            sim.next_file = sim.next_file.max(*id);
-            sim.contents.insert(*id, contents.clone());
+        // A file without a name is gone, and a name may be all that is left of a file.
+        let files: BTreeSet<FileId> = sim.names.values().copied().collect();
+        for id in files {
+            let contents = self
+                .files
+                .get(&id)
+                .map(|file| file.crash(mode, &mut random))
+                .unwrap_or_default();
+            sim.next_file = sim.next_file.max(id);
+            sim.contents.insert(id, contents.clone());
             let model = FileModel {
                 durable: contents.clone(),
                 current: contents,
                 ..FileModel::default()
             };
-            base.files.insert(*id, model);
-        }
-        // A name may have survived of a file that was never written to.
-        for file in sim.names.values() {
-            sim.contents.entry(*file).or_default();
-            sim.next_file = sim.next_file.max(*file);
+            base.files.insert(id, model);
         }
         sim.base = base;
         SimDisk {

@@ -231,12 +231,21 @@ impl Wal {
         options: WalOptions,
     ) -> Result<Self, StorageError> {
         let (wal, writer) = Self::open(disk, dir, identity, options)?;
+        wal.start_writer(writer)?;
+        Ok(wal)
+    }
+
+    /// Gives the writer a thread.
+    pub(super) fn start_writer(&self, writer: WalWriter) -> Result<(), StorageError> {
         let thread = std::thread::Builder::new()
             .name("raft-log".into())
-            .spawn(move || writer.run())
-            .map_err(|source| StorageError::io("start the writer thread of", dir, source))?;
-        *wal.handle.thread.lock() = Some(thread);
-        Ok(wal)
+            .spawn(move || writer.run());
+        let thread = thread.map_err(|source| StorageError::Io {
+            what: "start the writer thread of the log".into(),
+            source: Arc::new(source),
+        })?;
+        *self.handle.thread.lock() = Some(thread);
+        Ok(())
     }
 
     /// Opens the log and leaves the writing to the caller, who steps the writer.
