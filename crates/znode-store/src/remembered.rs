@@ -9,24 +9,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::command::{Command, LockCommand};
 use crate::ids::RequestId;
-use crate::reply::{Outcome, Refusal};
+use crate::reply::{Outcome, Refusal, Reply};
 use crate::stable_hash::{self, Table};
+use crate::tree::Damage;
 
-/// How many outcomes a session has remembered. A client repeats what it has in flight, and more than this
-/// in flight for one session is not a client but a flood; each one costs up to some hundred bytes.
-pub const MAX_REMEMBERED_REQUESTS: usize = 256;
+/// How many outcomes a session has remembered, beside those of calls that wait in a queue. A client repeats
+/// what it has in flight, and more than this in flight for one session is not a client but a flood. Each one
+/// costs about 200 bytes, and just so many fit into a table of 256 places.
+pub const MAX_REMEMBERED_REQUESTS: usize = 200;
 
 /// How many outcomes are remembered of requests without a session, of all clients together.
 pub const MAX_SESSIONLESS_REQUESTS: usize = 10_000;
 
 /// A bounded memory of outcomes; the oldest is forgotten first.
+///
+/// A call that waits in a lock's queue is not counted and not forgotten, however much is asked meanwhile:
+/// carried out again it would stand in the queue twice. When it is answered at last it is the newest.
 #[derive(Clone)]
 pub(crate) struct Remembered {
     limit: usize,
     records: Table<RequestId, Record>,
-    /// The same in the order of arrival.
+    /// What may be forgotten, in the order of arrival.
     order: BTreeMap<u64, RequestId>,
+    /// The next number of arrival. It is the same on all replicas, and goes into snapshots.
     next: u64,
+    /// The sum of the digests of all records.
+    digest: u64,
 }
 
 /// What is remembered of one request.
@@ -36,8 +44,23 @@ pub(crate) struct Record {
     pub(crate) fingerprint: u64,
     /// What is answered.
     pub(crate) outcome: Outcome,
-    /// When it arrived, relative to others.
+    /// When it got its answer, relative to others.
     pub(crate) arrival: u64,
+}
+
+impl Record {
+    fn waits(&self) -> bool {
+        matches!(self.outcome, Ok(Reply::Queued(_)))
+    }
+
+    fn digest(&self, id: &RequestId) -> u64 {
+        stable_hash::of_words(&[
+            stable_hash::of(id),
+            self.fingerprint,
+            stable_hash::of(&self.outcome),
+            self.arrival,
+        ])
+    }
 }
 
 impl Remembered {
@@ -57,6 +80,7 @@ impl Remembered {
             records: Table::default(),
             order: BTreeMap::new(),
             next: 0,
+            digest: 0,
         }
     }
 
@@ -64,13 +88,11 @@ impl Remembered {
         self.records.get(id)
     }
 
-    /// Remembers an outcome under an id that is not remembered yet.
+    /// Remembers an outcome.
     pub(crate) fn insert(&mut self, id: RequestId, fingerprint: u64, outcome: Outcome) {
-        self.forget(&id);
         let arrival = self.next;
         self.next += 1;
-        self.order.insert(arrival, id.clone());
-        self.records.insert(
+        self.put(
             id,
             Record {
                 fingerprint,
@@ -78,16 +100,16 @@ impl Remembered {
                 arrival,
             },
         );
-        if self.records.len() > self.limit {
-            let (_, oldest) = self.order.pop_first().expect("as many as there are records");
-            self.records.remove(&oldest);
+        if self.order.len() > self.limit {
+            let (_, oldest) = self.order.pop_first().expect("there are more than the limit");
+            self.forget(&oldest);
         }
     }
 
     /// From now on a repeated request is answered by `outcome`, unless it is forgotten already.
     pub(crate) fn update(&mut self, id: &RequestId, outcome: Outcome) {
-        if let Some(record) = self.records.get_mut(id) {
-            record.outcome = outcome;
+        if let Some(record) = self.records.get(id) {
+            self.insert(id.clone(), record.fingerprint, outcome);
         }
     }
 
@@ -95,41 +117,68 @@ impl Remembered {
     pub(crate) fn forget(&mut self, id: &RequestId) {
         if let Some(record) = self.records.remove(id) {
             self.order.remove(&record.arrival);
+            self.digest = self.digest.wrapping_sub(record.digest(id));
         }
     }
 
-    /// The records of all that arrived at `arrival` or later, the oldest first.
-    pub(crate) fn records_from(&self, arrival: u64) -> impl Iterator<Item = (RequestId, Record)> + '_ {
-        self.order
-            .range(arrival..)
-            .map(|(_, id)| (id.clone(), self.records[id].clone()))
+    fn put(&mut self, id: RequestId, record: Record) {
+        self.forget(&id);
+        self.digest = self.digest.wrapping_add(record.digest(&id));
+        if !record.waits() {
+            self.order.insert(record.arrival, id.clone());
+        }
+        self.records.insert(id, record);
+    }
+
+    /// The records that got their answer at `arrival` or later, the oldest first; not those that wait.
+    pub(crate) fn answered_from(&self, arrival: u64) -> impl Iterator<Item = (RequestId, Record)> + '_ {
+        let answered = self.order.range(arrival..);
+        answered.map(|(_, id)| (id.clone(), self.records[id].clone()))
+    }
+
+    /// All of it, as it goes into a snapshot.
+    pub(crate) fn kept(&self) -> Kept {
+        let mut records: Vec<_> = self
+            .records
+            .iter()
+            .map(|(id, record)| (id.clone(), record.clone()))
+            .collect();
+        records.sort_unstable_by_key(|(_, record)| record.arrival);
+        Kept {
+            next: self.next,
+            records,
+        }
+    }
+
+    /// The next number of arrival.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
     }
 
     /// Takes in what a snapshot has kept of it.
-    pub(crate) fn filled_with(mut self, records: Vec<(RequestId, Record)>) -> Self {
-        for (id, record) in records {
-            self.insert(id, record.fingerprint, record.outcome);
+    pub(crate) fn restore(&mut self, kept: Kept) -> Result<(), Damage> {
+        self.next = kept.next;
+        for (id, record) in kept.records {
+            let known = self.records.contains_key(&id) || self.order.contains_key(&record.arrival);
+            if known || record.arrival >= kept.next {
+                return Err("a request in it is there twice");
+            }
+            self.put(id, record);
         }
-        self
+        Ok(())
     }
 
-    /// All records, the oldest first.
-    fn iter(&self) -> impl Iterator<Item = (&RequestId, &Record)> {
-        self.order.values().map(|id| (id, &self.records[id]))
-    }
-
-    /// The records' share of the digest. Positions count, numbers of arrival do not: they start anew after
-    /// a restore.
+    /// The records' share of the digest. It is kept up to date, for there may be many.
     pub(crate) fn digest(&self) -> u64 {
-        self.iter().fold(0, |hash, (id, record)| {
-            stable_hash::of_words(&[
-                hash,
-                stable_hash::of(id),
-                record.fingerprint,
-                stable_hash::of(&record.outcome),
-            ])
-        })
+        stable_hash::of_words(&[self.next, self.records.len() as u64, self.digest])
     }
+}
+
+/// What a snapshot keeps of a memory, or of a part of it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    pub(crate) next: u64,
+    pub(crate) records: Vec<(RequestId, Record)>,
 }
 
 /// Whether an outcome is the final answer to its request. A drawn id that was taken is not: the node draws

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::apply::Context;
 use crate::event::{ContenderEnd, Event};
-use crate::ids::{Password, RequestId, SessionId};
-use crate::remembered::{Record, Remembered};
+use crate::ids::{Password, SessionId};
+use crate::remembered::{Kept, Remembered};
 use crate::reply::Refusal;
 use crate::stable_hash::{self, Table};
 use crate::store::Store;
@@ -70,8 +70,8 @@ pub(crate) struct SessionRecord {
     name: Arc<str>,
     address: Arc<str>,
     opened_at_ms: u64,
-    /// What is remembered of its requests, the oldest first. Filled in when it is written.
-    pub(crate) requests: Vec<(RequestId, Record)>,
+    /// What is remembered of its requests. Filled in when it is written.
+    pub(crate) requests: Kept,
 }
 
 impl Session {
@@ -112,7 +112,7 @@ impl Session {
             name: self.name.clone(),
             address: self.address.clone(),
             opened_at_ms: self.opened_at_ms,
-            requests: Vec::new(),
+            requests: Kept::default(),
         }
     }
 }

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::ids::{SessionId, Zxid};
-use crate::remembered::Remembered;
+use crate::remembered::{Kept, Remembered};
 use crate::sessions::SessionRecord;
 use crate::snapshot::{FORMAT, Part, SnapshotPart};
 use crate::stable_hash::Table;
@@ -118,8 +118,8 @@ impl Store {
                 while cost < budget
                     && let Some((mut record, remembered)) = drawing.sessions.pop_front()
                 {
-                    record.requests = remembered.records_from(0).collect();
-                    cost += 1 + record.requests.len();
+                    record.requests = remembered.kept();
+                    cost += 1 + record.requests.records.len();
                     sessions.push(record);
                 }
                 if drawing.sessions.is_empty() {
@@ -132,7 +132,8 @@ impl Store {
                 Part::EndedSessions(core::mem::take(&mut drawing.ended))
             }
             Stage::Requests(from) => {
-                let records: Vec<_> = drawing.sessionless.records_from(from).take(budget).collect();
+                let next = drawing.sessionless.next();
+                let records: Vec<_> = drawing.sessionless.answered_from(from).take(budget).collect();
                 drawing.stage = match records.last() {
                     Some((_, last)) => Stage::Requests(last.arrival + 1),
                     None => {
@@ -141,7 +142,7 @@ impl Store {
                         Stage::Znodes
                     }
                 };
-                Part::Requests(records)
+                Part::Requests(Kept { next, records })
             }
             Stage::Znodes => {
                 let mut znodes = Vec::new();

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) use drawing::Drawing;
 pub use restore::{Restorer, SnapshotError};
 
-use crate::ids::{RequestId, SessionId, Zxid};
-use crate::remembered::Record;
+use crate::ids::{SessionId, Zxid};
+use crate::remembered::Kept;
 use crate::sessions::SessionRecord;
 use crate::tree::ZnodeRecord;
 
@@ -42,7 +42,7 @@ enum Part {
     /// The oldest first.
     EndedSessions(Vec<SessionId>),
     /// Outcomes of requests without a session, the oldest first.
-    Requests(Vec<(RequestId, Record)>),
+    Requests(Kept),
     Znodes(Vec<ZnodeRecord>),
     /// Always the last: what the restored state must come to.
     End {

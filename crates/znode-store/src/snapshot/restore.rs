@@ -3,7 +3,6 @@
 
 use alloc::sync::Arc;
 
-use crate::remembered::Remembered;
 use crate::sessions::{Session, SessionFate};
 use crate::snapshot::{FORMAT, Part, SnapshotPart};
 use crate::store::Store;
@@ -74,7 +73,7 @@ impl Restorer {
                     }
                     let requests = core::mem::take(&mut record.requests);
                     let mut session = Session::from(record);
-                    session.remembered = Arc::new(Remembered::of_session().filled_with(requests));
+                    Arc::make_mut(&mut session.remembered).restore(requests)?;
                     store.sessions.insert(id, session);
                 }
             }
@@ -87,9 +86,7 @@ impl Restorer {
                 }
             }
             (Part::Requests(requests), Some(store)) => {
-                let memory = core::mem::replace(&mut store.remembered, Arc::new(Remembered::sessionless()));
-                let memory = Arc::unwrap_or_clone(memory).filled_with(requests);
-                store.remembered = Arc::new(memory);
+                Arc::make_mut(&mut store.remembered).restore(requests)?;
             }
             (Part::Znodes(records), Some(_)) => {
                 for record in records {
