@@ -1,1 +1,471 @@
-//! Tests with a real node.
+//! The lock service on a real node: one member, its own disk, 127.0.0.1. Nothing here sleeps; whatever has to come
+//! first is waited for by a watch.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use raft_node::{MemberAddress, NodeConfig, WatchKind};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use znode_store::{LockMode, Refusal, Store};
+
+use super::*;
+
+/// Far longer than anything here takes; a test that waits for it has failed.
+const LONG: Duration = Duration::from_secs(60);
+
+struct World {
+    node: Node,
+    locks: Locks,
+    /// Removed at the end.
+    _dir: TempDir,
+}
+
+impl World {
+    async fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = MemberAddress {
+            peer: listener.local_addr().unwrap().to_string(),
+            http: String::new(),
+        };
+        let dir = TempDir::new().unwrap();
+        let config = NodeConfig::new(1, "locks", BTreeMap::from([(1, address)]), dir.path());
+        let node = Node::start_on(config, listener).await.unwrap();
+        Self {
+            locks: Locks::new(node.clone()),
+            node,
+            _dir: dir,
+        }
+    }
+
+    async fn session(&self) -> SessionId {
+        self.node
+            .open_session(Some(LONG), "", "", None)
+            .await
+            .unwrap()
+            .session
+    }
+
+    /// Waits in the background.
+    fn waiting(
+        &self,
+        session: SessionId,
+        wish: LockWish,
+        wait: WaitFor,
+    ) -> JoinHandle<Result<Grant, LockError>> {
+        let locks = self.locks.clone();
+        tokio::spawn(async move { locks.acquire(session, wish, wait, None).await })
+    }
+
+    async fn held(&self, session: SessionId, name: &str) -> Grant {
+        self.locks
+            .acquire(session, exclusive(name), WaitFor::Try, None)
+            .await
+            .unwrap()
+    }
+
+    async fn release(&self, session: SessionId, grant: &Grant) -> Result<u32, LockError> {
+        self.locks
+            .release(session, grant.lock.clone(), grant.holder.clone(), None)
+            .await
+    }
+
+    /// Waits until the state of a lock is as it should be.
+    async fn until(&self, name: &str, mut what: impl FnMut(&Store, Option<&LockView>) -> bool) {
+        let lock = lock(name);
+        loop {
+            let (done, change) = self
+                .node
+                .read_and_watch(lock.znode(), WatchKind::Recursive, |store| {
+                    what(store, store.lock(&lock).as_ref())
+                });
+            if done {
+                return;
+            }
+            tokio::time::timeout(LONG, change.fired())
+                .await
+                .expect("the state never comes to be as it should");
+        }
+    }
+
+    async fn until_waiters(&self, name: &str, count: usize) {
+        self.until(name, |_, view| view.is_some_and(|view| view.queue.len() == count))
+            .await;
+    }
+
+    async fn until_free(&self, name: &str) {
+        self.until(name, |_, view| {
+            view.is_none_or(|view| view.holders.is_empty() && view.queue.is_empty())
+        })
+        .await;
+    }
+
+    /// Waits until so many calls are left, those included that are being tidied up after.
+    async fn until_calls(&self, count: usize) {
+        let over = u32::try_from(MAX_CALLS - count).unwrap();
+        let over = tokio::time::timeout(LONG, self.locks.shared.places.acquire_many(over)).await;
+        drop(over.expect("some calls are never over").unwrap());
+    }
+
+    async fn stop(self) {
+        self.node.stop().await;
+    }
+}
+
+fn lock(name: &str) -> LockName {
+    LockName::parse(name).unwrap()
+}
+
+fn wish(name: &str, mode: LockMode) -> LockWish {
+    LockWish {
+        lock: lock(name),
+        mode,
+        permits: 1,
+        owner: "".into(),
+        reentrant: true,
+        note: "".into(),
+        address: "".into(),
+    }
+}
+
+fn exclusive(name: &str) -> LockWish {
+    wish(name, LockMode::Exclusive)
+}
+
+fn refused<T: std::fmt::Debug>(result: Result<T, LockError>) -> Refusal {
+    match result {
+        Err(LockError::Refused(refusal)) => refusal,
+        other => panic!("this should have been refused: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_try_says_who_holds_the_lock() {
+    let world = World::new().await;
+    let (a, b) = (world.session().await, world.session().await);
+    let grant = world.held(a, "job").await;
+    let busy = refused(world.locks.acquire(b, exclusive("job"), WaitFor::Try, None).await);
+    assert_eq!(
+        busy,
+        Refusal::LockBusy {
+            lock: lock("job"),
+            holders: vec![grant.holder.clone()]
+        }
+    );
+    assert_eq!(world.release(a, &grant).await, Ok(0));
+    let not_holder = Refusal::NotHolder {
+        lock: lock("job"),
+        holder: grant.holder.clone(),
+    };
+    assert_eq!(refused(world.release(a, &grant).await), not_holder);
+    let next = world.held(b, "job").await;
+    assert!(next.fencing_token > grant.fencing_token);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn no_time_to_wait_is_a_try() {
+    let world = World::new().await;
+    let (a, b) = (world.session().await, world.session().await);
+    world.held(a, "job").await;
+    let wait = WaitFor::For(Duration::ZERO);
+    assert!(matches!(
+        refused(world.locks.acquire(b, exclusive("job"), wait, None).await),
+        Refusal::LockBusy { .. }
+    ));
+    // Longer than the clock can tell.
+    let free = world
+        .locks
+        .acquire(b, exclusive("free"), WaitFor::For(Duration::MAX), None)
+        .await;
+    assert_eq!(free.unwrap().lock, lock("free"));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_hundred_waiters_are_let_in_one_by_one_in_the_order_of_their_arrival() {
+    let world = World::new().await;
+    let first = world.session().await;
+    let mut holder = (first, world.held(first, "job").await);
+    let mut waiters = std::collections::VecDeque::new();
+    for count in 1..=100 {
+        let session = world.session().await;
+        waiters.push_back((
+            session,
+            world.waiting(session, exclusive("job"), WaitFor::Forever),
+        ));
+        world.until_waiters("job", count).await;
+    }
+    while let Some((session, waiter)) = waiters.pop_front() {
+        world.release(holder.0, &holder.1).await.unwrap();
+        let grant = waiter.await.unwrap().unwrap();
+        assert!(grant.fencing_token > holder.1.fencing_token);
+        assert!(waiters.iter().all(|(_, other)| !other.is_finished()));
+        holder = (session, grant);
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn who_waits_in_vain_leaves_the_queue() {
+    let world = World::new().await;
+    let (a, b) = (world.session().await, world.session().await);
+    let grant = world.held(a, "job").await;
+    let wait = WaitFor::For(Duration::from_millis(50));
+    let started = Instant::now();
+    let timeout = refused(world.locks.acquire(b, exclusive("job"), wait, None).await);
+    assert_eq!(timeout, Refusal::LockTimeout(lock("job")));
+    assert!(started.elapsed() >= Duration::from_millis(50));
+    assert_eq!(world.locks.get(&lock("job")).unwrap().queue, []);
+    assert_eq!(world.release(a, &grant).await, Ok(0));
+    world.until_free("job").await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_while_it_waits_leaves_the_queue() {
+    let world = World::new().await;
+    let (a, b, c) = (
+        world.session().await,
+        world.session().await,
+        world.session().await,
+    );
+    let grant = world.held(a, "job").await;
+    let gone = world.waiting(b, exclusive("job"), WaitFor::Forever);
+    world.until_waiters("job", 1).await;
+    let stays = world.waiting(c, exclusive("job"), WaitFor::For(LONG));
+    world.until_waiters("job", 2).await;
+    gone.abort();
+    world.until_waiters("job", 1).await;
+    world.release(a, &grant).await.unwrap();
+    let next = stays.await.unwrap().unwrap();
+    world.release(c, &next).await.unwrap();
+    world.until_free("job").await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_before_the_outcome_leaves_nothing_behind() {
+    let world = World::new().await;
+    let (a, b) = (world.session().await, world.session().await);
+    let before = world.node.read(Store::zxid);
+    for wait in [WaitFor::Try, WaitFor::Forever] {
+        let mut call = Box::pin(world.locks.acquire(a, exclusive("job"), wait, None));
+        // Once polled it is proposed, and nothing can have come of it yet.
+        assert!(futures_util::poll!(&mut call).is_pending());
+        drop(call);
+    }
+    // Both were proposed, and both were taken back.
+    world.until_calls(0).await;
+    assert_eq!(world.node.read(Store::zxid).0, before.0 + 4);
+    assert_eq!(world.locks.list("", None, 10), []);
+    world.held(b, "job").await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn the_end_of_the_session_ends_the_wait() {
+    let world = World::new().await;
+    let (a, b) = (world.session().await, world.session().await);
+    let grant = world.held(a, "job").await;
+    let waiter = world.waiting(b, exclusive("job"), WaitFor::Forever);
+    world.until_waiters("job", 1).await;
+    let close = Request {
+        session: None,
+        request_id: None,
+        command: Command::CloseSession { session: b },
+    };
+    world.node.propose(close).await.unwrap().outcome.unwrap();
+    assert_eq!(refused(waiter.await.unwrap()), Refusal::SessionEnded(b));
+    let late = world
+        .locks
+        .acquire(b, exclusive("job"), WaitFor::Forever, None)
+        .await;
+    assert_eq!(refused(late), Refusal::SessionEnded(b));
+    assert_eq!(world.release(a, &grant).await, Ok(0));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn an_operator_breaks_holders_and_waiters() {
+    let world = World::new().await;
+    let (a, b, c) = (
+        world.session().await,
+        world.session().await,
+        world.session().await,
+    );
+    let grant = world.held(a, "job").await;
+    let broken = world.waiting(b, exclusive("job"), WaitFor::Forever);
+    world.until_waiters("job", 1).await;
+    let lucky = world.waiting(c, exclusive("job"), WaitFor::Forever);
+    world.until_waiters("job", 2).await;
+    let waiter = world.locks.get(&lock("job")).unwrap().queue[0].holder.clone();
+    world
+        .locks
+        .break_holder(lock("job"), waiter.clone(), "too late", None)
+        .await
+        .unwrap();
+    let expected = Refusal::Broken {
+        lock: lock("job"),
+        holder: waiter,
+        reason: "too late".into(),
+    };
+    assert_eq!(refused(broken.await.unwrap()), expected);
+    world
+        .locks
+        .break_holder(lock("job"), grant.holder.clone(), "hangs", None)
+        .await
+        .unwrap();
+    let next = lucky.await.unwrap().unwrap();
+    assert!(
+        !world
+            .locks
+            .check(&lock("job"), grant.fencing_token)
+            .await
+            .unwrap()
+    );
+    assert!(world.locks.check(&lock("job"), next.fencing_token).await.unwrap());
+    assert!(
+        !world
+            .locks
+            .check(&lock("none"), next.fencing_token)
+            .await
+            .unwrap()
+    );
+    let no_lock = world
+        .locks
+        .break_holder(lock("none"), grant.holder, "hangs", None)
+        .await;
+    assert_eq!(refused(no_lock), Refusal::NoLock(lock("none")));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_repeated_request_has_the_effect_of_one() {
+    let world = World::new().await;
+    let (a, b) = (world.session().await, world.session().await);
+    let id = |text| Some(RequestId::parse(text).unwrap());
+    let held = world.held(a, "job").await;
+    let waiting = || {
+        let locks = world.locks.clone();
+        tokio::spawn(async move {
+            locks
+                .acquire(b, exclusive("job"), WaitFor::Forever, id("r"))
+                .await
+        })
+    };
+    // The first caller is lost, the second one takes its place, and that is not taken back with the first.
+    let first = waiting();
+    world.until_waiters("job", 1).await;
+    let before = world.node.read(Store::zxid);
+    let second = waiting();
+    world.until("job", |store, _| store.zxid() > before).await;
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
+    world.until_calls(1).await;
+    assert_eq!(world.node.read(Store::zxid).0, before.0 + 2);
+    world.until_waiters("job", 1).await;
+    world.release(a, &held).await.unwrap();
+    let grant = second.await.unwrap().unwrap();
+    assert_eq!(grant.holds, 1);
+    // Also when it holds, and when it has released.
+    let again = || {
+        world
+            .locks
+            .acquire(b, exclusive("job"), WaitFor::Forever, id("r"))
+    };
+    assert_eq!(again().await, Ok(grant.clone()));
+    let release = || world.locks.release(b, lock("job"), grant.holder.clone(), id("s"));
+    assert_eq!(release().await, Ok(0));
+    assert_eq!(release().await, Ok(0));
+    assert_eq!(again().await, Ok(grant.clone()));
+    world.until_free("job").await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn shared_and_semaphores() {
+    let world = World::new().await;
+    let sessions = [
+        world.session().await,
+        world.session().await,
+        world.session().await,
+    ];
+    let pool = wish("pool", LockMode::Semaphore { limit: 2 });
+    for session in &sessions[..2] {
+        let shared = wish("book", LockMode::Shared);
+        world
+            .locks
+            .acquire(*session, shared, WaitFor::Try, None)
+            .await
+            .unwrap();
+        world
+            .locks
+            .acquire(*session, pool.clone(), WaitFor::Try, None)
+            .await
+            .unwrap();
+    }
+    let third = world.locks.acquire(sessions[2], pool, WaitFor::Try, None).await;
+    assert!(matches!(refused(third), Refusal::LockBusy { holders, .. } if holders.len() == 2));
+    let other = wish("pool", LockMode::Semaphore { limit: 3 });
+    assert!(matches!(
+        refused(
+            world
+                .locks
+                .acquire(sessions[2], other, WaitFor::Forever, None)
+                .await
+        ),
+        Refusal::ModeConflict { .. }
+    ));
+    let names: Vec<_> = world
+        .locks
+        .list("", None, 10)
+        .into_iter()
+        .map(|summary| summary.lock)
+        .collect();
+    assert_eq!(names, [lock("book"), lock("pool")]);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn before_the_node_stops_those_who_wait_are_sent_away() {
+    let world = World::new().await;
+    let (a, b, c) = (
+        world.session().await,
+        world.session().await,
+        world.session().await,
+    );
+    world.held(a, "job").await;
+    let plain = world.waiting(b, exclusive("job"), WaitFor::Forever);
+    world.until_waiters("job", 1).await;
+    let locks = world.locks.clone();
+    let id = Some(RequestId::parse("r").unwrap());
+    let repeatable =
+        tokio::spawn(async move { locks.acquire(c, exclusive("job"), WaitFor::Forever, id).await });
+    world.until_waiters("job", 2).await;
+    world.locks.close().await;
+    assert!(matches!(plain.await.unwrap(), Err(LockError::Unavailable(_))));
+    assert!(matches!(
+        repeatable.await.unwrap(),
+        Err(LockError::OutcomeUnknown(_))
+    ));
+    let queue = world.locks.get(&lock("job")).unwrap().queue;
+    assert_eq!(queue.iter().map(|waiter| waiter.session).collect::<Vec<_>>(), [c]);
+    let late = world.locks.acquire(b, exclusive("job"), WaitFor::Try, None).await;
+    assert!(matches!(late, Err(LockError::Unavailable(_))));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_that_stops_leaves_nobody_waiting() {
+    let world = World::new().await;
+    let (a, b) = (world.session().await, world.session().await);
+    world.held(a, "job").await;
+    let waiter = world.waiting(b, exclusive("job"), WaitFor::Forever);
+    world.until_waiters("job", 1).await;
+    world.node.stop().await;
+    assert!(matches!(waiter.await.unwrap(), Err(LockError::OutcomeUnknown(_))));
+    let late = world.locks.acquire(b, exclusive("job"), WaitFor::Try, None).await;
+    assert!(matches!(late, Err(LockError::Unavailable(_))));
+}
