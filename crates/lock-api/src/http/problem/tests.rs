@@ -116,6 +116,16 @@ fn refusals() -> Vec<(Refusal, u16, &'static str, Value)> {
             json!({"lock": "orders/42", "holder": "h"}),
         ),
         (
+            Refusal::Broken {
+                lock: lock(),
+                holder: "h".into(),
+                reason: "stuck".into(),
+            },
+            409,
+            "not_holder",
+            json!({"lock": "orders/42", "holder": "h", "reason": "stuck"}),
+        ),
+        (
             Refusal::WouldDeadlock(lock()),
             409,
             "would_deadlock",
