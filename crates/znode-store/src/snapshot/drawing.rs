@@ -49,8 +49,7 @@ enum Stage {
 impl Drawing {
     /// Gets to know a node that is about to change.
     pub(crate) fn before_change(&mut self, index: NodeIndex, node: &Node) {
-        let in_it = node.czxid <= self.zxid && index.0 < self.slots;
-        if in_it && index >= self.cursor {
+        if node.czxid <= self.zxid && index >= self.cursor {
             self.before
                 .entry(index)
                 .or_insert_with(|| ZnodeRecord::of(index, node));
