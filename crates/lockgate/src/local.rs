@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_api::locks::{LockError, Locks, WaitFor};
-use raft_node::{HeartbeatError, Node, ProposeError};
+use raft_node::{HeartbeatError, Node, OpenSessionError, ProposeError};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -125,6 +125,15 @@ impl From<LockError> for LocalLockError {
     }
 }
 
+impl From<OpenSessionError> for LocalLockError {
+    fn from(error: OpenSessionError) -> Self {
+        match error {
+            OpenSessionError::Refused(refusal) => Self::Refused(refusal),
+            OpenSessionError::Propose(error) => error.into(),
+        }
+    }
+}
+
 impl From<ProposeError> for LocalLockError {
     fn from(error: ProposeError) -> Self {
         match error {
@@ -178,7 +187,9 @@ impl LocalSession {
                 .open_session(timeout, name, LOCAL_ADDRESS, Some(id.clone()))
                 .await
             {
-                Err(ProposeError::OutcomeUnknown(_)) => tokio::time::sleep(RETRY_PAUSE).await,
+                Err(OpenSessionError::Propose(ProposeError::OutcomeUnknown(_))) => {
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
                 other => break other?,
             }
         };
@@ -268,7 +279,9 @@ impl LocalSession {
                     Err(refusal) => return Err(LocalLockError::Refused(refusal)),
                 },
                 // Closing twice is closing once.
-                Err(ProposeError::OutcomeUnknown(_)) => tokio::time::sleep(RETRY_PAUSE).await,
+                Err(ProposeError::OutcomeUnknown(_)) => {
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
                 Err(error) => return Err(error.into()),
             }
         }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use znode_store::Refusal;
+
 /// Nothing was done. Trying again later may help.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
@@ -28,6 +30,23 @@ pub enum ProposeError {
     /// It may have been done, or may yet be.
     #[error("the outcome is unknown: {0}")]
     OutcomeUnknown(String),
+}
+
+/// Why no session was opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OpenSessionError {
+    /// The state refused it; nothing was done.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// There is no outcome.
+    #[error(transparent)]
+    Propose(#[from] ProposeError),
+}
+
+impl From<Unavailable> for OpenSessionError {
+    fn from(unavailable: Unavailable) -> Self {
+        Self::Propose(unavailable.into())
+    }
 }
 
 /// Why a heartbeat was not counted.

@@ -88,7 +88,7 @@ mod types;
 pub mod error;
 
 pub use config::{MemberAddress, NodeConfig, NodeId, RaftTiming, SessionBounds, SnapshotConfig};
-pub use error::{HeartbeatError, ProposeError, StartError, Unavailable};
+pub use error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
 pub use hub::{GrantWait, Verdict, WatchEvent, WatchEventKind, WatchKind, Watcher};
 pub use node::{Node, OpenedSession};
 pub use status::{ClusterStatus, MemberStatus, Role};

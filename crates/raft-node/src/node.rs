@@ -20,7 +20,7 @@ use znode_store::{
 use crate::asker::{self, Asker, Questions};
 use crate::codec::{self, Envelope, Origin};
 use crate::config::{NodeConfig, NodeId};
-use crate::error::{HeartbeatError, ProposeError, StartError, Unavailable};
+use crate::error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
 use crate::formation;
 use crate::hub::{GrantWait, WatchKind, Watcher};
 use crate::leader::{self, LeaderView};
@@ -257,7 +257,7 @@ impl Node {
         name: &str,
         address: &str,
         request_id: Option<RequestId>,
-    ) -> Result<OpenedSession, ProposeError> {
+    ) -> Result<OpenedSession, OpenSessionError> {
         let bounds = &self.inner.config.sessions;
         let timeout = timeout.unwrap_or(bounds.default).clamp(bounds.min, bounds.max);
         let timeout_ms = timeout.as_millis().try_into().unwrap_or(u32::MAX);
@@ -276,9 +276,8 @@ impl Node {
                     return Ok(OpenedSession { session, timeout });
                 }
                 Err(Refusal::SessionIdTaken(_)) => {}
-                other => {
-                    return Err(Unavailable::new(format!("no session was opened: {other:?}")).into());
-                }
+                Err(refusal) => return Err(refusal.into()),
+                Ok(other) => unreachable!("the answer to an opening is an opened session, not {other:?}"),
             }
         }
         Err(Unavailable::new("every session id that was drawn is taken").into())

@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use raft_node::{HeartbeatError, ProposeError, Unavailable};
+use raft_node::{HeartbeatError, OpenSessionError, ProposeError, Unavailable};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use znode_store::{BadPath, BadRequestId, LockMode, Refusal};
@@ -322,6 +322,15 @@ impl From<ProposeError> for Problem {
         match error {
             ProposeError::Unavailable(unavailable) => unavailable.into(),
             ProposeError::OutcomeUnknown(reason) => Self::new(Code::OutcomeUnknown, reason),
+        }
+    }
+}
+
+impl From<OpenSessionError> for Problem {
+    fn from(error: OpenSessionError) -> Self {
+        match error {
+            OpenSessionError::Refused(refusal) => refusal.into(),
+            OpenSessionError::Propose(error) => error.into(),
         }
     }
 }

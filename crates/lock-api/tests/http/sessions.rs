@@ -134,6 +134,11 @@ async fn a_repeated_request_opens_and_closes_one_session() {
     let first = server.post("/v1/sessions", body.clone()).await.expect(201);
     let again = server.post("/v1/sessions", body).await.expect(201);
     assert_eq!(first, again);
+    let other = json!({"name": "another", "request_id": "open-1"});
+    server
+        .post("/v1/sessions", other)
+        .await
+        .problem(409, "request_id_reused");
 
     let path = format!(
         "/v1/sessions/{}?request_id=close-1",
