@@ -103,7 +103,9 @@ async fn take_locks(servers: &[Lockgate]) -> Result<(), Box<dyn Error>> {
     // Closing a session gives back all that it holds.
     anna.close().await?;
     bert.close().await?;
-    println!("HTTP was served meanwhile at {:?}", servers[0].http_address());
+    if let Some(address) = servers[0].http_address() {
+        println!("HTTP was served meanwhile at http://{address}");
+    }
     Ok(())
 }
 

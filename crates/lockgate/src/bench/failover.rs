@@ -139,7 +139,7 @@ pub async fn measure(
         let mut probes = Vec::new();
         for node in &survivors {
             // Opened beforehand: the measured time is that of a grant, not of a session and a grant.
-            let mut client = ApiClient::new(&[node.clone()], 0, PATIENCE);
+            let mut client = ApiClient::new(std::slice::from_ref(node), 0, PATIENCE);
             let session = KeptSession::open(&mut client, SESSION_TTL, "failover probe").await?;
             probes.push((client, session));
         }
@@ -184,15 +184,21 @@ async fn first_grant(probes: Vec<(ApiClient, KeptSession)>, round: usize) -> any
 
 /// Half of the clients hold a lock each; the others wait for these, each at some node.
 struct Crowd {
-    holders: Vec<Member>,
-    waiters: Vec<(String, JoinHandle<Result<HeldLock, CallError>>, KeptSession)>,
+    holders: Vec<Holder>,
+    waiters: Vec<Waiter>,
     nodes: Vec<String>,
 }
 
-struct Member {
+struct Holder {
     client: ApiClient,
     session: KeptSession,
     held: HeldLock,
+}
+
+struct Waiter {
+    lock: String,
+    session: KeptSession,
+    wait: JoinHandle<Result<HeldLock, CallError>>,
 }
 
 impl Crowd {
@@ -204,21 +210,21 @@ impl Crowd {
             let held = client
                 .acquire(session.id(), &format!("failover/{round}/{number}"))
                 .await?;
-            holders.push(Member {
+            holders.push(Holder {
                 client,
                 session,
                 held,
             });
         }
         let mut waiters = Vec::new();
-        for number in 0..clients / 2 {
+        for (number, holder) in holders.iter().take(clients / 2).enumerate() {
             // Not the node of the lock's holder.
             let mut client = ApiClient::new(nodes, number + 1, PATIENCE);
             let session = KeptSession::open(&mut client, SESSION_TTL, "failover waiter").await?;
-            let lock = holders[number].held.lock.clone();
+            let lock = holder.held.lock.clone();
             let (id, name) = (session.id().to_owned(), lock.clone());
             let wait = tokio::spawn(async move { client.acquire(&id, &name).await });
-            waiters.push((lock, wait, session));
+            waiters.push(Waiter { lock, session, wait });
         }
         let crowd = Self {
             holders,
@@ -233,7 +239,7 @@ impl Crowd {
     async fn wait_queued(&self) -> anyhow::Result<()> {
         let deadline = Instant::now() + QUEUE_TIMEOUT;
         let mut client = ApiClient::new(&self.nodes, 0, PATIENCE);
-        for (lock, ..) in &self.waiters {
+        for Waiter { lock, .. } in &self.waiters {
             let path = format!("/v1/locks/{lock}");
             loop {
                 let seen = client
@@ -257,20 +263,20 @@ impl Crowd {
     async fn confirm(&self, survivors: &[String], violations: &mut Vec<String>) -> Instant {
         let mut client = ApiClient::new(survivors, 0, PATIENCE);
         let sessions = self.holders.iter().map(|holder| &holder.session);
-        for session in sessions.chain(self.waiters.iter().map(|(.., session)| session)) {
+        for session in sessions.chain(self.waiters.iter().map(|waiter| &waiter.session)) {
             if let Err(error) = client.heartbeat(session.id()).await {
                 violations.push(format!("the session {} did not survive: {error}", session.id()));
             }
         }
         let confirmed = Instant::now();
-        for Member { held, .. } in &self.holders {
+        for Holder { held, .. } in &self.holders {
             match client.check(held).await {
                 Ok(true) => {}
                 Ok(false) => violations.push(format!("{} was lost by {}", held.lock, held.holder)),
                 Err(error) => violations.push(format!("{} cannot be checked: {error}", held.lock)),
             }
         }
-        for (lock, wait, _) in &self.waiters {
+        for Waiter { lock, wait, .. } in &self.waiters {
             if wait.is_finished() {
                 violations.push(format!("the wait for {lock} ended while the lock was held"));
             }
@@ -292,7 +298,7 @@ impl Crowd {
                 .await
                 .context("closing a holder's session")?;
         }
-        for ((lock, wait, session), token) in self.waiters.into_iter().zip(tokens) {
+        for (Waiter { lock, session, wait }, token) in self.waiters.into_iter().zip(tokens) {
             let granted = tokio::time::timeout(PATIENCE, wait).await;
             match granted.map(|joined| joined.context("a waiter")) {
                 Err(_) => violations.push(format!("the waiter of {lock} was never granted it")),

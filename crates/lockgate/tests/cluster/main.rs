@@ -3,6 +3,9 @@
 //! Every test starts nodes of its own on free ports in a directory of its own, and nothing survives it. The
 //! number of rounds of the fault tests is small enough for every build; LOCKGATE_TEST_ROUNDS multiplies it.
 
+// clippy's exception for tests does not reach their helpers.
+#![allow(clippy::unwrap_used)]
+
 mod command_line;
 mod errors;
 mod graceful;
