@@ -36,7 +36,7 @@ async fn arrival_order_is_grant_order_and_a_release_wakes_exactly_one() {
 
     let mut client = holder;
     let mut id = session.id().to_owned();
-    for expected in 0..WAITERS {
+    for (expected, waiter) in sessions.iter().enumerate() {
         client.release(&id, &holding).await.unwrap();
         let (number, held, next) = tokio::time::timeout(PATIENCE, grants.recv())
             .await
@@ -53,7 +53,7 @@ async fn arrival_order_is_grant_order_and_a_release_wakes_exactly_one() {
             "{lock}"
         );
         assert!(grants.try_recv().is_err(), "a release woke more than one");
-        (client, id, holding) = (next, sessions[expected].id().to_owned(), held);
+        (client, id, holding) = (next, waiter.id().to_owned(), held);
     }
     assert!(tokio::time::timeout(QUIET, grants.recv()).await.is_err());
 }
