@@ -14,7 +14,6 @@ use tokio::sync::mpsc;
 use znode_store::{Restorer, SnapshotPart};
 
 use crate::codec;
-use crate::peers::wire::WireSnapshotMeta;
 use crate::replica::{LogPosition, Replica};
 use crate::snapshot_file::{self, SnapshotHandle};
 use crate::storage::SnapshotStore;
@@ -136,7 +135,7 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
     async fn build_snapshot(&mut self) -> Result<SnapshotOf<TypeConfig, SnapshotHandle>, io::Error> {
         // `None` is the end; a channel that is closed without it was abandoned, and so is the file.
         let (portions, mut queue) = mpsc::channel::<Option<SnapshotPart>>(PORTIONS_QUEUED);
-        let (snapshots, meta) = (self.snapshots.clone(), WireSnapshotMeta::from(&self.meta));
+        let (snapshots, meta) = (self.snapshots.clone(), self.meta.clone());
         let written = snapshot_file::blocking(move || {
             snapshot_file::write(&snapshots, &meta, || match queue.blocking_recv() {
                 Some(part) => Ok(part.map(|part| codec::encode(&part))),

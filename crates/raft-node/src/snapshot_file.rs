@@ -4,10 +4,9 @@ use std::io;
 
 use bytes::Bytes;
 
-use crate::codec;
-use crate::peers::wire::WireSnapshotMeta;
-use crate::storage::{LogPos, SnapshotFile, SnapshotMeta, SnapshotReceiver, SnapshotStore};
-use crate::types::Snapshot;
+use crate::storage::log_entry::{decode_membership, encode_membership, id_at, position};
+use crate::storage::{SnapshotFile, SnapshotMeta, SnapshotReceiver, SnapshotStore};
+use crate::types::{self, Snapshot};
 
 /// Runs `work` where it may block.
 pub async fn blocking<T: Send + 'static>(
@@ -72,12 +71,12 @@ impl Incoming {
 /// Writes a snapshot from the parts that `next` gives, and makes it the current one. Blocks.
 pub fn write(
     store: &SnapshotStore,
-    meta: &WireSnapshotMeta,
+    meta: &types::SnapshotMeta,
     mut next: impl FnMut() -> io::Result<Option<Vec<u8>>>,
 ) -> io::Result<SnapshotHandle> {
-    let last = meta.last.map(|last| LogPos { term: last.term, index: last.index });
+    let last = meta.last_log_id.as_ref().map(position);
     let snapshot_id = last.map_or("empty".to_owned(), |last| last.to_string());
-    let membership = codec::encode(meta).into();
+    let membership = encode_membership(&meta.last_membership);
     let mut writer = store.create(SnapshotMeta { last, membership, snapshot_id })?;
     while let Some(part) = next()? {
         writer.write_part(&part)?;
@@ -88,6 +87,9 @@ pub fn write(
 /// The current snapshot, if there is one.
 pub fn current(store: &SnapshotStore) -> io::Result<Option<Snapshot>> {
     let Some(file) = store.latest() else { return Ok(None) };
-    let meta: WireSnapshotMeta = codec::decode(&file.meta().membership).map_err(io::Error::other)?;
-    Ok(Some(Snapshot { meta: meta.into(), snapshot: SnapshotHandle { file } }))
+    let meta = types::SnapshotMeta {
+        last_log_id: file.meta().last.map(id_at),
+        last_membership: decode_membership(&file.meta().membership)?,
+    };
+    Ok(Some(Snapshot { meta, snapshot: SnapshotHandle { file } }))
 }
