@@ -38,6 +38,9 @@ pub struct History {
     snapshot_before: Option<LogPos>,
 }
 
+/// What became of the records up to a number.
+type Answer = (usize, Result<(), StorageError>);
+
 /// The parts of a running node's storage.
 pub struct Node {
     pub disk: SimDisk,
@@ -45,7 +48,7 @@ pub struct Node {
     pub writer: WalWriter,
     pub snapshots: SnapshotStore,
     _dir: DataDir,
-    answers: Arc<Mutex<VecDeque<(usize, Result<(), StorageError>)>>>,
+    answers: Arc<Mutex<VecDeque<Answer>>>,
 }
 
 pub fn options() -> WalOptions {
