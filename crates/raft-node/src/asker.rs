@@ -53,7 +53,10 @@ pub struct QuestionQueues {
 pub fn questions() -> (Questions, QuestionQueues) {
     let (heartbeats, heartbeat_queue) = mpsc::channel(MAX_AT_ONCE);
     let (barriers, barrier_queue) = mpsc::channel(MAX_AT_ONCE);
-    let queues = QuestionQueues { heartbeats: heartbeat_queue, barriers: barrier_queue };
+    let queues = QuestionQueues {
+        heartbeats: heartbeat_queue,
+        barriers: barrier_queue,
+    };
     (Questions { heartbeats, barriers }, queues)
 }
 
@@ -119,7 +122,9 @@ impl Asker {
     async fn touch(&self, sessions: &[SessionId]) -> Result<Vec<Touched>, Unavailable> {
         self.ask(
             || self.leadership.touch(sessions.to_vec()),
-            || Ask::Touch { sessions: sessions.to_vec() },
+            || Ask::Touch {
+                sessions: sessions.to_vec(),
+            },
             |answer| match answer {
                 Answer::Touch(touched) => Some(touched),
                 _ => None,

@@ -52,7 +52,11 @@ impl Calls {
             }
             let number = table.next;
             table.next += 1;
-            let call = Call { envelope: Bytes::new(), sent_in: None, answer: tx };
+            let call = Call {
+                envelope: Bytes::new(),
+                sent_in: None,
+                answer: tx,
+            };
             table.calls.insert(number, call);
             number
         };
@@ -117,9 +121,15 @@ impl Calls {
     pub fn lose_sent(&self) {
         let lost = {
             let mut table = self.table.lock();
-            let sent: Vec<u64> =
-                table.calls.iter().filter(|(_, call)| call.sent_in.is_some()).map(|(n, _)| *n).collect();
-            sent.into_iter().filter_map(|number| table.calls.remove(&number)).collect::<Vec<_>>()
+            let sent: Vec<u64> = table
+                .calls
+                .iter()
+                .filter(|(_, call)| call.sent_in.is_some())
+                .map(|(n, _)| *n)
+                .collect();
+            sent.into_iter()
+                .filter_map(|number| table.calls.remove(&number))
+                .collect::<Vec<_>>()
         };
         for call in lost {
             let why = "this node fell behind and caught up by a snapshot".to_owned();
@@ -129,7 +139,11 @@ impl Calls {
 
     /// The caller gives up. Says whether anything may have been done; `None` if it is answered already.
     pub fn give_up(&self, number: u64) -> Option<bool> {
-        self.table.lock().calls.remove(&number).map(|call| call.sent_in.is_some())
+        self.table
+            .lock()
+            .calls
+            .remove(&number)
+            .map(|call| call.sent_in.is_some())
     }
 
     /// Answers all calls that nothing was done, or that it is unknown; no call is entered any more.
@@ -171,7 +185,11 @@ mod tests {
         calls.mark_sent(1, &mut vec![(a, Bytes::new())]);
         calls.mark_sent(2, &mut vec![(b, Bytes::new())]);
         assert_eq!(numbers(calls.term_began(2)), vec![a]);
-        assert_eq!(numbers(calls.term_began(2)), Vec::<u64>::new(), "it is in the queue again");
+        assert_eq!(
+            numbers(calls.term_began(2)),
+            Vec::<u64>::new(),
+            "it is in the queue again"
+        );
         assert_eq!(calls.give_up(b), Some(true), "it may have been done");
         assert_eq!(calls.give_up(c), Some(false), "it was never sent");
         assert_eq!(calls.give_up(c), None);

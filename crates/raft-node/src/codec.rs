@@ -73,7 +73,11 @@ impl CommandBatch {
     /// The batch as bytes: the time, the number of envelopes, then each with its length before it
     /// (little endian).
     pub fn encode(&self) -> Bytes {
-        let size = self.envelopes.iter().map(|envelope| 4 + envelope.len()).sum::<usize>();
+        let size = self
+            .envelopes
+            .iter()
+            .map(|envelope| 4 + envelope.len())
+            .sum::<usize>();
         let mut bytes = BytesMut::with_capacity(12 + size);
         bytes.put_u64_le(self.time_ms);
         bytes.put_u32_le(self.envelopes.len() as u32);
@@ -113,17 +117,27 @@ mod tests {
     fn a_batch_comes_back_as_it_was() {
         let batch = CommandBatch {
             time_ms: 1_700_000_000_000,
-            envelopes: vec![Bytes::from_static(b"one"), Bytes::new(), Bytes::from_static(b"three")],
+            envelopes: vec![
+                Bytes::from_static(b"one"),
+                Bytes::new(),
+                Bytes::from_static(b"three"),
+            ],
         };
         assert_eq!(CommandBatch::decode(batch.encode()), Ok(batch));
     }
 
     #[test]
     fn a_batch_that_is_cut_off_or_too_long_is_refused() {
-        let batch = CommandBatch { time_ms: 1, envelopes: vec![Bytes::from_static(b"envelope")] };
+        let batch = CommandBatch {
+            time_ms: 1,
+            envelopes: vec![Bytes::from_static(b"envelope")],
+        };
         let bytes = batch.encode();
         for length in 0..bytes.len() {
-            assert!(CommandBatch::decode(bytes.slice(..length)).is_err(), "{length} bytes");
+            assert!(
+                CommandBatch::decode(bytes.slice(..length)).is_err(),
+                "{length} bytes"
+            );
         }
         let mut longer = bytes.to_vec();
         longer.push(0);

@@ -83,7 +83,9 @@ impl NodeConfig {
             wrong.push("a member has the id 0".to_owned());
         }
         if self.cluster.is_empty() || self.cluster.len() > MAX_CLUSTER_NAME_BYTES {
-            wrong.push(format!("the cluster's name must have 1 to {MAX_CLUSTER_NAME_BYTES} bytes"));
+            wrong.push(format!(
+                "the cluster's name must have 1 to {MAX_CLUSTER_NAME_BYTES} bytes"
+            ));
         }
         let timing = &self.timing;
         if timing.heartbeat.is_zero() || timing.heartbeat * 3 > timing.election_min {
@@ -94,7 +96,8 @@ impl NodeConfig {
         }
         let sessions = &self.sessions;
         if !(sessions.min <= sessions.default && sessions.default <= sessions.max) {
-            wrong.push("the default session timeout must lie between the shortest and the longest".to_owned());
+            wrong
+                .push("the default session timeout must lie between the shortest and the longest".to_owned());
         }
         if sessions.min < timing.election_max * 2 {
             wrong.push("the shortest session timeout must be at least two election timeouts".to_owned());
@@ -116,7 +119,10 @@ impl NodeConfig {
         match (&self.peer_listen, self.members.get(&self.node_id)) {
             (Some(address), _) => Ok(address.to_string()),
             (None, Some(own)) => Ok(own.peer.clone()),
-            (None, None) => Err(StartError::Config(format!("node {} is not among the members", self.node_id))),
+            (None, None) => Err(StartError::Config(format!(
+                "node {} is not among the members",
+                self.node_id
+            ))),
         }
     }
 }
@@ -153,7 +159,10 @@ pub struct SnapshotConfig {
 
 impl Default for SnapshotConfig {
     fn default() -> Self {
-        Self { every_entries: 50_000, keep_entries: 5_000 }
+        Self {
+            every_entries: 50_000,
+            keep_entries: 5_000,
+        }
     }
 }
 
@@ -170,6 +179,10 @@ pub struct SessionBounds {
 
 impl Default for SessionBounds {
     fn default() -> Self {
-        Self { min: Duration::from_secs(2), max: Duration::from_secs(300), default: Duration::from_secs(10) }
+        Self {
+            min: Duration::from_secs(2),
+            max: Duration::from_secs(300),
+            default: Duration::from_secs(10),
+        }
     }
 }

@@ -17,7 +17,10 @@ pub struct Unavailable {
 impl Unavailable {
     /// With the usual time until another try: about an election.
     pub fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), retry_after: Duration::from_secs(1) }
+        Self {
+            reason: reason.into(),
+            retry_after: Duration::from_secs(1),
+        }
     }
 }
 

@@ -42,10 +42,17 @@ pub async fn form(
         }
         let mut voters = BTreeMap::new();
         for (id, address) in members {
-            let disk = if id == gate.node() { own_disk } else { learn_disk(&gate, id).await };
+            let disk = if id == gate.node() {
+                own_disk
+            } else {
+                learn_disk(&gate, id).await
+            };
             voters.insert(id, Member { address, disk });
         }
-        tracing::info!(members = voters.len(), "all members are up: the cluster is formed");
+        tracing::info!(
+            members = voters.len(),
+            "all members are up: the cluster is formed"
+        );
         match raft.initialize(voters).await {
             Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
             Err(error) => gate.fail(format!("the cluster cannot be formed: {error}")),

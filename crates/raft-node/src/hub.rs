@@ -84,7 +84,10 @@ impl GrantWait {
     pub(crate) fn decided(verdict: Verdict) -> Self {
         let (tx, rx) = oneshot::channel();
         tx.send(verdict).expect("the receiver is in this function");
-        Self { verdict: rx, _registration: None }
+        Self {
+            verdict: rx,
+            _registration: None,
+        }
     }
 
     /// Waits until the contender holds its lock or is gone. Given up, it can be called again.
@@ -168,9 +171,20 @@ impl Hub {
         let mut tables = self.tables.lock();
         let id = tables.next_id;
         tables.next_id += 1;
-        tables.watches_of(kind).entry(path.clone()).or_default().insert(id, tx);
+        tables
+            .watches_of(kind)
+            .entry(path.clone())
+            .or_default()
+            .insert(id, tx);
         let key = Key::Watch(kind, path.clone());
-        Watcher { fired, _registration: Registration { hub: self.clone(), key, id } }
+        Watcher {
+            fired,
+            _registration: Registration {
+                hub: self.clone(),
+                key,
+                id,
+            },
+        }
     }
 
     /// Waits for a contender that is queued. Call it while the state is locked.
@@ -182,7 +196,14 @@ impl Hub {
         let key = (lock.clone(), holder.clone());
         tables.grants.entry(key).or_default().insert(id, tx);
         let key = Key::Grant(lock.clone(), holder.clone());
-        GrantWait { verdict, _registration: Some(Registration { hub: self.clone(), key, id }) }
+        GrantWait {
+            verdict,
+            _registration: Some(Registration {
+                hub: self.clone(),
+                key,
+                id,
+            }),
+        }
     }
 
     /// Tells those whom the events of one command concern. The state is locked meanwhile, so the work is
@@ -208,12 +229,25 @@ impl Hub {
                     fire_ancestors(&mut tables.recursive, WatchEventKind::DataChanged, path, zxid);
                 }
                 Event::ChildrenChanged(path) => {
-                    fire(&mut tables.children, path, WatchEventKind::ChildrenChanged, path, zxid);
+                    fire(
+                        &mut tables.children,
+                        path,
+                        WatchEventKind::ChildrenChanged,
+                        path,
+                        zxid,
+                    );
                 }
                 Event::Granted { grant, .. } => {
-                    decide(&mut tables, &grant.lock, &grant.holder, Verdict::Granted(grant.clone()));
+                    decide(
+                        &mut tables,
+                        &grant.lock,
+                        &grant.holder,
+                        Verdict::Granted(grant.clone()),
+                    );
                 }
-                Event::ContenderEnded { lock, holder, how, .. } => {
+                Event::ContenderEnded {
+                    lock, holder, how, ..
+                } => {
                     decide(&mut tables, lock, holder, Verdict::Ended(how.clone()));
                 }
                 Event::SessionOpened(_) | Event::SessionEnded { .. } => {}
@@ -225,7 +259,10 @@ impl Hub {
     pub fn lose_all(&self) {
         let mut tables = self.tables.lock();
         let next_id = tables.next_id;
-        *tables = Tables { next_id, ..Tables::default() };
+        *tables = Tables {
+            next_id,
+            ..Tables::default()
+        };
     }
 }
 
@@ -235,7 +272,11 @@ fn fire(table: &mut WatchTable, watched: &ZPath, kind: WatchEventKind, path: &ZP
     }
     for sender in table.remove(watched).into_iter().flat_map(BTreeMap::into_values) {
         // A watcher that was dropped just now needs no event.
-        let _ = sender.send(WatchEvent { kind, path: path.clone(), zxid });
+        let _ = sender.send(WatchEvent {
+            kind,
+            path: path.clone(),
+            zxid,
+        });
     }
 }
 
@@ -270,26 +311,42 @@ mod tests {
     }
 
     fn event(kind: WatchEventKind, at: &str, zxid: u64) -> WatchEvent {
-        WatchEvent { kind, path: path(at), zxid: Zxid(zxid) }
+        WatchEvent {
+            kind,
+            path: path(at),
+            zxid: Zxid(zxid),
+        }
     }
 
     #[tokio::test]
     async fn a_watch_fires_once_and_only_for_its_path() {
         let hub = Arc::new(Hub::default());
         let watcher = hub.watch(&path("/a"), WatchKind::Data);
-        hub.dispatch(Zxid(1), &[Event::DataChanged(path("/b")), Event::ChildrenChanged(path("/a"))]);
+        hub.dispatch(
+            Zxid(1),
+            &[Event::DataChanged(path("/b")), Event::ChildrenChanged(path("/a"))],
+        );
         hub.dispatch(Zxid(2), &[Event::DataChanged(path("/a"))]);
         hub.dispatch(Zxid(3), &[Event::Deleted(path("/a"))]);
-        assert_eq!(watcher.fired().await, Some(event(WatchEventKind::DataChanged, "/a", 2)));
+        assert_eq!(
+            watcher.fired().await,
+            Some(event(WatchEventKind::DataChanged, "/a", 2))
+        );
     }
 
     #[tokio::test]
     async fn a_recursive_watch_sees_what_is_below() {
         let hub = Arc::new(Hub::default());
         let watcher = hub.watch(&path("/a"), WatchKind::Recursive);
-        hub.dispatch(Zxid(1), &[Event::Created(path("/ab")), Event::ChildrenChanged(path("/a"))]);
+        hub.dispatch(
+            Zxid(1),
+            &[Event::Created(path("/ab")), Event::ChildrenChanged(path("/a"))],
+        );
         hub.dispatch(Zxid(2), &[Event::Created(path("/a/b/c"))]);
-        assert_eq!(watcher.fired().await, Some(event(WatchEventKind::Created, "/a/b/c", 2)));
+        assert_eq!(
+            watcher.fired().await,
+            Some(event(WatchEventKind::Created, "/a/b/c", 2))
+        );
     }
 
     #[tokio::test]
@@ -297,7 +354,10 @@ mod tests {
         let hub = Arc::new(Hub::default());
         let watcher = hub.watch(&path("/a"), WatchKind::Children);
         hub.dispatch(Zxid(5), &[Event::Deleted(path("/a"))]);
-        assert_eq!(watcher.fired().await, Some(event(WatchEventKind::Deleted, "/a", 5)));
+        assert_eq!(
+            watcher.fired().await,
+            Some(event(WatchEventKind::Deleted, "/a", 5))
+        );
     }
 
     #[tokio::test]

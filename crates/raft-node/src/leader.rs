@@ -50,8 +50,14 @@ pub struct LeaderView {
 }
 
 enum Question {
-    Touch { sessions: Vec<SessionId>, arrived: Instant, answer: oneshot::Sender<Result<Vec<Touched>, NotLeader>> },
-    ReadIndex { answer: oneshot::Sender<Result<u64, NotLeader>> },
+    Touch {
+        sessions: Vec<SessionId>,
+        arrived: Instant,
+        answer: oneshot::Sender<Result<Vec<Touched>, NotLeader>>,
+    },
+    ReadIndex {
+        answer: oneshot::Sender<Result<u64, NotLeader>>,
+    },
 }
 
 /// The way to ask this node as the leader.
@@ -67,14 +73,25 @@ pub struct LeaderQuestions {
 /// A queue of questions to the leader and the way into it.
 pub fn leadership() -> (Arc<Leadership>, LeaderQuestions) {
     let (tx, rx) = mpsc::channel(MAX_CONFIRMED_AT_ONCE);
-    (Arc::new(Leadership { questions: tx }), LeaderQuestions { queue: rx })
+    (
+        Arc::new(Leadership { questions: tx }),
+        LeaderQuestions { queue: rx },
+    )
 }
 
 impl Leadership {
     /// Counts heartbeats of sessions, if this node leads and can prove it.
     pub async fn touch(&self, sessions: Vec<SessionId>) -> Result<Vec<Touched>, NotLeader> {
         let (answer, outcome) = oneshot::channel();
-        self.ask(Question::Touch { sessions, arrived: Instant::now(), answer }, outcome).await
+        self.ask(
+            Question::Touch {
+                sessions,
+                arrived: Instant::now(),
+                answer,
+            },
+            outcome,
+        )
+        .await
     }
 
     /// The index up to which a node has to apply for a linearizable read, if this node leads and can prove it.
@@ -122,9 +139,16 @@ pub async fn confirm(
                 Question::ReadIndex { answer } => {
                     let _ = answer.send(proof.clone().map(|(_, index)| index));
                 }
-                Question::Touch { sessions, arrived, answer } => {
+                Question::Touch {
+                    sessions,
+                    arrived,
+                    answer,
+                } => {
                     let touched = proof.clone().and_then(|(term, _)| {
-                        replica.sessions.touch(term, &sessions, arrived).ok_or(NotLeader { leader: None })
+                        replica
+                            .sessions
+                            .touch(term, &sessions, arrived)
+                            .ok_or(NotLeader { leader: None })
                     });
                     let _ = answer.send(touched);
                 }
@@ -141,9 +165,9 @@ async fn prove(raft: &Raft, patience: Duration) -> Result<(u64, u64), NotLeader>
             let read = linearizer.read_log_id();
             Ok((**read.committed_leader_id(), read.log_id().index()))
         }
-        Ok(Err(error)) => {
-            Err(error.forward_to_leader().map_or(unknown, |forward| NotLeader { leader: forward.leader_id }))
-        }
+        Ok(Err(error)) => Err(error.forward_to_leader().map_or(unknown, |forward| NotLeader {
+            leader: forward.leader_id,
+        })),
         Err(_) => Err(unknown),
     }
 }
@@ -161,11 +185,21 @@ pub async fn follow(
     loop {
         let (view, leads, membership) = {
             let now = metrics.borrow_watched();
-            let view = LeaderView { term: now.vote.leader_id.term, leader: now.current_leader };
-            (view, now.state == ServerState::Leader, now.membership_config.clone())
+            let view = LeaderView {
+                term: now.vote.leader_id.term,
+                leader: now.current_leader,
+            };
+            (
+                view,
+                now.state == ServerState::Leader,
+                now.membership_config.clone(),
+            )
         };
         if members.as_ref() != Some(membership.membership()) {
-            let known = membership.nodes().map(|(id, member)| (*id, member.clone())).collect();
+            let known = membership
+                .nodes()
+                .map(|(id, member)| (*id, member.clone()))
+                .collect();
             gate.set_members(known);
             members = Some(membership.membership().clone());
         }
@@ -203,7 +237,10 @@ fn take_up(replica: &Replica, term: u64) {
     // Under the lock of the state: a session that is opened now is either in the list or comes as an event.
     let store = replica.store.read();
     let timeout = |ms: u32| Duration::from_millis(u64::from(ms));
-    let sessions = store.sessions().into_iter().map(|view| (view.session, timeout(view.timeout_ms)));
+    let sessions = store
+        .sessions()
+        .into_iter()
+        .map(|view| (view.session, timeout(view.timeout_ms)));
     replica.sessions.lead(term, Instant::now(), sessions);
 }
 
@@ -234,8 +271,17 @@ where
             let (replica, propose) = (replica.clone(), propose.clone());
             tokio::spawn(async move {
                 tracing::info!(sessions = ?due, "sessions fell silent");
-                let command = Command::ExpireSessions { sessions: due.clone(), term };
-                if !propose(Request { session: None, request_id: None, command }).await {
+                let command = Command::ExpireSessions {
+                    sessions: due.clone(),
+                    term,
+                };
+                if !propose(Request {
+                    session: None,
+                    request_id: None,
+                    command,
+                })
+                .await
+                {
                     replica.sessions.not_ended(term, &due, Instant::now());
                 }
             });
@@ -248,7 +294,12 @@ where
                 let command = Command::SweepContainers(empty);
                 tokio::spawn(async move {
                     // What is not swept now is swept the next time.
-                    propose(Request { session: None, request_id: None, command }).await;
+                    propose(Request {
+                        session: None,
+                        request_id: None,
+                        command,
+                    })
+                    .await;
                 });
             }
         }

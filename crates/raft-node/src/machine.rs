@@ -36,11 +36,19 @@ pub struct StateMachine {
 impl StateMachine {
     /// Feeds `replica`, and keeps snapshots in `snapshots`.
     pub fn new(replica: Arc<Replica>, snapshots: SnapshotStore) -> Self {
-        Self { replica, snapshots, last_applied: None, membership: StoredMembership::default() }
+        Self {
+            replica,
+            snapshots,
+            last_applied: None,
+            membership: StoredMembership::default(),
+        }
     }
 
     fn meta(&self) -> SnapshotMeta {
-        SnapshotMeta { last_log_id: self.last_applied, last_membership: self.membership.clone() }
+        SnapshotMeta {
+            last_log_id: self.last_applied,
+            last_membership: self.membership.clone(),
+        }
     }
 }
 
@@ -57,7 +65,10 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         S: Stream<Item = Result<EntryResponder<TypeConfig>, io::Error>> + Unpin + Send,
     {
         while let Some((entry, responder)) = entries.try_next().await? {
-            let at = LogPosition { index: entry.log_id.index, term: term_of(&entry.log_id) };
+            let at = LogPosition {
+                index: entry.log_id.index,
+                term: term_of(&entry.log_id),
+            };
             match entry.payload {
                 EntryPayload::Blank => self.replica.apply_blank(at),
                 EntryPayload::Normal(proposal) => {
@@ -95,7 +106,11 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         }
     }
 
-    async fn install_snapshot(&mut self, meta: &SnapshotMeta, snapshot: SnapshotHandle) -> Result<(), io::Error> {
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMeta,
+        snapshot: SnapshotHandle,
+    ) -> Result<(), io::Error> {
         let restored = snapshot_file::blocking(move || {
             let mut restorer = Restorer::new();
             snapshot.read_parts(|bytes| {
@@ -109,7 +124,12 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             index: id.index,
             term: term_of(&id),
         });
-        tracing::info!(at.index, at.term, znodes = restored.node_count(), "the state comes from a snapshot");
+        tracing::info!(
+            at.index,
+            at.term,
+            znodes = restored.node_count(),
+            "the state comes from a snapshot"
+        );
         self.replica.replace(at, restored);
         self.last_applied = meta.last_log_id;
         self.membership = meta.last_membership.clone();
@@ -158,7 +178,10 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
         drawn?;
         let snapshot = written?;
         tracing::info!(at = ?self.meta.last_log_id.map(|id| id.index), "a snapshot is written");
-        Ok(Snapshot { meta: self.meta.clone(), snapshot })
+        Ok(Snapshot {
+            meta: self.meta.clone(),
+            snapshot,
+        })
     }
 }
 
@@ -177,7 +200,9 @@ impl Builder {
         let mut store = self.replica.store.write();
         match self.replica.generation() == self.generation {
             true => Ok(store.next_snapshot_part(PORTION)),
-            false => Err(io::Error::other("the state was replaced while a snapshot of it was written")),
+            false => Err(io::Error::other(
+                "the state was replaced while a snapshot of it was written",
+            )),
         }
     }
 }

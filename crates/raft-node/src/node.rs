@@ -14,7 +14,8 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use znode_store::{
-    Applied, Command, HolderId, LockName, Password, Refusal, Reply, Request, RequestId, SessionId, Store, ZPath,
+    Applied, Command, HolderId, LockName, Password, Refusal, Reply, Request, RequestId, SessionId, Store,
+    ZPath,
 };
 
 use crate::asker::{self, Asker, Questions};
@@ -38,6 +39,10 @@ use crate::types::{ClusterId, DiskId, Raft};
 
 /// How often a drawn session id may be taken before something must be wrong with the randomness.
 const MAX_SESSION_DRAWS: usize = 8;
+
+/// Log entries in one frame to a follower. Entries are batches of about a megabyte at most (a single large
+/// transaction may be some more), and all frames must stay well below [`codec::MAX_ENCODED_BYTES`].
+const MAX_ENTRIES_IN_FRAME: u64 = 16;
 
 /// How long a node waits at its stop for another one to take over the leadership. A transfer takes
 /// milliseconds; a node that cannot have one goes without.
@@ -89,10 +94,12 @@ impl Node {
     pub async fn start(config: NodeConfig) -> Result<Node, StartError> {
         config.validate()?;
         let address = config.peer_listen_address()?;
-        let listener = TcpListener::bind(&address).await.map_err(|source| StartError::Io {
-            what: format!("cannot listen for peers at {address}"),
-            source,
-        })?;
+        let listener = TcpListener::bind(&address)
+            .await
+            .map_err(|source| StartError::Io {
+                what: format!("cannot listen for peers at {address}"),
+                source,
+            })?;
         Self::start_on(config, listener).await
     }
 
@@ -103,7 +110,11 @@ impl Node {
         let opening = config.clone();
         let founder = formation::founder(&config.members) == Some(config.node_id);
         let opened = tokio::task::spawn_blocking(move || open_storage(&opening, founder));
-        let storage = Arc::new(opened.await.map_err(|error| StartError::Raft(error.to_string()))??);
+        let storage = Arc::new(
+            opened
+                .await
+                .map_err(|error| StartError::Raft(error.to_string()))??,
+        );
         let identity = storage.dir.identity();
         let own_disk = DiskId(identity.disk_id);
 
@@ -117,7 +128,10 @@ impl Node {
             failure.clone(),
         ));
         let peers = Arc::new(Peers::new(gate.clone()));
-        let origin = Origin { node: config.node_id, boot: random_u64() };
+        let origin = Origin {
+            node: config.node_id,
+            boot: random_u64(),
+        };
         let (queue, queued) = mpsc::unbounded_channel();
         let replica = Arc::new(Replica::new(origin, queue.clone()));
 
@@ -179,7 +193,13 @@ impl Node {
             quorum_patience,
             stop.clone(),
         ));
-        tasks.spawn(leader::follow(raft.clone(), replica.clone(), gate.clone(), views, stop.clone()));
+        tasks.spawn(leader::follow(
+            raft.clone(),
+            replica.clone(),
+            gate.clone(),
+            views,
+            stop.clone(),
+        ));
         let proposing = node.clone();
         let propose = move |request| {
             let node = proposing.clone();
@@ -217,17 +237,27 @@ impl Node {
     pub async fn propose(&self, request: Request) -> Result<Applied, ProposeError> {
         let inner = &self.inner;
         let (number, envelope, answer) = inner.replica.calls.enter(|call| {
-            codec::encode(&Envelope { origin: inner.replica.origin, call, request }).into()
+            codec::encode(&Envelope {
+                origin: inner.replica.origin,
+                call,
+                request,
+            })
+            .into()
         })?;
         // A caller that goes away takes its call along, so that it is not kept for nobody.
-        let forget = Forget { replica: &inner.replica, number };
+        let forget = Forget {
+            replica: &inner.replica,
+            number,
+        };
         if inner.queue.send((number, envelope)).is_err() {
             return Err(Unavailable::new("this node is stopping").into());
         }
         let patience = inner.config.propose_timeout;
         match tokio::time::timeout(patience, answer).await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(ProposeError::OutcomeUnknown("this node stopped before it knew".into())),
+            Ok(Err(_)) => Err(ProposeError::OutcomeUnknown(
+                "this node stopped before it knew".into(),
+            )),
             Err(_) => {
                 let sent = forget.give_up();
                 match sent {
@@ -235,9 +265,9 @@ impl Node {
                         let reason = self.why_unavailable();
                         Err(Unavailable::new(format!("{reason}, for {patience:?}")).into())
                     }
-                    Some(true) | None => {
-                        Err(ProposeError::OutcomeUnknown(format!("no answer within {patience:?}")))
-                    }
+                    Some(true) | None => Err(ProposeError::OutcomeUnknown(format!(
+                        "no answer within {patience:?}"
+                    ))),
                 }
             }
         }
@@ -269,7 +299,11 @@ impl Node {
                 name: name.into(),
                 address: address.into(),
             };
-            let request = Request { session: None, request_id: request_id.clone(), command };
+            let request = Request {
+                session: None,
+                request_id: request_id.clone(),
+                command,
+            };
             match self.propose(request).await?.outcome {
                 Ok(Reply::SessionOpened { session, timeout_ms }) => {
                     let timeout = Duration::from_millis(u64::from(timeout_ms));
@@ -379,7 +413,11 @@ impl Node {
         let not_ready = self.not_ready();
         ClusterStatus {
             cluster: inner.config.cluster.clone(),
-            cluster_id: inner.gate.cluster_id().map(|id| id.to_string()).unwrap_or_default(),
+            cluster_id: inner
+                .gate
+                .cluster_id()
+                .map(|id| id.to_string())
+                .unwrap_or_default(),
             node_id: self.id(),
             role,
             leader: view.leader,
@@ -420,7 +458,10 @@ impl Node {
     /// returns on a healthy node.
     pub async fn failed(&self) -> String {
         let mut failure = self.inner.failure.subscribe();
-        let failed = failure.wait_for(Option::is_some).await.map(|failure| failure.clone());
+        let failed = failure
+            .wait_for(Option::is_some)
+            .await
+            .map(|failure| failure.clone());
         match failed {
             Ok(Some(reason)) => reason,
             // The sender lives in `self`.
@@ -458,7 +499,9 @@ impl Node {
             }
             let voters: Vec<NodeId> = metrics.membership_config.voter_ids().collect();
             let matched: BTreeMap<NodeId, _> = metrics.replication.unwrap_or_default();
-            let others = matched.into_iter().filter(|(id, _)| *id != self.id() && voters.contains(id));
+            let others = matched
+                .into_iter()
+                .filter(|(id, _)| *id != self.id() && voters.contains(id));
             others.max_by_key(|(_, matched)| *matched).map(|(id, _)| id)
         };
         let Some(target) = target else { return };
@@ -470,7 +513,10 @@ impl Node {
         let this = self.id();
         let moved = view.wait_for(|view| view.leader.is_some_and(|leader| leader != this));
         if tokio::time::timeout(HAND_OVER_PATIENCE, moved).await.is_err() {
-            tracing::warn!(node = target, "the leadership was not taken over; stopping without it");
+            tracing::warn!(
+                node = target,
+                "the leadership was not taken over; stopping without it"
+            );
         }
     }
 
@@ -557,8 +603,7 @@ fn raft_config(config: &NodeConfig) -> Result<openraft::Config, StartError> {
         quorum_loss_probe_interval: Some(ms(timing.election_max) * 2),
         snapshot_policy: SnapshotPolicy::LogsSinceLast(config.snapshots.every_entries),
         max_in_snapshot_log_to_keep: config.snapshots.keep_entries,
-        // Entries are batches already; few of them make a frame.
-        max_payload_entries: 64,
+        max_payload_entries: MAX_ENTRIES_IN_FRAME,
         // Proposals are bounded by our own queues; these only have to be large enough never to matter.
         api_channel_size: Some(4096),
         notification_channel_size: Some(4096),
@@ -566,7 +611,8 @@ fn raft_config(config: &NodeConfig) -> Result<openraft::Config, StartError> {
         backoff: "50ms 100ms ..500ms".to_owned(),
         ..openraft::Config::default()
     };
-    raft.validate().map_err(|error| StartError::Config(error.to_string()))
+    raft.validate()
+        .map_err(|error| StartError::Config(error.to_string()))
 }
 
 fn random_bytes<const N: usize>() -> [u8; N] {

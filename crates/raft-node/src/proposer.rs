@@ -52,7 +52,14 @@ impl Submissions {
     pub async fn submit(&self, term: u64, envelopes: Vec<Bytes>) -> oneshot::Receiver<Submitted> {
         let (done, outcome) = oneshot::channel();
         // If the proposer has stopped, the sender is dropped with the run, which says so.
-        let _ = self.runs.send(Run { term, envelopes, done }).await;
+        let _ = self
+            .runs
+            .send(Run {
+                term,
+                envelopes,
+                done,
+            })
+            .await;
         outcome
     }
 }
@@ -88,11 +95,24 @@ pub async fn run(raft: Raft, mut queue: SubmissionQueue, stop: CancellationToken
         {
             let (term, envelopes, waiting, left) = pack(first, &mut queue);
             next = left;
-            let (responder, outcome) = OneshotResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::new_pair();
-            let batch = CommandBatch { time_ms: wall_clock_ms(), envelopes };
-            let proposal = Proposal { term, commands: batch.encode() };
+            let (responder, outcome) =
+                OneshotResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::new_pair();
+            let batch = CommandBatch {
+                time_ms: wall_clock_ms(),
+                envelopes,
+            };
+            let proposal = Proposal {
+                term,
+                commands: batch.encode(),
+            };
             let leader = CommittedLeaderId::new(term);
-            if raft.write(proposal).with_leader(leader).responder(responder).await.is_err() {
+            if raft
+                .write(proposal)
+                .with_leader(leader)
+                .responder(responder)
+                .await
+                .is_err()
+            {
                 // Raft has stopped; so does the node, and what waits is told by its own stop.
                 return;
             }
@@ -100,7 +120,12 @@ pub async fn run(raft: Raft, mut queue: SubmissionQueue, stop: CancellationToken
                 match outcome.await {
                     Ok(Ok(_)) => tell(waiting, Ok(())),
                     Ok(Err(ClientWriteError::ForwardToLeader(forward))) => {
-                        tell(waiting, Err(NotLeader { leader: forward.leader_id }));
+                        tell(
+                            waiting,
+                            Err(NotLeader {
+                                leader: forward.leader_id,
+                            }),
+                        );
                     }
                     // The entry may be on some disks: it is for its term's end to say.
                     Ok(Err(error)) => tracing::info!(%error, "a proposal was cut off"),
@@ -126,7 +151,8 @@ fn pack(first: Run, queue: &mut SubmissionQueue) -> Packed {
     let mut waiting = vec![first.done];
     while let Ok(run) = queue.runs.try_recv() {
         let more = run.envelopes.iter().map(Bytes::len).sum::<usize>();
-        let full = bytes + more > MAX_ENTRY_BYTES || envelopes.len() + run.envelopes.len() > MAX_ENTRY_COMMANDS;
+        let full =
+            bytes + more > MAX_ENTRY_BYTES || envelopes.len() + run.envelopes.len() > MAX_ENTRY_COMMANDS;
         if run.term != term || full {
             return (term, envelopes, waiting, Some(run));
         }

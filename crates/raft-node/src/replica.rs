@@ -94,12 +94,20 @@ impl Replica {
         // The proposer lost the term before the entry was appended, and the entry was meant for that term
         // only: whoever proposed it tries again. The same on every replica, so no one applies it.
         if proposal.term != at.term {
-            tracing::info!(proposed = proposal.term, term = at.term, at.index, "a proposal came too late");
+            tracing::info!(
+                proposed = proposal.term,
+                term = at.term,
+                at.index,
+                "a proposal came too late"
+            );
             self.advance(at);
             return Ok(());
         }
         let batch = CommandBatch::decode(proposal.commands.clone())?;
-        let entry = EntryContext { time_ms: batch.time_ms, term: at.term };
+        let entry = EntryContext {
+            time_ms: batch.time_ms,
+            term: at.term,
+        };
         let now = Instant::now();
         let mut answers: Vec<(u64, Applied)> = Vec::new();
         let mut events = Vec::new();

@@ -48,7 +48,11 @@ impl SessionTracker {
     /// This node leads in `term` and has applied an entry of its own: every session gets its full timeout.
     /// Call it while the state is locked, so that none is missed.
     pub fn lead(&self, term: u64, now: Instant, sessions: impl IntoIterator<Item = (SessionId, Duration)>) {
-        let mut reign = Reign { term, sessions: HashMap::new(), due: BinaryHeap::new() };
+        let mut reign = Reign {
+            term,
+            sessions: HashMap::new(),
+            due: BinaryHeap::new(),
+        };
         for (session, timeout) in sessions {
             reign.enter(session, timeout, now);
         }
@@ -91,7 +95,12 @@ impl SessionTracker {
     pub fn touch(&self, term: u64, sessions: &[SessionId], arrived: Instant) -> Option<Vec<Touched>> {
         let mut reign = self.reign.lock();
         let reign = reign.as_mut().filter(|reign| reign.term == term)?;
-        Some(sessions.iter().map(|session| reign.renew(*session, arrived)).collect())
+        Some(
+            sessions
+                .iter()
+                .map(|session| reign.renew(*session, arrived))
+                .collect(),
+        )
     }
 
     /// The sessions whose time is over. They count as ending from now on; see [`SessionTracker::not_ended`].
@@ -124,7 +133,9 @@ impl SessionTracker {
     /// it is to be proposed again.
     pub fn not_ended(&self, term: u64, sessions: &[SessionId], now: Instant) {
         let mut reign = self.reign.lock();
-        let Some(reign) = reign.as_mut().filter(|reign| reign.term == term) else { return };
+        let Some(reign) = reign.as_mut().filter(|reign| reign.term == term) else {
+            return;
+        };
         for session in sessions {
             if let Some(tracked) = reign.sessions.get_mut(session) {
                 tracked.ending = false;
@@ -153,7 +164,12 @@ impl SessionTracker {
 impl Reign {
     fn enter(&mut self, session: SessionId, timeout: Duration, now: Instant) {
         let deadline = now + timeout;
-        let tracked = Tracked { timeout, last_heard: now, deadline, ending: false };
+        let tracked = Tracked {
+            timeout,
+            last_heard: now,
+            deadline,
+            ending: false,
+        };
         self.sessions.insert(session, tracked);
         self.due.push(Reverse((deadline, session)));
     }
@@ -189,8 +205,14 @@ mod tests {
     fn a_session_is_due_after_its_timeout_and_not_before() {
         let start = Instant::now();
         let tracker = leading(start);
-        assert_eq!(tracker.take_due(start + TIMEOUT - Duration::from_millis(1), 10), None);
-        assert_eq!(tracker.touch(1, &[A], start + TIMEOUT / 2), Some(vec![Touched::Renewed(10_000)]));
+        assert_eq!(
+            tracker.take_due(start + TIMEOUT - Duration::from_millis(1), 10),
+            None
+        );
+        assert_eq!(
+            tracker.touch(1, &[A], start + TIMEOUT / 2),
+            Some(vec![Touched::Renewed(10_000)])
+        );
         assert_eq!(tracker.take_due(start + TIMEOUT, 10), Some((1, vec![B])));
         assert_eq!(tracker.take_due(start + TIMEOUT * 3 / 2, 10), Some((1, vec![A])));
     }
@@ -201,9 +223,16 @@ mod tests {
         let tracker = leading(start);
         let late = start + TIMEOUT;
         assert_eq!(tracker.take_due(late, 1), Some((1, vec![A])));
-        assert_eq!(tracker.touch(1, &[A, B], late), Some(vec![Touched::Ended, Touched::Renewed(10_000)]));
+        assert_eq!(
+            tracker.touch(1, &[A, B], late),
+            Some(vec![Touched::Ended, Touched::Renewed(10_000)])
+        );
         tracker.not_ended(1, &[A], late);
-        assert_eq!(tracker.take_due(late, 10), Some((1, vec![A])), "it is proposed again");
+        assert_eq!(
+            tracker.take_due(late, 10),
+            Some((1, vec![A])),
+            "it is proposed again"
+        );
     }
 
     #[test]
@@ -216,9 +245,16 @@ mod tests {
         assert_eq!(tracker.touch(1, &[A], later), None);
         tracker.lead(2, later, [(A, TIMEOUT)]);
         assert_eq!(tracker.touch(1, &[A], later), None, "another term was proved");
-        assert_eq!(tracker.take_due(later + TIMEOUT - Duration::from_millis(1), 10), None);
+        assert_eq!(
+            tracker.take_due(later + TIMEOUT - Duration::from_millis(1), 10),
+            None
+        );
         tracker.not_ended(1, &[A], later);
-        assert_eq!(tracker.take_due(later, 10), None, "what an earlier reign proposed does not count");
+        assert_eq!(
+            tracker.take_due(later, 10),
+            None,
+            "what an earlier reign proposed does not count"
+        );
     }
 
     #[test]
@@ -228,7 +264,10 @@ mod tests {
         let stall = Duration::from_secs(30);
         tracker.stalled(stall);
         assert_eq!(tracker.take_due(start + stall, 10), None);
-        assert_eq!(tracker.take_due(start + stall + TIMEOUT, 10), Some((1, vec![A, B])));
+        assert_eq!(
+            tracker.take_due(start + stall + TIMEOUT, 10),
+            Some((1, vec![A, B]))
+        );
     }
 
     #[test]

@@ -49,7 +49,12 @@ pub struct Incoming {
 impl Incoming {
     /// Begins a file beside the others.
     pub async fn begin(store: SnapshotStore) -> io::Result<Self> {
-        blocking(move || Ok(Self { file: store.receive()? })).await
+        blocking(move || {
+            Ok(Self {
+                file: store.receive()?,
+            })
+        })
+        .await
     }
 
     /// Appends bytes.
@@ -64,7 +69,12 @@ impl Incoming {
 
     /// Syncs the file, reads it again from the beginning to the end, and only then puts it among the others.
     pub async fn finish(self) -> io::Result<SnapshotHandle> {
-        blocking(move || Ok(SnapshotHandle { file: self.file.finish()? })).await
+        blocking(move || {
+            Ok(SnapshotHandle {
+                file: self.file.finish()?,
+            })
+        })
+        .await
     }
 }
 
@@ -77,19 +87,30 @@ pub fn write(
     let last = meta.last_log_id.as_ref().map(position);
     let snapshot_id = last.map_or("empty".to_owned(), |last| last.to_string());
     let membership = encode_membership(&meta.last_membership);
-    let mut writer = store.create(SnapshotMeta { last, membership, snapshot_id })?;
+    let mut writer = store.create(SnapshotMeta {
+        last,
+        membership,
+        snapshot_id,
+    })?;
     while let Some(part) = next()? {
         writer.write_part(&part)?;
     }
-    Ok(SnapshotHandle { file: writer.finish()? })
+    Ok(SnapshotHandle {
+        file: writer.finish()?,
+    })
 }
 
 /// The current snapshot, if there is one.
 pub fn current(store: &SnapshotStore) -> io::Result<Option<Snapshot>> {
-    let Some(file) = store.latest() else { return Ok(None) };
+    let Some(file) = store.latest() else {
+        return Ok(None);
+    };
     let meta = types::SnapshotMeta {
         last_log_id: file.meta().last.map(id_at),
         last_membership: decode_membership(&file.meta().membership)?,
     };
-    Ok(Some(Snapshot { meta, snapshot: SnapshotHandle { file } }))
+    Ok(Some(Snapshot {
+        meta,
+        snapshot: SnapshotHandle { file },
+    }))
 }

@@ -91,7 +91,9 @@ impl Submitter {
                 },
                 () = stop.cancelled() => return,
             }
-            let (Some(first), Some(leader)) = (next.take(), view.leader) else { continue };
+            let (Some(first), Some(leader)) = (next.take(), view.leader) else {
+                continue;
+            };
             let (mut calls, left) = self.collect(first);
             next = left;
             self.replica.calls.mark_sent(view.term, &mut calls);
@@ -112,7 +114,10 @@ impl Submitter {
             } else {
                 let link = self.peers.link(leader, Purpose::Traffic);
                 let patience = self.patience;
-                let ask = Ask::Forward { term: view.term, envelopes };
+                let ask = Ask::Forward {
+                    term: view.term,
+                    envelopes,
+                };
                 let sent = link.send(ask).await;
                 in_flight.push(futures_util::future::Either::Right(async move {
                     let answer = match sent {

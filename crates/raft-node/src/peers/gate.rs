@@ -50,8 +50,18 @@ impl Gate {
         configured: BTreeMap<NodeId, MemberAddress>,
         failure: watch::Sender<Option<String>>,
     ) -> Self {
-        let known = Mutex::new(Known { cluster_id, ..Known::default() });
-        Self { node, cluster, disk, configured, known, failure }
+        let known = Mutex::new(Known {
+            cluster_id,
+            ..Known::default()
+        });
+        Self {
+            node,
+            cluster,
+            disk,
+            configured,
+            known,
+            failure,
+        }
     }
 
     /// This node.
@@ -77,8 +87,11 @@ impl Gate {
     /// All members: the replicated ones, else the configured ones.
     pub fn addresses(&self) -> BTreeMap<NodeId, MemberAddress> {
         let known = self.known.lock();
-        let mut addresses: BTreeMap<_, _> =
-            known.members.iter().map(|(id, member)| (*id, member.address.clone())).collect();
+        let mut addresses: BTreeMap<_, _> = known
+            .members
+            .iter()
+            .map(|(id, member)| (*id, member.address.clone()))
+            .collect();
         if addresses.is_empty() {
             addresses = self.configured.clone();
         }
@@ -95,7 +108,11 @@ impl Gate {
         if let Some(address) = self.configured.get(&node) {
             return Some(address.peer.clone());
         }
-        self.known.lock().members.get(&node).map(|member| member.address.peer.clone())
+        self.known
+            .lock()
+            .members
+            .get(&node)
+            .map(|member| member.address.peer.clone())
     }
 
     /// What to say to a peer first.
@@ -119,13 +136,20 @@ impl Gate {
     pub fn judge(&self, hello: &Hello) -> HelloReply {
         let known = self.known.lock();
         let formed = !known.members.is_empty();
-        let refuse = |cause, reason| HelloReply::Refused { reason, cause, formed };
+        let refuse = |cause, reason| HelloReply::Refused {
+            reason,
+            cause,
+            formed,
+        };
         if hello.magic != MAGIC {
             return refuse(RefusalCause::Other, "this port is for Lockgate's peers".into());
         }
         if hello.version != WIRE_VERSION {
             let (ours, theirs) = (WIRE_VERSION, hello.version);
-            let reason = format!("node {} speaks version {ours} of the peer protocol, not {theirs}", self.node);
+            let reason = format!(
+                "node {} speaks version {ours} of the peer protocol, not {theirs}",
+                self.node
+            );
             return refuse(RefusalCause::Other, reason);
         }
         if hello.cluster != self.cluster {
@@ -149,16 +173,20 @@ impl Gate {
             if !formed {
                 self.fail(new_directory(self.node, hello.from));
             }
-            let reason = format!("node {} has another data directory than the one asked for", self.node);
+            let reason = format!(
+                "node {} has another data directory than the one asked for",
+                self.node
+            );
             return refuse(RefusalCause::Other, reason);
         }
         match known.members.get(&hello.from) {
             Some(member) if member.disk != hello.from_disk => {
                 refuse(RefusalCause::Identity, new_directory(hello.from, self.node))
             }
-            None if formed => {
-                refuse(RefusalCause::Other, format!("node {} is no member of the cluster", hello.from))
-            }
+            None if formed => refuse(
+                RefusalCause::Other,
+                format!("node {} is no member of the cluster", hello.from),
+            ),
             _ => HelloReply::Welcome { disk: self.disk },
         }
     }
@@ -174,7 +202,11 @@ impl Gate {
                 self.known.lock().refused_by.remove(&hello.to);
                 Ok(disk)
             }
-            HelloReply::Refused { reason, cause, formed } => {
+            HelloReply::Refused {
+                reason,
+                cause,
+                formed,
+            } => {
                 if cause == RefusalCause::Identity {
                     self.refused(hello.to, &reason, formed);
                 }
@@ -239,17 +271,30 @@ mod tests {
     }
 
     fn address(n: u64) -> MemberAddress {
-        MemberAddress { peer: format!("127.0.0.1:{n}"), http: format!("127.0.0.1:{n}") }
+        MemberAddress {
+            peer: format!("127.0.0.1:{n}"),
+            http: format!("127.0.0.1:{n}"),
+        }
     }
 
     fn gate(node: NodeId, disk: DiskId, cluster_id: Option<ClusterId>) -> Gate {
         let configured = (1..=3).map(|n| (n, address(n))).collect();
-        Gate::new(node, "test".into(), disk, cluster_id, configured, watch::Sender::new(None))
+        Gate::new(
+            node,
+            "test".into(),
+            disk,
+            cluster_id,
+            configured,
+            watch::Sender::new(None),
+        )
     }
 
     fn formed(node: NodeId) -> Gate {
         let gate = gate(node, disk(node as u8), Some(X));
-        let member = |n: u64| Member { address: address(n), disk: disk(n as u8) };
+        let member = |n: u64| Member {
+            address: address(n),
+            disk: disk(n as u8),
+        };
         gate.set_members((1..=3).map(|n| (n, member(n))).collect());
         gate
     }
@@ -266,7 +311,11 @@ mod tests {
     #[test]
     fn members_talk_to_each_other() {
         assert_eq!(talk(&formed(1), &formed(2)), Ok(disk(2)));
-        assert_eq!(talk(&gate(1, disk(1), Some(X)), &gate(2, disk(2), None)), Ok(disk(2)), "when it is formed");
+        assert_eq!(
+            talk(&gate(1, disk(1), Some(X)), &gate(2, disk(2), None)),
+            Ok(disk(2)),
+            "when it is formed"
+        );
     }
 
     #[test]
@@ -291,7 +340,10 @@ mod tests {
         let wiped = gate(1, disk(9), Some(Y));
         assert!(talk(&member, &wiped).is_err());
         assert!(failed(&wiped));
-        assert!(!failed(&member), "one lost directory does not take the others down");
+        assert!(
+            !failed(&member),
+            "one lost directory does not take the others down"
+        );
     }
 
     #[test]
@@ -310,7 +362,13 @@ mod tests {
         let refused = |change: fn(&mut Hello)| {
             let mut hello = formed(2).hello(1, Purpose::Append);
             change(&mut hello);
-            matches!(member.judge(&hello), HelloReply::Refused { cause: RefusalCause::Other, .. })
+            matches!(
+                member.judge(&hello),
+                HelloReply::Refused {
+                    cause: RefusalCause::Other,
+                    ..
+                }
+            )
         };
         assert!(refused(|hello| hello.magic = *b"GET / HT"));
         assert!(refused(|hello| hello.version = 2));

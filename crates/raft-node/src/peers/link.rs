@@ -81,10 +81,7 @@ impl Link {
     }
 
     /// Puts a question into the line. Questions are written in the order in which this returns.
-    pub async fn send(
-        &self,
-        ask: Ask,
-    ) -> Result<oneshot::Receiver<Result<Answer, LinkError>>, LinkError> {
+    pub async fn send(&self, ask: Ask) -> Result<oneshot::Receiver<Result<Answer, LinkError>>, LinkError> {
         let (tx, rx) = oneshot::channel();
         let question = Question { ask, answer: tx };
         match self.questions.send(question).await {
@@ -101,7 +98,9 @@ pub async fn connect(
     purpose: Purpose,
 ) -> io::Result<(FrameReader<OwnedReadHalf>, OwnedWriteHalf, DiskId)> {
     let other = |what: String| io::Error::other(what);
-    let address = gate.peer_address(to).ok_or_else(|| other(format!("node {to} has no known address")))?;
+    let address = gate
+        .peer_address(to)
+        .ok_or_else(|| other(format!("node {to} has no known address")))?;
     let shake = async {
         let stream = TcpStream::connect(&address).await?;
         stream.set_nodelay(true)?;
@@ -115,7 +114,9 @@ pub async fn connect(
             .message()
             .await?
             .ok_or_else(|| other("the peer hung up during the handshake".to_owned()))?;
-        let disk = gate.accept(&hello, reply).map_err(|error| other(error.to_string()))?;
+        let disk = gate
+            .accept(&hello, reply)
+            .map_err(|error| other(error.to_string()))?;
         Ok((reader, writer, disk))
     };
     match timeout(CONNECT_TIMEOUT, shake).await {
@@ -158,7 +159,9 @@ async fn run(
         if let Err(error) = &ended {
             tracing::debug!(node = to, ?purpose, %error, "a connection to a peer broke");
         }
-        let what = ended.err().map_or("the peer hung up".to_owned(), |error| error.to_string());
+        let what = ended
+            .err()
+            .map_or("the peer hung up".to_owned(), |error| error.to_string());
         for answer in waiting.into_values() {
             // Whoever asked may have given up.
             let _ = answer.send(Err(LinkError::NoAnswer(what.clone())));
@@ -233,10 +236,20 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(30);
 
     fn gate(node: NodeId, peer: &str) -> Arc<Gate> {
-        let address = MemberAddress { peer: peer.to_owned(), http: String::new() };
+        let address = MemberAddress {
+            peer: peer.to_owned(),
+            http: String::new(),
+        };
         let members = BTreeMap::from([(1, address.clone()), (2, address)]);
         let cluster = Some(ClusterId([7; 16]));
-        Arc::new(Gate::new(node, "test".into(), DiskId([node as u8; 16]), cluster, members, watch::Sender::new(None)))
+        Arc::new(Gate::new(
+            node,
+            "test".into(),
+            DiskId([node as u8; 16]),
+            cluster,
+            members,
+            watch::Sender::new(None),
+        ))
     }
 
     /// Node 2: accepts one connection and shakes hands.

@@ -30,7 +30,10 @@ pub struct Peers {
 impl Peers {
     /// No lines yet.
     pub fn new(gate: Arc<Gate>) -> Self {
-        Self { gate, links: Mutex::default() }
+        Self {
+            gate,
+            links: Mutex::default(),
+        }
     }
 
     /// This node's side of every handshake.
@@ -41,6 +44,9 @@ impl Peers {
     /// The line to a peer for a purpose.
     pub fn link(&self, to: NodeId, purpose: Purpose) -> Link {
         let mut links = self.links.lock();
-        links.entry((to, purpose)).or_insert_with(|| Link::new(self.gate.clone(), to, purpose)).clone()
+        links
+            .entry((to, purpose))
+            .or_insert_with(|| Link::new(self.gate.clone(), to, purpose))
+            .clone()
     }
 }

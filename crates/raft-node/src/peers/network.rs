@@ -1,6 +1,7 @@
 //! openraft's view of the peers: votes and heartbeats on the control line, a connection of its own for each
 //! stream of entries and for each snapshot.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
@@ -21,10 +22,12 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::Instant;
 
-use super::link::{LinkError, connect};
-use super::wire::{Answer, Ask, FrameReader, Purpose, SnapshotHead, SnapshotTail, WireAppend, WireAppendResult};
-use super::wire::{decode_frame, put_frame};
 use super::Peers;
+use super::link::{LinkError, connect};
+use super::wire::{
+    Answer, Ask, FrameReader, Purpose, SnapshotHead, SnapshotTail, WireAppend, WireAppendResult,
+};
+use super::wire::{decode_frame, put_frame};
 use crate::config::NodeId;
 use crate::snapshot_file::SnapshotHandle;
 use crate::types::{Member, TypeConfig, Vote};
@@ -32,6 +35,10 @@ use crate::types::{Member, TypeConfig, Vote};
 /// How many appends may be under way to one follower without an answer. Enough to keep a line of 100 ms
 /// busy with batches; beyond that the follower is the bottleneck.
 const MAX_APPENDS_IN_FLIGHT: usize = 128;
+
+/// How many bytes may be under way to one follower without an answer, beside the frame that goes over it: so much
+/// memory a stalled follower can cost the leader.
+const MAX_BYTES_IN_FLIGHT: usize = 16 * 1024 * 1024;
 
 /// How much of a snapshot is sent in one frame.
 const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
@@ -53,11 +60,19 @@ pub struct Network {
 impl Network {
     /// Clients over `peers`.
     pub fn new(peers: Arc<Peers>, append_patience: Duration) -> Self {
-        Self { peers, append_patience }
+        Self {
+            peers,
+            append_patience,
+        }
     }
 
     fn client(&self, to: NodeId, streaming: bool) -> Client {
-        Client { to, peers: self.peers.clone(), append_patience: self.append_patience, streaming }
+        Client {
+            to,
+            peers: self.peers.clone(),
+            append_patience: self.append_patience,
+            streaming,
+        }
     }
 }
 
@@ -85,7 +100,12 @@ pub struct Client {
 impl Client {
     async fn ask(&self, ask: Ask, rpc: RPCTypes, option: RPCOption) -> Rpc<Answer> {
         let patience = option.hard_ttl();
-        match self.peers.link(self.to, Purpose::Control).ask(ask, patience).await {
+        match self
+            .peers
+            .link(self.to, Purpose::Control)
+            .ask(ask, patience)
+            .await
+        {
             Ok(Answer::Failed(why)) => Err(RPCError::Unreachable(Unreachable::from_string(why))),
             Ok(answer) => Ok(answer),
             Err(LinkError::NotSent(why)) => Err(RPCError::Unreachable(Unreachable::from_string(why))),
@@ -112,7 +132,10 @@ impl RaftNetworkV2<TypeConfig> for Client {
         rpc: AppendEntriesRequest<TypeConfig>,
         option: RPCOption,
     ) -> Rpc<AppendEntriesResponse<TypeConfig>> {
-        match self.ask(Ask::Append(rpc.into()), RPCTypes::AppendEntries, option).await? {
+        match self
+            .ask(Ask::Append(rpc.into()), RPCTypes::AppendEntries, option)
+            .await?
+        {
             Answer::Append(WireAppendResult::Stored(_)) => Ok(AppendEntriesResponse::Success),
             Answer::Append(WireAppendResult::Conflict(_)) => Ok(AppendEntriesResponse::Conflict),
             Answer::Append(WireAppendResult::HigherVote(vote)) => {
@@ -147,7 +170,8 @@ impl RaftNetworkV2<TypeConfig> for Client {
                 reader,
                 writer,
                 input: Some(stream::iter([first]).chain(input)),
-                in_flight: 0,
+                in_flight: VecDeque::new(),
+                bytes_in_flight: 0,
                 last_progress: Instant::now(),
                 patience: self.append_patience,
                 out: BytesMut::new(),
@@ -170,7 +194,11 @@ impl RaftNetworkV2<TypeConfig> for Client {
         })
     }
 
-    async fn vote(&mut self, rpc: VoteRequest<TypeConfig>, option: RPCOption) -> Rpc<VoteResponse<TypeConfig>> {
+    async fn vote(
+        &mut self,
+        rpc: VoteRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Rpc<VoteResponse<TypeConfig>> {
         match self.ask(Ask::Vote((&rpc).into()), RPCTypes::Vote, option).await? {
             Answer::Vote(response) => Ok(response.into()),
             _ => self.unexpected(),
@@ -182,7 +210,10 @@ impl RaftNetworkV2<TypeConfig> for Client {
         rpc: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Rpc<VoteResponse<TypeConfig>> {
-        match self.ask(Ask::PreVote((&rpc).into()), RPCTypes::Vote, option).await? {
+        match self
+            .ask(Ask::PreVote((&rpc).into()), RPCTypes::Vote, option)
+            .await?
+        {
             Answer::Vote(response) => Ok(response.into()),
             _ => self.unexpected(),
         }
@@ -234,7 +265,9 @@ struct Appends<S> {
     reader: FrameReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
     input: Option<S>,
-    in_flight: usize,
+    /// The sizes of the frames that are not answered yet.
+    in_flight: VecDeque<usize>,
+    bytes_in_flight: usize,
     last_progress: Instant,
     patience: Duration,
     out: BytesMut,
@@ -247,34 +280,37 @@ where
     /// Sends what there is to send until an answer comes. `None`: all is sent and answered.
     async fn next_answer(&mut self) -> io::Result<Option<StreamAppendResult<TypeConfig>>> {
         loop {
-            if self.in_flight == 0 && self.input.is_none() {
+            let waiting = !self.in_flight.is_empty();
+            if !waiting && self.input.is_none() {
                 return Ok(None);
             }
-            let room = self.in_flight < MAX_APPENDS_IN_FLIGHT;
+            let room =
+                self.in_flight.len() < MAX_APPENDS_IN_FLIGHT && self.bytes_in_flight < MAX_BYTES_IN_FLIGHT;
             let give_up = self.last_progress + self.patience;
             tokio::select! {
                 // Answers first: they free the follower's and the leader's hands.
                 biased;
-                frame = self.reader.next(), if self.in_flight > 0 => {
+                frame = self.reader.next(), if waiting => {
                     let frame = frame?.ok_or(io::ErrorKind::UnexpectedEof)?;
                     let result: WireAppendResult = decode_frame(&frame)?;
-                    self.in_flight -= 1;
+                    self.bytes_in_flight -= self.in_flight.pop_front().unwrap_or_default();
                     self.last_progress = Instant::now();
                     return Ok(Some(result.into()));
                 }
                 request = next_of(&mut self.input), if room && self.input.is_some() => match request {
                     Some(request) => {
                         put_frame(&mut self.out, &WireAppend::from(request));
-                        if self.in_flight == 0 {
+                        if !waiting {
                             self.last_progress = Instant::now();
                         }
-                        self.in_flight += 1;
+                        self.in_flight.push_back(self.out.len());
+                        self.bytes_in_flight += self.out.len();
                         tokio::time::timeout(self.patience, self.writer.write_all(&self.out)).await??;
                         self.out.clear();
                     }
                     None => self.input = None,
                 },
-                () = tokio::time::sleep_until(give_up), if self.in_flight > 0 => {
+                () = tokio::time::sleep_until(give_up), if waiting => {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
             }
@@ -298,7 +334,13 @@ async fn send_snapshot(
 ) -> io::Result<Vote> {
     let (mut reader, mut writer, _) = connect(peers.gate(), to, Purpose::Snapshot).await?;
     let mut out = BytesMut::new();
-    put_frame(&mut out, &SnapshotHead { vote: (&vote).into(), meta: (&snapshot.meta).into() });
+    put_frame(
+        &mut out,
+        &SnapshotHead {
+            vote: (&vote).into(),
+            meta: (&snapshot.meta).into(),
+        },
+    );
     let mut offset = 0;
     loop {
         let chunk = snapshot.snapshot.read_raw(offset, SNAPSHOT_CHUNK_BYTES).await?;
@@ -312,7 +354,8 @@ async fn send_snapshot(
     }
     put_frame(&mut out, &None::<bytes::Bytes>);
     writer.write_all(&out).await?;
-    let tail: Option<SnapshotTail> = tokio::time::timeout(SNAPSHOT_INSTALL_PATIENCE, reader.message()).await??;
+    let tail: Option<SnapshotTail> =
+        tokio::time::timeout(SNAPSHOT_INSTALL_PATIENCE, reader.message()).await??;
     match tail {
         Some(SnapshotTail::Installed { vote }) => Ok(vote.into()),
         Some(SnapshotTail::Failed(why)) => Err(io::Error::other(why)),

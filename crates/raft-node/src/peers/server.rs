@@ -50,7 +50,11 @@ pub async fn serve(listener: TcpListener, gate: Arc<Gate>, services: Services, s
     let connections = TaskTracker::new();
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        let permit = room.clone().acquire_owned().await.expect("the semaphore is never closed");
+        let permit = room
+            .clone()
+            .acquire_owned()
+            .await
+            .expect("the semaphore is never closed");
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = stop.cancelled() => break,
@@ -194,7 +198,10 @@ async fn finish(ask: Ask, services: Services) -> Answer {
         },
         Ask::Append(append) => {
             let request = openraft::raft::AppendEntriesRequest::from(append);
-            let (prev, last) = (request.prev_log_id, request.entries.last().map(|entry| entry.log_id));
+            let (prev, last) = (
+                request.prev_log_id,
+                request.entries.last().map(|entry| entry.log_id),
+            );
             match services.raft.append_entries(request).await {
                 Ok(response) => {
                     let result = response.into_stream_result(prev, last.or(prev));
@@ -261,12 +268,20 @@ async fn receive(
             }
         }
         let handle = file.finish().await?;
-        let snapshot = Snapshot { meta: head.meta.into(), snapshot: handle };
-        let response = services.raft.install_full_snapshot(head.vote.into(), snapshot).await;
+        let snapshot = Snapshot {
+            meta: head.meta.into(),
+            snapshot: handle,
+        };
+        let response = services
+            .raft
+            .install_full_snapshot(head.vote.into(), snapshot)
+            .await;
         response.map_err(io::Error::other)
     };
     let tail = match installed.await {
-        Ok(response) => SnapshotTail::Installed { vote: (&response.vote).into() },
+        Ok(response) => SnapshotTail::Installed {
+            vote: (&response.vote).into(),
+        },
         Err(error) => {
             tracing::warn!(%error, "a snapshot was not installed");
             SnapshotTail::Failed(error.to_string())

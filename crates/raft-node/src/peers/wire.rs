@@ -7,7 +7,9 @@ use std::io;
 
 use bytes::{Buf, Bytes, BytesMut};
 use openraft::EntryPayload;
-use openraft::raft::{AppendEntriesRequest, StreamAppendError, StreamAppendResult, VoteRequest, VoteResponse};
+use openraft::raft::{
+    AppendEntriesRequest, StreamAppendError, StreamAppendResult, VoteRequest, VoteResponse,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -16,8 +18,8 @@ use znode_store::SessionId;
 use crate::codec::{self, MAX_ENCODED_BYTES};
 use crate::config::NodeId;
 use crate::types::{
-    ClusterId, DiskId, Entry, LogId, Member, Membership, Proposal, SnapshotMeta, StoredMembership, TypeConfig,
-    Vote, log_id, term_of,
+    ClusterId, DiskId, Entry, LogId, Member, Membership, Proposal, SnapshotMeta, StoredMembership,
+    TypeConfig, Vote, log_id, term_of,
 };
 
 /// The version of everything in this file. Nodes of different versions refuse each other with a clear word.
@@ -297,7 +299,11 @@ pub enum WireAppendResult {
 
 impl From<&Vote> for WireVote {
     fn from(vote: &Vote) -> Self {
-        Self { term: vote.leader_id.term, node: vote.leader_id.voted_for, committed: vote.committed }
+        Self {
+            term: vote.leader_id.term,
+            node: vote.leader_id.voted_for,
+            committed: vote.committed,
+        }
     }
 }
 
@@ -312,7 +318,10 @@ impl From<WireVote> for Vote {
 
 impl From<&LogId> for WireLogId {
     fn from(id: &LogId) -> Self {
-        Self { term: term_of(id), index: id.index }
+        Self {
+            term: term_of(id),
+            index: id.index,
+        }
     }
 }
 
@@ -384,13 +393,19 @@ impl From<WireAppend> for AppendEntriesRequest<TypeConfig> {
 
 impl From<Entry> for WireEntry {
     fn from(entry: Entry) -> Self {
-        Self { at: (&entry.log_id).into(), payload: entry.payload.into() }
+        Self {
+            at: (&entry.log_id).into(),
+            payload: entry.payload.into(),
+        }
     }
 }
 
 impl From<WireEntry> for Entry {
     fn from(entry: WireEntry) -> Self {
-        Entry { log_id: entry.at.into(), payload: entry.payload.into() }
+        Entry {
+            log_id: entry.at.into(),
+            payload: entry.payload.into(),
+        }
     }
 }
 
@@ -398,9 +413,10 @@ impl From<EntryPayload<Proposal, NodeId, Member>> for WirePayload {
     fn from(payload: EntryPayload<Proposal, NodeId, Member>) -> Self {
         match payload {
             EntryPayload::Blank => Self::Blank,
-            EntryPayload::Normal(proposal) => {
-                Self::Commands { term: proposal.term, batch: proposal.commands }
-            }
+            EntryPayload::Normal(proposal) => Self::Commands {
+                term: proposal.term,
+                batch: proposal.commands,
+            },
             EntryPayload::Membership(membership) => Self::Membership((&membership).into()),
         }
     }
@@ -410,9 +426,10 @@ impl From<WirePayload> for EntryPayload<Proposal, NodeId, Member> {
     fn from(payload: WirePayload) -> Self {
         match payload {
             WirePayload::Blank => EntryPayload::Blank,
-            WirePayload::Commands { term, batch } => {
-                EntryPayload::Normal(Proposal { term, commands: batch })
-            }
+            WirePayload::Commands { term, batch } => EntryPayload::Normal(Proposal {
+                term,
+                commands: batch,
+            }),
             WirePayload::Membership(membership) => EntryPayload::Membership(membership.into()),
         }
     }
@@ -421,15 +438,26 @@ impl From<WirePayload> for EntryPayload<Proposal, NodeId, Member> {
 impl From<&Membership> for WireMembership {
     fn from(membership: &Membership) -> Self {
         Self {
-            voters: membership.get_joint_config().iter().map(|set| set.iter().copied().collect()).collect(),
-            members: membership.nodes().map(|(id, member)| (*id, member.clone())).collect(),
+            voters: membership
+                .get_joint_config()
+                .iter()
+                .map(|set| set.iter().copied().collect())
+                .collect(),
+            members: membership
+                .nodes()
+                .map(|(id, member)| (*id, member.clone()))
+                .collect(),
         }
     }
 }
 
 impl From<WireMembership> for Membership {
     fn from(membership: WireMembership) -> Self {
-        let voters = membership.voters.into_iter().map(|set| set.into_iter().collect()).collect();
+        let voters = membership
+            .voters
+            .into_iter()
+            .map(|set| set.into_iter().collect())
+            .collect();
         let members: std::collections::BTreeMap<_, _> = membership.members.into_iter().collect();
         Membership::new(voters, members).expect("a membership that was valid once stays valid")
     }
@@ -495,7 +523,10 @@ const READ_CHUNK_BYTES: usize = 64 * 1024;
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Reads from `from`.
     pub fn new(from: R) -> Self {
-        Self { from, buffer: BytesMut::with_capacity(READ_CHUNK_BYTES) }
+        Self {
+            from,
+            buffer: BytesMut::with_capacity(READ_CHUNK_BYTES),
+        }
     }
 
     /// The next frame's bytes; `None` when the peer closed the connection between two frames.
@@ -516,7 +547,9 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
     /// A frame that has already arrived.
     pub fn take_buffered(&mut self) -> io::Result<Option<Bytes>> {
-        let Some(length) = self.buffer.first_chunk::<4>() else { return Ok(None) };
+        let Some(length) = self.buffer.first_chunk::<4>() else {
+            return Ok(None);
+        };
         let length = u32::from_le_bytes(*length) as usize;
         if length > MAX_ENCODED_BYTES {
             let what = format!("a frame of {length} bytes is larger than any that a peer sends");

@@ -4,18 +4,22 @@
 //! [`crate::storage::sim_disk::SimDisk`], which can build every disk that a power cut may leave. Nothing here
 //! knows what the bytes mean.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::Path;
 use std::sync::Arc;
+
+/// Only the node's own user may look into a directory that it makes: snapshots and the log hold the passwords
+/// of sessions.
+const PRIVATE: u32 = 0o700;
 
 /// What the storage asks of a file system.
 ///
 /// A change of names (create, rename, remove) is durable only after [`Disk::sync_dir`] of the directory, bytes
 /// and length of a file only after [`DiskFile::sync_data`].
 pub trait Disk: Send + Sync + 'static {
-    /// Creates a directory and those above it. Durable when it returns.
+    /// Creates a directory, for this user only, and those above it. Durable when it returns.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
     /// Creates an empty file for reading and writing. Fails if the name is taken.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
@@ -96,7 +100,13 @@ impl Disk for RealDisk {
             missing.push(path);
             above = path.parent();
         }
-        std::fs::create_dir_all(dir)?;
+        if let Some(parent) = dir.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        match DirBuilder::new().mode(PRIVATE).create(dir) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !dir.is_dir() => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
         // A new directory is a new name in the one above it.
         for path in missing.iter().rev() {
             match path.parent() {

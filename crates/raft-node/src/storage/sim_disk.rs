@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -94,7 +95,7 @@ struct Sim {
     base: CrashModel,
     events: Vec<Event>,
     calls: u64,
-    fault: Option<(u64, Fault)>,
+    faults: Option<(Range<u64>, Fault)>,
     lie: Option<Lie>,
     locked: BTreeSet<PathBuf>,
     free_bytes: Option<u64>,
@@ -124,7 +125,12 @@ impl SimDisk {
 
     /// Makes one call fail: the one with this number, counted from the disk's first.
     pub fn fail_call(&self, number: u64, fault: Fault) {
-        self.sim.lock().fault = Some((number, fault));
+        self.sim.lock().faults = Some((number..number + 1, fault));
+    }
+
+    /// Makes all calls fail from the one with this number on.
+    pub fn fail_calls_from(&self, number: u64, fault: Fault) {
+        self.sim.lock().faults = Some((number..u64::MAX, fault));
     }
 
     /// From now on calls of a kind do nothing.
@@ -161,8 +167,8 @@ impl Sim {
     /// Counts a call, and fails it if it is the one.
     fn call(&mut self) -> io::Result<()> {
         self.calls += 1;
-        match self.fault {
-            Some((number, fault)) if number == self.calls => Err(fault.error()),
+        match &self.faults {
+            Some((calls, fault)) if calls.contains(&self.calls) => Err(fault.error()),
             _ => Ok(()),
         }
     }

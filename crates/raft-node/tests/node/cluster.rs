@@ -34,10 +34,20 @@ impl Cluster {
         for id in 1..=size {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let peer = listener.local_addr().unwrap().to_string();
-            members.insert(id, MemberAddress { peer, http: "127.0.0.1:0".into() });
+            members.insert(
+                id,
+                MemberAddress {
+                    peer,
+                    http: "127.0.0.1:0".into(),
+                },
+            );
             listeners.insert(id, listener);
         }
-        let mut cluster = Self { dir, configs: BTreeMap::new(), nodes: BTreeMap::new() };
+        let mut cluster = Self {
+            dir,
+            configs: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+        };
         for (id, listener) in listeners {
             let data_dir = cluster.dir.path().join(format!("node-{id}"));
             let mut config = NodeConfig::new(id, "test", members.clone(), data_dir);
@@ -66,7 +76,8 @@ impl Cluster {
         eventually("all nodes agree on a leader", || {
             let mut leaders = self.nodes.values().map(|node| node.status().leader);
             found = leaders.next().flatten();
-            found.is_some_and(|leader| self.nodes.contains_key(&leader)) && leaders.all(|leader| leader == found)
+            found.is_some_and(|leader| self.nodes.contains_key(&leader))
+                && leaders.all(|leader| leader == found)
         })
         .await;
         found.unwrap()
@@ -102,7 +113,10 @@ pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    assert!(tokio::time::timeout(PATIENCE, waited).await.is_ok(), "in vain: {what}");
+    assert!(
+        tokio::time::timeout(PATIENCE, waited).await.is_ok(),
+        "in vain: {what}"
+    );
 }
 
 pub fn path(text: &str) -> ZPath {
@@ -111,15 +125,26 @@ pub fn path(text: &str) -> ZPath {
 
 pub fn create(text: &str, data: &str, mode: CreateMode) -> Command {
     let path = CreatePath::parse(text, mode.is_sequential()).unwrap();
-    Command::Write(Op::Create { path, data: data.into(), mode, parents: false })
+    Command::Write(Op::Create {
+        path,
+        data: data.into(),
+        mode,
+        parents: false,
+    })
 }
 
 pub fn request(command: Command) -> Request {
-    Request { session: None, request_id: None, command }
+    Request {
+        session: None,
+        request_id: None,
+        command,
+    }
 }
 
 pub async fn put(node: &Node, text: &str, data: &str) -> Applied {
-    node.propose(request(create(text, data, CreateMode::Persistent))).await.unwrap()
+    node.propose(request(create(text, data, CreateMode::Persistent)))
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
@@ -127,7 +152,9 @@ async fn one_node_serves_alone() {
     let mut cluster = Cluster::start(1).await;
     let applied = put(cluster.node(1), "/a", "x").await;
     assert!(matches!(applied.outcome, Ok(Reply::Created { .. })));
-    let read = cluster.node(1).read(|store| store.get(&path("/a")).map(|(data, _)| data));
+    let read = cluster
+        .node(1)
+        .read(|store| store.get(&path("/a")).map(|(data, _)| data));
     assert_eq!(read, Some(Data::from("x")));
     cluster.stop_all().await;
 }
@@ -139,7 +166,10 @@ async fn every_node_takes_writes_and_sees_its_own_at_once() {
         let at = format!("/from-{id}");
         let applied = put(node, &at, "x").await;
         assert!(applied.outcome.is_ok());
-        assert!(node.read(|store| store.get(&path(&at)).is_some()), "a caller reads its own write");
+        assert!(
+            node.read(|store| store.get(&path(&at)).is_some()),
+            "a caller reads its own write"
+        );
     }
     for node in cluster.nodes.values() {
         node.read_barrier().await.unwrap();
@@ -147,8 +177,11 @@ async fn every_node_takes_writes_and_sees_its_own_at_once() {
         let names: Vec<String> = names.unwrap().iter().map(|name| name.to_string()).collect();
         assert_eq!(names, ["from-1", "from-2", "from-3"]);
     }
-    let digests: Vec<u64> =
-        cluster.nodes.values().map(|node| node.read(|store| store.digest())).collect();
+    let digests: Vec<u64> = cluster
+        .nodes
+        .values()
+        .map(|node| node.read(|store| store.digest()))
+        .collect();
     assert!(digests.windows(2).all(|pair| pair[0] == pair[1]), "{digests:?}");
     cluster.stop_all().await;
 }
@@ -176,7 +209,14 @@ async fn a_repeated_request_is_carried_out_once() {
         let again = node.propose(request.clone()).await.unwrap();
         assert_eq!(again.outcome, first.outcome);
     }
-    assert_eq!(cluster.node(1).read(|store| store.children(&ZPath::root())).unwrap().len(), 1);
+    assert_eq!(
+        cluster
+            .node(1)
+            .read(|store| store.children(&ZPath::root()))
+            .unwrap()
+            .len(),
+        1
+    );
     cluster.stop_all().await;
 }
 
@@ -197,5 +237,34 @@ async fn many_callers_share_entries() {
 }
 
 pub fn small_snapshots(config: &mut NodeConfig) {
-    config.snapshots = SnapshotConfig { every_entries: 20, keep_entries: 5 };
+    config.snapshots = SnapshotConfig {
+        every_entries: 20,
+        keep_entries: 5,
+    };
+}
+
+#[tokio::test]
+async fn large_data_reaches_a_follower_that_was_away() {
+    let mut cluster = Cluster::start(3).await;
+    let away = cluster.follower().await;
+    cluster.stop(away).await;
+    let here = cluster.leader().await;
+    // As much as fits into a znode, so often that all of it would be too much for one frame.
+    let large = "x".repeat(raft_node::znode_store::MAX_DATA_BYTES);
+    for n in 0..80 {
+        assert!(
+            put(cluster.node(here), &format!("/large-{n}"), &large)
+                .await
+                .outcome
+                .is_ok()
+        );
+    }
+    cluster.restart(away).await.unwrap();
+    cluster.wait_ready().await;
+    cluster.node(away).read_barrier().await.unwrap();
+    assert_eq!(
+        cluster.node(away).read(|store| store.node_count()),
+        cluster.node(here).read(|store| store.node_count())
+    );
+    cluster.stop_all().await;
 }

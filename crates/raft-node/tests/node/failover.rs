@@ -80,7 +80,12 @@ async fn all_nodes_remember_after_a_restart() {
 #[tokio::test]
 async fn without_a_quorum_nothing_is_pretended() {
     let mut cluster = Cluster::start_with(3, |config| config.propose_timeout = Duration::from_secs(2)).await;
-    let session = cluster.node(1).open_session(None, "", "", None).await.unwrap().session;
+    let session = cluster
+        .node(1)
+        .open_session(None, "", "", None)
+        .await
+        .unwrap()
+        .session;
     let alone = cluster.follower().await;
     let others: Vec<u64> = cluster.nodes.keys().copied().filter(|id| *id != alone).collect();
     for id in others {
@@ -93,7 +98,10 @@ async fn without_a_quorum_nothing_is_pretended() {
         Err(ProposeError::Unavailable(_) | ProposeError::OutcomeUnknown(_)) => {}
         other => panic!("{other:?}"),
     }
-    assert!(matches!(node.heartbeat(session).await, Err(HeartbeatError::Unavailable(_))));
+    assert!(matches!(
+        node.heartbeat(session).await,
+        Err(HeartbeatError::Unavailable(_))
+    ));
     assert!(node.read_barrier().await.is_err());
     assert!(node.read(|store| store.get(&path("/a")).is_none()));
     cluster.stop_all().await;
@@ -110,7 +118,9 @@ async fn a_node_whose_directory_was_lost_is_refused() {
         let kept = lost.with_extension("kept");
         std::fs::rename(&lost, &kept).unwrap();
         cluster.restart(id).await.unwrap();
-        let failure = tokio::time::timeout(PATIENCE, cluster.node(id).failed()).await.unwrap();
+        let failure = tokio::time::timeout(PATIENCE, cluster.node(id).failed())
+            .await
+            .unwrap();
         assert!(failure.contains("data directory"), "{failure}");
         cluster.stop(id).await;
 
@@ -128,7 +138,11 @@ async fn a_directory_of_another_node_is_refused() {
     let mut cluster = Cluster::start(3).await;
     cluster.stop(3).await;
     cluster.stop(2).await;
-    let dirs: BTreeMap<u64, _> = cluster.configs.iter().map(|(id, config)| (*id, config.data_dir.clone())).collect();
+    let dirs: BTreeMap<u64, _> = cluster
+        .configs
+        .iter()
+        .map(|(id, config)| (*id, config.data_dir.clone()))
+        .collect();
     cluster.configs.get_mut(&3).unwrap().data_dir = dirs[&2].clone();
     match cluster.restart(3).await {
         Err(StartError::Identity(text)) => assert!(text.contains("belongs to node 2"), "{text}"),

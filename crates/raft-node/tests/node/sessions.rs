@@ -31,9 +31,19 @@ async fn a_silent_session_ends_with_its_ephemerals_and_not_early() {
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert!(last_sent.elapsed() < TTL * 5, "it should have ended long ago");
     }
-    assert!(last_sent.elapsed() >= TTL, "it ended after {:?}", last_sent.elapsed());
-    assert_eq!(node.heartbeat(silent.session).await, Err(HeartbeatError::SessionEnded));
-    assert_eq!(node.read(|store| store.session_fate(lively.session)), SessionFate::Live);
+    assert!(
+        last_sent.elapsed() >= TTL,
+        "it ended after {:?}",
+        last_sent.elapsed()
+    );
+    assert_eq!(
+        node.heartbeat(silent.session).await,
+        Err(HeartbeatError::SessionEnded)
+    );
+    assert_eq!(
+        node.read(|store| store.session_fate(lively.session)),
+        SessionFate::Live
+    );
     cluster.stop_all().await;
 }
 
@@ -59,7 +69,11 @@ async fn a_closed_session_is_known_to_have_ended() {
     let mut cluster = Cluster::start(3).await;
     let node = cluster.node(2).clone();
     let session = node.open_session(None, "", "", None).await.unwrap().session;
-    let close = Request { session: None, request_id: None, command: Command::CloseSession { session } };
+    let close = Request {
+        session: None,
+        request_id: None,
+        command: Command::CloseSession { session },
+    };
     assert!(node.propose(close).await.unwrap().outcome.is_ok());
     for node in cluster.nodes.values() {
         assert_eq!(node.heartbeat(session).await, Err(HeartbeatError::SessionEnded));

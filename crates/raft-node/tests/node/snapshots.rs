@@ -19,7 +19,9 @@ async fn a_node_that_was_away_for_long_catches_up_by_snapshot() {
     cluster.restart(away).await.unwrap();
     cluster.wait_ready().await;
     put(cluster.node(away), "/after", "x").await;
-    let count = cluster.node(away).read(|store| store.children(&ZPath::root()).unwrap().len());
+    let count = cluster
+        .node(away)
+        .read(|store| store.children(&ZPath::root()).unwrap().len());
     assert_eq!(count, 202);
     cluster.stop_all().await;
 }

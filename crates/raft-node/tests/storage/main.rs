@@ -10,7 +10,10 @@
 //! `STORAGE_SEED` sets the first seed and `STORAGE_PROGRAMS` how many programs are tried; a failure says which
 //! seed to use again.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on may say so shortly, also in its helpers")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on may say so shortly, also in its helpers"
+)]
 
 mod crash;
 mod damage;

@@ -163,8 +163,16 @@ impl Yard {
 
     fn make(&self, name: &str, bytes: usize) -> Result<Spare, StorageError> {
         let path = self.dir.join(name);
-        let file = segment::create_zeroed(self.disk.as_ref(), &path, bytes)?;
-        Ok(Spare { file, path })
+        match segment::create_zeroed(self.disk.as_ref(), &path, bytes) {
+            Ok(file) => Ok(Spare { file, path }),
+            Err(error) => {
+                // On a full disk half a segment would be in the way of everything else.
+                if let Err(error) = self.disk.remove(&path) {
+                    tracing::debug!(path = %path.display(), %error, "could not remove a segment that was not made");
+                }
+                Err(error)
+            }
+        }
     }
 
     /// One after the other, each durable before the next: a crash must not leave a hole between segments.

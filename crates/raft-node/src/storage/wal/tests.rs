@@ -4,6 +4,7 @@ use std::sync::mpsc;
 
 use super::*;
 use crate::storage::disk::RealDisk;
+use crate::storage::sim_disk::{Fault, SimDisk};
 
 const IDENTITY: WalIdentity = WalIdentity {
     cluster_id: [0; 16],
@@ -95,4 +96,120 @@ fn what_is_appended_is_readable_at_once_and_durable_later() {
     let told: Vec<_> = receiver.try_iter().collect();
     assert_eq!(told, [(3, true), (2, true), (1, true)], "newest first");
     assert_eq!(writer.step(false), Step::Idle);
+}
+
+/// A log on a simulated disk with its threads.
+fn simulated(idle_flush: Option<Duration>) -> (SimDisk, Wal) {
+    let disk = SimDisk::new();
+    let options = WalOptions {
+        idle_flush,
+        ..options()
+    };
+    let wal = Wal::start(Arc::new(disk.clone()), Path::new("/log"), IDENTITY, options).unwrap();
+    (disk, wal)
+}
+
+/// What a new process finds of the log after the old one was killed.
+fn reopen(disk: &SimDisk) -> Wal {
+    let mut model = disk.crash_model();
+    disk.advance(&mut model, disk.events());
+    let left = Arc::new(model.crash(1));
+    Wal::open(
+        left,
+        Path::new("/log"),
+        IDENTITY,
+        WalOptions {
+            janitor_thread: false,
+            ..options()
+        },
+    )
+    .unwrap()
+    .0
+}
+
+#[test]
+fn a_commit_mark_is_written_when_it_is_quiet() {
+    let (disk, wal) = simulated(Some(Duration::from_millis(1)));
+    durably(|done| wal.append(entries(1, 1..10), done)).unwrap();
+    for index in [5, 9] {
+        let mark = LogPos { term: 1, index };
+        wal.save_committed(mark).unwrap();
+        while reopen(&disk).committed() != Some(mark) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn many_callers_share_a_sync() {
+    let (disk, wal) = simulated(None);
+    let next = Mutex::new(1);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    durably(|done| {
+                        let mut next = next.lock();
+                        *next += 1;
+                        wal.append(entries(1, *next - 1..*next), done)
+                    })
+                    .unwrap();
+                }
+            });
+        }
+    });
+    wal.close().unwrap();
+    assert_eq!(reopen(&disk).read(0..1000).unwrap(), entries(1, 1..401));
+}
+
+#[tokio::test]
+async fn a_failure_is_told_to_everybody_and_stays() {
+    let (disk, wal) = simulated(None);
+    durably(|done| wal.append(entries(1, 1..3), done)).unwrap();
+    let failed = tokio::spawn({
+        let wal = wal.clone();
+        async move { wal.failed().await }
+    });
+    // Whichever call comes now: the writer's or the janitor's, which the writer will need.
+    disk.fail_calls_from(disk.calls() + 1, Fault::InputOutput);
+    let mut index = 3;
+    let first = loop {
+        match durably(|done| wal.append(entries(1, index..index + 1), done)) {
+            Ok(()) => index += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(first.to_string().contains("simulated"), "{first}");
+    assert!(failed.await.unwrap().to_string().contains("simulated"));
+    let vote = VoteRecord {
+        term: 2,
+        node_id: None,
+        committed: false,
+    };
+    let later = durably(|done| wal.save_vote(vote, done)).unwrap_err();
+    assert!(matches!(later, StorageError::Failed(_)), "{later}");
+    wal.room().await;
+    assert!(wal.close().is_err());
+}
+
+#[test]
+fn segments_go_when_their_entries_are_purged() {
+    let (disk, wal) = simulated(None);
+    durably(|done| wal.append(entries(1, 1..500), done)).unwrap();
+    let before = disk.files().len();
+    assert!(before > 5);
+    let reader = wal.plan_read(400..450, usize::MAX);
+    durably(|done| wal.purge(LogPos { term: 1, index: 450 }, done)).unwrap();
+    wal.close().unwrap();
+    // The janitor ends after the writer, and not before its work is done.
+    drop(wal);
+    while disk.files().len() > before / 2 {
+        std::thread::yield_now();
+    }
+    assert_eq!(
+        reader.load().unwrap(),
+        entries(1, 400..450),
+        "who has noted them still reads them"
+    );
+    assert_eq!(reopen(&disk).range(), 451..500);
 }
