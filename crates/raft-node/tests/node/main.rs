@@ -1,4 +1,6 @@
 //! Nodes as front ends see them: whole nodes with their disks and sockets, in one process.
+// A test that cannot go on may say so shortly.
+#![allow(clippy::unwrap_used)]
 
 mod cluster;
 mod failover;
