@@ -2,12 +2,14 @@
 //! and takes nothing more, and the next start finds everything, also if power is lost after it.
 
 use raft_node::storage::StorageError;
-use raft_node::storage::sim_disk::{Fault, Random, SimDisk};
+use raft_node::storage::sim_disk::{CrashModel, Fault, Random, SimDisk};
 
 use crate::node::{History, Node};
 
 /// Calls in a program.
 const CALLS: usize = 40;
+/// Appends after the restart that follows the failure.
+const GOES_ON: u64 = 2;
 /// Programs that are run with every call failing once.
 const PROGRAMS: u64 = 3;
 
@@ -50,30 +52,35 @@ fn fail_everywhere(fault: Fault) {
 
 /// After the failure: power is lost at once; or the process is started again, and power is lost then.
 fn check(disk: &SimDisk, history: &History) -> Result<(), String> {
-    let events = disk.events();
     let mut model = disk.crash_model();
-    disk.advance(&mut model, events);
+    crash_all(disk, &mut model, history)?;
+    let mut history = history.clone();
+    let mut node = Node::open(disk).map_err(|error| format!("restarted: {error}"))?;
+    history
+        .restarted(&node)
+        .map_err(|why| format!("restarted: {why}"))?;
+    crash_all(disk, &mut model, &history).map_err(|why| format!("restarted, {why}"))?;
+    // What is built on what was found must not fall with it.
+    for seed in 0..GOES_ON {
+        let appended = history.call_append(&mut node, &mut Random::new(seed));
+        appended
+            .and_then(|()| node.step(&mut history))
+            .map_err(|error| format!("restarted: {error}"))?;
+        crash_all(disk, &mut model, &history).map_err(|why| format!("restarted, {why}"))?;
+    }
+    Ok(())
+}
+
+/// Power is lost now.
+fn crash_all(disk: &SimDisk, model: &mut CrashModel, history: &History) -> Result<(), String> {
+    let events = disk.events();
+    disk.advance(model, events);
     for number in 0..6 {
         let crashed = model.crash(number);
         let node = Node::open(&crashed).map_err(|error| format!("disk {number}: {error}"))?;
         history
             .check(events, &node)
             .map_err(|why| format!("disk {number}: {why}"))?;
-    }
-    let mut history = history.clone();
-    let node = Node::open(disk).map_err(|error| format!("restarted: {error}"))?;
-    history
-        .restarted(&node)
-        .map_err(|why| format!("restarted: {why}"))?;
-    drop(node);
-    let events = disk.events();
-    disk.advance(&mut model, events);
-    for number in 0..6 {
-        let crashed = model.crash(number);
-        let node = Node::open(&crashed).map_err(|error| format!("restarted, disk {number}: {error}"))?;
-        history
-            .check(events, &node)
-            .map_err(|why| format!("restarted, disk {number}: {why}"))?;
     }
     Ok(())
 }
