@@ -5,6 +5,8 @@
 //! UPDATE_GOLDENFILES=1 and review the difference.
 
 mod damage;
+mod lock_limits;
+mod lock_property;
 mod lock_script;
 mod model;
 mod property;
