@@ -469,3 +469,78 @@ async fn a_node_that_stops_leaves_nobody_waiting() {
     let late = world.locks.acquire(b, exclusive("job"), WaitFor::Try, None).await;
     assert!(matches!(late, Err(LockError::Unavailable(_))));
 }
+
+/// A call that was proposed by somebody who never learnt the outcome.
+async fn orphan(world: &World, session: SessionId, attempt: AttemptId) {
+    let wish = exclusive("job");
+    let acquire = LockCommand::Acquire {
+        wish,
+        guid: 1,
+        attempt,
+        wait: true,
+    };
+    world
+        .locks
+        .shared
+        .propose(Some(session), None, acquire)
+        .await
+        .unwrap();
+}
+
+fn tidy_up(world: &World, session: SessionId, attempt: AttemptId) -> JoinHandle<()> {
+    let shared = world.locks.shared.clone();
+    tokio::spawn(clean_up::clean_up(
+        shared,
+        session,
+        lock("job"),
+        attempt,
+        call::Stage::Unknown,
+    ))
+}
+
+#[tokio::test]
+async fn a_call_of_unknown_outcome_is_found_and_taken_back() {
+    let world = World::new().await;
+    let (a, b) = (world.session().await, world.session().await);
+    // Granted, and waiting.
+    orphan(&world, a, AttemptId(1)).await;
+    orphan(&world, b, AttemptId(2)).await;
+    tidy_up(&world, b, AttemptId(2)).await.unwrap();
+    world.until_waiters("job", 0).await;
+    tidy_up(&world, a, AttemptId(1)).await.unwrap();
+    world.until_free("job").await;
+    // It comes only when it is looked for, and a call of another number is not mistaken for it.
+    let looking = tidy_up(&world, a, AttemptId(4));
+    orphan(&world, a, AttemptId(3)).await;
+    orphan(&world, a, AttemptId(4)).await;
+    looking.await.unwrap();
+    let holds: Vec<u32> = world
+        .locks
+        .get(&lock("job"))
+        .unwrap()
+        .holders
+        .iter()
+        .map(|holder| holder.holds)
+        .collect();
+    assert_eq!(holds, [1]);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn with_its_session_a_call_is_looked_for_no_more() {
+    let world = World::new().await;
+    let a = world.session().await;
+    let looking = tidy_up(&world, a, AttemptId(1));
+    let close = Request {
+        session: None,
+        request_id: None,
+        command: Command::CloseSession { session: a },
+    };
+    orphan(&world, a, AttemptId(2)).await;
+    world.node.propose(close).await.unwrap().outcome.unwrap();
+    tokio::time::timeout(LONG, looking)
+        .await
+        .expect("it goes on looking")
+        .unwrap();
+    world.stop().await;
+}

@@ -153,12 +153,27 @@ impl Store {
         {
             record.granted_ms = Some(cx.now_ms);
         }
-        self.add_node(cx, parent, &path, Kind::Ephemeral(session), record.to_data());
+        let index = self.add_node(cx, parent, &path, Kind::Ephemeral(session), record.to_data());
         // Whoever was in the queue before could not be let in, or would have been.
         self.locks.promote(&wish.lock);
-        let found = self
-            .contender(&wish.lock, path.name())
+        let queue = self
+            .locks
+            .queue(&wish.lock)
+            .expect("a contender of it was just created");
+        let rank = queue
+            .rank((cx.zxid, sequence, path.name()))
             .expect("it was just created");
+        let found = Found {
+            lock: wish.lock,
+            index,
+            path,
+            session,
+            czxid: cx.zxid,
+            claim: record.claim,
+            holds: record.holds(),
+            record: Some(record),
+            rank,
+        };
         Ok(found.reply())
     }
 
