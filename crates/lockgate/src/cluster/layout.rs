@@ -118,6 +118,11 @@ pub fn create(dir: &Path, count: u64, ports: Ports, settings: &str) -> anyhow::R
         "a cluster on one machine has 1 to {MAX_NODES} nodes"
     );
     let members = members(count, ports)?;
+    // Before anything is written: what stands in a configuration stays as it is.
+    for (id, member) in &members {
+        check_free(*id, &member.http)?;
+        check_free(*id, &member.peer)?;
+    }
     fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     // The nodes' configurations name each other; a relative directory would depend on where one stands.
     let dir = dir.canonicalize().with_context(|| dir.display().to_string())?;
@@ -176,6 +181,13 @@ fn configuration(id: NodeId, members: &BTreeMap<NodeId, MemberAddress>, settings
     text
 }
 
+/// Fails if somebody listens at an address that a node is to have.
+pub fn check_free(id: NodeId, address: &str) -> anyhow::Result<()> {
+    TcpListener::bind(address)
+        .map(drop)
+        .with_context(|| format!("node {id} cannot have the address {address}"))
+}
+
 /// Ports on the loopback interface that nobody listens on, for clusters that must not disturb each other. One
 /// may be taken by somebody else before it is used; with a random choice out of 20,000 that is rare.
 pub fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
@@ -207,19 +219,15 @@ mod tests {
     fn a_created_cluster_is_read_back() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(read(dir.path()).unwrap(), []);
-        let created = create(
-            dir.path(),
-            3,
-            Ports::Fixed {
-                http: 7400,
-                peer: 7500,
-            },
-            "",
-        )
-        .unwrap();
+        let base = free_ports(1).unwrap()[0];
+        let ports = Ports::Fixed {
+            http: base,
+            peer: base + 10,
+        };
+        let created = create(dir.path(), 3, ports, "").unwrap();
         assert_eq!(created, read(&dir.path().canonicalize().unwrap()).unwrap());
-        assert_eq!(created[2].http, "127.0.0.1:7403");
-        assert_eq!(created[2].peer, "127.0.0.1:7503");
+        assert_eq!(created[2].http, format!("127.0.0.1:{}", base + 3));
+        assert_eq!(created[2].peer, format!("127.0.0.1:{}", base + 13));
     }
 
     #[test]

@@ -151,6 +151,10 @@ impl LocalCluster {
     pub fn start(&mut self, id: NodeId) -> anyhow::Result<()> {
         self.collect(id)?;
         let node = self.node(id)?;
+        // A stranger at this address would even look like a node that serves, if it is another cluster's.
+        for address in [&node.http, &node.peer] {
+            layout::check_free(id, address)?;
+        }
         let path = node.log_file();
         let log = OpenOptions::new()
             .create(true)

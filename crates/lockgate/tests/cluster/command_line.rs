@@ -102,6 +102,26 @@ async fn a_cluster_comes_up_stays_up_is_broken_and_goes_down() {
         );
     }
 
+    // Another cluster cannot have the same ports, and does not take this one for itself.
+    let base = first[0]["url"]
+        .as_str()
+        .unwrap()
+        .rsplit(':')
+        .next()
+        .unwrap()
+        .parse::<u16>()
+        .unwrap()
+        - 1;
+    let elsewhere = Place(TempDir::new().unwrap());
+    let same = [
+        "--dir",
+        elsewhere.path().to_str().unwrap(),
+        "--http-base-port",
+        &base.to_string(),
+    ];
+    let told = fails(&[&["cluster", "up", "--nodes", "1"][..], &same[..]].concat()).await;
+    assert!(told.contains("node 1 cannot have the address"), "{told}");
+
     // Up again changes nothing; what is dead is brought back, and only that.
     let pids = |status: &[Value]| status.iter().map(|node| node["pid"].clone()).collect::<Vec<_>>();
     let shown = succeeds(&["cluster", "up", "--dir", dir]).await;
