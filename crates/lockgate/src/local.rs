@@ -7,8 +7,8 @@ use std::time::Duration;
 use lock_api::locks::{LockError, Locks, WaitFor};
 use raft_node::{HeartbeatError, Node, OpenSessionError, ProposeError};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 use znode_store::{
     BadPath, Command, Grant, LockMode, LockName, LockWish, Refusal, Request, RequestId, SessionId, Zxid,
 };
@@ -143,18 +143,21 @@ impl From<ProposeError> for LocalLockError {
     }
 }
 
-/// A session of this program, renewed in the background for as long as this lives. Its locks end with it.
+/// A session of this program, renewed in the background for as long as this or a guard of it lives; then it is
+/// closed, in the background too. Its locks end with it.
 #[derive(Debug)]
 pub struct LocalSession {
     shared: Arc<Shared>,
-    heartbeats: JoinHandle<()>,
 }
 
 struct Shared {
     node: Node,
     locks: Locks,
     session: SessionId,
-    lost: watch::Receiver<bool>,
+    timeout: Duration,
+    /// Set once, when it cannot be renewed or is closed.
+    lost: watch::Sender<bool>,
+    heartbeats: AbortOnDropHandle<()>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -168,8 +171,27 @@ impl std::fmt::Debug for Shared {
 
 impl Shared {
     async fn lost(&self) {
-        // An error means that the heartbeats have ended, and the session is as good as lost.
-        self.lost.clone().wait_for(|lost| *lost).await.ok();
+        let mut lost = self.lost.subscribe();
+        lost.wait_for(|lost| *lost)
+            .await
+            .expect("the sender lives as long as this");
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if *self.lost.borrow() {
+            return;
+        }
+        // Without a runtime its time runs out, for want of heartbeats.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let (node, session, timeout) = (self.node.clone(), self.session, self.timeout);
+            runtime.spawn(async move {
+                if let Err(error) = close(&node, session, timeout).await {
+                    tracing::warn!(%session, %error, "a dropped session was not closed");
+                }
+            });
+        }
     }
 }
 
@@ -180,36 +202,29 @@ impl LocalSession {
         timeout: Option<Duration>,
         name: &str,
     ) -> Result<Self, LocalLockError> {
-        let id = fresh_request_id();
         let before = Instant::now();
-        let opened = loop {
-            match node
-                .open_session(timeout, name, LOCAL_ADDRESS, Some(id.clone()))
-                .await
-            {
-                Err(OpenSessionError::Propose(ProposeError::OutcomeUnknown(_))) => {
-                    tokio::time::sleep(RETRY_PAUSE).await;
-                }
-                other => break other?,
-            }
-        };
-        let (tell_lost, lost) = watch::channel(false);
+        // If its outcome is unknown, a session that nobody knows of ends by itself: there is nothing to repeat.
+        let opened = node
+            .open_session(timeout, name, LOCAL_ADDRESS, Some(fresh_request_id()))
+            .await?;
+        let lost = watch::Sender::new(false);
         let heartbeats = tokio::spawn(keep_alive(
             node.clone(),
             opened.session,
             opened.timeout,
             before + opened.timeout,
-            tell_lost,
+            lost.clone(),
         ));
         let shared = Shared {
             node,
             locks,
             session: opened.session,
+            timeout: opened.timeout,
             lost,
+            heartbeats: AbortOnDropHandle::new(heartbeats),
         };
         Ok(Self {
             shared: Arc::new(shared),
-            heartbeats,
         })
     }
 
@@ -265,33 +280,33 @@ impl LocalSession {
 
     /// Ends the session, and with it all its locks and places in queues.
     pub async fn close(self) -> Result<(), LocalLockError> {
-        let request = Request {
-            session: None,
-            request_id: None,
-            command: Command::CloseSession {
-                session: self.shared.session,
-            },
-        };
-        loop {
-            match self.shared.node.propose(request.clone()).await {
-                Ok(applied) => match applied.outcome {
-                    Ok(_) | Err(Refusal::SessionEnded(_) | Refusal::NoSession(_)) => return Ok(()),
-                    Err(refusal) => return Err(LocalLockError::Refused(refusal)),
-                },
-                // Closing twice is closing once.
-                Err(ProposeError::OutcomeUnknown(_)) => {
-                    tokio::time::sleep(RETRY_PAUSE).await;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
+        close(&self.shared.node, self.shared.session, self.shared.timeout).await?;
+        self.shared.heartbeats.abort();
+        self.shared.lost.send_replace(true);
+        Ok(())
     }
 }
 
-impl Drop for LocalSession {
-    /// Without heartbeats the cluster ends the session when its timeout is over.
-    fn drop(&mut self) {
-        self.heartbeats.abort();
+/// Closes a session, and tries for as long as it could live.
+async fn close(node: &Node, session: SessionId, timeout: Duration) -> Result<(), LocalLockError> {
+    let deadline = Instant::now() + timeout;
+    let request = Request {
+        session: None,
+        request_id: None,
+        command: Command::CloseSession { session },
+    };
+    loop {
+        match node.propose(request.clone()).await {
+            Ok(applied) => match applied.outcome {
+                Ok(_) | Err(Refusal::SessionEnded(_) | Refusal::NoSession(_)) => return Ok(()),
+                Err(refusal) => return Err(LocalLockError::Refused(refusal)),
+            },
+            // Closing twice is closing once.
+            Err(ProposeError::OutcomeUnknown(_)) if Instant::now() < deadline => {
+                tokio::time::sleep(RETRY_PAUSE).await
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 
@@ -301,7 +316,7 @@ async fn keep_alive(
     session: SessionId,
     timeout: Duration,
     mut deadline: Instant,
-    tell_lost: watch::Sender<bool>,
+    lost: watch::Sender<bool>,
 ) {
     let mut next = Instant::now() + timeout / HEARTBEATS_PER_TIMEOUT;
     loop {
@@ -318,8 +333,7 @@ async fn keep_alive(
             }
             Ok(Err(_)) | Err(_) => {
                 tracing::warn!(%session, "the session is lost");
-                // Nobody listens any more when the session's owner has gone.
-                tell_lost.send(true).ok();
+                lost.send_replace(true);
                 return;
             }
         };

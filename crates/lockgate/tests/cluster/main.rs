@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod command_line;
+mod embedded;
 mod errors;
 mod graceful;
 mod harness;
