@@ -165,6 +165,52 @@ fn a_lost_sector_is_noticed_unless_it_looks_like_a_crash_of_the_last_write() {
 }
 
 #[test]
+fn a_segment_that_has_lost_its_end_is_noticed_unless_it_is_the_newest() {
+    for seed in 1..=PROGRAMS {
+        let written = written(seed);
+        let all = written.history.records.len();
+        let paths = segments(&written.disk);
+        for path in &paths[..paths.len() - 1] {
+            let bytes = contents(&written.disk, path);
+            for at in (0..bytes.len()).step_by(SECTOR_BYTES) {
+                let damaged = written.copy();
+                write(&damaged, path, at, &vec![0; bytes.len() - at]);
+                match written.open(&damaged) {
+                    Ok(found) => assert_eq!(found, all, "seed {seed}: {} from byte {at}", path.display()),
+                    Err(error) => assert!(is_refusal(&error), "seed {seed}: {error}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sector_with_the_contents_of_another_is_noticed() {
+    for seed in 1..=PROGRAMS {
+        let written = written(seed);
+        let mut random = Random::new(seed);
+        for path in segments(&written.disk) {
+            let bytes = contents(&written.disk, &path);
+            let sectors: Vec<&[u8]> = bytes.chunks(SECTOR_BYTES).collect();
+            for (to, old) in sectors
+                .iter()
+                .enumerate()
+                .filter(|(_, old)| old.iter().any(|byte| *byte != 0))
+            {
+                let from = sectors[random.below(sectors.len() as u64) as usize];
+                if from == *old || from.iter().all(|byte| *byte == 0) {
+                    continue;
+                }
+                let damaged = written.copy();
+                write(&damaged, &path, to * SECTOR_BYTES, from);
+                let error = written.open(&damaged).expect_err("a sector is wrong");
+                assert!(is_refusal(&error), "seed {seed}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_missing_file_is_noticed() {
     for seed in 1..=PROGRAMS {
         let written = written(seed);

@@ -213,3 +213,50 @@ fn segments_go_when_their_entries_are_purged() {
     );
     assert_eq!(reopen(&disk).range(), 451..500);
 }
+
+/// Votes have no index that would give away a hole or a swap, and votes of one batch no mark that would: only
+/// the chain over all records does.
+#[test]
+fn sectors_of_votes_cannot_be_lost_or_change_places() {
+    for votes_in_a_batch in [1, 200] {
+        let dir = tempfile::tempdir().unwrap();
+        let options = WalOptions {
+            janitor_thread: false,
+            ..options()
+        };
+        let open = || Wal::open(Arc::new(RealDisk), dir.path(), IDENTITY, options.clone());
+        let (wal, mut writer) = open().unwrap();
+        for node_id in 1..=200 {
+            let vote = VoteRecord {
+                term: 5,
+                node_id: Some(node_id),
+                committed: false,
+            };
+            wal.save_vote(vote, Box::new(Result::unwrap)).unwrap();
+            if node_id % votes_in_a_batch == 0 {
+                assert_eq!(writer.step(false), Step::Worked);
+            }
+        }
+        assert_eq!(open().unwrap().0.vote().unwrap().node_id, Some(200));
+
+        let refuses = |segment: &str, damage: &dyn Fn(&mut [u8])| {
+            let path = dir.path().join(segment);
+            let good = std::fs::read(&path).unwrap();
+            let mut bad = good.clone();
+            damage(&mut bad);
+            assert_ne!(good, bad);
+            std::fs::write(&path, bad).unwrap();
+            let refused = open().map(|_| ()).unwrap_err();
+            assert!(matches!(refused, StorageError::Damaged(_)), "{refused}");
+            std::fs::write(&path, good).unwrap();
+            open().unwrap();
+        };
+        let (oldest, newest) = ("0000000000000001.wal", "0000000000000003.wal");
+        for segment in [oldest, newest] {
+            refuses(segment, &|bytes| bytes[512..1536].rotate_left(512));
+            refuses(segment, &|bytes| bytes.copy_within(1024..1536, 512));
+        }
+        refuses(oldest, &|bytes| bytes[3584..].fill(0));
+        refuses(oldest, &|bytes| bytes[512..].fill(0));
+    }
+}
