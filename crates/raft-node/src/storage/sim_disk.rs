@@ -10,6 +10,8 @@
 //! It knows nothing of what is stored on it. The order in which its calls happened is the order of the process,
 //! so a test that wants the same run twice must call it from one thread.
 
+mod crash;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
@@ -18,14 +20,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+pub use self::crash::CrashModel;
+use self::crash::{Event, SECTOR_BYTES, write_into};
 use super::disk::{Disk, DiskFile, DiskLock};
 
-/// A power cut leaves each sector as one of the contents that it was given.
-const SECTOR_BYTES: usize = 512;
 /// A disk of which nobody has said how much is free.
 const FREE_BYTES: u64 = 1 << 40;
 
-type Sector = [u8; SECTOR_BYTES];
 type FileId = u64;
 
 /// What a call that is made to fail says.
@@ -53,36 +54,6 @@ pub enum Lie {
     SyncData,
     /// [`Disk::sync_dir`].
     SyncDir,
-}
-
-#[derive(Debug, Clone)]
-enum Event {
-    Create {
-        path: PathBuf,
-        file: FileId,
-    },
-    Rename {
-        from: PathBuf,
-        to: PathBuf,
-        file: FileId,
-    },
-    Remove {
-        path: PathBuf,
-    },
-    SyncDir {
-        dir: PathBuf,
-    },
-    Write {
-        file: FileId,
-        offset: usize,
-        bytes: Arc<[u8]>,
-    },
-    SyncData {
-        file: FileId,
-    },
-    FailedSync {
-        file: FileId,
-    },
 }
 
 /// The disk as its process sees it, and everything that happened to it.
@@ -189,14 +160,6 @@ impl Sim {
             bytes: bytes.into(),
         });
     }
-}
-
-fn write_into(contents: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
-    let end = offset + bytes.len();
-    if contents.len() < end {
-        contents.resize(end, 0);
-    }
-    contents[offset..end].copy_from_slice(bytes);
 }
 
 impl Disk for SimDisk {
@@ -368,227 +331,6 @@ impl DiskFile for SimFile {
     }
 }
 
-/// A change of names that is not durable yet.
-#[derive(Debug, Clone)]
-enum NameChange {
-    Create(PathBuf, FileId),
-    Rename(PathBuf, PathBuf, FileId),
-    Remove(PathBuf),
-}
-
-#[derive(Debug, Clone, Default)]
-struct DirModel {
-    durable: BTreeMap<PathBuf, FileId>,
-    pending: Vec<NameChange>,
-}
-
-/// A sector since it was last made durable.
-#[derive(Debug, Clone)]
-struct SectorModel {
-    /// What it held, one after the other.
-    since: Vec<Sector>,
-    /// Whether the next sync writes it. A failed one believes that it has.
-    dirty: bool,
-}
-
-#[derive(Debug, Clone, Default)]
-struct FileModel {
-    durable: Vec<u8>,
-    current: Vec<u8>,
-    pending: BTreeMap<usize, SectorModel>,
-    /// The lengths that it had since the last sync.
-    lengths: Vec<usize>,
-}
-
-/// What is durable, and what may be.
-#[derive(Debug, Clone, Default)]
-pub struct CrashModel {
-    dirs: BTreeMap<PathBuf, DirModel>,
-    files: BTreeMap<FileId, FileModel>,
-    seen: usize,
-}
-
-impl CrashModel {
-    fn apply(&mut self, event: &Event) {
-        match event {
-            Event::Create { path, file } => self.change(path, NameChange::Create(path.clone(), *file)),
-            Event::Rename { from, to, file } => {
-                self.change(from, NameChange::Rename(from.clone(), to.clone(), *file));
-            }
-            Event::Remove { path } => self.change(path, NameChange::Remove(path.clone())),
-            Event::SyncDir { dir } => {
-                let dir = self.dirs.entry(dir.clone()).or_default();
-                for change in std::mem::take(&mut dir.pending) {
-                    change.apply(&mut dir.durable);
-                }
-            }
-            Event::Write { file, offset, bytes } => {
-                self.files.entry(*file).or_default().write(*offset, bytes)
-            }
-            Event::SyncData { file } => self.files.entry(*file).or_default().sync(),
-            Event::FailedSync { file } => self.files.entry(*file).or_default().sync_failed(),
-        }
-    }
-
-    fn change(&mut self, path: &Path, change: NameChange) {
-        let dir = path.parent().expect("a file is in a directory");
-        self.dirs.entry(dir.to_owned()).or_default().pending.push(change);
-    }
-
-    /// One of the disks that a power cut now may leave. The same number gives the same disk; 0 loses everything
-    /// that may be lost, 1 keeps everything.
-    pub fn crash(&self, seed: u64) -> SimDisk {
-        let mut random = Random::new(seed);
-        let mode = if seed < 2 { seed } else { 2 + random.below(3) };
-        let mut sim = Sim::default();
-        let mut base = CrashModel::default();
-        for (path, dir) in &self.dirs {
-            let mut names = dir.durable.clone();
-            let kept = match mode {
-                0 => 0,
-                1 => dir.pending.len(),
-                _ => random.below(dir.pending.len() as u64 + 1) as usize,
-            };
-            for (at, change) in dir.pending.iter().enumerate() {
-                // A file system that keeps an order keeps the first ones; others owe us nothing.
-                let keep = if mode == 4 {
-                    random.below(2) == 0
-                } else {
-                    at < kept
-                };
-                if keep {
-                    change.apply(&mut names);
-                }
-            }
-            sim.dirs.insert(path.clone());
-            sim.names.extend(names.clone());
-            base.dirs.insert(
-                path.clone(),
-                DirModel {
-                    durable: names,
-                    pending: Vec::new(),
-                },
-            );
-        }
-        // A file without a name is gone, and a name may be all that is left of a file.
-        let files: BTreeSet<FileId> = sim.names.values().copied().collect();
-        for id in files {
-            let contents = self
-                .files
-                .get(&id)
-                .map(|file| file.crash(mode, &mut random))
-                .unwrap_or_default();
-            sim.next_file = sim.next_file.max(id);
-            sim.contents.insert(id, contents.clone());
-            let model = FileModel {
-                durable: contents.clone(),
-                current: contents,
-                ..FileModel::default()
-            };
-            base.files.insert(id, model);
-        }
-        sim.base = base;
-        SimDisk {
-            sim: Arc::new(Mutex::new(sim)),
-        }
-    }
-}
-
-impl NameChange {
-    fn apply(&self, names: &mut BTreeMap<PathBuf, FileId>) {
-        match self {
-            Self::Create(path, file) => {
-                names.insert(path.clone(), *file);
-            }
-            Self::Rename(from, to, file) => {
-                names.remove(from);
-                names.insert(to.clone(), *file);
-            }
-            Self::Remove(path) => {
-                names.remove(path);
-            }
-        }
-    }
-}
-
-impl FileModel {
-    fn write(&mut self, offset: usize, bytes: &[u8]) {
-        write_into(&mut self.current, offset, bytes);
-        self.lengths.push(self.current.len());
-        if bytes.is_empty() {
-            return;
-        }
-        for number in offset / SECTOR_BYTES..=(offset + bytes.len() - 1) / SECTOR_BYTES {
-            let content = sector(&self.current, number);
-            let pending = self.pending.entry(number).or_insert(SectorModel {
-                since: Vec::new(),
-                dirty: true,
-            });
-            pending.since.push(content);
-            pending.dirty = true;
-        }
-    }
-
-    fn sync(&mut self) {
-        let mut lost = BTreeMap::new();
-        for (number, pending) in std::mem::take(&mut self.pending) {
-            if pending.dirty {
-                put_sector(&mut self.durable, number, &sector(&self.current, number));
-            } else {
-                lost.insert(number, pending);
-            }
-        }
-        self.pending = lost;
-        self.durable.resize(self.current.len(), 0);
-        self.lengths.clear();
-    }
-
-    fn sync_failed(&mut self) {
-        self.pending
-            .values_mut()
-            .for_each(|pending| pending.dirty = false);
-    }
-
-    fn crash(&self, mode: u64, random: &mut Random) -> Vec<u8> {
-        let mut contents = self.durable.clone();
-        for (number, pending) in &self.pending {
-            let kept = match mode {
-                0 => 0,
-                1 => pending.since.len(),
-                // Many that keep or lose all are more like a real crash than all that keep some.
-                2 => random.below(2) as usize * pending.since.len(),
-                _ => random.below(pending.since.len() as u64 + 1) as usize,
-            };
-            if let Some(last) = kept.checked_sub(1) {
-                put_sector(&mut contents, *number, &pending.since[last]);
-            }
-        }
-        let kept = match mode {
-            0 => 0,
-            1 => self.lengths.len(),
-            _ => random.below(self.lengths.len() as u64 + 1) as usize,
-        };
-        contents.resize(
-            kept.checked_sub(1)
-                .map_or(self.durable.len(), |last| self.lengths[last]),
-            0,
-        );
-        contents
-    }
-}
-
-fn sector(contents: &[u8], number: usize) -> Sector {
-    let mut sector = [0; SECTOR_BYTES];
-    let from = (number * SECTOR_BYTES).min(contents.len());
-    let to = (from + SECTOR_BYTES).min(contents.len());
-    sector[..to - from].copy_from_slice(&contents[from..to]);
-    sector
-}
-
-fn put_sector(contents: &mut Vec<u8>, number: usize, sector: &Sector) {
-    write_into(contents, number * SECTOR_BYTES, sector);
-}
-
 /// A small source of numbers that look random, the same ones for the same seed (SplitMix64).
 #[derive(Debug, Clone)]
 pub struct Random(u64);
@@ -626,7 +368,7 @@ mod tests {
 
     fn contents(disk: &SimDisk, path: &Path) -> Option<Vec<u8>> {
         let file = disk.open(path).ok()?;
-        Some(super::super::disk::read_all(file.as_ref()).unwrap())
+        Some(crate::storage::disk::read_all(file.as_ref()).unwrap())
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! The log on a real disk: what a caller sees.
 
 use std::sync::mpsc;
+use std::time::Duration;
+
+use bytes::Bytes;
 
 use super::*;
 use crate::storage::disk::RealDisk;

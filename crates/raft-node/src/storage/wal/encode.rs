@@ -1,0 +1,126 @@
+//! Puts records into a buffer, and begins segments with what is restated in each. When that happens is the
+//! writer's business.
+
+use std::path::Path;
+
+use super::format::{
+    FLAG_COMMITTED, FLAG_VOTED, RecordHeader, RecordKind, SegmentHeader, offset_u32, record_start,
+    segment_name,
+};
+use super::janitor::Janitor;
+use super::recover::{Active, Markers};
+use super::{VoteRecord, WalIdentity};
+use crate::storage::disk::Disk;
+use crate::storage::error::StorageError;
+
+/// Makes a segment with its header and what is restated in it, durable under its name.
+#[allow(
+    clippy::too_many_arguments,
+    reason = "called in two places with what the caller has in pieces"
+)]
+pub(super) fn begin_segment(
+    disk: &dyn Disk,
+    dir: &Path,
+    janitor: &Janitor,
+    identity: WalIdentity,
+    bytes: usize,
+    sequence: u64,
+    chain: u32,
+    markers: &Markers,
+) -> Result<Active, StorageError> {
+    let spare = janitor.take(bytes)?;
+    let header = SegmentHeader {
+        segment_bytes: offset_u32(bytes)?,
+        sequence,
+        identity,
+        chain,
+    };
+    let mut buffer = header.encode().to_vec();
+    let synced_to = buffer.len();
+    let mut chain = chain;
+    let mut restate = |kind, flags, index, term| {
+        let start = record_start(buffer.len());
+        buffer.resize(start, 0);
+        chain = push_record(
+            &mut buffer,
+            sequence,
+            chain,
+            synced_to,
+            kind,
+            flags,
+            index,
+            term,
+            &[],
+        )?;
+        Ok::<_, StorageError>(())
+    };
+    if let Some(vote) = &markers.vote {
+        let (flags, index) = vote_fields(vote);
+        restate(RecordKind::Vote, flags, index, vote.term)?;
+    }
+    if let Some(purged) = markers.purged {
+        restate(RecordKind::Purge, 0, purged.index, purged.term)?;
+    }
+    if let Some(committed) = markers.committed {
+        restate(RecordKind::Committed, 0, committed.index, committed.term)?;
+    }
+    let path = dir.join(segment_name(sequence));
+    spare
+        .file
+        .write_all_at(&buffer, 0)
+        .map_err(|source| StorageError::io("write to", &spare.path, source))?;
+    spare
+        .file
+        .sync_data()
+        .map_err(|source| StorageError::io("sync", &spare.path, source))?;
+    disk.rename(&spare.path, &path)
+        .map_err(|source| StorageError::io("rename to", &path, source))?;
+    disk.sync_dir(dir)
+        .map_err(|source| StorageError::io("sync", dir, source))?;
+    janitor.taken_is_named();
+    let end = buffer.len();
+    Ok(Active {
+        sequence,
+        file: spare.file,
+        bytes,
+        end,
+        synced_to: end,
+        chain,
+    })
+}
+
+/// Adds a record. Answers with the next link of the chain.
+#[allow(clippy::too_many_arguments, reason = "these are the fields of a record")]
+pub(super) fn push_record(
+    buffer: &mut Vec<u8>,
+    sequence: u64,
+    chain: u32,
+    synced_to: usize,
+    kind: RecordKind,
+    flags: u8,
+    index: u64,
+    term: u64,
+    payload: &[u8],
+) -> Result<u32, StorageError> {
+    let header = RecordHeader {
+        kind,
+        flags,
+        index,
+        term,
+        payload_len: offset_u32(payload.len())?,
+        payload_crc: crc32c::crc32c(payload),
+        chain,
+        synced_to: offset_u32(synced_to)?,
+    };
+    let (bytes, crc) = header.encode(sequence);
+    buffer.extend_from_slice(&bytes);
+    buffer.extend_from_slice(payload);
+    Ok(crc)
+}
+
+/// A vote's flags, and what stands in the place of the index.
+pub(super) fn vote_fields(vote: &VoteRecord) -> (u8, u64) {
+    let voted = if vote.node_id.is_some() { FLAG_VOTED } else { 0 };
+    let committed = if vote.committed { FLAG_COMMITTED } else { 0 };
+    (voted | committed, vote.node_id.unwrap_or(0))
+}
