@@ -68,6 +68,7 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
         args.nodes >= 3,
         "fewer than 3 nodes do not survive the death of one"
     );
+    ensure!(args.kills >= 1, "at least one kill is needed");
     ensure!(args.clients >= 2, "one client has to hold what another waits for");
     let executable = std::env::current_exe().context("finding this program's own file")?;
     let mut cluster = match LocalCluster::open(&args.dir, &executable) {
