@@ -205,3 +205,168 @@ fn opened_timeout(command: &Command) -> Option<Duration> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use znode_store::{CreateMode, CreatePath, Op, Request, ZPath};
+
+    use super::*;
+
+    const ORIGIN: Origin = Origin { node: 1, boot: 7 };
+
+    struct Caller {
+        replica: Replica,
+        again: mpsc::UnboundedReceiver<(u64, Bytes)>,
+    }
+
+    fn caller() -> Caller {
+        let (resubmit, again) = mpsc::unbounded_channel();
+        Caller {
+            replica: Replica::new(ORIGIN, resubmit),
+            again,
+        }
+    }
+
+    fn create(text: &str) -> Request {
+        let path = CreatePath::parse(text, false).unwrap();
+        let op = Op::Create {
+            path,
+            data: "x".into(),
+            mode: CreateMode::Persistent,
+            parents: false,
+        };
+        Request {
+            session: None,
+            request_id: None,
+            command: Command::Write(op),
+        }
+    }
+
+    fn proposal(term: u64, envelope: &Bytes) -> Proposal {
+        let batch = CommandBatch {
+            time_ms: 1,
+            envelopes: vec![envelope.clone()],
+        };
+        Proposal {
+            term,
+            commands: batch.encode(),
+        }
+    }
+
+    fn at(term: u64, index: u64) -> LogPosition {
+        LogPosition { index, term }
+    }
+
+    impl Caller {
+        fn call(
+            &self,
+            text: &str,
+        ) -> (
+            u64,
+            Bytes,
+            tokio::sync::oneshot::Receiver<crate::calls::CallResult>,
+        ) {
+            let request = create(text);
+            let encode = |call| {
+                codec::encode(&Envelope {
+                    origin: ORIGIN,
+                    call,
+                    request,
+                })
+                .into()
+            };
+            self.replica.calls.enter(encode).unwrap()
+        }
+
+        fn sent(&self, term: u64, call: u64, envelope: &Bytes) {
+            self.replica
+                .calls
+                .mark_sent(term, &mut vec![(call, envelope.clone())]);
+        }
+
+        fn has(&self, text: &str) -> bool {
+            let path = ZPath::parse(text).unwrap();
+            self.replica.store.read().get(&path).is_some()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_is_sent_again_when_its_term_is_over_and_not_before() {
+        let mut caller = caller();
+        let (call, envelope, mut answer) = caller.call("/a");
+        caller.sent(2, call, &envelope);
+        caller.replica.apply_blank(at(2, 1));
+        assert!(
+            caller.again.try_recv().is_err(),
+            "its own term has only begun: it may be in the log"
+        );
+        caller.replica.apply_blank(at(3, 2));
+        assert_eq!(
+            caller.again.try_recv().unwrap().0,
+            call,
+            "no entry of its term can follow"
+        );
+        caller.replica.apply_blank(at(4, 3));
+        assert!(caller.again.try_recv().is_err(), "it is in the queue already");
+        assert!(answer.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_proposal_in_another_term_than_its_own_is_void_and_so_is_never_done_twice() {
+        let mut caller = caller();
+        let (call, envelope, answer) = caller.call("/a");
+        caller.sent(2, call, &envelope);
+        // The leader of term 2 lost it and won term 3, and appended what was meant for term 2.
+        caller
+            .replica
+            .apply_commands(at(3, 1), &proposal(2, &envelope))
+            .unwrap();
+        assert!(!caller.has("/a"));
+        assert_eq!(caller.again.try_recv().unwrap().0, call);
+        caller.sent(3, call, &envelope);
+        caller
+            .replica
+            .apply_commands(at(3, 2), &proposal(3, &envelope))
+            .unwrap();
+        assert!(caller.has("/a"));
+        let applied = answer.await.unwrap().unwrap();
+        assert!(applied.outcome.is_ok());
+        assert_eq!(
+            caller.replica.store.read().zxid(),
+            applied.zxid,
+            "one command took one position"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_answered_caller_finds_the_event_already_there() {
+        let caller = caller();
+        let path = ZPath::parse("/a").unwrap();
+        let watcher = caller.replica.hub.watch(&path, crate::hub::WatchKind::Data);
+        let (call, envelope, answer) = caller.call("/a");
+        caller.sent(1, call, &envelope);
+        caller
+            .replica
+            .apply_commands(at(1, 1), &proposal(1, &envelope))
+            .unwrap();
+        let applied = answer.await.unwrap().unwrap();
+        // Without waiting: an event that comes later would be too late.
+        let event = futures_util::FutureExt::now_or_never(watcher.fired()).flatten();
+        assert_eq!(event.map(|event| event.zxid), Some(applied.zxid));
+    }
+
+    #[tokio::test]
+    async fn what_is_hidden_in_a_snapshot_is_unknown() {
+        let caller = caller();
+        let (call, envelope, answer) = caller.call("/a");
+        let (_, _, mut waiting) = caller.call("/b");
+        caller.sent(1, call, &envelope);
+        caller.replica.replace(at(1, 10), Store::new());
+        let unknown = answer.await.unwrap();
+        assert!(
+            matches!(unknown, Err(crate::error::ProposeError::OutcomeUnknown(_))),
+            "{unknown:?}"
+        );
+        assert!(waiting.try_recv().is_err(), "what was not sent can still be done");
+    }
+}

@@ -17,21 +17,26 @@ async fn leadership_moves_at_a_stop_and_writes_go_on() {
     let leader = cluster.leader().await;
     let survivor = cluster.follower().await;
 
-    // Writers that never stop: none of their calls may fail, and none may be done twice.
+    // Calls that go out all the time, whether those before are answered or not, so that some are under way at
+    // every moment of the change: none of them may fail, and none may be carried out twice.
     let done = Arc::new(AtomicBool::new(false));
     let mut writers = tokio::task::JoinSet::new();
-    for writer in 0..8 {
+    for writer in 0..4 {
         let (node, done) = (cluster.node(survivor).clone(), done.clone());
         writers.spawn(async move {
-            let mut paths = Vec::new();
+            let mut calls = tokio::task::JoinSet::new();
             while !done.load(Ordering::Relaxed) {
-                let command = create(&format!("/w{writer}-"), "x", CreateMode::PersistentSequential);
-                match node.propose(request(command)).await.unwrap().outcome {
-                    Ok(Reply::Created { path, .. }) => paths.push(path),
-                    other => panic!("{other:?}"),
-                }
+                let node = node.clone();
+                calls.spawn(async move {
+                    let command = create(&format!("/w{writer}-"), "x", CreateMode::PersistentSequential);
+                    match node.propose(request(command)).await.unwrap().outcome {
+                        Ok(Reply::Created { path, .. }) => path,
+                        other => panic!("{other:?}"),
+                    }
+                });
+                tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            paths
+            calls.join_all().await
         });
     }
     let node = cluster.node(survivor).clone();
