@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::StartError;
+use crate::storage::WalOptions;
 
 /// The longest name of a cluster: it stands in every handshake.
 const MAX_CLUSTER_NAME_BYTES: usize = 128;
@@ -41,6 +42,8 @@ pub struct NodeConfig {
     pub timing: RaftTiming,
     /// When to make snapshots.
     pub snapshots: SnapshotConfig,
+    /// Sizes of the write-ahead log.
+    pub log: WalOptions,
     /// Bounds of session timeouts.
     pub sessions: SessionBounds,
     /// After so long without an answer a proposal is given up; its outcome is then unknown.
@@ -63,6 +66,7 @@ impl NodeConfig {
             data_dir: data_dir.into(),
             timing: RaftTiming::default(),
             snapshots: SnapshotConfig::default(),
+            log: WalOptions::default(),
             sessions: SessionBounds::default(),
             propose_timeout: Duration::from_secs(10),
         }

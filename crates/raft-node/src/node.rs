@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use openraft::async_runtime::watch::WatchReceiver;
-use openraft::{ServerState, SnapshotPolicy};
+use openraft::{Instant as _, ServerState, SnapshotPolicy};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -33,7 +33,7 @@ use crate::peers::{Gate, Peers};
 use crate::proposer;
 use crate::replica::Replica;
 use crate::status::{ClusterStatus, MemberStatus, Role};
-use crate::storage::{RealDisk, Storage, WalOptions};
+use crate::storage::{Disk, RealDisk, Storage, Wal};
 use crate::submitter::Submitter;
 use crate::types::{ClusterId, DiskId, Raft};
 
@@ -106,10 +106,20 @@ impl Node {
     /// As [`Node::start`], with the socket at which peers call already open: so a port can be chosen by the
     /// operating system before the members are configured.
     pub async fn start_on(config: NodeConfig, listener: TcpListener) -> Result<Node, StartError> {
+        Self::start_on_disk(config, listener, Arc::new(RealDisk)).await
+    }
+
+    /// As [`Node::start_on`], with all access to files going through `disk`: for tests, whose disks lose power
+    /// and fail.
+    pub async fn start_on_disk(
+        config: NodeConfig,
+        listener: TcpListener,
+        disk: Arc<dyn Disk>,
+    ) -> Result<Node, StartError> {
         config.validate()?;
         let opening = config.clone();
         let founder = formation::founder(&config.members) == Some(config.node_id);
-        let opened = tokio::task::spawn_blocking(move || open_storage(&opening, founder));
+        let opened = tokio::task::spawn_blocking(move || open_storage(disk, &opening, founder));
         let storage = Arc::new(
             opened
                 .await
@@ -117,6 +127,7 @@ impl Node {
         );
         let identity = storage.dir.identity();
         let own_disk = DiskId(identity.disk_id);
+        let log = storage.wal.clone();
 
         let (failure, _) = watch::channel(None);
         let gate = Arc::new(Gate::new(
@@ -215,6 +226,7 @@ impl Node {
         };
         tasks.spawn(asker::run(asker, question_queues, stop.clone()));
         tasks.spawn(node.clone().watch_raft());
+        tasks.spawn(node.clone().watch_log(log));
         tasks.spawn(node.clone().watch_readiness());
         if founder {
             tasks.spawn(formation::form(raft, gate, own_disk, config.members, stop));
@@ -490,7 +502,7 @@ impl Node {
         }
     }
 
-    /// Moves leadership to the member that has most of the log, if this node leads.
+    /// Moves leadership to the living member that has most of the log, if this node leads.
     async fn hand_over(&self) {
         let target = {
             let metrics = self.inner.raft.metrics().borrow_watched().clone();
@@ -498,10 +510,14 @@ impl Node {
                 return;
             }
             let voters: Vec<NodeId> = metrics.membership_config.voter_ids().collect();
+            let answered = metrics.heartbeat.unwrap_or_default();
+            let lives = |id: &NodeId| {
+                let last = answered.get(id).copied().flatten();
+                last.is_some_and(|last| last.elapsed() < self.inner.config.timing.election_max)
+            };
             let matched: BTreeMap<NodeId, _> = metrics.replication.unwrap_or_default();
-            let others = matched
-                .into_iter()
-                .filter(|(id, _)| *id != self.id() && voters.contains(id));
+            let others = matched.into_iter();
+            let others = others.filter(|(id, _)| *id != self.id() && voters.contains(id) && lives(id));
             others.max_by_key(|(_, matched)| *matched).map(|(id, _)| id)
         };
         let Some(target) = target else { return };
@@ -534,6 +550,14 @@ impl Node {
                 changed = metrics.changed() => if changed.is_err() { return },
                 () = self.inner.stop.cancelled() => return,
             }
+        }
+    }
+
+    /// Ends the node when its log takes nothing more: what it would acknowledge from now on is not on its disk.
+    async fn watch_log(self, log: Wal) {
+        tokio::select! {
+            error = log.failed() => self.inner.gate.fail(format!("the log has failed: {error}")),
+            () = self.inner.stop.cancelled() => {}
         }
     }
 
@@ -575,9 +599,8 @@ impl Drop for Forget<'_> {
 }
 
 /// Opens the data directory. The founder of a new cluster draws its id.
-fn open_storage(config: &NodeConfig, founder: bool) -> Result<Storage, StartError> {
-    let disk = Arc::new(RealDisk);
-    let options = WalOptions::default();
+fn open_storage(disk: Arc<dyn Disk>, config: &NodeConfig, founder: bool) -> Result<Storage, StartError> {
+    let options = config.log.clone();
     let storage = Storage::open(disk, &config.data_dir, &config.cluster, config.node_id, options)?;
     if founder && storage.dir.identity().cluster_id.is_none() {
         storage.set_cluster_id(random_bytes())?;

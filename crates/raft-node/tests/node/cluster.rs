@@ -2,8 +2,10 @@
 //! and the tests of a cluster in which nothing goes wrong.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use raft_node::storage::sim_disk::SimDisk;
 use raft_node::znode_store::{
     Applied, Command, CreateMode, CreatePath, Data, Op, Refusal, Reply, Request, RequestId, ZPath,
 };
@@ -16,6 +18,8 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Cluster {
     pub dir: TempDir,
+    /// Simulated disks, if the nodes run on such.
+    pub disks: BTreeMap<NodeId, SimDisk>,
     pub configs: BTreeMap<NodeId, NodeConfig>,
     pub nodes: BTreeMap<NodeId, Node>,
 }
@@ -28,33 +32,52 @@ impl Cluster {
 
     /// Starts `size` nodes whose configuration was changed by `change`.
     pub async fn start_with(size: u64, change: impl Fn(&mut NodeConfig)) -> Self {
+        Self::launch(size, BTreeMap::new(), change).await
+    }
+
+    /// Starts a node on each of the disks.
+    pub async fn start_on(disks: BTreeMap<NodeId, SimDisk>) -> Self {
+        Self::launch(disks.len() as u64, disks, |config| {
+            // A simulated disk remembers every write for the whole test.
+            config.log.segment_bytes = 256 * 1024;
+        })
+        .await
+    }
+
+    async fn launch(size: u64, disks: BTreeMap<NodeId, SimDisk>, change: impl Fn(&mut NodeConfig)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut listeners = BTreeMap::new();
         let mut members = BTreeMap::new();
         for id in 1..=size {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let peer = listener.local_addr().unwrap().to_string();
-            members.insert(
-                id,
-                MemberAddress {
-                    peer,
-                    http: "127.0.0.1:0".into(),
-                },
-            );
+            let address = MemberAddress {
+                peer,
+                http: "127.0.0.1:0".into(),
+            };
+            members.insert(id, address);
             listeners.insert(id, listener);
         }
         let mut cluster = Self {
             dir,
+            disks,
             configs: BTreeMap::new(),
             nodes: BTreeMap::new(),
         };
         for (id, listener) in listeners {
-            let data_dir = cluster.dir.path().join(format!("node-{id}"));
+            let disk = cluster.disks.get(&id).cloned();
+            let data_dir = match disk {
+                Some(_) => format!("/node-{id}").into(),
+                None => cluster.dir.path().join(format!("node-{id}")),
+            };
             let mut config = NodeConfig::new(id, "test", members.clone(), data_dir);
             change(&mut config);
-            let node = Node::start_on(config.clone(), listener).await.unwrap();
+            let node = match disk {
+                Some(disk) => Node::start_on_disk(config.clone(), listener, Arc::new(disk)).await,
+                None => Node::start_on(config.clone(), listener).await,
+            };
             cluster.configs.insert(id, config);
-            cluster.nodes.insert(id, node);
+            cluster.nodes.insert(id, node.unwrap());
         }
         cluster.wait_ready().await;
         cluster

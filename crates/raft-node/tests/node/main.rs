@@ -4,5 +4,6 @@
 
 mod cluster;
 mod failover;
+mod power;
 mod sessions;
 mod snapshots;
