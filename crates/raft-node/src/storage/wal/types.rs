@@ -13,7 +13,7 @@ use crate::storage::error::StorageError;
 pub const DEFAULT_SEGMENT_BYTES: usize = 16 * 1024 * 1024;
 /// So much payload of the newest entries is kept in memory, for followers that lag a little and for the apply.
 pub const DEFAULT_CACHED_BYTES: usize = 64 * 1024 * 1024;
-/// When so much payload waits for the disk, [`Wal::room`] lets nobody on.
+/// When so much payload waits for the disk, [`super::Wal::room`] lets nobody on.
 pub const MAX_QUEUED_BYTES: usize = 64 * 1024 * 1024;
 /// No entry is larger: it is written as one record of one segment, whose offsets have 32 bits.
 pub const MAX_PAYLOAD_BYTES: usize = 256 * 1024 * 1024;
