@@ -1,25 +1,14 @@
 //! A 64-bit hash that is the same on every platform and in every build: replicas compare digests made
-//! of it, and requests are recognised by it. It is no defence against somebody who looks for collisions,
-//! and it says nothing about what is hashed; see [`crate::tree`] and [`crate::remembered`] for that.
+//! of it, and requests are recognised by it. It chains XXH3, whose result is fixed for good
+//! (<https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>): what came before is the seed of what
+//! comes. It is no defence against somebody who looks for collisions, and it says nothing about what is
+//! hashed; see [`crate::tree`] and [`crate::remembered`] for that.
 
 use core::fmt;
 use core::hash::BuildHasher;
 
 use serde::Serialize;
-
-/// Odd numbers without a pattern: fractional parts of the square roots of 2, 3, 5 and 7.
-const K: [u64; 4] = [
-    0x6a09_e667_f3bc_c909,
-    0xbb67_ae85_84ca_a73b,
-    0x3c6e_f372_fe94_f82b,
-    0xa54f_f53a_5f1d_36f1,
-];
-
-/// Multiplies to 128 bits and folds the halves, so that every bit of both reaches every bit of the result.
-fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    (product as u64) ^ ((product >> 64) as u64)
-}
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Takes words and bytes in, one after the other.
 #[derive(Clone)]
@@ -27,31 +16,22 @@ pub(crate) struct StableHasher(u64);
 
 impl StableHasher {
     pub(crate) fn new() -> Self {
-        Self(K[0])
+        Self(0)
     }
 
     /// Adds a number.
     pub(crate) fn word(&mut self, word: u64) {
-        self.0 = fold(self.0 ^ K[1], word ^ K[2]).wrapping_add(self.0.rotate_left(23));
+        self.bytes(&word.to_le_bytes());
     }
 
-    /// Adds bytes with their number, so that `ab` `c` differs from `a` `bc`.
+    /// Adds bytes, and their number with them, so that `ab` `c` differs from `a` `bc`.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
-        let mut words = bytes.chunks_exact(8);
-        for word in &mut words {
-            self.word(u64::from_le_bytes(
-                word.try_into().expect("a chunk of 8 has 8 bytes"),
-            ));
-        }
-        let mut last = [0; 8];
-        last[..words.remainder().len()].copy_from_slice(words.remainder());
-        self.word(u64::from_le_bytes(last));
-        self.word(bytes.len() as u64);
+        self.0 = xxh3_64_with_seed(bytes, self.0);
     }
 
     /// The hash of all that was added.
     pub(crate) fn finish(&self) -> u64 {
-        fold(self.0 ^ K[3], K[1])
+        self.0
     }
 }
 
