@@ -226,3 +226,28 @@ pub(crate) fn fingerprint(command: &Command) -> u64 {
         | Command::Lock(_) => stable_hash::of(command),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CreateMode, CreatePath, Op};
+
+    fn creation(data: &[u8]) -> Command {
+        let path = CreatePath::parse("/a", false).expect("it is a path");
+        let mode = CreateMode::Persistent;
+        Command::Write(Op::Create {
+            path,
+            data: data.into(),
+            mode,
+            parents: false,
+        })
+    }
+
+    #[test]
+    fn data_that_is_no_text_tells_requests_apart_too() {
+        let first = fingerprint(&creation(&[0xff; 24]));
+        assert_eq!(first, fingerprint(&creation(&[0xff; 24])));
+        assert_ne!(first, fingerprint(&creation(&[0xfe; 24])));
+        assert_ne!(first, fingerprint(&creation(&[0xff; 25])));
+    }
+}

@@ -3,6 +3,7 @@
 //! store. The lock protocol is not in it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use znode_store::{
     Command, CreateMode, CreatePath, Data, EntryContext, Event, Op, Outcome, Refusal, Reply, Request,
@@ -19,7 +20,14 @@ pub struct Model {
     pub sessions: BTreeMap<SessionId, u32>,
     pub ended: Vec<SessionId>,
     /// First outcomes, with what was asked.
-    requests: BTreeMap<(Option<SessionId>, RequestId), (String, Outcome)>,
+    requests: BTreeMap<(Option<SessionId>, RequestId), (Asked, Outcome)>,
+}
+
+/// What makes two requests the same: all that the client said, not what its node drew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Asked {
+    Session(u32, Arc<str>),
+    Other(Command),
 }
 
 /// A znode, with what its `Stat` does not tell.
@@ -71,9 +79,10 @@ impl Model {
             return self.carry_out(entry, request, events);
         };
         let key = (request.session, id.clone());
+        // All of what was said, not what is shown of it: data that is no text is shown by its length alone.
         let asked = match &request.command {
-            Command::OpenSession { timeout_ms, name, .. } => format!("open {timeout_ms} {name}"),
-            command => format!("{command:?}"),
+            Command::OpenSession { timeout_ms, name, .. } => Asked::Session(*timeout_ms, name.clone()),
+            command => Asked::Other(command.clone()),
         };
         if let Some((before, outcome)) = self.requests.get(&key) {
             return if *before == asked {
