@@ -9,9 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::StartError;
 use crate::storage::WalOptions;
-
-/// The longest name of a cluster: it stands in every handshake.
-const MAX_CLUSTER_NAME_BYTES: usize = 128;
+use crate::storage::identity::MAX_CLUSTER_NAME_BYTES;
 
 /// The id of a node: given by whoever sets the cluster up, never 0, never used again after its disk is lost.
 pub type NodeId = u64;

@@ -7,18 +7,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use znode_store::{
-    ContenderView, Grant, LockMode, LockName, LockSummary, LockView, LockWish, RequestId, SessionId,
+    ContenderView, Grant, LockMode, LockName, LockSummary, LockView, LockWish, MAX_NOTE_BYTES,
+    MAX_OWNER_BYTES, RequestId, SessionId,
 };
 
 use super::exchange::{At, session_id};
 use super::problem::{Problem, mode_word};
 use crate::locks::WaitFor;
-
-/// The longest owner in bytes: it is a scope (a thread, a task), not a text, and stands in every contender.
-pub const MAX_OWNER_BYTES: usize = 256;
-
-/// The longest note in bytes: a line for people, copied into the log and every answer about the lock.
-pub const MAX_NOTE_BYTES: usize = 1024;
 
 /// The longest reason of a break in bytes: a line for people, too.
 pub const MAX_REASON_BYTES: usize = 1024;
