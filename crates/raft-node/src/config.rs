@@ -44,6 +44,8 @@ pub struct NodeConfig {
     pub log: WalOptions,
     /// Bounds of session timeouts.
     pub sessions: SessionBounds,
+    /// When containers that nobody uses are swept.
+    pub sweeps: SweepConfig,
     /// After so long without an answer a proposal is given up; its outcome is then unknown.
     pub propose_timeout: Duration,
 }
@@ -66,6 +68,7 @@ impl NodeConfig {
             snapshots: SnapshotConfig::default(),
             log: WalOptions::default(),
             sessions: SessionBounds::default(),
+            sweeps: SweepConfig::default(),
             propose_timeout: Duration::from_secs(10),
         }
     }
@@ -185,6 +188,24 @@ impl Default for SessionBounds {
             min: Duration::from_secs(2),
             max: Duration::from_secs(300),
             default: Duration::from_secs(10),
+        }
+    }
+}
+
+/// When container znodes, and with them locks that nobody uses, are swept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SweepConfig {
+    /// How long one must have been empty: a lock in steady use is not to be created again and again.
+    pub empty_for: Duration,
+    /// How often the leader looks.
+    pub every: Duration,
+}
+
+impl Default for SweepConfig {
+    fn default() -> Self {
+        Self {
+            empty_for: Duration::from_secs(60),
+            every: Duration::from_secs(10),
         }
     }
 }

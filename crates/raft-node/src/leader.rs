@@ -10,9 +10,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use znode_store::{Command, Request, SessionId, ZPath};
 
-use crate::config::NodeId;
+use crate::config::{NodeId, SweepConfig};
 use crate::peers::Gate;
 use crate::peers::wire::{NotLeader, Touched};
+use crate::proposer::wall_clock_ms;
 use crate::replica::Replica;
 use crate::types::Raft;
 
@@ -26,13 +27,6 @@ const STALL: Duration = Duration::from_millis(200);
 
 /// Sessions ended by one command: each may own many ephemeral nodes, and an entry is applied in one go.
 const MAX_EXPIRED_AT_ONCE: usize = 64;
-
-/// How long a lock's znode stays without contenders before it is swept, so that a lock in steady use is not
-/// created again and again.
-const EMPTY_CONTAINER_AGE_MS: u64 = 60_000;
-
-/// How often containers are swept.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Containers swept by one command.
 const MAX_SWEPT_AT_ONCE: usize = 1_000;
@@ -248,7 +242,7 @@ fn take_up(replica: &Replica, term: u64) {
 ///
 /// `propose` proposes a command from this node, in the ordinary way. An end that reaches the log in another
 /// term than its own is refused by the state.
-pub async fn tend<P, F>(replica: Arc<Replica>, propose: P, stop: CancellationToken)
+pub async fn tend<P, F>(replica: Arc<Replica>, sweeps: SweepConfig, propose: P, stop: CancellationToken)
 where
     P: Fn(Request) -> F + Clone + Send + 'static,
     F: Future<Output = bool> + Send + 'static,
@@ -289,9 +283,9 @@ where
                 }
             });
         }
-        if now - swept >= SWEEP_INTERVAL {
+        if now - swept >= sweeps.every {
             swept = now;
-            let empty = empty_containers(&replica);
+            let empty = empty_containers(&replica, sweeps.empty_for);
             if !empty.is_empty() {
                 let propose = propose.clone();
                 let command = Command::SweepContainers(empty);
@@ -309,12 +303,15 @@ where
     }
 }
 
-fn empty_containers(replica: &Replica) -> Vec<ZPath> {
+fn empty_containers(replica: &Replica, empty_for: Duration) -> Vec<ZPath> {
     if replica.sessions.leading_term().is_none() {
         return Vec::new();
     }
     let store = replica.store.read();
-    let mut empty = store.empty_containers(store.time_ms().saturating_sub(EMPTY_CONTAINER_AGE_MS));
+    // The state's own time stands still while nothing is proposed.
+    let now_ms = store.time_ms().max(wall_clock_ms());
+    let empty_for_ms = u64::try_from(empty_for.as_millis()).unwrap_or(u64::MAX);
+    let mut empty = store.empty_containers(now_ms.saturating_sub(empty_for_ms));
     empty.truncate(MAX_SWEPT_AT_ONCE);
     empty
 }

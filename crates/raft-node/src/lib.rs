@@ -63,7 +63,7 @@
 //!
 //! Nothing here knows HTTP or what a lock is for: front ends do. Nothing outside of `types.rs`, `machine.rs`,
 //! `peers/network.rs`, `storage/log_store.rs` and the few that call Raft knows openraft, and no type of
-//! openraft reaches a disk or a wire. Wall clocks are read for people only (the time in a batch); all deadlines
+//! openraft reaches a disk or a wire. Wall clocks are read for people (the time in a batch) and to sweep empty containers; all deadlines
 //! are monotonic.
 
 pub mod config;
@@ -87,7 +87,7 @@ mod codec;
 mod types;
 pub mod error;
 
-pub use config::{MemberAddress, NodeConfig, NodeId, RaftTiming, SessionBounds, SnapshotConfig};
+pub use config::{MemberAddress, NodeConfig, NodeId, RaftTiming, SessionBounds, SnapshotConfig, SweepConfig};
 pub use error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
 pub use hub::{GrantWait, Verdict, WatchEvent, WatchEventKind, WatchKind, Watcher};
 pub use node::{Node, OpenedSession};

@@ -216,7 +216,12 @@ impl Node {
             let node = proposing.clone();
             async move { matches!(node.propose(request).await, Ok(Applied { outcome: Ok(_), .. })) }
         };
-        tasks.spawn(leader::tend(replica, propose, stop.clone()));
+        tasks.spawn(leader::tend(
+            replica,
+            config.sweeps.clone(),
+            propose,
+            stop.clone(),
+        ));
         let asker = Asker {
             node: config.node_id,
             leadership,

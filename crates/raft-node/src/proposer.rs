@@ -170,7 +170,8 @@ fn tell(waiting: Vec<oneshot::Sender<Submitted>>, outcome: Submitted) {
     }
 }
 
-fn wall_clock_ms() -> u64 {
+/// This machine's clock, in milliseconds since 1970.
+pub(crate) fn wall_clock_ms() -> u64 {
     // A clock before 1970 counts as 1970: the state takes the larger of this and its last time anyway.
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_millis().try_into().unwrap_or(u64::MAX)

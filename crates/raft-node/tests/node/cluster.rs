@@ -291,3 +291,36 @@ async fn large_data_reaches_a_follower_that_was_away() {
     );
     cluster.stop_all().await;
 }
+
+#[tokio::test]
+async fn a_container_whose_children_are_gone_is_swept_though_nothing_else_happens() {
+    let soon = |config: &mut NodeConfig| {
+        config.sweeps.empty_for = Duration::from_millis(200);
+        config.sweeps.every = Duration::from_millis(50);
+    };
+    let mut cluster = Cluster::start_with(3, soon).await;
+    let node = cluster.node(1).clone();
+    for (at, mode) in [
+        ("/used", CreateMode::Container),
+        ("/fresh", CreateMode::Container),
+    ] {
+        let created = node.propose(request(create(at, "", mode))).await.unwrap();
+        assert!(created.outcome.is_ok());
+    }
+    put(&node, "/used/child", "x").await;
+    let delete = Op::Delete {
+        path: path("/used/child"),
+        version: -1,
+    };
+    let deleted = node.propose(request(Command::Write(delete))).await.unwrap();
+    assert!(deleted.outcome.is_ok());
+    eventually("the used container is swept", || {
+        node.read(|store| store.get(&path("/used")).is_none())
+    })
+    .await;
+    assert!(
+        node.read(|store| store.get(&path("/fresh")).is_some()),
+        "one that never had a child waits for its first"
+    );
+    cluster.stop_all().await;
+}
