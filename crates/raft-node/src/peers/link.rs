@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use futures_util::FutureExt;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -154,6 +155,8 @@ async fn run(
             tracing::info!(node = to, ?purpose, "a peer is back");
             last_failure.clear();
         }
+        // What was suspected of the connection before is nothing that this one has done.
+        let _stale = suspicion.notified().now_or_never();
         let mut waiting = HashMap::new();
         let ended = converse(first, &mut queue, &suspicion, reader, writer, &mut waiting).await;
         if let Err(error) = &ended {
@@ -200,6 +203,11 @@ async fn converse(
             out.clear();
         }
         tokio::select! {
+            // A suspicion first: a question that comes right after it belongs on the next connection.
+            biased;
+            () = suspicion.notified() => {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "an answer did not come in time"));
+            }
             question = queue.recv() => match question {
                 Some(question) => next = Some(question),
                 None => return Ok(()),
@@ -214,9 +222,6 @@ async fn converse(
                 }
                 None => return Ok(()),
             },
-            () = suspicion.notified() => {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "an answer did not come in time"));
-            }
         }
     }
 }
@@ -343,7 +348,8 @@ mod tests {
             answer(&mut writer, id, 3).await;
             (reader, writer)
         };
-        let (answered, _connection) = tokio::join!(asked, serve);
+        let both = async { tokio::join!(asked, serve) };
+        let (answered, _connection) = timeout(PATIENCE, both).await.expect("nobody waits for ever");
         assert_eq!(answered, Ok(Answer::ReadIndex(Ok(3))));
     }
 }
