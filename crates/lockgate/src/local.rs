@@ -10,7 +10,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use znode_store::{
-    BadPath, Command, Grant, LockMode, LockName, LockWish, Refusal, Request, RequestId, SessionId, Zxid,
+    BadPath, Command, Grant, Identities, LockMode, LockName, LockWish, Refusal, Request, RequestId,
+    SessionId, Zxid,
 };
 
 /// Between two tries while the cluster has no leader: well below an election, and too rare to matter.
@@ -293,6 +294,7 @@ async fn close(node: &Node, session: SessionId, timeout: Duration) -> Result<(),
     let request = Request {
         session: None,
         request_id: None,
+        caller: Identities::none(),
         command: Command::CloseSession { session },
     };
     loop {

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use znode_store::{ContenderEnd, Event, Grant, HolderId, LockName, ZPath, Zxid};
+use znode_store::{
+    Acl, ContenderEnd, Event, Grant, HolderId, LockName, ZPath, ZnodeEvent, ZnodeEventKind, Zxid,
+};
 
 /// What a one-shot watch waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -215,28 +217,25 @@ impl Hub {
         let mut tables = self.tables.lock();
         for event in events {
             match event {
-                Event::Created(path) => {
-                    fire(&mut tables.data, path, WatchEventKind::Created, path, zxid);
-                    fire_ancestors(&mut tables.recursive, WatchEventKind::Created, path, zxid);
-                }
-                Event::Deleted(path) => {
-                    fire(&mut tables.data, path, WatchEventKind::Deleted, path, zxid);
-                    fire(&mut tables.children, path, WatchEventKind::Deleted, path, zxid);
-                    fire_ancestors(&mut tables.recursive, WatchEventKind::Deleted, path, zxid);
-                }
-                Event::DataChanged(path) => {
-                    fire(&mut tables.data, path, WatchEventKind::DataChanged, path, zxid);
-                    fire_ancestors(&mut tables.recursive, WatchEventKind::DataChanged, path, zxid);
-                }
-                Event::ChildrenChanged(path) => {
-                    fire(
-                        &mut tables.children,
-                        path,
-                        WatchEventKind::ChildrenChanged,
-                        path,
-                        zxid,
-                    );
-                }
+                Event::Znode(ZnodeEvent { kind, path, acl: _ }) => match kind {
+                    ZnodeEventKind::Created => {
+                        fire(&mut tables.data, path, WatchEventKind::Created, path, zxid);
+                        fire_ancestors(&mut tables.recursive, WatchEventKind::Created, path, zxid);
+                    }
+                    ZnodeEventKind::Deleted => {
+                        fire(&mut tables.data, path, WatchEventKind::Deleted, path, zxid);
+                        fire(&mut tables.children, path, WatchEventKind::Deleted, path, zxid);
+                        fire_ancestors(&mut tables.recursive, WatchEventKind::Deleted, path, zxid);
+                    }
+                    ZnodeEventKind::DataChanged => {
+                        fire(&mut tables.data, path, WatchEventKind::DataChanged, path, zxid);
+                        fire_ancestors(&mut tables.recursive, WatchEventKind::DataChanged, path, zxid);
+                    }
+                    ZnodeEventKind::ChildrenChanged => {
+                        let kind = WatchEventKind::ChildrenChanged;
+                        fire(&mut tables.children, path, kind, path, zxid);
+                    }
+                },
                 Event::Granted { grant, .. } => {
                     decide(
                         &mut tables,
@@ -250,7 +249,7 @@ impl Hub {
                 } => {
                     decide(&mut tables, lock, holder, Verdict::Ended(how.clone()));
                 }
-                Event::SessionOpened(_) | Event::SessionEnded { .. } => {}
+                Event::SoftQuotaPassed { .. } | Event::SessionOpened(_) | Event::SessionEnded { .. } => {}
             }
         }
     }
@@ -304,10 +303,17 @@ fn decide(tables: &mut Tables, lock: &LockName, holder: &HolderId, verdict: Verd
 
 #[cfg(test)]
 mod tests {
+    use znode_store::Acl;
+
     use super::*;
 
     fn path(text: &str) -> ZPath {
         ZPath::parse(text).unwrap()
+    }
+
+    fn change(kind: ZnodeEventKind, at: &str) -> Event {
+        let (path, acl) = (path(at), Acl::open());
+        Event::Znode(ZnodeEvent { kind, path, acl })
     }
 
     fn event(kind: WatchEventKind, at: &str, zxid: u64) -> WatchEvent {
@@ -324,10 +330,13 @@ mod tests {
         let watcher = hub.watch(&path("/a"), WatchKind::Data);
         hub.dispatch(
             Zxid(1),
-            &[Event::DataChanged(path("/b")), Event::ChildrenChanged(path("/a"))],
+            &[
+                change(ZnodeEventKind::DataChanged, "/b"),
+                change(ZnodeEventKind::ChildrenChanged, "/a"),
+            ],
         );
-        hub.dispatch(Zxid(2), &[Event::DataChanged(path("/a"))]);
-        hub.dispatch(Zxid(3), &[Event::Deleted(path("/a"))]);
+        hub.dispatch(Zxid(2), &[change(ZnodeEventKind::DataChanged, "/a")]);
+        hub.dispatch(Zxid(3), &[change(ZnodeEventKind::Deleted, "/a")]);
         assert_eq!(
             watcher.fired().await,
             Some(event(WatchEventKind::DataChanged, "/a", 2))
@@ -340,9 +349,12 @@ mod tests {
         let watcher = hub.watch(&path("/a"), WatchKind::Recursive);
         hub.dispatch(
             Zxid(1),
-            &[Event::Created(path("/ab")), Event::ChildrenChanged(path("/a"))],
+            &[
+                change(ZnodeEventKind::Created, "/ab"),
+                change(ZnodeEventKind::ChildrenChanged, "/a"),
+            ],
         );
-        hub.dispatch(Zxid(2), &[Event::Created(path("/a/b/c"))]);
+        hub.dispatch(Zxid(2), &[change(ZnodeEventKind::Created, "/a/b/c")]);
         assert_eq!(
             watcher.fired().await,
             Some(event(WatchEventKind::Created, "/a/b/c", 2))
@@ -353,7 +365,7 @@ mod tests {
     async fn a_child_watch_tells_of_the_nodes_own_end() {
         let hub = Arc::new(Hub::default());
         let watcher = hub.watch(&path("/a"), WatchKind::Children);
-        hub.dispatch(Zxid(5), &[Event::Deleted(path("/a"))]);
+        hub.dispatch(Zxid(5), &[change(ZnodeEventKind::Deleted, "/a")]);
         assert_eq!(
             watcher.fired().await,
             Some(event(WatchEventKind::Deleted, "/a", 5))

@@ -238,7 +238,7 @@ fn take_up(replica: &Replica, term: u64) {
     replica.sessions.lead(term, Instant::now(), sessions);
 }
 
-/// Ends silent sessions and sweeps empty containers while this node leads, until `stop`.
+/// Ends silent sessions and sweeps empty containers and TTL nodes whose time is over, while this node leads, until `stop`.
 ///
 /// `propose` proposes a command from this node, in the ordinary way. An end that reaches the log in another
 /// term than its own is refused by the state.
@@ -272,38 +272,27 @@ where
                     sessions: due.clone(),
                     term,
                 };
-                if !propose(Request {
-                    session: None,
-                    request_id: None,
-                    command,
-                })
-                .await
-                {
+                if !propose(Request::anonymous(command)).await {
                     replica.sessions.not_ended(term, &due, Instant::now());
                 }
             });
         }
         if now - swept >= sweeps.every {
             swept = now;
-            let empty = empty_containers(&replica, sweeps.empty_for);
-            if !empty.is_empty() {
+            let due = to_sweep(&replica, sweeps.empty_for);
+            if !due.is_empty() {
                 let propose = propose.clone();
-                let command = Command::SweepContainers(empty);
+                let command = Command::Sweep(due);
                 tokio::spawn(async move {
                     // What is not swept now is swept the next time.
-                    propose(Request {
-                        session: None,
-                        request_id: None,
-                        command,
-                    })
-                    .await;
+                    propose(Request::anonymous(command)).await;
                 });
             }
         }
     }
 }
 
-fn empty_containers(replica: &Replica, empty_for: Duration) -> Vec<ZPath> {
+fn to_sweep(replica: &Replica, empty_for: Duration) -> Vec<ZPath> {
     if replica.sessions.leading_term().is_none() {
         return Vec::new();
     }
@@ -311,7 +300,7 @@ fn empty_containers(replica: &Replica, empty_for: Duration) -> Vec<ZPath> {
     // The state's own time stands still while nothing is proposed.
     let now_ms = store.time_ms().max(wall_clock_ms());
     let empty_for_ms = u64::try_from(empty_for.as_millis()).unwrap_or(u64::MAX);
-    let mut empty = store.empty_containers(now_ms.saturating_sub(empty_for_ms));
-    empty.truncate(MAX_SWEPT_AT_ONCE);
-    empty
+    let mut due = store.to_sweep(now_ms.saturating_sub(empty_for_ms), now_ms);
+    due.truncate(MAX_SWEPT_AT_ONCE);
+    due
 }

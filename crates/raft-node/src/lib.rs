@@ -52,7 +52,7 @@
 //!     mode: CreateMode::Persistent,
 //!     parents: false,
 //! });
-//! let applied = node.propose(Request { session: None, request_id: None, command }).await?;
+//! let applied = node.propose(Request::anonymous(command)).await?;
 //! println!("{} at {}", applied.outcome.is_ok(), applied.zxid);
 //! node.stop().await;
 //! # Ok(())

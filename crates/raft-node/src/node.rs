@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use znode_store::{
-    Applied, Command, HolderId, LockName, Password, Refusal, Reply, Request, RequestId, SessionId, Store,
-    ZPath,
+    Applied, Command, HolderId, Identities, LockName, Password, Refusal, Reply, Request, RequestId,
+    SessionId, Store, ZPath,
 };
 
 use crate::asker::{self, Asker, Questions};
@@ -319,6 +319,7 @@ impl Node {
             let request = Request {
                 session: None,
                 request_id: request_id.clone(),
+                caller: Identities::none(),
                 command,
             };
             match self.propose(request).await?.outcome {

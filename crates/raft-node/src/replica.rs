@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::RwLock;
 use tokio::sync::{mpsc, watch};
-use znode_store::{Applied, Command, EntryContext, Event, HolderId, LockName, Reply, Standing, Store};
+use znode_store::{
+    Acl, Applied, Command, EntryContext, Event, HolderId, Identities, LockName, Reply, Standing, Store,
+};
 
 use crate::calls::Calls;
 use crate::codec::{self, BadBytes, CommandBatch, Envelope, Origin};
@@ -232,12 +234,14 @@ mod tests {
         let op = Op::Create {
             path,
             data: "x".into(),
+            acl: Acl::open(),
             mode: CreateMode::Persistent,
             parents: false,
         };
         Request {
             session: None,
             request_id: None,
+            caller: Identities::none(),
             command: Command::Write(op),
         }
     }

@@ -3,11 +3,12 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::acl::Identities;
 use crate::command::{Command, LockCommand, Op, Request};
 use crate::event::Event;
 use crate::ids::{RequestId, SessionId, Zxid};
 use crate::remembered::{self, Record, Remembered};
-use crate::reply::{Applied, Outcome, Refusal, Reply};
+use crate::reply::{Applied, Limited, Outcome, Refusal, Reply};
 use crate::sessions::{Session, SessionFate};
 use crate::store::Store;
 use crate::write::ContenderChange;
@@ -29,6 +30,8 @@ pub(crate) struct Context<'e> {
     pub(crate) now_ms: u64,
     /// The term of its entry.
     pub(crate) term: u64,
+    /// What its caller has proven to be.
+    pub(crate) caller: &'e Identities,
     /// What happened so far, the last command's events included if the caller left them there.
     pub(crate) events: &'e mut Vec<Event>,
     /// In a transaction: changes that the lock table learns of when nothing can fail any more.
@@ -39,14 +42,16 @@ impl Store {
     /// Applies one command: the only way to change the state, and the same on every replica.
     ///
     /// Events are appended in the order in which things happened.
-    pub fn apply(&mut self, entry: &EntryContext, request: Request, events: &mut Vec<Event>) -> Applied {
+    pub fn apply(&mut self, entry: &EntryContext, mut request: Request, events: &mut Vec<Event>) -> Applied {
         self.zxid.0 += 1;
         // A new leader's clock may be behind its predecessor's.
         self.time_ms = self.time_ms.max(entry.time_ms);
+        let caller = core::mem::take(&mut request.caller);
         let cx = &mut Context {
             zxid: self.zxid,
             now_ms: self.time_ms,
             term: entry.term,
+            caller: &caller,
             events,
             held_back: None,
         };
@@ -63,6 +68,7 @@ impl Store {
         let Request {
             session,
             request_id,
+            caller: _,
             command,
         } = request;
         if let Some(session) = session {
@@ -130,6 +136,12 @@ impl Store {
                 if !session.is_legal() || self.sessions.fate(session) != SessionFate::Unknown {
                     return Err(Refusal::SessionIdTaken(session));
                 }
+                if self.sessions.len() >= self.limits.sessions as usize {
+                    return Err(Refusal::LimitReached {
+                        what: Limited::Sessions,
+                        limit: self.limits.sessions,
+                    });
+                }
                 self.sessions.insert(
                     session,
                     Session::new(password, timeout_ms, name, address, cx.now_ms),
@@ -161,9 +173,14 @@ impl Store {
             Command::Write(op) => self.write(cx, session, op),
             Command::Multi(ops) => self.multi(cx, session, ops),
             // The leader tidies up. What has children again, or is gone, is none of its business.
-            Command::SweepContainers(paths) => {
+            Command::Sweep(paths) => {
                 let swept = paths.iter().filter(|path| self.sweep(cx, path)).count();
                 Ok(Reply::Swept(swept as u32))
+            }
+            // The leader was configured with other limits than the one before it.
+            Command::SetLimits(limits) => {
+                self.limits = limits;
+                Ok(Reply::LimitsSet)
             }
             Command::Lock(command) => self.lock_command(cx, session, request_id, command),
         }

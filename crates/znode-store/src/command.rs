@@ -7,7 +7,9 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Data, Password, RequestId, SessionId};
+use crate::acl::{Acl, Identities};
+use crate::ids::{Data, Password, RequestId, SessionId, Zxid};
+use crate::limits::Limits;
 use crate::path::{CreatePath, LockName, ZPath};
 
 /// One request of one client, as it stands in the log.
@@ -17,8 +19,22 @@ pub struct Request {
     pub session: Option<SessionId>,
     /// If given, the first outcome is remembered and returned again for a repeated request.
     pub request_id: Option<RequestId>,
+    /// What the caller has proven to be, when the request was taken in.
+    pub caller: Identities,
     /// What to do.
     pub command: Command,
+}
+
+impl Request {
+    /// A request of somebody who has no session and has proven nothing.
+    pub fn anonymous(command: Command) -> Self {
+        Self {
+            session: None,
+            request_id: None,
+            caller: Identities::none(),
+            command,
+        }
+    }
 }
 
 /// A change of the state.
@@ -54,8 +70,11 @@ pub enum Command {
     Write(Op),
     /// Several changes of the tree, all or none, at one position. Later ones see earlier ones.
     Multi(Vec<Op>),
-    /// Deletes container nodes that had children and have none any more; others are passed over.
-    SweepContainers(Vec<ZPath>),
+    /// Deletes containers that had children and have none any more, and TTL nodes without children whose time is over;
+    /// others are passed over.
+    Sweep(Vec<ZPath>),
+    /// From now on other limits hold; what is beyond them already stays.
+    SetLimits(Limits),
     /// A step of the lock protocol.
     Lock(LockCommand),
 }
@@ -69,6 +88,8 @@ pub enum Op {
         path: CreatePath,
         /// With what in it.
         data: Data,
+        /// Who may do what to it. Missing parents get the same list.
+        acl: Acl,
         /// Of which kind. An ephemeral one is owned by the request's session.
         mode: CreateMode,
         /// Whether missing parents are created too, as empty container nodes.
@@ -95,6 +116,15 @@ pub enum Op {
         /// The version it must have; −1 for any.
         version: i32,
     },
+    /// Replaces the access control list.
+    SetAcl {
+        /// Of which node.
+        path: ZPath,
+        /// By which.
+        acl: Acl,
+        /// The `aversion` that it must have; −1 for any.
+        aversion: i32,
+    },
     /// Changes nothing, but refuses (and with it a multi) unless the node has the version.
     Check {
         /// Which node.
@@ -102,7 +132,18 @@ pub enum Op {
         /// The version it must have; −1: it only has to exist.
         version: i32,
     },
+    /// Changes nothing, but refuses (and with it a multi) unless the request's session holds the lock, by the
+    /// contender with this token. So what follows is written only while the lock is held: a guarded write.
+    Held {
+        /// Which lock.
+        lock: LockName,
+        /// The token of the grant.
+        fencing_token: Zxid,
+    },
 }
+
+/// The longest TTL in milliseconds, some 34 years: it shares eight bytes with the kind of the node, as in ZooKeeper.
+pub const MAX_TTL_MS: u64 = 0x00ff_ffff_ffff;
 
 /// The kinds of znodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,12 +158,25 @@ pub enum CreateMode {
     EphemeralSequential,
     /// Like persistent, but swept some time after its last child has gone.
     Container,
+    /// Like persistent, but swept when it has no children and its data was not replaced for so long.
+    Ttl {
+        /// For how long in milliseconds: 1 to [`MAX_TTL_MS`].
+        ttl_ms: u64,
+    },
+    /// Both: a number in its name, and swept.
+    TtlSequential {
+        /// For how long in milliseconds: 1 to [`MAX_TTL_MS`].
+        ttl_ms: u64,
+    },
 }
 
 impl CreateMode {
     /// Whether a number is appended to the name.
     pub fn is_sequential(self) -> bool {
-        matches!(self, Self::PersistentSequential | Self::EphemeralSequential)
+        matches!(
+            self,
+            Self::PersistentSequential | Self::EphemeralSequential | Self::TtlSequential { .. }
+        )
     }
 
     /// Whether the node ends with its session.

@@ -125,27 +125,30 @@ pub const MAX_DATA_BYTES: usize = 1024 * 1024 - 1;
 
 /// The data of a znode. Cheap to clone; encoded as one run of bytes.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Data(Arc<[u8]>);
+pub struct Data(
+    /// `None`: no bytes, and no allocation for them.
+    Option<Arc<[u8]>>,
+);
 
 impl Data {
     /// No bytes.
     pub fn empty() -> Self {
-        Self(Arc::from(&[][..]))
+        Self(None)
     }
 
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        self.0.as_deref().unwrap_or_default()
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.as_bytes().len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_none()
     }
 }
 
@@ -157,34 +160,34 @@ impl Default for Data {
 
 impl From<&[u8]> for Data {
     fn from(bytes: &[u8]) -> Self {
-        Self(bytes.into())
+        Self((!bytes.is_empty()).then(|| bytes.into()))
     }
 }
 
 impl From<Vec<u8>> for Data {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(bytes.into())
+        Self((!bytes.is_empty()).then(|| bytes.into()))
     }
 }
 
 impl From<&str> for Data {
     fn from(text: &str) -> Self {
-        Self(text.as_bytes().into())
+        text.as_bytes().into()
     }
 }
 
 impl fmt::Debug for Data {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match core::str::from_utf8(&self.0) {
+        match core::str::from_utf8(self.as_bytes()) {
             Ok(text) => write!(f, "{text:?}"),
-            Err(_) => write!(f, "({} bytes)", self.0.len()),
+            Err(_) => write!(f, "({} bytes)", self.len()),
         }
     }
 }
 
 impl Serialize for Data {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(&self.0)
+        serializer.serialize_bytes(self.as_bytes())
     }
 }
 

@@ -60,11 +60,12 @@
 //!         name: "worker".into(),
 //!         address: "10.0.0.7".into(),
 //!     };
-//!     store.apply(&entry, Request { session: None, request_id: None, command }, &mut events);
+//!     store.apply(&entry, Request::anonymous(command), &mut events);
 //! }
 //! let acquire = |id, guid| Request {
 //!     session: Some(SessionId(id)),
 //!     request_id: None,
+//!     caller: Identities::none(),
 //!     command: Command::Lock(LockCommand::Acquire {
 //!         wish: LockWish {
 //!             lock: LockName::parse("orders/42").unwrap(),
@@ -88,7 +89,7 @@
 //! // The leader of the entry's term has not heard of session 1 for its timeout.
 //! let command = Command::ExpireSessions { sessions: vec![SessionId(1)], term: 1 };
 //! events.clear();
-//! let applied = store.apply(&entry, Request { session: None, request_id: None, command }, &mut events);
+//! let applied = store.apply(&entry, Request::anonymous(command), &mut events);
 //! assert_eq!(applied.outcome, Ok(Reply::SessionsExpired(1)));
 //!
 //! // Its contender goes, and in the same breath the next one holds the lock.
@@ -116,7 +117,9 @@
 #![no_std]
 extern crate alloc;
 
+mod acl;
 mod ids;
+mod limits;
 mod path;
 mod stat;
 
@@ -128,6 +131,8 @@ mod show;
 mod apply;
 mod remembered;
 mod sessions;
+mod quota;
+mod read;
 mod store;
 mod write;
 
@@ -137,16 +142,19 @@ mod snapshot;
 mod stable_hash;
 mod tree;
 
+pub use acl::*;
 pub use apply::EntryContext;
 pub use command::*;
 pub use event::*;
 pub use ids::*;
+pub use limits::Limits;
 pub use lock::*;
 pub use path::*;
+pub use read::{Page, View};
 pub use remembered::{MAX_REMEMBERED_REQUESTS, MAX_SESSIONLESS_REQUESTS};
 pub use reply::*;
 pub use sessions::{MAX_ENDED_SESSIONS, SessionFate, SessionView};
 pub use snapshot::{Restorer, SnapshotError, SnapshotPart};
 pub use stat::*;
-pub use store::{MAX_SWEPT_CONTAINERS, Store};
+pub use store::{MAX_SWEPT, Store};
 pub use write::MAX_SEQUENCE;

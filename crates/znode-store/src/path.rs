@@ -126,6 +126,14 @@ impl ZPath {
         }
     }
 
+    /// The path of the parent as text; the root's own for the root.
+    pub(crate) fn parent_text(&self) -> &str {
+        match self.0.rfind('/') {
+            Some(0) | None => "/",
+            Some(at) => &self.0[..at],
+        }
+    }
+
     /// The last component; empty for the root.
     pub fn name(&self) -> &str {
         self.0.rsplit('/').next().unwrap_or("")

@@ -222,7 +222,8 @@ pub(crate) fn fingerprint(command: &Command) -> u64 {
         | Command::ExpireSessions { .. }
         | Command::Write(_)
         | Command::Multi(_)
-        | Command::SweepContainers(_)
+        | Command::Sweep(_)
+        | Command::SetLimits(_)
         | Command::Lock(_) => stable_hash::of(command),
     }
 }
@@ -238,6 +239,7 @@ mod tests {
         Command::Write(Op::Create {
             path,
             data: data.into(),
+            acl: crate::Acl::open(),
             mode,
             parents: false,
         })

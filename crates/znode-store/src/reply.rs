@@ -49,12 +49,18 @@ pub enum Reply {
     Deleted,
     /// The data was replaced.
     Set(Stat),
+    /// The access control list was replaced.
+    AclSet(Stat),
     /// The check held.
     Checked,
+    /// The session holds the lock.
+    Held,
     /// The replies of a multi, in order.
     Multi(Vec<Reply>),
-    /// How many containers were swept.
+    /// How many containers and TTL nodes were swept.
     Swept(u32),
+    /// The limits were replaced.
+    LimitsSet,
     /// The caller holds the lock.
     Granted(Grant),
     /// The caller stands in the queue.
@@ -99,6 +105,26 @@ pub struct Place {
     pub ahead: u32,
 }
 
+/// What a quota counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum QuotaKind {
+    /// Znodes.
+    Count,
+    /// Bytes of data.
+    Bytes,
+}
+
+/// What there can be too many of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Limited {
+    /// Children of a znode.
+    Children(ZPath),
+    /// Ephemeral nodes of a session.
+    Ephemerals(SessionId),
+    /// Sessions.
+    Sessions,
+}
+
 /// Why a command was not carried out. Nothing was changed, on any replica.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
@@ -133,7 +159,36 @@ pub enum Refusal {
     /// Ten digits are used up; the parent has to be created anew.
     #[error("the sequence numbers below {0} are used up")]
     SequenceExhausted(ZPath),
-    /// More data than [`crate::MAX_DATA_BYTES`].
+    /// The caller has not the right that this needs. Creating and deleting are matters of the parent.
+    #[error("the caller may not do this at {0}")]
+    NoAuth(ZPath),
+    /// An access control list that is empty, or names somebody whom nobody could prove to be.
+    #[error("this is no access control list: {0}")]
+    InvalidAcl(String),
+    /// A TTL is 1 to [`crate::MAX_TTL_MS`] milliseconds.
+    #[error("{0} ms are no time to live")]
+    BadTtl(u64),
+    /// A hard quota would be passed.
+    #[error("the quota of {path} allows {limit} {what}, and this would make it {would_be}")]
+    QuotaExceeded {
+        /// Whose quota.
+        path: ZPath,
+        /// Of what.
+        what: QuotaKind,
+        /// How much is allowed.
+        limit: u64,
+        /// How much it would be.
+        would_be: u64,
+    },
+    /// One of the [`crate::Limits`] is reached.
+    #[error("{what}: {limit} are the most allowed")]
+    LimitReached {
+        /// Of what there would be too many.
+        what: Limited,
+        /// How many are allowed.
+        limit: u32,
+    },
+    /// More data than [`crate::Limits::data_bytes`].
     #[error("{bytes} bytes of data are more than the {limit} allowed")]
     DataTooLarge {
         /// What was given.
@@ -196,6 +251,14 @@ pub enum Refusal {
         lock: LockName,
         /// What was claimed.
         holder: HolderId,
+    },
+    /// The session does not hold the lock by the contender with this token.
+    #[error("the session does not hold the lock {lock} with the token {fencing_token}")]
+    NotHeld {
+        /// Which lock.
+        lock: LockName,
+        /// What was claimed.
+        fencing_token: Zxid,
     },
     /// To wait would be to wait for oneself.
     #[error("the owner holds the lock {0} as shared and would wait for itself")]

@@ -150,6 +150,10 @@ impl Sessions {
         self.live.get_mut(&session)
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.live.len()
+    }
+
     pub(crate) fn views(&self) -> Vec<SessionView> {
         let mut views: Vec<_> = self.live.iter().map(|(&id, session)| session.view(id)).collect();
         views.sort_unstable_by_key(|view| view.session);

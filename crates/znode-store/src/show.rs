@@ -1,14 +1,16 @@
 //! How commands, replies and events read: golden scripts, logs and the command line speak this one
 //! language. Secrets (passwords) and payloads (data) are not shown, only that they are there.
 
-use core::fmt::{self, Display, Formatter};
+use core::fmt::{self, Display, Formatter, Write as _};
 
+use crate::acl::{Acl, AclEntry, Perms};
 use crate::command::{AttemptId, Command, CreateMode, LockCommand, LockWish, Op, Request, WithdrawCause};
-use crate::event::{ContenderEnd, Event};
+use crate::event::{ContenderEnd, Event, ZnodeEvent, ZnodeEventKind};
 use crate::ids::{Data, RequestId};
-use crate::reply::{Applied, Grant, Place, Reply};
+use crate::limits::Limits;
+use crate::reply::{Applied, Grant, Limited, Place, QuotaKind, Reply};
 use crate::sessions::{SessionFate, SessionView};
-use crate::stat::Stat;
+use crate::stat::{Kind, Stat};
 
 /// Values with a comma between them.
 struct List<'a, T>(&'a [T]);
@@ -84,7 +86,8 @@ impl Display for Command {
             }
             Self::Write(op) => op.fmt(f),
             Self::Multi(ops) => write!(f, "all or none of: {}", List(ops)),
-            Self::SweepContainers(paths) => write!(f, "sweep {}", List(paths)),
+            Self::Sweep(paths) => write!(f, "sweep {}", List(paths)),
+            Self::SetLimits(limits) => write!(f, "set limits: {limits}"),
             Self::Lock(command) => command.fmt(f),
         }
     }
@@ -96,15 +99,25 @@ impl Display for Op {
             Self::Create {
                 path,
                 data,
+                acl,
                 mode,
                 parents,
             } => {
                 write!(f, "create {mode} {path} with {data}")?;
+                if !acl.is_open() {
+                    write!(f, " for {acl}")?;
+                }
                 f.write_str(if *parents { " and its parents" } else { "" })
             }
             Self::Delete { path, version } => write!(f, "delete {path}{}", IfVersion(*version)),
             Self::DeleteRecursive { path } => write!(f, "delete {path} and all below it"),
             Self::Set { path, data, version } => write!(f, "set {path} to {data}{}", IfVersion(*version)),
+            Self::SetAcl { path, acl, aversion } => {
+                write!(f, "give {path} to {acl}{}", IfVersion(*aversion))
+            }
+            Self::Held { lock, fencing_token } => {
+                write!(f, "check that lock {lock} is held with token {fencing_token}")
+            }
             Self::Check { path, version: -1 } => write!(f, "check that {path} exists"),
             Self::Check { path, version } => write!(f, "check that {path} has version {version}"),
         }
@@ -114,6 +127,8 @@ impl Display for Op {
 impl Display for CreateMode {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Ttl { ttl_ms } => return write!(f, "ttl of {ttl_ms} ms"),
+            Self::TtlSequential { ttl_ms } => return write!(f, "ttl_sequential of {ttl_ms} ms"),
             Self::Persistent => "persistent",
             Self::Ephemeral => "ephemeral",
             Self::PersistentSequential => "persistent_sequential",
@@ -219,9 +234,12 @@ impl Display for Reply {
             Self::Created { path, stat: _ } => write!(f, "created {path}"),
             Self::Deleted => f.write_str("deleted"),
             Self::Set(stat) => write!(f, "set to version {}", stat.version),
+            Self::AclSet(stat) => write!(f, "list set to version {}", stat.aversion),
             Self::Checked => f.write_str("checked"),
+            Self::Held => f.write_str("held"),
+            Self::LimitsSet => f.write_str("limits set"),
             Self::Multi(replies) => write!(f, "all of: {}", List(replies)),
-            Self::Swept(count) => write!(f, "{} swept", Count((*count).into(), "container")),
+            Self::Swept(count) => write!(f, "{} swept", Count((*count).into(), "znode")),
             Self::Granted(grant) => grant.fmt(f),
             Self::Queued(place) => place.fmt(f),
             Self::Released { holds: 0 } => f.write_str("released"),
@@ -269,10 +287,13 @@ impl Display for Place {
 impl Display for Event {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Created(path) => write!(f, "created {path}"),
-            Self::Deleted(path) => write!(f, "deleted {path}"),
-            Self::DataChanged(path) => write!(f, "data of {path} changed"),
-            Self::ChildrenChanged(path) => write!(f, "children of {path} changed"),
+            Self::Znode(event) => event.fmt(f),
+            Self::SoftQuotaPassed {
+                path,
+                what,
+                limit,
+                used,
+            } => write!(f, "the quota of {path} is {limit} {what}, and it has {used}"),
             Self::Granted { session, grant } => write!(f, "{grant}, for session {session}"),
             Self::ContenderEnded {
                 session,
@@ -292,6 +313,83 @@ impl Display for Event {
                 expired: true,
             } => write!(f, "session {session} expired"),
         }
+    }
+}
+
+impl Display for ZnodeEvent {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let path = &self.path;
+        match self.kind {
+            ZnodeEventKind::Created => write!(f, "created {path}"),
+            ZnodeEventKind::Deleted => write!(f, "deleted {path}"),
+            ZnodeEventKind::DataChanged => write!(f, "data of {path} changed"),
+            ZnodeEventKind::ChildrenChanged => write!(f, "children of {path} changed"),
+        }
+    }
+}
+
+/// As `zkCli` shows it: `cdrwa`, in this order.
+impl Display for Perms {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (letter, perm) in [
+            ('c', Self::CREATE),
+            ('d', Self::DELETE),
+            ('r', Self::READ),
+            ('w', Self::WRITE),
+            ('a', Self::ADMIN),
+        ] {
+            if self.0 & perm.0 != 0 {
+                f.write_char(letter)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// As `zkCli` takes it: `scheme:id:perms`, with commas between.
+impl Display for Acl {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        List(&self.entries()).fmt(f)
+    }
+}
+
+impl Display for AclEntry {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.scheme, self.id, self.perms)
+    }
+}
+
+impl Display for QuotaKind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Count => "znodes",
+            Self::Bytes => "bytes",
+        })
+    }
+}
+
+impl Display for Limited {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Children(path) => write!(f, "children of {path}"),
+            Self::Ephemerals(session) => write!(f, "ephemeral znodes of session {session}"),
+            Self::Sessions => f.write_str("sessions"),
+        }
+    }
+}
+
+impl Display for Limits {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self {
+            data_bytes,
+            children,
+            ephemerals,
+            sessions,
+        } = self;
+        write!(
+            f,
+            "{data_bytes} bytes of data, {children} children, {ephemerals} ephemerals, {sessions} sessions"
+        )
     }
 }
 
@@ -330,9 +428,11 @@ impl Display for Stat {
             self.aversion
         )?;
         write!(f, "bytes={} children={}", self.data_length, self.num_children)?;
-        match self.ephemeral_owner {
-            Some(session) => write!(f, " owner={session}"),
-            None => Ok(()),
+        match self.ephemeral_owner.kind() {
+            Kind::Persistent => Ok(()),
+            Kind::Container => f.write_str(" container"),
+            Kind::Ttl(ttl_ms) => write!(f, " ttl={ttl_ms}"),
+            Kind::Ephemeral(session) => write!(f, " owner={session}"),
         }
     }
 }

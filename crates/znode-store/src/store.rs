@@ -4,22 +4,25 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::ids::{Data, Password, SessionId, Zxid};
+use crate::limits::Limits;
 use crate::lock::LockTable;
 use crate::path::ZPath;
 use crate::remembered::Remembered;
+use crate::reply::Refusal;
 use crate::sessions::{SessionFate, SessionView, Sessions};
 use crate::stable_hash;
 use crate::stat::Stat;
-use crate::tree::Tree;
+use crate::tree::{NodeIndex, Tree};
 
-/// How many containers [`Store::empty_containers`] names at once: they become one command, which must stay
-/// small beside the others in its log entry. The rest is named the next time.
-pub const MAX_SWEPT_CONTAINERS: usize = 1_000;
+/// How many znodes [`Store::to_sweep`] names at once: they become one command, which must stay small beside the others
+/// in its log entry. The rest is named the next time.
+pub const MAX_SWEPT: usize = 1_000;
 
 /// The state of the lock server, all of it. See the [crate's page](crate).
 pub struct Store {
     pub(crate) zxid: Zxid,
     pub(crate) time_ms: u64,
+    pub(crate) limits: Limits,
     pub(crate) tree: Tree,
     pub(crate) sessions: Sessions,
     /// Outcomes of requests that came without a session.
@@ -35,11 +38,12 @@ impl Default for Store {
 }
 
 impl Store {
-    /// The state before the first command: the root and nothing else.
+    /// The state before the first command: the root, and `/zookeeper` with `quota` and `config` in it.
     pub fn new() -> Self {
         Self {
             zxid: Zxid(0),
             time_ms: 0,
+            limits: Limits::default(),
             tree: Tree::new(),
             sessions: Sessions::default(),
             remembered: Arc::new(Remembered::sessionless()),
@@ -63,6 +67,7 @@ impl Store {
         stable_hash::of_words(&[
             self.zxid.0,
             self.time_ms,
+            stable_hash::of(&self.limits),
             self.tree.digest(),
             self.sessions.digest(),
             self.remembered.digest(),
@@ -110,13 +115,24 @@ impl Store {
         self.sessions.get(session).map(|state| state.password)
     }
 
-    /// Containers that had children and have none, since before the given time; the longest empty ones
-    /// first, at most [`MAX_SWEPT_CONTAINERS`].
-    pub fn empty_containers(&self, emptied_before_ms: u64) -> Vec<ZPath> {
+    /// What has to be swept: containers that had children and have none, since before the one time, and TTL nodes without
+    /// children whose time is over at the other; both the longest first, at most [`MAX_SWEPT`].
+    pub fn to_sweep(&self, emptied_before_ms: u64, now_ms: u64) -> Vec<ZPath> {
         self.tree
             .emptied_before(emptied_before_ms)
-            .take(MAX_SWEPT_CONTAINERS)
+            .chain(self.tree.expired_until(now_ms))
+            .take(MAX_SWEPT)
             .map(|index| self.tree.path(index))
             .collect()
+    }
+
+    /// The limits that hold.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The znode at `path`, which may not exist.
+    pub(crate) fn require_node(&self, path: &ZPath) -> Result<NodeIndex, Refusal> {
+        self.tree.find(path).ok_or_else(|| Refusal::NoNode(path.clone()))
     }
 }

@@ -1,19 +1,22 @@
 //! Changes of the tree: what is refused, and what a change entails (events, the owner's list of ephemerals,
-//! the lock table). The lock protocol changes the tree through the same few functions:
-//! [`Store::ensure_container`], [`Store::add_node`], [`Store::replace_data`], [`Store::remove_node`].
+//! the lock table, quotas). The lock protocol changes the tree through the same few functions:
+//! [`Store::create_missing`], [`Store::add_node`], [`Store::replace_data`], [`Store::remove_node`].
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
+use crate::acl::{Acl, Perms};
 use crate::apply::Context;
-use crate::command::{CreateMode, Op};
-use crate::event::{ContenderEnd, Event};
-use crate::ids::{Data, MAX_DATA_BYTES, SessionId};
+use crate::command::{CreateMode, MAX_TTL_MS, Op};
+use crate::event::{ContenderEnd, Event, ZnodeEvent, ZnodeEventKind};
+use crate::ids::{Data, SessionId};
 use crate::lock::{self, EndedContender};
 use crate::path::{CreatePath, LockName, ZPath};
-use crate::reply::{Outcome, Refusal, Reply};
+use crate::quota::Growth;
+use crate::reply::{Limited, Outcome, Refusal, Reply};
+use crate::stat::Kind;
 use crate::store::Store;
-use crate::tree::{Kind, NodeIndex};
+use crate::tree::NodeIndex;
 
 /// The last sequence number that has ten digits. Clients compare numbers as text, so an eleventh digit
 /// would put the newest contender before the oldest.
@@ -31,28 +34,29 @@ pub(crate) enum ContenderChange {
 }
 
 /// Where a node is to be created.
-struct Place {
+pub(crate) struct Place {
     /// The deepest ancestor that exists.
-    ancestor: NodeIndex,
+    pub(crate) ancestor: NodeIndex,
     /// The ancestors that do not, from above.
-    missing: Vec<ZPath>,
+    pub(crate) missing: Vec<ZPath>,
 }
 
 impl Store {
-    /// Carries out one operation, or refuses it and changes nothing.
+    /// Carries out one operation, or refuses it and changes nothing. What is checked first is ZooKeeper's order, for
+    /// its clients see which of several faults is told.
     pub(crate) fn write(&mut self, cx: &mut Context<'_>, session: Option<SessionId>, op: Op) -> Outcome {
         match op {
             Op::Create {
                 path,
                 data,
+                acl,
                 mode,
                 parents,
-            } => self.create(cx, session, &path, data, mode, parents),
+            } => self.create(cx, session, &path, data, &acl, mode, parents),
             Op::Delete { path, version } => {
-                let index = self.expect_version(&path, version)?;
-                if index == NodeIndex::ROOT {
-                    return Err(Refusal::Undeletable(path));
-                }
+                let parent = self.deletable(cx, &path)?;
+                let index = self.require_child(parent, &path)?;
+                self.expect_version(index, &path, version)?;
                 if self.tree.node(index).num_children() > 0 {
                     return Err(Refusal::NotEmpty(path));
                 }
@@ -60,42 +64,75 @@ impl Store {
                 Ok(Reply::Deleted)
             }
             Op::DeleteRecursive { path } => {
-                let index = self.expect_version(&path, -1)?;
-                if index == NodeIndex::ROOT {
-                    return Err(Refusal::Undeletable(path));
-                }
+                let parent = self.deletable(cx, &path)?;
+                let index = self.require_child(parent, &path)?;
+                self.check_subtree(cx, index)?;
                 self.remove_subtree(cx, index, &path);
                 Ok(Reply::Deleted)
             }
             Op::Set { path, data, version } => {
-                check_size(&data)?;
-                let index = self.expect_version(&path, version)?;
-                if self.tree.node(index).session().is_some() && lock::is_reserved(&path) {
+                self.check_size(&data)?;
+                let index = self.require_node(&path)?;
+                self.tree.acl(index).require(Perms::WRITE, cx.caller, &path)?;
+                let node = self.tree.node(index);
+                let is_contender = node.session().is_some() && lock::is_reserved(&path);
+                let growth = Growth {
+                    count: 0,
+                    bytes: data.len() as i64 - node.data.len() as i64,
+                };
+                self.check_quota(cx, &path, growth)?;
+                self.expect_version(index, &path, version)?;
+                if is_contender {
                     return Err(lock::written_by_locks_alone(&path));
                 }
                 self.replace_data(cx, index, &path, data);
                 Ok(Reply::Set(self.tree.node(index).stat()))
             }
+            Op::SetAcl { path, acl, aversion } => {
+                let acl = acl.as_set_by(cx.caller)?;
+                let index = self.require_node(&path)?;
+                self.tree.acl(index).require(Perms::ADMIN, cx.caller, &path)?;
+                let actual = self.tree.node(index).aversion;
+                matches_version(&path, aversion, actual)?;
+                self.tree.set_acl(index, &path, acl);
+                Ok(Reply::AclSet(self.tree.node(index).stat()))
+            }
             Op::Check { path, version } => {
-                self.expect_version(&path, version)?;
+                let index = self.require_node(&path)?;
+                self.tree.acl(index).require(Perms::READ, cx.caller, &path)?;
+                self.expect_version(index, &path, version)?;
                 Ok(Reply::Checked)
+            }
+            Op::Held { lock, fencing_token } => {
+                let session = session.ok_or(Refusal::SessionRequired)?;
+                if self.holds(session, &lock, fencing_token) {
+                    Ok(Reply::Held)
+                } else {
+                    Err(Refusal::NotHeld { lock, fencing_token })
+                }
             }
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "each is a part of what is asked")]
     fn create(
         &mut self,
         cx: &mut Context<'_>,
         session: Option<SessionId>,
         path: &CreatePath,
         data: Data,
+        acl: &Acl,
         mode: CreateMode,
         parents: bool,
     ) -> Outcome {
-        check_size(&data)?;
+        self.check_size(&data)?;
         let kind = match (mode, session) {
             (CreateMode::Persistent | CreateMode::PersistentSequential, _) => Kind::Persistent,
             (CreateMode::Container, _) => Kind::Container,
+            (CreateMode::Ttl { ttl_ms } | CreateMode::TtlSequential { ttl_ms }, _) => match ttl_ms {
+                1..=MAX_TTL_MS => Kind::Ttl(ttl_ms),
+                _ => return Err(Refusal::BadTtl(ttl_ms)),
+            },
             (CreateMode::Ephemeral | CreateMode::EphemeralSequential, Some(session)) => {
                 Kind::Ephemeral(session)
             }
@@ -103,13 +140,15 @@ impl Store {
                 return Err(Refusal::SessionRequired);
             }
         };
+        let acl = acl.as_set_by(cx.caller)?;
         if path.parent.is_root() && path.name.is_empty() && !mode.is_sequential() {
             return Err(Refusal::NodeExists(ZPath::root()));
         }
-        let place = self.place_below(&path.parent)?;
+        let place = self.place_below(&path.parent);
         if !place.missing.is_empty() && !parents {
             return Err(Refusal::NoNode(path.parent.clone()));
         }
+        self.may_create_at(cx, &place, &acl)?;
         let parent = place.missing.is_empty().then_some(place.ancestor);
         let path = if mode.is_sequential() {
             let sequence = self.next_sequence(parent, &path.parent)?;
@@ -124,10 +163,72 @@ impl Store {
         if parent.is_some_and(|parent| self.tree.child(parent, path.name()).is_some()) {
             return Err(Refusal::NodeExists(path));
         }
-        let parent = self.create_missing(cx, place);
-        let index = self.add_node(cx, parent, &path, kind, data);
+        self.may_have_children(&place)?;
+        if let Kind::Ephemeral(session) = kind {
+            self.may_own_more(session)?;
+        }
+        self.check_quotas_of_creation(cx, &place, &path, &data)?;
+        let parent = self.create_missing(cx, place, &acl);
+        let index = self.add_node(cx, parent, &path, kind, data, &acl);
         let stat = self.tree.node(index).stat();
         Ok(Reply::Created { path, stat })
+    }
+
+    /// Refuses a creation below `place` to whoever has not the right to it, or would not have it at the parents that
+    /// would be created with the list `acl`.
+    pub(crate) fn may_create_at(&self, cx: &Context<'_>, place: &Place, acl: &Acl) -> Result<(), Refusal> {
+        let list = self.tree.acl(place.ancestor);
+        if !list.allows(Perms::CREATE, cx.caller) {
+            return Err(Refusal::NoAuth(self.tree.path(place.ancestor)));
+        }
+        match place.missing.last() {
+            Some(missing) => acl.require(Perms::CREATE, cx.caller, missing),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a creation below an ephemeral node, and below one that has as many children as it may.
+    pub(crate) fn may_have_children(&self, place: &Place) -> Result<(), Refusal> {
+        let node = self.tree.node(place.ancestor);
+        let path = || self.tree.path(place.ancestor);
+        if node.session().is_some() {
+            return Err(Refusal::NoChildrenForEphemerals(path()));
+        }
+        if node.num_children() >= self.limits.children as usize {
+            return Err(Refusal::LimitReached {
+                what: Limited::Children(path()),
+                limit: self.limits.children,
+            });
+        }
+        Ok(())
+    }
+
+    /// Refuses another ephemeral node to a session that has as many as it may.
+    pub(crate) fn may_own_more(&self, session: SessionId) -> Result<(), Refusal> {
+        let owner = self.sessions.get(session).expect("its request was let in");
+        if owner.ephemerals.len() >= self.limits.ephemerals as usize {
+            return Err(Refusal::LimitReached {
+                what: Limited::Ephemerals(session),
+                limit: self.limits.ephemerals,
+            });
+        }
+        Ok(())
+    }
+
+    /// Refuses what would pass a hard quota.
+    pub(crate) fn check_quotas_of_creation(
+        &self,
+        cx: &mut Context<'_>,
+        place: &Place,
+        path: &ZPath,
+        data: &Data,
+    ) -> Result<(), Refusal> {
+        // Parents that are missing count as well; they are counted where the node itself is.
+        let growth = Growth {
+            count: 1 + place.missing.len() as i64,
+            bytes: data.len() as i64,
+        };
+        self.check_quota(cx, path, growth)
     }
 
     /// The number that the next sequential child gets; `parent` is `None` if it does not exist yet.
@@ -138,19 +239,8 @@ impl Store {
         }
     }
 
-    /// Finds the znode `path`, or creates it and whatever is missing above it as containers. Refused,
-    /// without any change, if an ancestor (or the node itself) is ephemeral.
-    pub(crate) fn ensure_container(
-        &mut self,
-        cx: &mut Context<'_>,
-        path: &ZPath,
-    ) -> Result<NodeIndex, Refusal> {
-        let place = self.place_below(path)?;
-        Ok(self.create_missing(cx, place))
-    }
-
-    /// Looks where children of `parent` would come; refused if that is below an ephemeral node.
-    fn place_below(&self, parent: &ZPath) -> Result<Place, Refusal> {
+    /// Looks where children of `parent` would come.
+    pub(crate) fn place_below(&self, parent: &ZPath) -> Place {
         let mut ancestor = NodeIndex::ROOT;
         let mut missing = Vec::new();
         let mut end = 0;
@@ -161,43 +251,68 @@ impl Store {
                 _ => missing.push(ZPath::from_checked(parent.as_str()[..end].into())),
             }
         }
-        if self.tree.node(ancestor).session().is_some() {
-            return Err(Refusal::NoChildrenForEphemerals(self.tree.path(ancestor)));
-        }
-        Ok(Place { ancestor, missing })
+        Place { ancestor, missing }
     }
 
-    fn create_missing(&mut self, cx: &mut Context<'_>, place: Place) -> NodeIndex {
+    /// Creates what is missing, as containers with the list `acl`, and returns the last of them.
+    pub(crate) fn create_missing(&mut self, cx: &mut Context<'_>, place: Place, acl: &Acl) -> NodeIndex {
         place.missing.iter().fold(place.ancestor, |parent, path| {
-            self.add_node(cx, parent, path, Kind::Container, Data::empty())
+            self.add_node(cx, parent, path, Kind::Container, Data::empty(), acl)
         })
     }
 
-    /// The node at `path`, if it has the version; −1 matches all.
-    fn expect_version(&self, path: &ZPath, version: i32) -> Result<NodeIndex, Refusal> {
-        let index = self
-            .tree
-            .find(path)
-            .ok_or_else(|| Refusal::NoNode(path.clone()))?;
-        match self.tree.node(index).version {
-            actual if version != -1 && version != actual => Err(Refusal::BadVersion {
-                path: path.clone(),
-                expected: version,
-                actual,
-            }),
-            _ => Ok(index),
+    /// The parent of a node that the caller may delete, if it exists.
+    fn deletable(&self, cx: &Context<'_>, path: &ZPath) -> Result<NodeIndex, Refusal> {
+        let Some(parent) = path.parent() else {
+            return Err(Refusal::Undeletable(path.clone()));
+        };
+        if self.tree.find(path).is_some_and(NodeIndex::is_special) {
+            return Err(Refusal::Undeletable(path.clone()));
         }
+        let index = self.require_node(&parent)?;
+        self.tree.acl(index).require(Perms::DELETE, cx.caller, &parent)?;
+        Ok(index)
     }
 
-    /// Deletes a container that had children and has none; false if that is not (any more) so.
-    pub(crate) fn sweep(&mut self, cx: &mut Context<'_>, path: &ZPath) -> bool {
-        match self.tree.find(path) {
-            Some(index) if self.tree.node(index).emptied_at_ms().is_some() => {
-                self.remove_node(cx, index, path, ContenderEnd::Deleted);
-                true
+    fn require_child(&self, parent: NodeIndex, path: &ZPath) -> Result<NodeIndex, Refusal> {
+        self.tree
+            .child(parent, path.name())
+            .ok_or_else(|| Refusal::NoNode(path.clone()))
+    }
+
+    /// Refuses unless the caller may delete all that is below a node.
+    fn check_subtree(&self, cx: &Context<'_>, top: NodeIndex) -> Result<(), Refusal> {
+        let mut todo = Vec::from([top]);
+        while let Some(index) = todo.pop() {
+            if self.tree.node(index).num_children() == 0 {
+                continue;
             }
-            _ => false,
+            if !self.tree.acl(index).allows(Perms::DELETE, cx.caller) {
+                return Err(Refusal::NoAuth(self.tree.path(index)));
+            }
+            todo.extend(self.tree.children(index));
         }
+        Ok(())
+    }
+
+    /// Refuses a node that has another version; −1 matches all.
+    fn expect_version(&self, index: NodeIndex, path: &ZPath, version: i32) -> Result<(), Refusal> {
+        matches_version(path, version, self.tree.node(index).version)
+    }
+
+    /// Deletes a container that had children and has none, or a TTL node without children whose time is over; false
+    /// if that is not (any more) so.
+    pub(crate) fn sweep(&mut self, cx: &mut Context<'_>, path: &ZPath) -> bool {
+        let Some(index) = self.tree.find(path) else {
+            return false;
+        };
+        let node = self.tree.node(index);
+        let is_over = |expires: u64| expires <= cx.now_ms;
+        let is_due = node.emptied_at_ms().is_some() || node.expires_at_ms().is_some_and(is_over);
+        if is_due {
+            self.remove_node(cx, index, path, ContenderEnd::Deleted);
+        }
+        is_due
     }
 
     /// Deletes a node and all below it: children before their parents, siblings by name.
@@ -225,6 +340,7 @@ impl Store {
         path: &ZPath,
         kind: Kind,
         data: Data,
+        acl: &Acl,
     ) -> NodeIndex {
         let contender = match kind {
             Kind::Ephemeral(session) => lock_of_child(path).map(|lock| ContenderChange::Created {
@@ -233,9 +349,15 @@ impl Store {
                 data: data.clone(),
                 session,
             }),
-            Kind::Persistent | Kind::Container => None,
+            Kind::Persistent | Kind::Container | Kind::Ttl(_) => None,
         };
-        let index = self.tree.insert(parent, path, kind, data, cx.zxid, cx.now_ms);
+        let growth = Growth {
+            count: 1,
+            bytes: data.len() as i64,
+        };
+        let index = self
+            .tree
+            .insert(parent, path, kind, data, acl, cx.zxid, cx.now_ms);
         if let Kind::Ephemeral(session) = kind {
             let owner = self
                 .sessions
@@ -243,8 +365,12 @@ impl Store {
                 .expect("ephemeral nodes have live owners");
             owner.ephemerals.insert(index);
         }
-        cx.events.push(Event::Created(path.clone()));
-        cx.children_changed(path);
+        if parent_is_quota(path) {
+            self.begin_quota(index, path);
+        }
+        self.use_quota(path, growth);
+        cx.changed(ZnodeEventKind::Created, path, acl.clone());
+        self.children_changed(cx, parent, path);
         if let Some(change) = contender {
             self.tell_locks(cx, change);
         }
@@ -261,10 +387,16 @@ impl Store {
         how: ContenderEnd,
     ) {
         let node = self.tree.node(index);
-        let (session, czxid, data) = (node.session(), node.czxid, node.data.clone());
-        self.tree.remove(index, cx.zxid, cx.now_ms);
-        cx.events.push(Event::Deleted(path.clone()));
-        cx.children_changed(path);
+        let (parent, session, czxid, data) = (node.parent, node.session(), node.czxid, node.data.clone());
+        let acl = self.tree.acl(index).clone();
+        self.tree.remove(index, path, cx.zxid, cx.now_ms);
+        let growth = Growth {
+            count: -1,
+            bytes: -(data.len() as i64),
+        };
+        self.use_quota(path, growth);
+        cx.changed(ZnodeEventKind::Deleted, path, acl);
+        self.children_changed(cx, parent, path);
         if let Some(session) = session {
             let owner = self
                 .sessions
@@ -289,8 +421,35 @@ impl Store {
 
     /// Replaces the data of the node at `path`. (The lock table knows nothing that data could change.)
     pub(crate) fn replace_data(&mut self, cx: &mut Context<'_>, index: NodeIndex, path: &ZPath, data: Data) {
-        self.tree.set_data(index, data, cx.zxid, cx.now_ms);
-        cx.events.push(Event::DataChanged(path.clone()));
+        let growth = Growth {
+            count: 0,
+            bytes: data.len() as i64 - self.tree.node(index).data.len() as i64,
+        };
+        self.tree.set_data(index, path, data, cx.zxid, cx.now_ms);
+        self.use_quota(path, growth);
+        let acl = self.tree.acl(index).clone();
+        cx.changed(ZnodeEventKind::DataChanged, path, acl);
+    }
+
+    /// Tells that the set of children of `parent` changed by the one at `child`.
+    fn children_changed(&self, cx: &mut Context<'_>, parent: NodeIndex, child: &ZPath) {
+        let path = child.parent().expect("the root is neither created nor deleted");
+        cx.changed(
+            ZnodeEventKind::ChildrenChanged,
+            &path,
+            self.tree.acl(parent).clone(),
+        );
+    }
+
+    fn check_size(&self, data: &Data) -> Result<(), Refusal> {
+        let limit = self.limits.data_bytes;
+        if data.len() > limit as usize {
+            return Err(Refusal::DataTooLarge {
+                bytes: data.len() as u64,
+                limit: limit.into(),
+            });
+        }
+        Ok(())
     }
 
     /// Takes a failed transaction back.
@@ -330,10 +489,13 @@ impl Store {
 }
 
 impl Context<'_> {
-    /// Tells that the set of children of the parent of `child` changed.
-    fn children_changed(&mut self, child: &ZPath) {
-        let parent = child.parent().expect("the root is neither created nor deleted");
-        self.events.push(Event::ChildrenChanged(parent));
+    /// Tells of a change of the node at `path`, which has (or had) the list `acl`.
+    fn changed(&mut self, kind: ZnodeEventKind, path: &ZPath, acl: Acl) {
+        self.events.push(Event::Znode(ZnodeEvent {
+            kind,
+            path: path.clone(),
+            acl,
+        }));
     }
 }
 
@@ -345,11 +507,17 @@ pub(crate) fn lock_of_child(path: &ZPath) -> Option<LockName> {
     LockName::of_parent(&path.parent()?)
 }
 
-fn check_size(data: &Data) -> Result<(), Refusal> {
-    if data.len() > MAX_DATA_BYTES {
-        return Err(Refusal::DataTooLarge {
-            bytes: data.len() as u64,
-            limit: MAX_DATA_BYTES as u64,
+/// Whether the node at `path` would be below one that holds a quota.
+fn parent_is_quota(path: &ZPath) -> bool {
+    path.as_str().starts_with("/zookeeper/quota/")
+}
+
+fn matches_version(path: &ZPath, expected: i32, actual: i32) -> Result<(), Refusal> {
+    if expected != -1 && expected != actual {
+        return Err(Refusal::BadVersion {
+            path: path.clone(),
+            expected,
+            actual,
         });
     }
     Ok(())

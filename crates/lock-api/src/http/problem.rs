@@ -67,6 +67,10 @@ table! {
     BadLockName = BAD_REQUEST "bad_lock_name" "Not a name of a lock";
     /// Nothing is served at this address.
     NoRoute = NOT_FOUND "no_route" "Nothing is served here";
+    /// The access control list makes no sense.
+    BadAcl = BAD_REQUEST "bad_acl" "Not an access control list";
+    /// The caller has not the right to it.
+    Forbidden = FORBIDDEN "forbidden" "Not allowed to this caller";
     /// The session does not exist, and did not lately.
     NoSession = NOT_FOUND "no_session" "No such session";
     /// The lock does not exist.
@@ -99,6 +103,10 @@ table! {
     RequestIdReused = CONFLICT "request_id_reused" "The request_id was used before";
     /// Ten digits of sequence numbers are used up.
     SequenceExhausted = CONFLICT "sequence_exhausted" "No sequence number is left";
+    /// A hard quota would be passed.
+    QuotaExceeded = CONFLICT "quota_exceeded" "The quota is used up";
+    /// There are as many of something as may be.
+    LimitReached = CONFLICT "limit_reached" "There are as many as there may be";
     /// The session has ended.
     SessionExpired = GONE "session_expired" "The session has ended";
     /// More bytes than allowed.
@@ -253,6 +261,22 @@ impl From<Refusal> for Problem {
             Refusal::Undeletable(path) => problem(Code::BadPath).with("path", path),
             Refusal::BadPath(_) => problem(Code::BadPath),
             Refusal::SequenceExhausted(path) => problem(Code::SequenceExhausted).with("path", path),
+            Refusal::NoAuth(path) => problem(Code::Forbidden).with("path", path),
+            Refusal::InvalidAcl(_) => problem(Code::BadAcl),
+            Refusal::BadTtl(ttl_ms) => problem(Code::BadRequest).with("ttl_ms", ttl_ms),
+            Refusal::QuotaExceeded {
+                path,
+                what,
+                limit,
+                would_be,
+            } => problem(Code::QuotaExceeded)
+                .with("path", path)
+                .with("of", what.to_string())
+                .with("limit", limit)
+                .with("would_be", would_be),
+            Refusal::LimitReached { what, limit } => problem(Code::LimitReached)
+                .with("of", what.to_string())
+                .with("limit", limit),
             Refusal::DataTooLarge { bytes, limit } => {
                 problem(Code::TooLarge).with("bytes", bytes).with("limit", limit)
             }
@@ -289,6 +313,9 @@ impl From<Refusal> for Problem {
             Refusal::NotHolder { lock, holder } => {
                 problem(Code::NotHolder).with("lock", lock).with("holder", holder)
             }
+            Refusal::NotHeld { lock, fencing_token } => problem(Code::NotHolder)
+                .with("lock", lock)
+                .with("fencing_token", fencing_token.0),
             Refusal::Broken { lock, holder, reason } => problem(Code::NotHolder)
                 .with("lock", lock)
                 .with("holder", holder)

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use serde::Deserialize;
-use znode_store::{Command, Refusal, Request, RequestId, SessionFate, SessionId};
+use znode_store::{Command, Identities, Refusal, Request, RequestId, SessionFate, SessionId};
 
 use super::exchange::{
     Answer, ReadQuery, fresh, json, no_content, no_query, now_ms, ok, page_length, parse, query, read_body,
@@ -81,6 +81,7 @@ pub async fn close(State(api): State<Shared>, uri: Uri) -> Answer {
     let request = Request {
         session: Some(session),
         request_id,
+        caller: Identities::none(),
         command: Command::CloseSession { session },
     };
     match api.node.propose(request).await?.outcome {

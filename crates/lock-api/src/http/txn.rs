@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
-use znode_store::{Command, Op, Reply, Request, RequestId, ZPath};
+use znode_store::{Command, Identities, Op, Reply, Request, RequestId, ZPath};
 
 use super::Shared;
 use super::exchange::{Answer, no_query, ok, parse, read_body, session_id};
@@ -152,6 +152,7 @@ pub async fn txn(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
     let request = Request {
         session,
         request_id: body.request_id,
+        caller: Identities::none(),
         command: Command::Multi(ops),
     };
     let Reply::Multi(replies) = api.node.propose(request).await?.outcome? else {

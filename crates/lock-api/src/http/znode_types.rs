@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
-use znode_store::{CreateMode, CreatePath, Data, Op, RequestId, Stat, ZPath};
+use znode_store::{Acl, CreateMode, CreatePath, Data, Op, RequestId, Stat, ZPath};
 
 use super::exchange::At;
 use super::problem::Problem;
@@ -98,6 +98,7 @@ pub fn create_op(
     Ok(Op::Create {
         path: CreatePath::parse(path, mode.is_sequential())?,
         data: data(text, base64)?.unwrap_or_default(),
+        acl: Acl::open(),
         mode,
         parents,
     })
@@ -168,7 +169,7 @@ impl From<&Stat> for StatAnswer {
             version: stat.version,
             cversion: stat.cversion,
             aversion: stat.aversion,
-            ephemeral_owner: stat.ephemeral_owner.map(|session| session.to_string()),
+            ephemeral_owner: stat.ephemeral_owner.session().map(|session| session.to_string()),
             data_length: stat.data_length,
             num_children: stat.num_children,
         }
@@ -247,6 +248,7 @@ mod tests {
             Ok(Op::Create {
                 path,
                 data,
+                acl: _,
                 mode,
                 parents,
             }) => (path.to_string(), data, mode, parents),

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use serde::Deserialize;
-use znode_store::{Command, Op, Refusal, Reply, Request, RequestId, SessionId, ZPath};
+use znode_store::{Command, Identities, Op, Refusal, Reply, Request, RequestId, SessionId, ZPath};
 
 use super::exchange::{
     Answer, fresh, json, no_content, no_query, ok, page_length, parse, query, read_body, session_id,
@@ -41,6 +41,7 @@ async fn carry_out(
         .propose(Request {
             session,
             request_id,
+            caller: Identities::none(),
             command,
         })
         .await?
@@ -132,6 +133,7 @@ pub async fn delete(State(api): State<Shared>, uri: Uri) -> Answer {
     let request = Request {
         session,
         request_id,
+        caller: Identities::none(),
         command,
     };
     match api.node.propose(request).await?.outcome {

@@ -9,8 +9,8 @@ use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use znode_store::{
-    Applied, AttemptId, Command, ContenderEnd, Grant, HolderId, LockCommand, LockName, LockWish, Refusal,
-    Reply, Request, RequestId, SessionFate, SessionId, Standing, WithdrawCause,
+    Applied, AttemptId, Command, ContenderEnd, Grant, HolderId, Identities, LockCommand, LockName, LockWish,
+    Refusal, Reply, Request, RequestId, SessionFate, SessionId, Standing, WithdrawCause,
 };
 
 use super::clean_up::{BARRIER_PAUSE, clean_up};
@@ -67,6 +67,7 @@ impl Call {
         let request = Request {
             session: Some(session),
             request_id,
+            caller: Identities::none(),
             command: Command::Lock(acquire),
         };
         let node = shared.node.clone();

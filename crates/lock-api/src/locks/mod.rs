@@ -19,8 +19,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use znode_store::{
-    AttemptId, Command, Grant, HolderId, LockCommand, LockName, LockSummary, LockView, LockWish, Reply,
-    Request, RequestId, SessionId, Zxid,
+    AttemptId, Command, Grant, HolderId, Identities, LockCommand, LockName, LockSummary, LockView, LockWish,
+    Reply, Request, RequestId, SessionId, Zxid,
 };
 
 use call::Call;
@@ -185,6 +185,7 @@ impl Shared {
         let request = Request {
             session,
             request_id,
+            caller: Identities::none(),
             command: Command::Lock(command),
         };
         Ok(self.node.propose(request).await?.outcome?)

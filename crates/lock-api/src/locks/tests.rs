@@ -8,7 +8,7 @@ use raft_node::{MemberAddress, NodeConfig, WatchKind};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use znode_store::{LockMode, Refusal, Store};
+use znode_store::{Identities, LockMode, Refusal, Store};
 
 use super::*;
 
@@ -274,6 +274,7 @@ async fn the_end_of_the_session_ends_the_wait() {
     let close = Request {
         session: None,
         request_id: None,
+        caller: Identities::none(),
         command: Command::CloseSession { session: b },
     };
     world.node.propose(close).await.unwrap().outcome.unwrap();
@@ -534,6 +535,7 @@ async fn with_its_session_a_call_is_looked_for_no_more() {
     let close = Request {
         session: None,
         request_id: None,
+        caller: Identities::none(),
         command: Command::CloseSession { session: a },
     };
     orphan(&world, a, AttemptId(2)).await;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use raft_node::storage::sim_disk::SimDisk;
 use raft_node::znode_store::{
-    Applied, Command, CreateMode, CreatePath, Data, Op, Refusal, Reply, Request, RequestId, ZPath,
+    Acl, Applied, Command, CreateMode, CreatePath, Data, Identities, Op, Refusal, Reply, Request, RequestId,
+    ZPath,
 };
 use raft_node::{MemberAddress, Node, NodeConfig, NodeId, SnapshotConfig, StartError};
 use tempfile::TempDir;
@@ -151,17 +152,14 @@ pub fn create(text: &str, data: &str, mode: CreateMode) -> Command {
     Command::Write(Op::Create {
         path,
         data: data.into(),
+        acl: Acl::open(),
         mode,
         parents: false,
     })
 }
 
 pub fn request(command: Command) -> Request {
-    Request {
-        session: None,
-        request_id: None,
-        command,
-    }
+    Request::anonymous(command)
 }
 
 pub async fn put(node: &Node, text: &str, data: &str) -> Applied {
@@ -225,6 +223,7 @@ async fn a_repeated_request_is_carried_out_once() {
     let request = Request {
         session: None,
         request_id: Some(RequestId::parse("order-17").unwrap()),
+        caller: Identities::none(),
         command: create("/queue-", "x", CreateMode::PersistentSequential),
     };
     let first = cluster.node(1).propose(request.clone()).await.unwrap();

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use raft_node::HeartbeatError;
-use raft_node::znode_store::{Command, CreateMode, Request, SessionFate};
+use raft_node::znode_store::{Command, CreateMode, Identities, Request, SessionFate};
 
 use crate::cluster::{Cluster, create, eventually, path};
 
@@ -20,6 +20,7 @@ async fn a_silent_session_ends_with_its_ephemerals_and_not_early() {
     let request = Request {
         session: Some(silent.session),
         request_id: None,
+        caller: Identities::none(),
         command: create("/e", "", CreateMode::Ephemeral),
     };
     // Counted by the leader at some moment after this one.
@@ -72,6 +73,7 @@ async fn a_closed_session_is_known_to_have_ended() {
     let close = Request {
         session: None,
         request_id: None,
+        caller: Identities::none(),
         command: Command::CloseSession { session },
     };
     assert!(node.propose(close).await.unwrap().outcome.is_ok());

@@ -10,14 +10,15 @@ use super::contender::{Attempt, Claim, Record};
 use super::found::Found;
 use super::name;
 use super::queue::{Queue, Rank};
+use crate::acl::{Acl, Perms};
 use crate::apply::Context;
 use crate::command::{AttemptId, HolderId, LockCommand, LockMode, LockWish, WithdrawCause};
 use crate::event::ContenderEnd;
 use crate::ids::{RequestId, SessionId};
 use crate::path::LockName;
 use crate::reply::{Outcome, Refusal, Reply};
+use crate::stat::Kind;
 use crate::store::Store;
-use crate::tree::Kind;
 
 /// How many contenders of its own making one lock may have. Each is a znode in memory, and every look at the queue
 /// shows them all.
@@ -144,7 +145,11 @@ impl Store {
         let path = znode
             .join(&format!("{prefix}{sequence:010}"))
             .map_err(|bad| Refusal::BadPath(bad.to_string()))?;
-        let parent = self.ensure_container(cx, znode)?;
+        let acl = Acl::open();
+        let place = self.place_below(znode);
+        self.may_create_at(cx, &place, &acl)?;
+        self.may_have_children(&place)?;
+        self.may_own_more(session)?;
         let mut record = Record::new(&wish, attempt, cx.now_ms);
         if self
             .locks
@@ -153,7 +158,10 @@ impl Store {
         {
             record.granted_ms = Some(cx.now_ms);
         }
-        let index = self.add_node(cx, parent, &path, Kind::Ephemeral(session), record.to_data());
+        let data = record.to_data();
+        self.check_quotas_of_creation(cx, &place, &path, &data)?;
+        let parent = self.create_missing(cx, place, &acl);
+        let index = self.add_node(cx, parent, &path, Kind::Ephemeral(session), data, &acl);
         // Whoever was in the queue before could not be let in, or would have been.
         self.locks.promote(&wish.lock);
         let queue = self
@@ -321,9 +329,12 @@ impl Store {
         holder: HolderId,
         reason: Arc<str>,
     ) -> Outcome {
-        if self.tree.find(lock.znode()).is_none() {
+        let Some(znode) = self.tree.find(lock.znode()) else {
             return Err(Refusal::NoLock(lock));
-        }
+        };
+        self.tree
+            .acl(znode)
+            .require(Perms::DELETE, cx.caller, lock.znode())?;
         let Some(found) = self.contender(&lock, &holder) else {
             return Err(Refusal::NotHolder { lock, holder });
         };

@@ -86,4 +86,18 @@ impl Store {
             rank,
         })
     }
+
+    /// Whether a session holds a lock by the contender with this token.
+    pub(crate) fn holds(&self, session: SessionId, lock: &LockName, token: Zxid) -> bool {
+        let Some(queue) = self.locks.queue(lock) else {
+            return false;
+        };
+        let mut holders = queue.holders();
+        let named = holders.find(|holder| holder.session == session && holder.czxid == token);
+        // Earlier in the same transaction it may have been deleted, which the queue learns of at the end.
+        named.is_some_and(|named| {
+            let found = self.contender(lock, &named.name);
+            found.is_some_and(|found| found.czxid == token)
+        })
+    }
 }

@@ -5,12 +5,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::ids::{SessionId, Zxid};
+use crate::limits::Limits;
 use crate::remembered::{Kept, Remembered};
 use crate::sessions::SessionRecord;
 use crate::snapshot::{FORMAT, Part, SnapshotPart};
 use crate::stable_hash::Table;
 use crate::store::Store;
-use crate::tree::{Node, NodeIndex, ZnodeRecord};
+use crate::tree::{Acls, Node, NodeIndex, Tree, ZnodeRecord};
 
 /// A part ends when its data reaches this, however few znodes it holds: the largest ones have a mebibyte
 /// each, and a part is one allocation and one frame for whoever carries it.
@@ -21,6 +22,7 @@ pub(crate) struct Drawing {
     /// Nodes created later are not in it.
     zxid: Zxid,
     time_ms: u64,
+    limits: Limits,
     digest: u64,
     stage: Stage,
     /// As they were at the beginning. Their memories are shared with the live sessions until those change.
@@ -48,20 +50,21 @@ enum Stage {
 
 impl Drawing {
     /// Gets to know a node that is about to change.
-    pub(crate) fn before_change(&mut self, index: NodeIndex, node: &Node) {
+    pub(crate) fn before_change(&mut self, index: NodeIndex, node: &Node, acls: &Acls) {
         if node.czxid <= self.zxid && index >= self.cursor {
             self.before
                 .entry(index)
-                .or_insert_with(|| ZnodeRecord::of(index, node));
+                .or_insert_with(|| ZnodeRecord::of(index, node, acls));
         }
     }
 
     /// The node that lay at `index` at the beginning.
-    fn visit(&mut self, index: NodeIndex, now: Option<&Node>) -> Option<ZnodeRecord> {
+    fn visit(&mut self, index: NodeIndex, tree: &Tree) -> Option<ZnodeRecord> {
+        let now = tree.slab().get(index);
         match (self.before.remove(&index), now) {
             (Some(record), _) => Some(record),
             // Never changed, for else it would have been put aside; but perhaps it is newer.
-            (None, Some(node)) if node.czxid <= self.zxid => Some(ZnodeRecord::of(index, node)),
+            (None, Some(node)) if node.czxid <= self.zxid => Some(ZnodeRecord::of(index, node, tree.acls())),
             (None, _) => None,
         }
     }
@@ -74,6 +77,7 @@ impl Store {
         self.tree.drawing = Some(Drawing {
             zxid: self.zxid,
             time_ms: self.time_ms,
+            limits: self.limits,
             digest: self.digest(),
             stage: Stage::Begin,
             sessions: self.sessions.records().into(),
@@ -109,6 +113,7 @@ impl Store {
                     format: FORMAT,
                     zxid: drawing.zxid,
                     time_ms: drawing.time_ms,
+                    limits: drawing.limits,
                 }
             }
             Stage::Sessions => {
@@ -150,7 +155,7 @@ impl Store {
                     let index = drawing.cursor;
                     drawing.cursor.0 += 1;
                     visited += 1;
-                    if let Some(record) = drawing.visit(index, self.tree.slab().get(index)) {
+                    if let Some(record) = drawing.visit(index, &self.tree) {
                         bytes += record.data.len();
                         znodes.push(record);
                     }

@@ -20,12 +20,13 @@ pub(crate) use drawing::Drawing;
 pub use restore::{Restorer, SnapshotError};
 
 use crate::ids::{SessionId, Zxid};
+use crate::limits::Limits;
 use crate::remembered::Kept;
 use crate::sessions::SessionRecord;
 use crate::tree::ZnodeRecord;
 
 /// The layout of the parts. Counted up whenever an older build could not read them.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// A piece of a snapshot. They are added to a [`Restorer`] in the order in which they were drawn.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -38,6 +39,7 @@ enum Part {
         format: u32,
         zxid: Zxid,
         time_ms: u64,
+        limits: Limits,
     },
     Sessions(Vec<SessionRecord>),
     /// The oldest first.

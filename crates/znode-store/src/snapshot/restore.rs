@@ -57,10 +57,19 @@ impl Restorer {
             (Part::Begin { format, .. }, None) if format != FORMAT => {
                 return Err(SnapshotError::UnknownFormat(format));
             }
-            (Part::Begin { zxid, time_ms, .. }, None) => {
+            (
+                Part::Begin {
+                    zxid,
+                    time_ms,
+                    limits,
+                    ..
+                },
+                None,
+            ) => {
                 self.store = Some(Store {
                     zxid,
                     time_ms,
+                    limits,
                     ..Store::new()
                 });
             }

@@ -1,6 +1,6 @@
 //! The set of a node's children: their indices, found by name. Names are stored in the nodes and nowhere
 //! else, so the set asks its caller for them; but it keeps a hash of each, for a table that grows would
-//! otherwise have to visit all of a million children. It has no order that anybody may see.
+//! otherwise have to visit all of a million children. Only a page of them has an order that anybody may see.
 
 use alloc::vec::Vec;
 
@@ -8,6 +8,7 @@ use hashbrown::HashTable;
 
 use crate::stable_hash;
 use crate::tree::node::NodeIndex;
+use crate::tree::order::Order;
 
 /// So many children are compared one by one: most parents have few, and a table costs more than that.
 const FEW: usize = 8;
@@ -16,11 +17,20 @@ const FEW: usize = 8;
 /// is and not what there once was.
 const SPARSE: usize = 8;
 
+/// Up to so many children are sorted whenever somebody asks for a page of them; more are kept in order all the time, which
+/// costs each change some comparisons of names.
+const SORTED_EACH_TIME: usize = 4096;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) enum Children {
     Few(Vec<NodeIndex>),
     Many(HashTable<Child>),
+    /// So many that nobody wants to sort them for each page of a list.
+    Ordered {
+        table: HashTable<Child>,
+        order: Order,
+    },
 }
 
 impl Default for Children {
@@ -63,7 +73,7 @@ impl Children {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Few(few) => few.len(),
-            Self::Many(table) => table.len(),
+            Self::Many(table) | Self::Ordered { table, .. } => table.len(),
         }
     }
 
@@ -71,7 +81,7 @@ impl Children {
     pub(crate) fn find<'n>(&self, name: &str, name_of: impl Fn(NodeIndex) -> &'n str) -> Option<NodeIndex> {
         match self {
             Self::Few(few) => few.iter().copied().find(|&child| name_of(child) == name),
-            Self::Many(table) => {
+            Self::Many(table) | Self::Ordered { table, .. } => {
                 let half = half_hash(name);
                 table
                     .find(spread(half), |child| {
@@ -95,8 +105,19 @@ impl Children {
                 *self = Self::Many(table);
             }
             Self::Many(table) => {
-                let child = Child::new(child, name_of(child));
-                table.insert_unique(child.hash(), child, Child::hash);
+                add(table, child, &name_of);
+                if table.len() > SORTED_EACH_TIME {
+                    let mut all: Vec<_> = table.iter().map(|child| child.index).collect();
+                    all.sort_unstable_by_key(|&child| name_of(child));
+                    *self = Self::Ordered {
+                        order: Order::from_sorted(&all),
+                        table: core::mem::take(table),
+                    };
+                }
+            }
+            Self::Ordered { table, order } => {
+                add(table, child, &name_of);
+                order.insert(child, &name_of);
             }
         }
     }
@@ -115,25 +136,74 @@ impl Children {
                 }
             }
             Self::Many(table) => {
-                match table.find_entry(spread(half_hash(name_of(child))), |member| member.index == child) {
-                    Ok(entry) => entry.remove(),
-                    Err(_) => unreachable!("a child is in its parent's set"),
-                };
+                take_out(table, child, &name_of);
                 if table.is_empty() {
                     *self = Self::default();
-                } else if table.len() * SPARSE < table.capacity() {
-                    table.shrink_to(2 * table.len(), Child::hash);
+                }
+            }
+            Self::Ordered { table, order } => {
+                order.remove(child, &name_of);
+                take_out(table, child, &name_of);
+                // Not at the very number at which the order was made, lest it is made and given up in turns.
+                if table.len() < SORTED_EACH_TIME / 2 {
+                    *self = Self::Many(core::mem::take(table));
                 }
             }
         }
+    }
+
+    /// At most `count` of those whose names begin with `prefix` and come after `after`, by name, and whether there are
+    /// more.
+    pub(crate) fn page<'n>(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        count: usize,
+        name_of: impl Fn(NodeIndex) -> &'n str,
+    ) -> (Vec<NodeIndex>, bool) {
+        let is_wanted = |name: &str| name.starts_with(prefix) && after.is_none_or(|after| name > after);
+        let mut page: Vec<NodeIndex> = match self {
+            Self::Ordered { order, .. } => {
+                let first = order.first_at(after.map_or(prefix, |after| after.max(prefix)), &name_of);
+                let is_before = |name: &str| after.is_some_and(|after| name <= after);
+                let rest = first.skip_while(|&child| is_before(name_of(child)));
+                let wanted = rest.take_while(|&child| name_of(child).starts_with(prefix));
+                wanted.take(count.saturating_add(1)).collect()
+            }
+            _ => {
+                let mut wanted: Vec<_> = self.iter().filter(|&child| is_wanted(name_of(child))).collect();
+                wanted.sort_unstable_by_key(|&child| name_of(child));
+                wanted
+            }
+        };
+        let more = page.len() > count;
+        page.truncate(count);
+        (page, more)
     }
 
     /// All of them, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = NodeIndex> + '_ {
         let (few, many) = match self {
             Self::Few(few) => (Some(few.iter().copied()), None),
-            Self::Many(table) => (None, Some(table.iter().map(|child| child.index))),
+            Self::Many(table) | Self::Ordered { table, .. } => {
+                (None, Some(table.iter().map(|child| child.index)))
+            }
         };
         few.into_iter().flatten().chain(many.into_iter().flatten())
+    }
+}
+
+fn add<'n>(table: &mut HashTable<Child>, child: NodeIndex, name_of: impl Fn(NodeIndex) -> &'n str) {
+    let child = Child::new(child, name_of(child));
+    table.insert_unique(child.hash(), child, Child::hash);
+}
+
+fn take_out<'n>(table: &mut HashTable<Child>, child: NodeIndex, name_of: impl Fn(NodeIndex) -> &'n str) {
+    match table.find_entry(spread(half_hash(name_of(child))), |member| member.index == child) {
+        Ok(entry) => entry.remove(),
+        Err(_) => unreachable!("a child is in its parent's set"),
+    };
+    if table.len() * SPARSE < table.capacity() {
+        table.shrink_to(2 * table.len(), Child::hash);
     }
 }

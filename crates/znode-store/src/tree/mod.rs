@@ -1,8 +1,10 @@
 //! The tree of znodes: look-ups and the three ways to change it. Every change here is legal already; what
 //! may be refused is refused in [`crate::write`]. It emits no events and knows neither sessions nor locks.
 
+mod acls;
 mod children;
 mod node;
+mod order;
 mod rebuild;
 mod record;
 mod slab;
@@ -13,24 +15,37 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-pub(crate) use node::{Family, Kind, Node, NodeIndex};
+pub(crate) use acls::Acls;
+use node::FamilyFacts;
+pub(crate) use node::{Family, Node, NodeIndex};
 pub(crate) use rebuild::{Damage, Rebuild};
 pub(crate) use record::ZnodeRecord;
 pub(crate) use slab::Slab;
-use undo::Undo;
+use undo::{OwnFacts, Undo};
 
+use crate::acl::Acl;
 use crate::ids::{Data, Zxid};
 use crate::path::ZPath;
 use crate::snapshot::Drawing;
-use crate::stable_hash;
+use crate::stat::Kind;
+
+/// The parts of `/zookeeper` that are there from the beginning, with the right to them.
+const SPECIAL: [(NodeIndex, NodeIndex, &str); 3] = [
+    (NodeIndex::SYSTEM, NodeIndex::ROOT, "/zookeeper"),
+    (NodeIndex::QUOTA, NodeIndex::SYSTEM, "/zookeeper/quota"),
+    (NodeIndex::CONFIG, NodeIndex::SYSTEM, "/zookeeper/config"),
+];
 
 /// See the module.
 pub(crate) struct Tree {
     slab: Slab,
-    /// The sum of the digests of all nodes.
+    acls: Acls,
+    /// The sum of what all nodes add to it.
     digest: u64,
     /// Containers that had children and have none, by the time at which they lost the last one.
     emptied: BTreeSet<(u64, NodeIndex)>,
+    /// TTL nodes without children, by the time at which they end.
+    expiring: BTreeSet<(u64, NodeIndex)>,
     /// How to take back what was changed since [`Tree::begin`].
     undo: Option<Vec<Undo>>,
     /// The snapshot that is being drawn, which must get to know a node before it changes.
@@ -38,18 +53,35 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// A tree that consists of its root.
+    /// A tree of the nodes that are there from the beginning. As in ZooKeeper they do not count as created: the first
+    /// sequence number below the root is 0, and its `cversion` is −1.
     pub(crate) fn new() -> Self {
-        let mut root = Node::new("", NodeIndex::ROOT, Kind::Persistent, Data::empty(), Zxid(0), 0);
-        root.content = content(&ZPath::root(), &root.data);
         let mut tree = Self {
             slab: Slab::default(),
-            digest: root.digest(),
+            acls: Acls::default(),
+            digest: 0,
             emptied: BTreeSet::new(),
+            expiring: BTreeSet::new(),
             undo: None,
             drawing: None,
         };
+        let new = |path: &ZPath, parent| {
+            let (kind, data) = (Kind::Persistent, Data::empty());
+            Node::new(path.name(), parent, kind, data, acls::AclIndex::OPEN, Zxid(0), 0)
+        };
+        let root = new(&ZPath::root(), NodeIndex::ROOT);
+        tree.digest = root.own_digest("/", tree.acls.hash(root.acl));
         tree.slab.insert(root);
+        for (index, parent, path) in SPECIAL {
+            let path = ZPath::parse(path).expect("it is written here");
+            let mut node = new(&path, parent);
+            if index == NodeIndex::CONFIG {
+                node.acl = tree.acls.take(&Acl::read_only());
+                node.aversion = -1;
+            }
+            let placed = tree.attach(node, &path, |_| {});
+            debug_assert_eq!(placed, index);
+        }
         tree
     }
 
@@ -103,6 +135,22 @@ impl Tree {
         names
     }
 
+    /// At most `count` children whose names begin with `prefix` and come after `after`, by name, and whether there are
+    /// more.
+    pub(crate) fn children_page(
+        &self,
+        parent: NodeIndex,
+        prefix: &str,
+        after: Option<&str>,
+        count: usize,
+    ) -> (Vec<NodeIndex>, bool) {
+        let name_of = |child: NodeIndex| &*self.slab[child].name;
+        match &self.slab[parent].family {
+            Some(family) => family.children.page(prefix, after, count, name_of),
+            None => (Vec::new(), false),
+        }
+    }
+
     /// The path of a node.
     pub(crate) fn path(&self, index: NodeIndex) -> ZPath {
         let mut names = Vec::with_capacity(4);
@@ -131,116 +179,247 @@ impl Tree {
             .map(|&(_, index)| index)
     }
 
+    /// TTL nodes without children whose time is over, the longest first.
+    pub(crate) fn expired_until(&self, time_ms: u64) -> impl Iterator<Item = NodeIndex> + '_ {
+        self.expiring
+            .iter()
+            .take_while(move |(expires, _)| *expires <= time_ms)
+            .map(|&(_, index)| index)
+    }
+
+    /// The access control list of a node.
+    pub(crate) fn acl(&self, index: NodeIndex) -> &Acl {
+        self.acls.get(self.slab[index].acl)
+    }
+
+    pub(crate) fn acls(&self) -> &Acls {
+        &self.acls
+    }
+
+    /// How many nodes there are below a node.
+    pub(crate) fn descendants(&self, index: NodeIndex) -> u64 {
+        let (mut count, mut todo) = (0, Vec::from([index]));
+        while let Some(index) = todo.pop() {
+            count += self.slab[index].num_children() as u64;
+            todo.extend(
+                self.children(index)
+                    .filter(|&child| self.slab[child].num_children() > 0),
+            );
+        }
+        count
+    }
+
     /// Adds a child that is not there yet. `path` is the child's.
+    #[expect(clippy::too_many_arguments, reason = "each is a fact of the new node")]
     pub(crate) fn insert(
         &mut self,
         parent: NodeIndex,
         path: &ZPath,
         kind: Kind,
         data: Data,
+        acl: &Acl,
         zxid: Zxid,
         now_ms: u64,
     ) -> NodeIndex {
-        let mut node = Node::new(path.name(), parent, kind, data, zxid, now_ms);
-        node.content = content(path, &node.data);
-        self.digest = self.digest.wrapping_add(node.digest());
         self.before_change(parent);
-        let index = self.slab.insert(node);
-        let before = self.change_family(parent, |family, slab| {
-            family.pzxid = zxid;
-            family.creations += 1;
-            family.children.insert(index, |child| &slab[child].name);
+        let facts = self.slab[parent].family_or_new().facts;
+        let acl = self.acls.take(acl);
+        let node = Node::new(path.name(), parent, kind, data, acl, zxid, now_ms);
+        let index = self.attach(node, path, |facts| {
+            facts.pzxid = zxid;
+            facts.creations += 1;
         });
-        self.remember(Undo::Inserted {
+        self.remember(|| Undo::Inserted {
             index,
-            parent: before,
+            path: path.clone(),
+            parent: facts,
         });
         index
     }
 
-    /// Removes a node that has no children and is not the root.
-    pub(crate) fn remove(&mut self, index: NodeIndex, zxid: Zxid, now_ms: u64) {
+    /// Removes a node that has no children and is not the root. `path` is its own.
+    pub(crate) fn remove(&mut self, index: NodeIndex, path: &ZPath, zxid: Zxid, now_ms: u64) {
         let parent = self.slab[index].parent;
         self.before_change(index);
         self.before_change(parent);
-        let before = self.change_family(parent, |family, slab| {
-            family.children.remove(index, |child| &slab[child].name);
-            family.pzxid = zxid;
-            family.emptied_at_ms = now_ms;
+        let facts = self.slab[parent].family_or_new().facts;
+        let acl = self.acls.get(self.slab[index].acl).clone();
+        let node = self.detach(index, path, |facts| {
+            facts.pzxid = zxid;
+            facts.emptied_at_ms = now_ms;
         });
-        if let Some(emptied) = self.slab[index].emptied_at_ms() {
-            self.emptied.remove(&(emptied, index));
-        }
-        let node = self.slab.remove(index);
-        self.digest = self.digest.wrapping_sub(node.digest());
-        self.remember(Undo::Removed { node, parent: before });
+        self.remember(|| Undo::Removed {
+            node,
+            acl,
+            path: path.clone(),
+            parent: facts,
+        });
     }
 
-    /// Replaces a node's data.
-    pub(crate) fn set_data(&mut self, index: NodeIndex, data: Data, zxid: Zxid, now_ms: u64) {
-        self.before_change(index);
-        let node = &mut self.slab[index];
-        self.digest = self.digest.wrapping_sub(node.digest());
-        let old_hash = stable_hash::of_bytes(node.data.as_bytes());
-        let new_hash = stable_hash::of_bytes(data.as_bytes());
-        let undo = Undo::DataSet {
-            index,
-            data: core::mem::replace(&mut node.data, data),
-            mzxid: node.mzxid,
-            mtime_ms: node.mtime_ms,
-            version: node.version,
-            content: node.content,
-        };
-        node.content = node.content.wrapping_sub(old_hash).wrapping_add(new_hash);
-        node.mzxid = zxid;
-        node.mtime_ms = now_ms;
+    /// Replaces a node's data. `path` is its own.
+    pub(crate) fn set_data(&mut self, index: NodeIndex, path: &ZPath, data: Data, zxid: Zxid, now_ms: u64) {
+        let node = &self.slab[index];
         // −1 would mean "any version" in the next request, so the counter passes over it.
-        node.version = if node.version == -2 {
+        let version = if node.version == -2 {
             0
         } else {
             node.version.wrapping_add(1)
         };
-        self.digest = self.digest.wrapping_add(node.digest());
-        self.remember(undo);
+        let after = OwnFacts {
+            data,
+            mzxid: zxid,
+            mtime_ms: now_ms,
+            version,
+            ..self.own_facts(index)
+        };
+        self.change(index, path, after);
     }
 
-    /// Changes what `parent` knows of its children, with digest and index of emptied containers kept true.
-    fn change_family(
-        &mut self,
-        parent: NodeIndex,
-        change: impl FnOnce(&mut Family, &Slab),
-    ) -> undo::ParentBefore {
+    /// Replaces a node's data as if it had always been so. `path` is its own.
+    pub(crate) fn correct_data(&mut self, index: NodeIndex, path: &ZPath, data: Data) {
+        let after = OwnFacts {
+            data,
+            ..self.own_facts(index)
+        };
+        self.change(index, path, after);
+    }
+
+    /// Replaces a node's access control list. `path` is its own.
+    pub(crate) fn set_acl(&mut self, index: NodeIndex, path: &ZPath, acl: Acl) {
+        let before = self.own_facts(index);
+        let after = OwnFacts {
+            acl,
+            aversion: before.aversion.wrapping_add(1),
+            ..before
+        };
+        self.change(index, path, after);
+    }
+
+    fn own_facts(&self, index: NodeIndex) -> OwnFacts {
+        let node = &self.slab[index];
+        OwnFacts {
+            data: node.data.clone(),
+            mzxid: node.mzxid,
+            mtime_ms: node.mtime_ms,
+            version: node.version,
+            acl: self.acls.get(node.acl).clone(),
+            aversion: node.aversion,
+        }
+    }
+
+    fn change(&mut self, index: NodeIndex, path: &ZPath, after: OwnFacts) {
+        self.before_change(index);
+        let before = self.replace(index, path, after);
+        self.remember(|| Undo::Changed {
+            index,
+            path: path.clone(),
+            before,
+        });
+    }
+
+    /// Gives a node other facts, and returns those that it had.
+    fn replace(&mut self, index: NodeIndex, path: &ZPath, after: OwnFacts) -> OwnFacts {
+        let before = self.own_facts(index);
+        self.remove_own_share(index, path);
+        let OwnFacts {
+            data,
+            mzxid,
+            mtime_ms,
+            version,
+            acl,
+            aversion,
+        } = after;
+        let acl = self.acls.take(&acl);
+        let node = &mut self.slab[index];
+        self.acls.give_back(core::mem::replace(&mut node.acl, acl));
+        node.data = data;
+        node.mzxid = mzxid;
+        node.mtime_ms = mtime_ms;
+        node.version = version;
+        node.aversion = aversion;
+        self.add_own_share(index, path);
+        before
+    }
+
+    /// Puts a node into the tree, below the parent that it names, whose facts `change`.
+    fn attach(&mut self, node: Node, path: &ZPath, change: impl FnOnce(&mut FamilyFacts)) -> NodeIndex {
+        let parent = node.parent;
+        // A node that comes back may have had children.
+        self.digest = self.digest.wrapping_add(node.family_digest(path.as_str()));
+        let index = self.slab.insert(node);
+        self.add_own_share(index, path);
+        self.change_family(parent, path.parent_text(), |family, slab| {
+            change(&mut family.facts);
+            family.children.insert(index, |child| &slab[child].name);
+        });
+        index
+    }
+
+    /// Takes a node out of the tree; the facts of its parent `change`.
+    fn detach(&mut self, index: NodeIndex, path: &ZPath, change: impl FnOnce(&mut FamilyFacts)) -> Node {
+        let parent = self.slab[index].parent;
+        self.change_family(parent, path.parent_text(), |family, slab| {
+            family.children.remove(index, |child| &slab[child].name);
+            change(&mut family.facts);
+        });
+        self.remove_own_share(index, path);
+        let node = self.slab.remove(index);
+        // It has no children, but it may have had some.
+        self.digest = self.digest.wrapping_sub(node.family_digest(path.as_str()));
+        self.acls.give_back(node.acl);
+        node
+    }
+
+    /// Adds what follows from the node itself to what is known of all nodes.
+    fn add_own_share(&mut self, index: NodeIndex, path: &ZPath) {
+        let node = &self.slab[index];
+        let share = node.own_digest(path.as_str(), self.acls.hash(node.acl));
+        self.digest = self.digest.wrapping_add(share);
+        self.emptied
+            .extend(node.emptied_at_ms().map(|emptied| (emptied, index)));
+        self.expiring
+            .extend(node.expires_at_ms().map(|expires| (expires, index)));
+    }
+
+    /// The opposite.
+    fn remove_own_share(&mut self, index: NodeIndex, path: &ZPath) {
+        let node = &self.slab[index];
+        let share = node.own_digest(path.as_str(), self.acls.hash(node.acl));
+        self.digest = self.digest.wrapping_sub(share);
+        if let Some(emptied) = node.emptied_at_ms() {
+            self.emptied.remove(&(emptied, index));
+        }
+        if let Some(expires) = node.expires_at_ms() {
+            self.expiring.remove(&(expires, index));
+        }
+    }
+
+    /// Changes what `parent` knows of its children, with all that follows from it kept true. `path` is the parent's.
+    fn change_family(&mut self, parent: NodeIndex, path: &str, change: impl FnOnce(&mut Family, &Slab)) {
         let node = &mut self.slab[parent];
-        self.digest = self.digest.wrapping_sub(node.digest());
-        let emptied_before = node.emptied_at_ms();
+        self.digest = self.digest.wrapping_sub(node.family_digest(path));
+        let before = (node.emptied_at_ms(), node.expires_at_ms());
         node.family_or_new();
         // Out of the slab for a moment: the set of children asks the slab for their names.
         let mut family = node.family.take().expect("it was made if it was missing");
-        let before = undo::ParentBefore::of(parent, &family);
         change(&mut family, &self.slab);
         let node = &mut self.slab[parent];
         node.family = Some(family);
-        self.digest = self.digest.wrapping_add(node.digest());
-        let emptied_after = node.emptied_at_ms();
-        if let Some(emptied) = emptied_before {
-            self.emptied.remove(&(emptied, parent));
+        self.digest = self.digest.wrapping_add(node.family_digest(path));
+        let after = (node.emptied_at_ms(), node.expires_at_ms());
+        if before != after {
+            let key = |time: u64| (time, parent);
+            before.0.map(|emptied| self.emptied.remove(&key(emptied)));
+            before.1.map(|expires| self.expiring.remove(&key(expires)));
+            self.emptied.extend(after.0.map(key));
+            self.expiring.extend(after.1.map(key));
         }
-        if let Some(emptied) = emptied_after {
-            self.emptied.insert((emptied, parent));
-        }
-        before
     }
 
     /// Shows a node to the snapshot that is being drawn, before it changes.
     fn before_change(&mut self, index: NodeIndex) {
         if let Some(drawing) = &mut self.drawing {
-            drawing.before_change(index, &self.slab[index]);
+            drawing.before_change(index, &self.slab[index], &self.acls);
         }
     }
-}
-
-/// The part of a node's digest that depends on path and data. A sum, so that new data can take the place
-/// of old data without the path.
-fn content(path: &ZPath, data: &Data) -> u64 {
-    stable_hash::of_bytes(path.as_str().as_bytes()).wrapping_add(stable_hash::of_bytes(data.as_bytes()))
 }

@@ -3,11 +3,13 @@
 
 use alloc::boxed::Box;
 
+use ecow::EcoString;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Data, SessionId, Zxid};
 use crate::stable_hash;
-use crate::stat::Stat;
+use crate::stat::{EphemeralOwner, Kind, Stat};
+use crate::tree::acls::AclIndex;
 use crate::tree::children::Children;
 
 /// Where a node lies in the slab. An index is reused after its node is gone, and it is different on
@@ -18,40 +20,34 @@ pub(crate) struct NodeIndex(pub(crate) u32);
 impl NodeIndex {
     /// The root never moves. It is its own parent.
     pub(crate) const ROOT: NodeIndex = NodeIndex(0);
+    /// `/zookeeper`. It and its first two children are there from the beginning, are never deleted, and never move.
+    pub(crate) const SYSTEM: NodeIndex = NodeIndex(1);
+    /// `/zookeeper/quota`.
+    pub(crate) const QUOTA: NodeIndex = NodeIndex(2);
+    /// `/zookeeper/config`.
+    pub(crate) const CONFIG: NodeIndex = NodeIndex(3);
+
+    /// Whether the node is one of those that are there from the beginning.
+    pub(crate) fn is_special(self) -> bool {
+        self <= Self::CONFIG
+    }
 }
-
-/// What decides when a node goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// When it is deleted.
-    Persistent,
-    /// When it is swept after its last child has gone.
-    Container,
-    /// When its session ends.
-    Ephemeral(SessionId),
-}
-
-/// [`Kind`] in eight bytes, as ZooKeeper packs it into `ephemeralOwner`: a session's id is never 0 and
-/// never has the highest bit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Owner(u64);
-
-const CONTAINER: Owner = Owner(1 << 63);
 
 /// A znode.
 #[derive(Debug)]
 pub(crate) struct Node {
-    pub(crate) name: Box<str>,
+    /// Most names have at most fifteen bytes, which it holds without an allocation.
+    pub(crate) name: EcoString,
     pub(crate) data: Data,
     pub(crate) parent: NodeIndex,
     pub(crate) version: i32,
+    pub(crate) acl: AclIndex,
+    pub(crate) aversion: i32,
     pub(crate) czxid: Zxid,
     pub(crate) mzxid: Zxid,
     pub(crate) ctime_ms: u64,
     pub(crate) mtime_ms: u64,
-    pub(crate) owner: Owner,
-    /// Hash of the path plus hash of the data: what of the digest is expensive to compute.
-    pub(crate) content: u64,
+    pub(crate) owner: EphemeralOwner,
     /// Absent while the node never had a child.
     pub(crate) family: Option<Box<Family>>,
 }
@@ -59,12 +55,18 @@ pub(crate) struct Node {
 /// What a node knows that has, or had, children.
 #[derive(Debug)]
 pub(crate) struct Family {
+    pub(crate) facts: FamilyFacts,
+    pub(crate) children: Children,
+}
+
+/// What of it does not follow from the children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FamilyFacts {
     pub(crate) pzxid: Zxid,
     /// How many children were ever created: the next sequence number, which deletes do not move.
     pub(crate) creations: u64,
     /// When the last child went; meaningless while there are children.
     pub(crate) emptied_at_ms: u64,
-    pub(crate) children: Children,
 }
 
 impl Node {
@@ -74,6 +76,7 @@ impl Node {
         parent: NodeIndex,
         kind: Kind,
         data: Data,
+        acl: AclIndex,
         zxid: Zxid,
         now_ms: u64,
     ) -> Self {
@@ -82,12 +85,13 @@ impl Node {
             data,
             parent,
             version: 0,
+            acl,
+            aversion: 0,
             czxid: zxid,
             mzxid: zxid,
             ctime_ms: now_ms,
             mtime_ms: now_ms,
-            owner: Owner::from(kind),
-            content: 0,
+            owner: EphemeralOwner::from(kind),
             family: None,
         }
     }
@@ -98,10 +102,7 @@ impl Node {
 
     /// The owner of an ephemeral node.
     pub(crate) fn session(&self) -> Option<SessionId> {
-        match self.kind() {
-            Kind::Ephemeral(session) => Some(session),
-            Kind::Persistent | Kind::Container => None,
-        }
+        self.owner.session()
     }
 
     pub(crate) fn num_children(&self) -> usize {
@@ -110,19 +111,29 @@ impl Node {
 
     /// How many children were ever created below this node.
     pub(crate) fn creations(&self) -> u64 {
-        self.family.as_ref().map_or(0, |family| family.creations)
+        self.family.as_ref().map_or(0, |family| family.facts.creations)
     }
 
     pub(crate) fn pzxid(&self) -> Zxid {
-        self.family.as_ref().map_or(self.czxid, |family| family.pzxid)
+        self.family
+            .as_ref()
+            .map_or(self.czxid, |family| family.facts.pzxid)
     }
 
     /// When the container lost its last child; `None` if it never had one, has some, or is no container.
     pub(crate) fn emptied_at_ms(&self) -> Option<u64> {
         match &self.family {
-            Some(family) if self.kind() == Kind::Container && family.creations > 0 => {
-                (family.children.len() == 0).then_some(family.emptied_at_ms)
+            Some(family) if family.facts.creations > 0 && self.kind() == Kind::Container => {
+                (family.children.len() == 0).then_some(family.facts.emptied_at_ms)
             }
+            _ => None,
+        }
+    }
+
+    /// When the time of the TTL node is over; `None` if it has children, or is none.
+    pub(crate) fn expires_at_ms(&self) -> Option<u64> {
+        match self.kind() {
+            Kind::Ttl(ttl_ms) if self.num_children() == 0 => Some(self.mtime_ms.saturating_add(ttl_ms)),
             _ => None,
         }
     }
@@ -139,26 +150,38 @@ impl Node {
             mtime_ms: self.mtime_ms,
             version: self.version,
             cversion: self.creations().wrapping_mul(2).wrapping_sub(children) as i32,
-            aversion: 0,
-            ephemeral_owner: self.session(),
+            aversion: self.aversion,
+            ephemeral_owner: self.owner,
             data_length: self.data.len() as u32,
             num_children: children as u32,
         }
     }
 
-    /// The node's share of the tree's digest.
-    pub(crate) fn digest(&self) -> u64 {
+    /// What the node itself adds to the tree's digest: all but what its children change.
+    pub(crate) fn own_digest(&self, path: &str, acl_hash: u64) -> u64 {
         stable_hash::of_words(&[
-            self.content,
+            stable_hash::of_bytes(path.as_bytes()),
+            stable_hash::of_bytes(self.data.as_bytes()),
+            acl_hash,
             self.czxid.0,
             self.mzxid.0,
-            self.pzxid().0,
             self.ctime_ms,
             self.mtime_ms,
             self.version as u64,
-            self.creations(),
-            self.num_children() as u64,
-            self.owner.0,
+            self.aversion as u64,
+            self.owner.to_wire() as u64,
+        ])
+    }
+
+    /// What its children changed adds to the tree's digest. Kept apart, for a child that comes or goes would else cost
+    /// a look at all data of its parent.
+    pub(crate) fn family_digest(&self, path: &str) -> u64 {
+        let Some(family) = &self.family else { return 0 };
+        stable_hash::of_words(&[
+            stable_hash::of_bytes(path.as_bytes()),
+            family.facts.pzxid.0,
+            family.facts.creations,
+            family.children.len() as u64,
             self.emptied_at_ms().unwrap_or(u64::MAX),
         ])
     }
@@ -168,32 +191,14 @@ impl Node {
         let pzxid = self.czxid;
         self.family.get_or_insert_with(|| {
             Box::new(Family {
-                pzxid,
-                creations: 0,
-                emptied_at_ms: 0,
+                facts: FamilyFacts {
+                    pzxid,
+                    creations: 0,
+                    emptied_at_ms: 0,
+                },
                 children: Children::default(),
             })
         })
-    }
-}
-
-impl Owner {
-    pub(crate) fn kind(self) -> Kind {
-        match self {
-            Owner(0) => Kind::Persistent,
-            CONTAINER => Kind::Container,
-            Owner(session) => Kind::Ephemeral(SessionId(session)),
-        }
-    }
-}
-
-impl From<Kind> for Owner {
-    fn from(kind: Kind) -> Self {
-        match kind {
-            Kind::Persistent => Self(0),
-            Kind::Container => CONTAINER,
-            Kind::Ephemeral(session) => Self(session.0),
-        }
     }
 }
 

@@ -5,14 +5,16 @@ use alloc::vec::Vec;
 
 use crate::path::ZPath;
 use crate::stable_hash::Table;
-use crate::tree::node::{Kind, NodeIndex};
+use crate::stat::Kind;
+use crate::tree::node::NodeIndex;
 use crate::tree::record::ZnodeRecord;
-use crate::tree::{Slab, Tree, content};
+use crate::tree::{Acls, SPECIAL, Slab, Tree};
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Rebuild {
     slab: Slab,
+    acls: Acls,
     /// Where the nodes lie now, by where they lay when the snapshot was taken.
     places: Table<NodeIndex, NodeIndex>,
 }
@@ -27,12 +29,15 @@ impl Rebuild {
         if is_root != (self.slab.len() == 0) {
             return Err("the root is not its first znode");
         }
-        if is_root && (record.parent != NodeIndex::ROOT || !record.name.is_empty() || !record.is_persistent())
+        if is_root
+            && (record.parent != NodeIndex::ROOT
+                || !record.name.is_empty()
+                || record.owner.kind() != Kind::Persistent)
         {
             return Err("its first znode is no root");
         }
         let before = record.index;
-        let now = self.slab.insert(record.into_node());
+        let now = self.slab.insert(record.into_node(&mut self.acls)?);
         match self.places.insert(before, now) {
             None => Ok(()),
             Some(_) => Err("two of its znodes are the same"),
@@ -49,8 +54,10 @@ impl Rebuild {
         }
         let mut tree = Tree {
             slab: self.slab,
+            acls: self.acls,
             digest: 0,
             emptied: Default::default(),
+            expiring: Default::default(),
             undo: None,
             drawing: None,
         };
@@ -65,17 +72,21 @@ impl Rebuild {
                     .map_err(|_| "a path in it is illegal")?;
                 todo.push((child, path));
             }
-            let node = &mut tree.slab[index];
-            node.content = content(&path, &node.data);
-            tree.digest = tree.digest.wrapping_add(node.digest());
-            tree.emptied
-                .extend(node.emptied_at_ms().map(|emptied| (emptied, index)));
+            tree.add_own_share(index, &path);
+            let node = &tree.slab[index];
+            tree.digest = tree.digest.wrapping_add(node.family_digest(path.as_str()));
             if node.session().is_some() {
                 ephemerals.push((node.czxid, path, index));
             }
         }
         if reached != tree.slab.len() {
             return Err("some of its znodes are below none");
+        }
+        for (index, _, path) in SPECIAL {
+            let path = ZPath::parse(path).expect("it is written in this crate");
+            if tree.find(&path) != Some(index) {
+                return Err("what is there from the beginning is not in it");
+            }
         }
         ephemerals.sort_unstable();
         Ok((
@@ -103,12 +114,15 @@ impl Rebuild {
             .family
             .take()
             .ok_or("a znode in it has more children than it had")?;
+        // Those that are there from the beginning were not created.
+        let created =
+            family.facts.creations + SPECIAL.iter().filter(|special| special.1 == parent).count() as u64;
         let name = &*slab[index].name;
         if family.children.find(name, |child| &slab[child].name).is_some() {
             return Err("two znodes in it have the same path");
         }
         family.children.insert(index, |child| &slab[child].name);
-        if family.children.len() as u64 > family.creations {
+        if family.children.len() as u64 > created {
             return Err("a znode in it has more children than it had");
         }
         slab[parent].family = Some(family);

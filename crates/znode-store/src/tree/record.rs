@@ -5,8 +5,12 @@ use alloc::boxed::Box;
 
 use serde::{Deserialize, Serialize};
 
+use crate::acl::Acl;
 use crate::ids::{Data, Zxid};
-use crate::tree::node::{Family, Kind, Node, NodeIndex, Owner};
+use crate::stat::EphemeralOwner;
+use crate::tree::Damage;
+use crate::tree::acls::Acls;
+use crate::tree::node::{Family, FamilyFacts, Node, NodeIndex};
 
 /// See the module. A node is told from the others by its index at the time of the snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,64 +19,60 @@ pub(crate) struct ZnodeRecord {
     pub(crate) parent: NodeIndex,
     pub(crate) name: Box<str>,
     pub(crate) data: Data,
-    owner: Owner,
+    acl: Acl,
+    pub(crate) owner: EphemeralOwner,
     czxid: Zxid,
     mzxid: Zxid,
-    pzxid: Zxid,
     ctime_ms: u64,
     mtime_ms: u64,
     version: i32,
-    pub(crate) creations: u64,
-    emptied_at_ms: u64,
+    aversion: i32,
+    family: Option<FamilyFacts>,
 }
 
 impl ZnodeRecord {
     /// The record of the node that lies at `index`.
-    pub(crate) fn of(index: NodeIndex, node: &Node) -> Self {
+    pub(crate) fn of(index: NodeIndex, node: &Node, acls: &Acls) -> Self {
         Self {
             index,
             parent: node.parent,
-            name: node.name.clone(),
+            name: (&*node.name).into(),
             data: node.data.clone(),
+            acl: acls.get(node.acl).clone(),
             owner: node.owner,
             czxid: node.czxid,
             mzxid: node.mzxid,
-            pzxid: node.pzxid(),
             ctime_ms: node.ctime_ms,
             mtime_ms: node.mtime_ms,
             version: node.version,
-            creations: node.creations(),
-            emptied_at_ms: node.family.as_ref().map_or(0, |family| family.emptied_at_ms),
+            aversion: node.aversion,
+            family: node.family.as_ref().map(|family| family.facts),
         }
     }
 
-    /// Whether it neither ends with a session nor is swept.
-    pub(crate) fn is_persistent(&self) -> bool {
-        self.owner.kind() == Kind::Persistent
-    }
-
-    /// The node, still without its children and its share of the digest.
-    pub(crate) fn into_node(self) -> Node {
-        let family = (self.creations > 0).then(|| {
-            Box::new(Family {
-                pzxid: self.pzxid,
-                creations: self.creations,
-                emptied_at_ms: self.emptied_at_ms,
-                children: Default::default(),
-            })
-        });
-        Node {
-            name: self.name,
+    /// The node, still without its children.
+    pub(crate) fn into_node(self, acls: &mut Acls) -> Result<Node, Damage> {
+        if !self.owner.is_legal() {
+            return Err("a znode in it is of no kind");
+        }
+        Ok(Node {
+            name: (&*self.name).into(),
             data: self.data,
             parent: self.parent,
             version: self.version,
+            acl: acls.take(&self.acl),
+            aversion: self.aversion,
             czxid: self.czxid,
             mzxid: self.mzxid,
             ctime_ms: self.ctime_ms,
             mtime_ms: self.mtime_ms,
             owner: self.owner,
-            content: 0,
-            family,
-        }
+            family: self.family.map(|facts| {
+                Box::new(Family {
+                    facts,
+                    children: Default::default(),
+                })
+            }),
+        })
     }
 }

@@ -3,53 +3,41 @@
 
 use alloc::vec::Vec;
 
+use crate::acl::Acl;
 use crate::ids::{Data, SessionId, Zxid};
+use crate::path::ZPath;
 use crate::tree::Tree;
-use crate::tree::node::{Family, Node, NodeIndex};
+use crate::tree::node::{FamilyFacts, Node, NodeIndex};
 
 /// How to take one change back.
 pub(crate) enum Undo {
     Inserted {
         index: NodeIndex,
-        parent: ParentBefore,
+        path: ZPath,
+        parent: FamilyFacts,
     },
     Removed {
         node: Node,
-        parent: ParentBefore,
+        /// The node's list may have gone with it.
+        acl: Acl,
+        path: ZPath,
+        parent: FamilyFacts,
     },
-    DataSet {
+    Changed {
         index: NodeIndex,
-        data: Data,
-        mzxid: Zxid,
-        mtime_ms: u64,
-        version: i32,
-        content: u64,
+        path: ZPath,
+        before: OwnFacts,
     },
 }
 
-/// What a parent knew of its children, the set of them excepted.
-pub(crate) struct ParentBefore {
-    parent: NodeIndex,
-    pzxid: Zxid,
-    creations: u64,
-    emptied_at_ms: u64,
-}
-
-impl ParentBefore {
-    pub(crate) fn of(parent: NodeIndex, family: &Family) -> Self {
-        Self {
-            parent,
-            pzxid: family.pzxid,
-            creations: family.creations,
-            emptied_at_ms: family.emptied_at_ms,
-        }
-    }
-
-    fn restore(&self, family: &mut Family) {
-        family.pzxid = self.pzxid;
-        family.creations = self.creations;
-        family.emptied_at_ms = self.emptied_at_ms;
-    }
+/// What of a node can be replaced.
+pub(crate) struct OwnFacts {
+    pub(crate) data: Data,
+    pub(crate) mzxid: Zxid,
+    pub(crate) mtime_ms: u64,
+    pub(crate) version: i32,
+    pub(crate) acl: Acl,
+    pub(crate) aversion: i32,
 }
 
 impl Tree {
@@ -68,58 +56,36 @@ impl Tree {
     pub(crate) fn roll_back(&mut self, mut ephemeral: impl FnMut(SessionId, NodeIndex, bool)) {
         for step in self.undo.take().into_iter().flatten().rev() {
             match step {
-                Undo::Inserted { index, parent } => {
-                    self.change_family(parent.parent, |family, slab| {
-                        family.children.remove(index, |child| &slab[child].name);
-                        parent.restore(family);
-                    });
-                    let node = self.slab.remove(index);
-                    self.digest = self.digest.wrapping_sub(node.digest());
+                Undo::Inserted { index, path, parent } => {
+                    let node = self.detach(index, &path, |facts| *facts = parent);
                     if let Some(session) = node.session() {
                         ephemeral(session, index, false);
                     }
-                    if let Some(emptied) = node.emptied_at_ms() {
-                        self.emptied.remove(&(emptied, index));
-                    }
                 }
-                Undo::Removed { node, parent } => {
-                    self.digest = self.digest.wrapping_add(node.digest());
-                    let emptied = node.emptied_at_ms();
+                Undo::Removed {
+                    mut node,
+                    acl,
+                    path,
+                    parent,
+                } => {
+                    node.acl = self.acls.take(&acl);
                     let session = node.session();
-                    let index = self.slab.insert(node);
+                    let index = self.attach(node, &path, |facts| *facts = parent);
                     if let Some(session) = session {
                         ephemeral(session, index, true);
                     }
-                    self.emptied.extend(emptied.map(|emptied| (emptied, index)));
-                    self.change_family(parent.parent, |family, slab| {
-                        family.children.insert(index, |child| &slab[child].name);
-                        parent.restore(family);
-                    });
                 }
-                Undo::DataSet {
-                    index,
-                    data,
-                    mzxid,
-                    mtime_ms,
-                    version,
-                    content,
-                } => {
-                    let node = &mut self.slab[index];
-                    self.digest = self.digest.wrapping_sub(node.digest());
-                    node.data = data;
-                    node.mzxid = mzxid;
-                    node.mtime_ms = mtime_ms;
-                    node.version = version;
-                    node.content = content;
-                    self.digest = self.digest.wrapping_add(node.digest());
+                Undo::Changed { index, path, before } => {
+                    self.replace(index, &path, before);
                 }
             }
         }
     }
 
-    pub(crate) fn remember(&mut self, step: Undo) {
+    /// Notes a step, if changes can be taken back.
+    pub(crate) fn remember(&mut self, step: impl FnOnce() -> Undo) {
         if let Some(undo) = &mut self.undo {
-            undo.push(step);
+            undo.push(step());
         }
     }
 }

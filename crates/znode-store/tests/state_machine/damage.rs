@@ -2,8 +2,9 @@
 //! was drawn. It never panics and never comes to another state.
 
 use znode_store::{
-    AttemptId, Command, CreateMode, CreatePath, EntryContext, LockCommand, LockMode, LockName, LockWish, Op,
-    Password, Request, RequestId, Restorer, SessionId, SnapshotError, SnapshotPart, Store,
+    Acl, AttemptId, Command, CreateMode, CreatePath, EntryContext, Identities, LockCommand, LockMode,
+    LockName, LockWish, Op, Password, Request, RequestId, Restorer, SessionId, SnapshotError, SnapshotPart,
+    Store,
 };
 
 use crate::replicas::draw;
@@ -28,6 +29,7 @@ fn some_of_everything() -> Store {
                 Request {
                     session,
                     request_id,
+                    caller: Identities::none(),
                     command,
                 },
                 &mut Vec::new(),
@@ -63,6 +65,7 @@ fn some_of_everything() -> Store {
         let op = Op::Create {
             path,
             data: "data".into(),
+            acl: Acl::open(),
             mode,
             parents: true,
         };

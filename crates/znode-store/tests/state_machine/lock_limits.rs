@@ -1,9 +1,9 @@
 //! The limits of locks, reached for real. Too many steps for a script.
 
 use znode_store::{
-    AttemptId, Command, EntryContext, Event, LockCommand, LockMode, LockName, LockWish, MAX_ADDRESS_BYTES,
-    MAX_CONTENDERS, MAX_HOLDS, MAX_NAMED_HOLDERS, MAX_NOTE_BYTES, MAX_OWNER_BYTES, Outcome, Password,
-    Refusal, Reply, Request, SessionId, Store,
+    AttemptId, Command, EntryContext, Event, Identities, LockCommand, LockMode, LockName, LockWish,
+    MAX_ADDRESS_BYTES, MAX_CONTENDERS, MAX_HOLDS, MAX_NAMED_HOLDERS, MAX_NOTE_BYTES, MAX_OWNER_BYTES,
+    Outcome, Password, Refusal, Reply, Request, SessionId, Store,
 };
 
 use crate::replicas::{draw, restore};
@@ -40,6 +40,7 @@ impl World {
         let request = Request {
             session: session.map(SessionId),
             request_id: None,
+            caller: Identities::none(),
             command,
         };
         let entry = EntryContext { time_ms: 0, term: 1 };

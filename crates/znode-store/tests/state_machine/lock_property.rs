@@ -8,8 +8,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use znode_store::{
     AttemptId, Command, ContenderView, CreateMode, CreatePath, Data, EntryContext, Event, Grant, HolderId,
-    LockCommand, LockMode, LockName, LockView, LockWish, Op, Outcome, Password, Reply, Request, RequestId,
-    SessionFate, SessionId, Standing, Store, WithdrawCause, ZPath,
+    Identities, LockCommand, LockMode, LockName, LockView, LockWish, Op, Outcome, Password, Reply, Request,
+    RequestId, SessionFate, SessionId, Standing, Store, WithdrawCause, ZPath,
 };
 
 use crate::lock_script::check_rule;
@@ -145,6 +145,7 @@ impl World {
         let request = Request {
             session: Some(session),
             request_id,
+            caller: Identities::none(),
             command: command.clone(),
         };
         // Requests without a session are refused if that has ended; these are not made on a session's behalf.
@@ -153,6 +154,7 @@ impl World {
                 Request {
                     session: None,
                     request_id: None,
+                    caller: Identities::none(),
                     ..request
                 }
             }

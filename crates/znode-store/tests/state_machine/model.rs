@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use znode_store::{
-    Command, CreateMode, CreatePath, Data, EntryContext, Event, Op, Outcome, Refusal, Reply, Request,
+    Acl, Command, CreateMode, CreatePath, Data, EntryContext, Event, Op, Outcome, Refusal, Reply, Request,
     RequestId, SessionId, Stat, ZPath, Zxid,
 };
 
@@ -200,6 +200,7 @@ impl Model {
             Op::Create {
                 path,
                 data,
+                acl: Acl::open(),
                 mode,
                 parents,
             } => self.create(session, path, data, *mode, *parents, events),

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use znode_store::{
-    Command, CreateMode, CreatePath, Data, EntryContext, Op, Password, Request, RequestId, Restorer,
-    SessionFate, SessionId, SnapshotPart, Store, ZPath,
+    Command, CreateMode, CreatePath, Data, EntryContext, Identities, Op, Password, Request, RequestId,
+    Restorer, SessionFate, SessionId, SnapshotPart, Store, ZPath,
 };
 
 use crate::model::Model;
@@ -229,6 +229,7 @@ impl World {
                 self.ask(Request {
                     session,
                     request_id,
+                    caller: Identities::none(),
                     command,
                 });
             }

@@ -26,8 +26,8 @@ use std::sync::Arc;
 
 use goldenscript::{ArgumentConsumer, Command as Line, Context, Runner};
 use znode_store::{
-    Command, CreateMode, CreatePath, Data, EntryContext, Op, Password, Request, RequestId, SessionId,
-    SnapshotPart, Store, ZPath,
+    Acl, Command, CreateMode, CreatePath, Data, EntryContext, Identities, Op, Password, Request, RequestId,
+    SessionId, SnapshotPart, Store, ZPath,
 };
 
 use crate::lock_script;
@@ -63,6 +63,7 @@ impl Script {
         self.apply_request(Request {
             session,
             request_id,
+            caller: Identities::none(),
             command,
         })
     }
@@ -119,6 +120,7 @@ impl Script {
                 let op = Op::Create {
                     path: CreatePath::parse(args.next_pos().ok_or("which path?")?, mode.is_sequential())?,
                     data: data(args.next_pos()),
+                    acl: Acl::open(),
                     mode,
                     parents: args.take_key("parents").map_or(Ok(false), str::parse)?,
                 };
@@ -168,6 +170,7 @@ impl Script {
                 return self.apply_request(Request {
                     session,
                     request_id,
+                    caller: Identities::none(),
                     command: Command::Multi(ops),
                 });
             }
@@ -185,11 +188,7 @@ impl Script {
                         name,
                     };
                     for command in [open, Command::CloseSession { session }] {
-                        let request = Request {
-                            session: None,
-                            request_id: None,
-                            command,
-                        };
+                        let request = Request::anonymous(command);
                         store.apply(&self.entry, request, &mut Vec::new()).outcome?;
                     }
                 }
@@ -204,6 +203,7 @@ impl Script {
                     self.apply_request(Request {
                         session,
                         request_id: Some(RequestId::parse(&id)?),
+                        caller: Identities::none(),
                         command: Command::Write(Op::Check {
                             path: ZPath::root(),
                             version: -1,

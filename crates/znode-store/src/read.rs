@@ -1,0 +1,116 @@
+//! What a caller may see: reads of the tree with the caller's rights, as ZooKeeper grants them. (The reads of [`Store`]
+//! itself ask nobody; they are for the server's own use and for those who embed it.)
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::acl::{Acl, Identities, Perms};
+use crate::ids::{Data, SessionId};
+use crate::path::ZPath;
+use crate::reply::Refusal;
+use crate::stat::Stat;
+use crate::store::Store;
+use crate::tree::NodeIndex;
+
+/// The state as one caller sees it.
+#[derive(Clone, Copy)]
+pub struct View<'s> {
+    store: &'s Store,
+    caller: &'s Identities,
+}
+
+/// Some of the children of a znode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// Their names and stats, by name.
+    pub children: Vec<(Arc<str>, Stat)>,
+    /// Whether others follow, after the last of these.
+    pub more: bool,
+}
+
+impl Store {
+    /// The state as `caller` sees it.
+    pub fn seen_by<'s>(&'s self, caller: &'s Identities) -> View<'s> {
+        View { store: self, caller }
+    }
+}
+
+/// All of these refuse with [`Refusal::NoNode`] what does not exist, and with [`Refusal::NoAuth`] what the caller may
+/// not see.
+impl View<'_> {
+    /// Data and stat. Needs the right to read.
+    pub fn get(&self, path: &ZPath) -> Result<(Data, Stat), Refusal> {
+        let node = self.store.tree.node(self.find(path, Perms::READ)?);
+        Ok((node.data.clone(), node.stat()))
+    }
+
+    /// The stat. Needs no right, as in ZooKeeper 3.8.
+    pub fn exists(&self, path: &ZPath) -> Result<Stat, Refusal> {
+        self.store.stat(path).ok_or_else(|| Refusal::NoNode(path.clone()))
+    }
+
+    /// The names of all children, sorted, and the stat. Needs the right to read.
+    pub fn children(&self, path: &ZPath) -> Result<(Vec<Arc<str>>, Stat), Refusal> {
+        let index = self.find(path, Perms::READ)?;
+        let tree = &self.store.tree;
+        Ok((tree.child_names(index), tree.node(index).stat()))
+    }
+
+    /// At most `count` children with their stats, of those whose names begin with `prefix`, the first ones that follow
+    /// `after`. Needs the right to read the parent. Costs what it returns, not how many children there are (beyond
+    /// some thousands).
+    pub fn children_page(
+        &self,
+        path: &ZPath,
+        prefix: &str,
+        after: Option<&str>,
+        count: usize,
+    ) -> Result<Page, Refusal> {
+        let index = self.find(path, Perms::READ)?;
+        let tree = &self.store.tree;
+        let (children, more) = tree.children_page(index, prefix, after, count);
+        let named = |child: NodeIndex| {
+            let node = tree.node(child);
+            (Arc::from(&*node.name), node.stat())
+        };
+        Ok(Page {
+            children: children.into_iter().map(named).collect(),
+            more,
+        })
+    }
+
+    /// The access control list, and the stat. Needs the right to read or to administer; without the latter the hashes of
+    /// passwords are not shown.
+    pub fn acl(&self, path: &ZPath) -> Result<(Acl, Stat), Refusal> {
+        let index = self.find(path, Perms::READ | Perms::ADMIN)?;
+        let acl = self.store.tree.acl(index);
+        let shown = if acl.allows(Perms::ADMIN, self.caller) {
+            acl.clone()
+        } else {
+            acl.masked()
+        };
+        Ok((shown, self.store.tree.node(index).stat()))
+    }
+
+    /// How many znodes there are below this one, at any depth. Needs the right to read.
+    pub fn descendants(&self, path: &ZPath) -> Result<u64, Refusal> {
+        let index = self.find(path, Perms::READ)?;
+        Ok(self.store.tree.descendants(index))
+    }
+
+    /// The ephemeral znodes of a session whose paths begin with `prefix`, sorted.
+    pub fn ephemerals(&self, session: SessionId, prefix: &str) -> Result<Vec<ZPath>, Refusal> {
+        self.store.sessions.require(session)?;
+        let state = self.store.sessions.get(session).expect("it lives");
+        let paths = state.ephemerals.iter().map(|&index| self.store.tree.path(index));
+        let mut paths: Vec<_> = paths.filter(|path| path.as_str().starts_with(prefix)).collect();
+        paths.sort_unstable();
+        Ok(paths)
+    }
+
+    fn find(&self, path: &ZPath, perms: Perms) -> Result<NodeIndex, Refusal> {
+        let index = self.store.require_node(path)?;
+        self.store.tree.acl(index).require(perms, self.caller, path)?;
+        Ok(index)
+    }
+}

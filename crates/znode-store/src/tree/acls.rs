@@ -1,0 +1,135 @@
+//! The access control lists of all nodes. Most nodes of a tree share a few lists, so each list is stored once and counted,
+//! and a node has a number for it.
+
+use alloc::vec::Vec;
+use core::num::NonZeroU32;
+
+use crate::acl::Acl;
+use crate::stable_hash::{self, Table};
+
+/// Which list a node has. Numbers are reused, and differ between replicas. None is 0, so that an empty place for a node
+/// takes no more memory than a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AclIndex(NonZeroU32);
+
+impl AclIndex {
+    /// The list that lets everybody do everything. It is not counted.
+    pub(crate) const OPEN: Self = Self(NonZeroU32::MIN);
+
+    fn of_slot(slot: usize) -> Self {
+        let number = u32::try_from(slot + 1).ok().and_then(NonZeroU32::new);
+        Self(number.expect("memory ends long before four billion lists"))
+    }
+
+    fn slot(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
+/// See the module.
+pub(crate) struct Acls {
+    by_acl: Table<Acl, AclIndex>,
+    /// The open list is the first.
+    slots: Vec<Slot>,
+    free: Vec<AclIndex>,
+}
+
+struct Slot {
+    acl: Acl,
+    /// Its share of a node's digest.
+    hash: u64,
+    /// How many nodes have it.
+    uses: u32,
+}
+
+impl Default for Acls {
+    fn default() -> Self {
+        let acl = Acl::open();
+        Self {
+            by_acl: Table::default(),
+            slots: Vec::from([Slot {
+                hash: stable_hash::of(&acl),
+                acl,
+                uses: 0,
+            }]),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl Acls {
+    /// The list of a node.
+    pub(crate) fn get(&self, index: AclIndex) -> &Acl {
+        &self.slots[index.slot()].acl
+    }
+
+    /// The hash of a node's list.
+    pub(crate) fn hash(&self, index: AclIndex) -> u64 {
+        self.slots[index.slot()].hash
+    }
+
+    /// One more node has this list.
+    pub(crate) fn take(&mut self, acl: &Acl) -> AclIndex {
+        if acl.is_open() {
+            return AclIndex::OPEN;
+        }
+        if let Some(&index) = self.by_acl.get(acl) {
+            self.slots[index.slot()].uses += 1;
+            return index;
+        }
+        let slot = Slot {
+            acl: acl.clone(),
+            hash: stable_hash::of(acl),
+            uses: 1,
+        };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.slots[index.slot()] = slot;
+                index
+            }
+            None => {
+                self.slots.push(slot);
+                AclIndex::of_slot(self.slots.len() - 1)
+            }
+        };
+        self.by_acl.insert(acl.clone(), index);
+        index
+    }
+
+    /// One node less has it.
+    pub(crate) fn give_back(&mut self, index: AclIndex) {
+        if index == AclIndex::OPEN {
+            return;
+        }
+        let slot = &mut self.slots[index.slot()];
+        slot.uses -= 1;
+        if slot.uses == 0 {
+            self.by_acl.remove(&slot.acl);
+            slot.acl = Acl::open();
+            self.free.push(index);
+        }
+    }
+
+    /// How many different lists nodes have, the open one not counted.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.by_acl.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_stored_once_and_goes_with_its_last_node() {
+        let mut acls = Acls::default();
+        let (first, second) = (acls.take(&Acl::read_only()), acls.take(&Acl::read_only()));
+        assert_eq!((first, acls.len()), (second, 1));
+        assert_eq!(acls.take(&Acl::open()), AclIndex::OPEN);
+        acls.give_back(first);
+        assert_eq!(*acls.get(second), Acl::read_only());
+        acls.give_back(second);
+        assert_eq!(acls.len(), 0);
+    }
+}

@@ -1,0 +1,76 @@
+//! The children of a znode that has very many, in the order of their names, for lists that are asked for in pages. Only
+//! indices are kept, in pieces of bounded size: a change moves a few hundred of them, never all.
+
+use alloc::vec::Vec;
+
+use crate::tree::node::NodeIndex;
+
+/// The most children in one piece; a full one is split. Small enough to be moved in no time, large enough that the list
+/// of pieces stays short: two thousand for a million children.
+const PIECE: usize = 1024;
+
+/// See the module. No piece is empty.
+#[derive(Debug)]
+pub(crate) struct Order(Vec<Vec<NodeIndex>>);
+
+impl Order {
+    /// Takes children in the order of their names.
+    pub(crate) fn from_sorted(children: &[NodeIndex]) -> Self {
+        Self(children.chunks(PIECE / 2).map(<[_]>::to_vec).collect())
+    }
+
+    /// The children from the first one on whose name is not before `name`.
+    pub(crate) fn first_at<'n>(
+        &self,
+        name: &str,
+        name_of: impl Fn(NodeIndex) -> &'n str,
+    ) -> impl Iterator<Item = NodeIndex> + '_ {
+        let (piece, at) = self.place(name, name_of);
+        let (first, rest) = match self.0.get(piece) {
+            Some(first) => (&first[at..], &self.0[piece + 1..]),
+            None => (&[][..], &[][..]),
+        };
+        first.iter().chain(rest.iter().flatten()).copied()
+    }
+
+    /// Adds a child whose name is not there yet.
+    pub(crate) fn insert<'n>(&mut self, child: NodeIndex, name_of: impl Fn(NodeIndex) -> &'n str) {
+        let (mut piece, mut at) = self.place(name_of(child), name_of);
+        if piece == self.0.len() {
+            match self.0.last() {
+                Some(last) => (piece, at) = (piece - 1, last.len()),
+                None => self.0.push(Vec::new()),
+            }
+        }
+        let full = &mut self.0[piece];
+        full.insert(at, child);
+        if full.len() > PIECE {
+            let upper = full.split_off(PIECE / 2);
+            self.0.insert(piece + 1, upper);
+        }
+    }
+
+    /// Takes a child out; its name must still be known.
+    pub(crate) fn remove<'n>(&mut self, child: NodeIndex, name_of: impl Fn(NodeIndex) -> &'n str) {
+        let (piece, at) = self.place(name_of(child), name_of);
+        let removed = self.0[piece].remove(at);
+        debug_assert_eq!(removed, child);
+        if self.0[piece].is_empty() {
+            self.0.remove(piece);
+        }
+    }
+
+    /// Where the first child is whose name is not before `name`: in which piece, and at which place there.
+    fn place<'n>(&self, name: &str, name_of: impl Fn(NodeIndex) -> &'n str) -> (usize, usize) {
+        let ends_before = |piece: &Vec<NodeIndex>| {
+            let last = *piece.last().expect("no piece is empty");
+            name_of(last) < name
+        };
+        let piece = self.0.partition_point(ends_before);
+        let at = self
+            .0
+            .get(piece)
+            .map_or(0, |piece| piece.partition_point(|&child| name_of(child) < name));
+        (piece, at)
+    }
+}
