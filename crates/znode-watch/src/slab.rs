@@ -1,0 +1,107 @@
+//! Values found by a small number, which is used again when its value has gone. It knows nothing of what the values
+//! mean.
+
+use alloc::vec::Vec;
+use core::ops::{Index, IndexMut};
+
+/// Stands for no place at all, where a place is stored.
+pub(crate) const NOWHERE: u32 = u32::MAX;
+
+#[derive(Debug)]
+enum Slot<T> {
+    Taken(T),
+    /// And the place that became free before this one.
+    Free(u32),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    slots: Vec<Slot<T>>,
+    free: u32,
+    len: u32,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: NOWHERE,
+            len: 0,
+        }
+    }
+}
+
+impl<T> Slab<T> {
+    #[cfg(test)]
+    pub(crate) const BYTES_EACH: usize = size_of::<Slot<T>>();
+
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub(crate) fn get(&self, at: u32) -> Option<&T> {
+        match self.slots.get(at as usize)? {
+            Slot::Taken(value) => Some(value),
+            Slot::Free(_) => None,
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        (0..).zip(&self.slots).filter_map(|(at, slot)| match slot {
+            Slot::Taken(value) => Some((at, value)),
+            Slot::Free(_) => None,
+        })
+    }
+
+    /// Puts a value into the place that became free last, or into a new one.
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
+        self.len += 1;
+        let at = self.free;
+        match self.slots.get_mut(at as usize) {
+            Some(slot) => {
+                match core::mem::replace(slot, Slot::Taken(value)) {
+                    Slot::Free(before) => self.free = before,
+                    Slot::Taken(_) => unreachable!("the place {at} was free"),
+                }
+                at
+            }
+            None => {
+                let at = u32::try_from(self.slots.len()).expect("the limits are numbers of 32 bits");
+                assert!(at != NOWHERE, "the limits are numbers of 32 bits");
+                self.slots.push(Slot::Taken(value));
+                at
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, at: u32) -> T {
+        let slot = core::mem::replace(&mut self.slots[at as usize], Slot::Free(self.free));
+        match slot {
+            Slot::Taken(value) => {
+                self.free = at;
+                self.len -= 1;
+                value
+            }
+            Slot::Free(_) => unreachable!("the place {at} was taken"),
+        }
+    }
+}
+
+impl<T> Index<u32> for Slab<T> {
+    type Output = T;
+
+    fn index(&self, at: u32) -> &T {
+        self.get(at)
+            .expect("whoever knows a place knows that it is taken")
+    }
+}
+
+impl<T> IndexMut<u32> for Slab<T> {
+    fn index_mut(&mut self, at: u32) -> &mut T {
+        match &mut self.slots[at as usize] {
+            Slot::Taken(value) => value,
+            Slot::Free(_) => unreachable!("whoever knows a place knows that it is taken"),
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! How the watches lie in memory: a sparse matrix of paths and watchers. A cell holds the kinds that one watcher has at
+//! one path; it is found by its pair, from its path, and from its watcher, and each of that takes the same short time
+//! however many watches there are. It knows nothing of events.
+//!
+//! ```text
+//!                    watcher 0      watcher 1
+//!   /a      ──────►  data ───────►  data, children     a row:    who is concerned by an event
+//!   /a/b    ──────────────────────► recursive          a column: what ends with a connection
+//! ```
+//!
+//! A cell has 32 bytes and some 7 in the table of pairs; a path has 32 and some 7 in the table of paths, and its text,
+//! which all share. Places that became free are used again; memory is not given back.
+
+use core::ops::{Index, IndexMut};
+
+use hashbrown::HashTable;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+use znode_store::{Identities, ZPath};
+
+use crate::kind::Kinds;
+use crate::slab::{NOWHERE, Slab};
+
+/// The two lists that a cell stands in.
+#[derive(Debug, Clone, Copy)]
+enum Line {
+    Row,
+    Column,
+}
+
+/// The neighbours of a cell in one of its lists.
+#[derive(Debug, Clone, Copy)]
+struct Links {
+    before: u32,
+    after: u32,
+}
+
+/// The two ends of a list of cells.
+#[derive(Debug, Clone, Copy)]
+struct Ends {
+    first: u32,
+    last: u32,
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self {
+            first: NOWHERE,
+            last: NOWHERE,
+        }
+    }
+}
+
+/// What one watcher has at one path.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    pub(crate) path: u32,
+    pub(crate) watcher: u32,
+    pub(crate) kinds: Kinds,
+    links: [Links; 2],
+}
+
+/// A path that somebody watches.
+#[derive(Debug)]
+struct Row {
+    path: ZPath,
+    /// Kept, so that a table that grows does not visit every text.
+    hash: u32,
+    cells: Ends,
+}
+
+/// A watcher that is connected.
+#[derive(Debug)]
+pub(crate) struct Column {
+    /// What sets it apart from those that had the same place before.
+    pub(crate) birth: u32,
+    pub(crate) identities: Identities,
+    pub(crate) watches: u32,
+    /// The last event that it was told of.
+    pub(crate) told: u64,
+    cells: Ends,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Table {
+    cells: Slab<Cell>,
+    rows: Slab<Row>,
+    columns: Slab<Column>,
+    by_path: HashTable<u32>,
+    by_pair: HashTable<u32>,
+    hash_seed: u64,
+}
+
+impl Table {
+    pub(crate) fn new(hash_seed: u64) -> Self {
+        Self {
+            cells: Slab::default(),
+            rows: Slab::default(),
+            columns: Slab::default(),
+            by_path: HashTable::new(),
+            by_pair: HashTable::new(),
+            hash_seed,
+        }
+    }
+
+    pub(crate) fn paths(&self) -> u32 {
+        self.rows.len()
+    }
+
+    pub(crate) fn watchers(&self) -> u32 {
+        self.columns.len()
+    }
+
+    pub(crate) fn columns(&self) -> impl Iterator<Item = (u32, &Column)> {
+        self.columns.iter()
+    }
+
+    pub(crate) fn column(&self, watcher: u32) -> Option<&Column> {
+        self.columns.get(watcher)
+    }
+
+    pub(crate) fn column_mut(&mut self, watcher: u32) -> &mut Column {
+        &mut self.columns[watcher]
+    }
+
+    pub(crate) fn add_watcher(&mut self, birth: u32, identities: Identities) -> u32 {
+        self.columns.insert(Column {
+            birth,
+            identities,
+            watches: 0,
+            told: 0,
+            cells: Ends::default(),
+        })
+    }
+
+    /// Removes a watcher, whose cells must have gone.
+    pub(crate) fn remove_watcher(&mut self, watcher: u32) {
+        let column = self.columns.remove(watcher);
+        assert!(
+            column.cells.first == NOWHERE,
+            "a watcher that goes has no watches any more"
+        );
+    }
+
+    pub(crate) fn path(&self, path: u32) -> &ZPath {
+        &self.rows[path].path
+    }
+
+    /// The place of a path that somebody watches.
+    pub(crate) fn find_path(&self, text: &str) -> Option<u32> {
+        let hash = self.hash(text);
+        let is = |&row: &u32| self.rows[row].path.as_str() == text;
+        self.by_path.find(spread(hash), is).copied()
+    }
+
+    /// The place of the cell of a pair.
+    pub(crate) fn find(&self, path: u32, watcher: u32) -> Option<u32> {
+        let is = |&cell: &u32| {
+            let cell = &self.cells[cell];
+            (cell.path, cell.watcher) == (path, watcher)
+        };
+        self.by_pair.find(hash_pair(path, watcher), is).copied()
+    }
+
+    /// The cell of a pair, which is made if there is none.
+    pub(crate) fn find_or_add(&mut self, path: &ZPath, watcher: u32) -> u32 {
+        let row = match self.find_path(path.as_str()) {
+            Some(row) => row,
+            None => self.add_path(path),
+        };
+        if let Some(cell) = self.find(row, watcher) {
+            return cell;
+        }
+        let nowhere = Links {
+            before: NOWHERE,
+            after: NOWHERE,
+        };
+        let cell = self.cells.insert(Cell {
+            path: row,
+            watcher,
+            kinds: Kinds::NONE,
+            links: [nowhere; 2],
+        });
+        let cells = &self.cells;
+        let rehash = |&cell: &u32| hash_pair(cells[cell].path, cells[cell].watcher);
+        self.by_pair.insert_unique(hash_pair(row, watcher), cell, rehash);
+        self.link(Line::Row, cell);
+        self.link(Line::Column, cell);
+        cell
+    }
+
+    /// Removes a cell, and its path if nobody else watches it.
+    pub(crate) fn remove(&mut self, cell: u32) {
+        self.unlink(Line::Row, cell);
+        self.unlink(Line::Column, cell);
+        let Cell { path, watcher, .. } = self.cells.remove(cell);
+        match self
+            .by_pair
+            .find_entry(hash_pair(path, watcher), |&other| other == cell)
+        {
+            Ok(entry) => drop(entry.remove()),
+            Err(_) => unreachable!("every cell is found by its pair"),
+        }
+        if self.rows[path].cells.first == NOWHERE {
+            let row = self.rows.remove(path);
+            match self.by_path.find_entry(spread(row.hash), |&other| other == path) {
+                Ok(entry) => drop(entry.remove()),
+                Err(_) => unreachable!("every path is found by its text"),
+            }
+        }
+    }
+
+    /// The first cell of those who watch a path, and the one after a given one: in the order in which they came.
+    pub(crate) fn first_at(&self, path: u32) -> Option<u32> {
+        place(self.rows[path].cells.first)
+    }
+
+    /// See [`Table::first_at`].
+    pub(crate) fn next_at(&self, cell: u32) -> Option<u32> {
+        place(self.cells[cell].links[Line::Row as usize].after)
+    }
+
+    /// The first cell of a watcher, and the one after a given one: in the order in which they came.
+    pub(crate) fn first_of(&self, watcher: u32) -> Option<u32> {
+        place(self.columns[watcher].cells.first)
+    }
+
+    /// See [`Table::first_of`].
+    pub(crate) fn next_of(&self, cell: u32) -> Option<u32> {
+        place(self.cells[cell].links[Line::Column as usize].after)
+    }
+
+    fn add_path(&mut self, path: &ZPath) -> u32 {
+        let hash = self.hash(path.as_str());
+        let row = self.rows.insert(Row {
+            path: path.clone(),
+            hash,
+            cells: Ends::default(),
+        });
+        let rows = &self.rows;
+        self.by_path
+            .insert_unique(spread(hash), row, |&row| spread(rows[row].hash));
+        row
+    }
+
+    fn hash(&self, text: &str) -> u32 {
+        // Half of it tells a few million paths apart well enough.
+        xxh3_64_with_seed(text.as_bytes(), self.hash_seed) as u32
+    }
+
+    fn ends(&mut self, line: Line, cell: u32) -> &mut Ends {
+        let cell = &self.cells[cell];
+        match line {
+            Line::Row => &mut self.rows[cell.path].cells,
+            Line::Column => &mut self.columns[cell.watcher].cells,
+        }
+    }
+
+    fn link(&mut self, line: Line, cell: u32) {
+        let ends = self.ends(line, cell);
+        let before = core::mem::replace(&mut ends.last, cell);
+        if before == NOWHERE {
+            ends.first = cell;
+        } else {
+            self.cells[before].links[line as usize].after = cell;
+        }
+        self.cells[cell].links[line as usize].before = before;
+    }
+
+    fn unlink(&mut self, line: Line, cell: u32) {
+        let Links { before, after } = self.cells[cell].links[line as usize];
+        match place(before) {
+            Some(before) => self.cells[before].links[line as usize].after = after,
+            None => self.ends(line, cell).first = after,
+        }
+        match place(after) {
+            Some(after) => self.cells[after].links[line as usize].before = before,
+            None => self.ends(line, cell).last = before,
+        }
+    }
+}
+
+impl Index<u32> for Table {
+    type Output = Cell;
+
+    fn index(&self, cell: u32) -> &Cell {
+        &self.cells[cell]
+    }
+}
+
+impl IndexMut<u32> for Table {
+    fn index_mut(&mut self, cell: u32) -> &mut Cell {
+        &mut self.cells[cell]
+    }
+}
+
+fn place(stored: u32) -> Option<u32> {
+    (stored != NOWHERE).then_some(stored)
+}
+
+/// The numbers of places are small and dense; the table wants all bits to differ.
+fn hash_pair(path: u32, watcher: u32) -> u64 {
+    scramble(u64::from(path) << 32 | u64::from(watcher))
+}
+
+fn spread(hash: u32) -> u64 {
+    scramble(u64::from(hash))
+}
+
+fn scramble(bits: u64) -> u64 {
+    // The golden ratio: neighbours end up far from each other. Folding brings the upper half into the lower.
+    let product = u128::from(bits) * 0x9e37_79b9_7f4a_7c15;
+    (product >> 64) as u64 ^ product as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_is_small() {
+        // What the front page says; the tables come on top.
+        assert_eq!(Slab::<Cell>::BYTES_EACH, 32);
+        assert_eq!(Slab::<Row>::BYTES_EACH, 32);
+    }
+}

@@ -1,0 +1,321 @@
+//! Who watches what, and who is told of an event. What was missed is the matter of `missed`.
+
+use znode_store::{Identities, MAX_PATH_DEPTH, Perms, ZPath, ZnodeEvent, ZnodeEventKind, Zxid};
+
+use crate::kind::{Kinds, WatchKind, WatcherType};
+use crate::limits::{TooManyWatches, WatchLimits};
+use crate::notice::Notice;
+use crate::table::Table;
+
+/// A watcher: one connection of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WatcherId {
+    place: u32,
+    birth: u32,
+}
+
+/// There is no such watch.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no such watch on {0}")]
+pub struct NoWatch(
+    /// Where it was looked for.
+    pub ZPath,
+);
+
+/// How much there is of what.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WatchCounts {
+    /// Watchers that are connected, with or without watches.
+    pub watchers: u32,
+    /// Paths that somebody watches.
+    pub paths: u32,
+    /// Watches of all kinds.
+    pub watches: u32,
+    /// Recursive ones among them.
+    pub recursive: u32,
+}
+
+/// All watches of a node. See the crate's front page for the rules.
+#[derive(Debug)]
+pub struct Watches {
+    pub(crate) table: Table,
+    limits: WatchLimits,
+    watches: u32,
+    recursive: u32,
+    /// How many of them are armed at paths of each depth: where there are none, none are looked for.
+    recursive_at: [u32; MAX_PATH_DEPTH + 1],
+    /// How many events were fired. A watcher that was told of this one already is not told of it again.
+    events: u64,
+    births: u32,
+}
+
+impl Watches {
+    /// No watches. The seed should be drawn at random: who knows it can choose paths that make the tables slow.
+    pub fn new(limits: WatchLimits, hash_seed: u64) -> Self {
+        Self {
+            table: Table::new(hash_seed),
+            limits,
+            watches: 0,
+            recursive: 0,
+            recursive_at: [0; _],
+            events: 0,
+            births: 0,
+        }
+    }
+
+    /// A client has connected, and has proven to be these.
+    pub fn connect(&mut self, identities: Identities) -> WatcherId {
+        self.births = self.births.wrapping_add(1);
+        WatcherId {
+            place: self.table.add_watcher(self.births, identities),
+            birth: self.births,
+        }
+    }
+
+    /// The client has proven more. What it is told from now on is decided by this.
+    ///
+    /// # Panics
+    ///
+    /// If the watcher is not connected.
+    pub fn set_identities(&mut self, watcher: WatcherId, identities: Identities) {
+        let place = self.place(watcher);
+        self.table.column_mut(place).identities = identities;
+    }
+
+    /// The client has gone, and its watches with it. That takes time in proportion to them. A watcher that is not
+    /// connected any more is passed over.
+    pub fn disconnect(&mut self, watcher: WatcherId) {
+        let Some(place) = self.find(watcher) else { return };
+        while let Some(cell) = self.table.first_of(place) {
+            self.clear(cell, Kinds::ALL);
+        }
+        self.table.remove_watcher(place);
+    }
+
+    /// Whether the watcher is connected.
+    pub fn is_connected(&self, watcher: WatcherId) -> bool {
+        self.find(watcher).is_some()
+    }
+
+    /// Arms a watch. One that is armed already stays as it is. Whether the znode exists and may be read is decided by
+    /// whoever answers the request that leaves the watch.
+    ///
+    /// # Panics
+    ///
+    /// If the watcher is not connected.
+    pub fn arm(&mut self, watcher: WatcherId, kind: WatchKind, path: &ZPath) -> Result<(), TooManyWatches> {
+        let place = self.place(watcher);
+        let kind = Kinds::from(kind);
+        if self.kinds(place, path).contains(kind) {
+            return Ok(());
+        }
+        let WatchLimits {
+            per_watcher,
+            per_node,
+        } = self.limits;
+        if self.table.column_mut(place).watches >= per_watcher {
+            return Err(TooManyWatches::OfWatcher { limit: per_watcher });
+        }
+        if self.watches >= per_node {
+            return Err(TooManyWatches::OfNode { limit: per_node });
+        }
+        let cell = self.table.find_or_add(path, place);
+        let cell = &mut self.table[cell];
+        cell.kinds = cell.kinds | kind;
+        self.table.column_mut(place).watches += 1;
+        self.watches += 1;
+        if kind == Kinds::RECURSIVE {
+            self.recursive += 1;
+            self.recursive_at[depth(path)] += 1;
+        }
+        Ok(())
+    }
+
+    /// Removes a watcher's watches on a path.
+    ///
+    /// # Panics
+    ///
+    /// If the watcher is not connected.
+    pub fn remove(&mut self, watcher: WatcherId, path: &ZPath, which: WatcherType) -> Result<(), NoWatch> {
+        let place = self.place(watcher);
+        let found = self.kinds(place, path) & which.into();
+        if found.is_empty() {
+            return Err(NoWatch(path.clone()));
+        }
+        let row = self.table.find_path(path.as_str());
+        let cell = row.and_then(|row| self.table.find(row, place));
+        self.clear(cell.expect("it has some of these kinds"), found);
+        Ok(())
+    }
+
+    /// Whether the watcher has such a watch on this very path.
+    ///
+    /// # Panics
+    ///
+    /// If the watcher is not connected.
+    pub fn is_armed(&self, watcher: WatcherId, path: &ZPath, which: WatcherType) -> bool {
+        let place = self.place(watcher);
+        !(self.kinds(place, path) & which.into()).is_empty()
+    }
+
+    /// A watcher's watches, in the order in which it came to their paths.
+    ///
+    /// # Panics
+    ///
+    /// If the watcher is not connected.
+    pub fn armed(&self, watcher: WatcherId) -> impl Iterator<Item = (&ZPath, WatchKind)> {
+        let place = self.place(watcher);
+        let cells = core::iter::successors(self.table.first_of(place), |&cell| self.table.next_of(cell));
+        cells.flat_map(|cell| {
+            let cell = &self.table[cell];
+            let path = self.table.path(cell.path);
+            cell.kinds.iter().map(move |kind| (path, kind))
+        })
+    }
+
+    /// How much there is of what.
+    pub fn counts(&self) -> WatchCounts {
+        WatchCounts {
+            watchers: self.table.watchers(),
+            paths: self.table.paths(),
+            watches: self.watches,
+            recursive: self.recursive,
+        }
+    }
+
+    /// Tells of an event whom it concerns, each watcher once, and ends the watches that have waited for it. Fire the
+    /// events of a command in their order.
+    ///
+    /// Who may not read the znode is not told; its watch has ended nevertheless, as in ZooKeeper.
+    pub fn fire(&mut self, zxid: Zxid, event: &ZnodeEvent, mut tell: impl FnMut(WatcherId, Notice)) {
+        if self.watches == 0 {
+            return;
+        }
+        self.events += 1;
+        let path = event.path.as_str();
+        self.fire_at(path, Kinds::concerned_by(event.kind), zxid, event, &mut tell);
+        if self.recursive == 0 || event.kind == ZnodeEventKind::ChildrenChanged {
+            return;
+        }
+        for ancestor in ancestors(path) {
+            // Most depths have no recursive watch, and then there is nothing to look up.
+            if self.recursive_at[ancestor.depth] > 0 {
+                self.fire_at(ancestor.text, Kinds::RECURSIVE, zxid, event, &mut tell);
+            }
+        }
+    }
+
+    fn fire_at(
+        &mut self,
+        watched: &str,
+        concerned: Kinds,
+        zxid: Zxid,
+        event: &ZnodeEvent,
+        tell: &mut impl FnMut(WatcherId, Notice),
+    ) {
+        let row = self.table.find_path(watched);
+        let mut next = row.and_then(|row| self.table.first_at(row));
+        while let Some(cell) = next {
+            next = self.table.next_at(cell);
+            let fired = self.table[cell].kinds & concerned;
+            if fired.is_empty() {
+                continue;
+            }
+            let place = self.table[cell].watcher;
+            let column = self.table.column_mut(place);
+            if column.told != self.events {
+                column.told = self.events;
+                if event.acl.allows(Perms::READ, &column.identities) {
+                    let birth = column.birth;
+                    let notice = Notice {
+                        kind: event.kind,
+                        path: event.path.clone(),
+                        zxid,
+                    };
+                    tell(WatcherId { place, birth }, notice);
+                }
+            }
+            self.clear(cell, fired & Kinds::ONCE);
+        }
+    }
+
+    /// Ends some of the watches of a cell.
+    pub(crate) fn clear(&mut self, cell: u32, which: Kinds) {
+        let ended = self.table[cell].kinds & which;
+        if ended.is_empty() {
+            return;
+        }
+        let place = self.table[cell].watcher;
+        self.table.column_mut(place).watches -= ended.len();
+        self.watches -= ended.len();
+        if ended.contains(Kinds::RECURSIVE) {
+            self.recursive -= 1;
+            self.recursive_at[depth(self.table.path(self.table[cell].path))] -= 1;
+        }
+        let left = self.table[cell].kinds.without(ended);
+        self.table[cell].kinds = left;
+        if left.is_empty() {
+            self.table.remove(cell);
+        }
+    }
+
+    pub(crate) fn first_cell(&self, watcher: WatcherId) -> Option<u32> {
+        self.table.first_of(self.place(watcher))
+    }
+
+    fn kinds(&self, place: u32, path: &ZPath) -> Kinds {
+        let row = self.table.find_path(path.as_str());
+        let cell = row.and_then(|row| self.table.find(row, place));
+        cell.map_or(Kinds::NONE, |cell| self.table[cell].kinds)
+    }
+
+    fn find(&self, watcher: WatcherId) -> Option<u32> {
+        let column = self.table.column(watcher.place)?;
+        (column.birth == watcher.birth).then_some(watcher.place)
+    }
+
+    fn place(&self, watcher: WatcherId) -> u32 {
+        self.find(watcher).expect("the watcher is connected")
+    }
+}
+
+impl WatcherId {
+    pub(crate) fn at(place: u32, birth: u32) -> Self {
+        Self { place, birth }
+    }
+}
+
+fn depth(path: &ZPath) -> usize {
+    path.components().count()
+}
+
+/// A path above another one.
+struct Ancestor<'p> {
+    text: &'p str,
+    depth: usize,
+}
+
+/// The paths above `path`, from the root downwards, without a copy of any of them.
+fn ancestors(path: &str) -> impl Iterator<Item = Ancestor<'_>> {
+    let slashes = path.bytes().enumerate().filter(|(_, byte)| *byte == b'/');
+    let above = slashes.zip(0..).map(move |((at, _), depth)| Ancestor {
+        text: if at == 0 { "/" } else { &path[..at] },
+        depth,
+    });
+    // The root has a slash and nothing above it.
+    above.filter(move |_| path != "/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_paths_above() {
+        let above = |path| -> alloc::vec::Vec<_> { ancestors(path).map(|a| (a.text, a.depth)).collect() };
+        assert_eq!(above("/"), []);
+        assert_eq!(above("/a"), [("/", 0)]);
+        assert_eq!(above("/a/bc/d"), [("/", 0), ("/a", 1), ("/a/bc", 2)]);
+        assert_eq!(depth(&ZPath::root()), 0);
+    }
+}

@@ -1,0 +1,408 @@
+//! Random programs: clients come and go, arm and remove watches, and a tree changes under them. A failure prints the
+//! shortest list of steps that shows it.
+
+use std::collections::BTreeMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use znode_store::{
+    Acl, AclEntry, Command, CreateMode, CreatePath, Identities, Identity, Op, Perms, ZPath, ZnodeEventKind,
+    Zxid,
+};
+use znode_watch::{WatchKind, WatchLimits, WatchLists, WatcherId, WatcherType, Watches};
+
+use crate::model::{Model, Told, Who};
+use crate::tree::{Tree, path};
+
+/// How many programs are tried, and how long one is.
+const CASES: u32 = 2_000;
+const STEPS: usize = 300;
+
+/// Clients at a time.
+const CLIENTS: u64 = 5;
+
+/// Few, and of all relations to each other: everything happens to everybody.
+const PATHS: [&str; 8] = ["/", "/a", "/a/b", "/a/b/c", "/a/c", "/ab", "/b", "/b/a"];
+
+const TYPES: [WatcherType; 5] = [
+    WatcherType::Any,
+    WatcherType::Data,
+    WatcherType::Children,
+    WatcherType::Persistent,
+    WatcherType::PersistentRecursive,
+];
+
+#[derive(Debug, Clone)]
+enum Step {
+    Reconnect(Who, Option<&'static str>),
+    Prove(Who, Option<&'static str>),
+    Arm(Who, WatchKind, &'static str),
+    Remove(Who, WatcherType, &'static str),
+    Look(Who, WatcherType, &'static str),
+    /// With a position so far back.
+    Rearm(Who, u64, WatchLists),
+    Change(Vec<Op>),
+}
+
+/// Where the choices for one step come from.
+struct Dice(u64);
+
+impl Dice {
+    /// A number below `sides`.
+    fn roll(&mut self, sides: u64) -> u64 {
+        // The next number of splitmix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (bits ^ (bits >> 31)) % sides
+    }
+
+    fn one_of<T: Copy, const N: usize>(&mut self, choices: [T; N]) -> T {
+        choices[self.roll(N as u64) as usize]
+    }
+
+    fn some<T>(&mut self, below: u64, mut one: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        (0..self.roll(below)).map(|_| one(self)).collect()
+    }
+
+    fn step(&mut self) -> Step {
+        match self.roll(40) {
+            0 => Step::Reconnect(self.who(), self.user()),
+            1 => Step::Prove(self.who(), self.user()),
+            2..18 => Step::Arm(self.who(), self.one_of(WatchKind::ALL), self.one_of(PATHS)),
+            18..20 => Step::Remove(self.who(), self.one_of(TYPES), self.one_of(PATHS)),
+            20..22 => Step::Look(self.who(), self.one_of(TYPES), self.one_of(PATHS)),
+            22..24 => Step::Rearm(
+                self.who(),
+                self.roll(10),
+                WatchLists {
+                    data: self.some(3, |dice| path(dice.one_of(PATHS))),
+                    exists: self.some(3, |dice| path(dice.one_of(PATHS))),
+                    children: self.some(3, |dice| path(dice.one_of(PATHS))),
+                    persistent: self.some(2, |dice| path(dice.one_of(PATHS))),
+                    recursive: self.some(2, |dice| path(dice.one_of(PATHS))),
+                },
+            ),
+            24..28 => Step::Change(self.some(5, Self::op)),
+            _ => Step::Change(vec![self.op()]),
+        }
+    }
+
+    fn op(&mut self) -> Op {
+        let at = self.one_of(PATHS);
+        match self.roll(12) {
+            0..5 => Op::Create {
+                path: CreatePath::parse(at, false)
+                    .unwrap_or_else(|_| CreatePath::parse("/x", false).unwrap()),
+                data: "".into(),
+                acl: self.acl(),
+                mode: CreateMode::Persistent,
+                parents: false,
+            },
+            5..8 => Op::Delete {
+                path: path(at),
+                version: -1,
+            },
+            8 => Op::DeleteRecursive { path: path(at) },
+            9 => Op::SetAcl {
+                path: path(at),
+                acl: self.acl(),
+                aversion: -1,
+            },
+            _ => Op::Set {
+                path: path(at),
+                data: "".into(),
+                version: -1,
+            },
+        }
+    }
+
+    /// Everybody may change everything, so that something happens; reading is for some.
+    fn acl(&mut self) -> Acl {
+        let readers = match self.roll(6) {
+            0 => ("world", "anyone", 0),
+            1 => ("digest", "ann:1", 1),
+            2 => ("digest", "bob:2", 1),
+            _ => return Acl::open(),
+        };
+        let all_but_read = AclEntry::world(Perms(Perms::ALL.0 & !Perms::READ.0));
+        let (scheme, id, perms) = readers;
+        Acl::new(vec![
+            all_but_read,
+            AclEntry {
+                perms: Perms(perms),
+                scheme: scheme.into(),
+                id: id.into(),
+            },
+        ])
+    }
+
+    fn who(&mut self) -> Who {
+        self.roll(CLIENTS) as Who
+    }
+
+    fn user(&mut self) -> Option<&'static str> {
+        self.one_of([None, Some("ann:1"), Some("bob:2"), Some("super")])
+    }
+}
+
+/// A step by the number that its choices follow from; shown as what it is.
+#[derive(Clone, Copy)]
+struct Seed(u64);
+
+impl Seed {
+    fn step(self) -> Step {
+        Dice(self.0).step()
+    }
+}
+
+impl std::fmt::Debug for Seed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.step().fmt(f)
+    }
+}
+
+fn identities(user: Option<&str>) -> Identities {
+    Identities::new(user.map(|user| match user {
+        "super" => Identity::Super,
+        user => Identity::Digest(user.into()),
+    }))
+}
+
+/// A tree, and clients that watch it.
+struct Clients {
+    tree: Tree,
+    watches: Watches,
+    clients: Vec<WatcherId>,
+}
+
+impl Clients {
+    fn new() -> Self {
+        let mut watches = Watches::new(WatchLimits::default(), 7);
+        Self {
+            tree: Tree::new(),
+            clients: (0..CLIENTS)
+                .map(|_| watches.connect(Identities::none()))
+                .collect(),
+            watches,
+        }
+    }
+
+    fn change(&mut self, ops: Vec<Op>, mut also: impl FnMut(&znode_store::ZnodeEvent)) -> Vec<(Who, Told)> {
+        let done = self.tree.do_anonymously(Command::Multi(ops));
+        let mut told = Vec::new();
+        for event in &done.events {
+            self.watches.fire(done.zxid, event, |watcher, notice| {
+                assert_eq!(notice.zxid, done.zxid);
+                let who = self.clients.iter().position(|other| *other == watcher).unwrap();
+                told.push((who, (notice.kind, notice.path.as_str().to_owned())));
+            });
+            also(event);
+        }
+        told
+    }
+
+    /// What is armed, in an order of its own.
+    fn armed(&self, who: Who) -> Vec<(String, WatchKind)> {
+        let armed = self.watches.armed(self.clients[who]);
+        let mut armed: Vec<_> = armed
+            .map(|(path, kind)| (path.as_str().to_owned(), kind))
+            .collect();
+        armed.sort();
+        armed
+    }
+}
+
+/// What each client was told, in order. In which order the clients were told is nobody's business.
+fn by_client(told: Vec<(Who, Told)>) -> BTreeMap<Who, Vec<Told>> {
+    let mut clients: BTreeMap<Who, Vec<Told>> = BTreeMap::new();
+    for (who, what) in told {
+        clients.entry(who).or_default().push(what);
+    }
+    clients
+}
+
+fn run_beside_model(steps: &[Seed]) {
+    let mut world = Clients::new();
+    let mut model = Model::default();
+    for who in 0..CLIENTS as Who {
+        model.connect(who, Identities::none());
+    }
+    for seed in steps {
+        match seed.step() {
+            Step::Reconnect(who, user) => {
+                world.watches.disconnect(world.clients[who]);
+                world.clients[who] = world.watches.connect(identities(user));
+                model.disconnect(who);
+                model.connect(who, identities(user));
+            }
+            Step::Prove(who, user) => {
+                world.watches.set_identities(world.clients[who], identities(user));
+                model.connect(who, identities(user));
+            }
+            Step::Arm(who, kind, at) => {
+                world.watches.arm(world.clients[who], kind, &path(at)).unwrap();
+                model.arm(who, kind, at);
+            }
+            Step::Remove(who, which, at) => {
+                let removed = world.watches.remove(world.clients[who], &path(at), which);
+                assert_eq!(removed.is_ok(), model.remove(who, at, which));
+            }
+            Step::Look(who, which, at) => {
+                let armed = world.watches.is_armed(world.clients[who], &path(at), which);
+                assert_eq!(armed, model.contains(who, at, which));
+            }
+            Step::Rearm(who, ago, lists) => {
+                let store = &world.tree.store;
+                let since = Zxid(store.zxid().0.saturating_sub(ago));
+                let mut told = Vec::new();
+                let rearmed = world
+                    .watches
+                    .rearm(world.clients[who], store, since, &lists, |notice| {
+                        told.push((notice.kind, notice.path.as_str().to_owned()));
+                    });
+                assert_eq!(rearmed, Ok(()));
+                assert_eq!(told, model.set_watches(who, store, since.0, &lists));
+            }
+            Step::Change(ops) => {
+                let mut expected = Vec::new();
+                let told = world.change(ops, |event| model.fire(event, &mut expected));
+                assert_eq!(by_client(told), by_client(expected));
+            }
+        }
+    }
+    assert_counts(&world);
+    for who in 0..CLIENTS as Who {
+        for at in PATHS {
+            for which in TYPES {
+                let armed = world.watches.is_armed(world.clients[who], &path(at), which);
+                assert_eq!(armed, model.contains(who, at, which), "{who} {which:?} {at}");
+            }
+        }
+        world.watches.disconnect(world.clients[who]);
+    }
+    assert_eq!(world.watches.counts(), znode_watch::WatchCounts::default());
+}
+
+fn assert_counts(world: &Clients) {
+    let armed: Vec<_> = (0..CLIENTS as Who).flat_map(|who| world.armed(who)).collect();
+    let mut paths: Vec<_> = armed.iter().map(|(path, _)| path).collect();
+    paths.sort();
+    paths.dedup();
+    let recursive = armed
+        .iter()
+        .filter(|(_, kind)| *kind == WatchKind::PersistentRecursive);
+    let counts = world.watches.counts();
+    assert_eq!(counts.watchers, CLIENTS as u32);
+    assert_eq!(counts.watches, armed.len() as u32);
+    assert_eq!(counts.paths, paths.len() as u32);
+    assert_eq!(counts.recursive, recursive.count() as u32);
+}
+
+/// Two nodes with the same clients: one applies what happens step by step, the other has its state replaced.
+fn run_one_behind(before: &[Seed], missed: &[Seed]) {
+    let mut live = Clients::new();
+    let mut behind = Clients::new();
+    for seed in before {
+        match seed.step() {
+            // Only where the store answers does `getChildren` leave a watch.
+            Step::Arm(who, kind, at)
+                if kind != WatchKind::Children || live.tree.store.stat(&path(at)).is_some() =>
+            {
+                live.watches.arm(live.clients[who], kind, &path(at)).unwrap();
+                behind.watches.arm(behind.clients[who], kind, &path(at)).unwrap();
+            }
+            Step::Change(ops) => {
+                live.change(ops.clone(), |_| ());
+                behind.change(ops, |_| ());
+            }
+            _ => {}
+        }
+    }
+    let armed: Vec<_> = (0..CLIENTS as Who).map(|who| live.armed(who)).collect();
+    // The rights are another test's matter, and clients that prove nothing would not hear of all that happens.
+    for who in 0..CLIENTS as Who {
+        live.watches
+            .set_identities(live.clients[who], identities(Some("super")));
+        behind
+            .watches
+            .set_identities(behind.clients[who], identities(Some("super")));
+    }
+    let mut now = Tree::new();
+    for seed in before.iter().chain(missed) {
+        if let Step::Change(ops) = seed.step() {
+            now.do_anonymously(Command::Multi(ops));
+        }
+    }
+    let mut heard: BTreeMap<Who, Vec<Told>> = BTreeMap::new();
+    for seed in missed {
+        if let Step::Change(ops) = seed.step() {
+            for (who, told) in by_client(live.change(ops, |_| ())) {
+                heard.entry(who).or_default().extend(told);
+            }
+        }
+    }
+    let mut caught_up = Vec::new();
+    let lost = behind
+        .watches
+        .catch_up(&behind.tree.store, &now.store, |watcher, notice| {
+            let who = behind.clients.iter().position(|other| *other == watcher).unwrap();
+            caught_up.push((who, (notice.kind, notice.path.as_str().to_owned())));
+        });
+    let caught_up = by_client(caught_up);
+    for (who, armed) in armed.iter().enumerate() {
+        let told = caught_up.get(&who).cloned().unwrap_or_default();
+        if lost.contains(&behind.clients[who]) {
+            assert!(told.is_empty(), "who is lost will ask");
+            continue;
+        }
+        let heard = heard.get(&who).cloned().unwrap_or_default();
+        for (at, kind) in armed {
+            let fired = !live.armed(who).contains(&(at.clone(), *kind));
+            let fired_late = !behind.armed(who).contains(&(at.clone(), *kind));
+            let came_and_went =
+                |path: &ZPath| behind.tree.store.stat(path).or(now.store.stat(path)).is_none();
+            match kind {
+                WatchKind::Data | WatchKind::Children => assert!(
+                    fired == fired_late || fired && came_and_went(&path(at)),
+                    "{who}'s {kind:?} watch on {at}: fired {fired}, after the fact {fired_late}"
+                ),
+                WatchKind::Persistent | WatchKind::PersistentRecursive => assert!(
+                    !heard.iter().any(|(_, path)| path == at),
+                    "{who} has a persistent watch on {at}, has missed {heard:?}, and is not lost"
+                ),
+            }
+            if fired_late {
+                let end = |(kind, path): &Told| *kind == ZnodeEventKind::Deleted && path == at;
+                assert!(
+                    told.iter().any(|(_, path)| path == at),
+                    "{who} was not told of {at}"
+                );
+                assert!(told.iter().filter(|told| end(told)).count() <= 1);
+            }
+        }
+    }
+}
+
+fn seeds(steps: usize) -> impl Strategy<Value = Vec<Seed>> {
+    vec(any::<u64>().prop_map(Seed), 0..steps)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: CASES,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn everybody_is_told_what_zookeeper_would_tell(steps in seeds(STEPS)) {
+        run_beside_model(&steps);
+    }
+
+    #[test]
+    fn whoever_is_behind_misses_nothing(before in seeds(40), missed in seeds(12)) {
+        run_one_behind(&before, &missed);
+    }
+}

@@ -1,0 +1,43 @@
+//! A store, and the events of what is done to it.
+
+use znode_store::{Command, EntryContext, Event, Request, Store, ZPath, ZnodeEvent, Zxid};
+
+pub struct Tree {
+    pub store: Store,
+}
+
+/// What a command was answered, and which events watches could tell.
+pub struct Done {
+    pub text: String,
+    pub zxid: Zxid,
+    pub events: Vec<ZnodeEvent>,
+}
+
+impl Tree {
+    pub fn new() -> Self {
+        Self { store: Store::new() }
+    }
+
+    pub fn apply(&mut self, request: Request) -> Done {
+        let mut events = Vec::new();
+        let entry = EntryContext { time_ms: 1, term: 1 };
+        let applied = self.store.apply(&entry, request, &mut events);
+        let events = events.into_iter().filter_map(|event| match event {
+            Event::Znode(event) => Some(event),
+            _ => None,
+        });
+        Done {
+            text: applied.to_string(),
+            zxid: applied.zxid,
+            events: events.collect(),
+        }
+    }
+
+    pub fn do_anonymously(&mut self, command: Command) -> Done {
+        self.apply(Request::anonymous(command))
+    }
+}
+
+pub fn path(text: &str) -> ZPath {
+    ZPath::parse(text).unwrap()
+}
