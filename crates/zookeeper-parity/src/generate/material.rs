@@ -1,0 +1,152 @@
+//! What programs are made of: names, data, versions, ACLs. Small sets, so that things meet.
+
+use crate::program::WRITTEN_ROOT;
+use crate::rng::Rng;
+use crate::wire::{AclEntry, CreateCall, Request};
+
+/// The znode that holds a quota's limits.
+pub const LIMITS: &str = "zookeeper_limits";
+
+/// The znode that holds a quota's usage.
+pub const USAGE: &str = "zookeeper_stats";
+
+/// How deep paths go below the root.
+const DEEPEST: usize = 4;
+
+/// Data that is more than a few bytes, and still cheap to send.
+const LARGE_DATA: usize = 2_000;
+
+/// Who `auth digest` makes of a client, as ACLs name them: the base64 of a SHA-1.
+pub const ALICE: (&str, &str) = ("alice:wonder", "alice:8y0lhh/7xkdEiwhX7vo9i+/Nmzc=");
+/// Another one.
+pub const BOB: (&str, &str) = ("bob:builder", "bob:4rsXV9JgUbFl9ZE40xENilxlRV8=");
+
+/// A path below the root.
+pub fn path(rng: &mut Rng) -> String {
+    let mut path = WRITTEN_ROOT.to_owned();
+    for _ in 0..1 + rng.below(DEEPEST).min(rng.below(DEEPEST)) {
+        path.push('/');
+        path.push_str(name(rng));
+    }
+    path
+}
+
+fn name(rng: &mut Rng) -> &'static str {
+    const COMMON: [&str; 3] = ["a", "b", "c"];
+    const RARE: [&str; 8] = ["c1", "n-", "é", " ", "...", ".a", "a=b,c", "a0000000001"];
+    if rng.percent(90) { rng.pick(&COMMON) } else { rng.pick(&RARE) }
+}
+
+/// What a sequential create puts before its number.
+pub fn prefix(rng: &mut Rng) -> &'static str {
+    rng.pick(&["s-", "s-", "", "1", "a", "c1"])
+}
+
+/// A path that no znode can have. Its parent, if it looks as if it had one, is the root, which is always there and
+/// open: see `illegal-paths` in `differences`.
+pub fn illegal_child(rng: &mut Rng) -> &'static str {
+    rng.pick(&["p", "", "/p/.", "/p/..", "/p/", "/p/\u{1}", "/p/a\u{0}", "/p/\u{85}", "/p/\u{e000}", "/p/\u{1f600}", "/p/\u{fff1}"])
+}
+
+/// A path that no znode can have, for requests that do not create.
+pub fn illegal(rng: &mut Rng) -> &'static str {
+    rng.pick(&["p", "/p//a", "/p/a/", "//", "/p/./a", "/p/../a", "/p/\u{1f}", "/p/a\u{0}", "/p/\u{7f}", "/p/\u{f8ff}", "/p/\u{fffd}"])
+}
+
+/// Data of all lengths that matter.
+pub fn data(rng: &mut Rng) -> Option<Vec<u8>> {
+    match rng.below(20) {
+        0 | 1 => None,
+        2 | 3 => Some(Vec::new()),
+        4 => Some(vec![b'x'; LARGE_DATA]),
+        5 => Some(vec![0, 0xff, 0x80]),
+        length => Some(vec![b"uvw"[rng.below(3)]; length - 5]),
+    }
+}
+
+/// A version, seldom a right one by plan.
+pub fn version(rng: &mut Rng) -> i32 {
+    rng.weighted(&[(60, -1), (20, 0), (10, 1), (5, 2), (2, 7), (1, -2), (1, i32::MAX), (1, i32::MIN)])
+}
+
+/// The ACL of whoever wants none.
+pub fn open_acl() -> Vec<AclEntry> {
+    vec![entry(31, "world", "anyone")]
+}
+
+/// An ACL of any kind, also one that is refused. Schemes that only one side knows are left out: see `acl-schemes`
+/// in `differences`.
+pub fn acl(rng: &mut Rng) -> Vec<AclEntry> {
+    let count = rng.weighted(&[(1, 0), (60, 1), (25, 2), (14, 3)]);
+    let mut entries = (0..count).map(|_| valid_entry(rng)).collect::<Vec<_>>();
+    if rng.percent(12) && !entries.is_empty() {
+        let at = rng.below(entries.len());
+        entries[at] = invalid_entry(rng);
+    }
+    if rng.percent(10) && !entries.is_empty() {
+        let again = entries[rng.below(entries.len())].clone();
+        entries.push(again);
+    }
+    entries
+}
+
+fn valid_entry(rng: &mut Rng) -> AclEntry {
+    let perms = perms(rng);
+    match rng.below(12) {
+        0..=3 => entry(perms, "world", "anyone"),
+        4 | 5 => entry(perms, "auth", if rng.percent(80) { "" } else { "ignored" }),
+        6 | 7 => entry(perms, "digest", ALICE.1),
+        8 => entry(perms, "digest", BOB.1),
+        9 => entry(perms, "digest", "carol:no-hash-at-all"),
+        10 => entry(perms, "ip", rng.pick(&["127.0.0.1", "127.0.0.1/32", "127.0.0.0/8", "127.0.0.2/30", "0.0.0.0/0"])),
+        _ => entry(perms, "ip", rng.pick(&["10.0.0.1", "10.0.0.0/8", "127.0.0.2", "126.0.0.1/8", "128.0.0.0/1"])),
+    }
+}
+
+fn invalid_entry(rng: &mut Rng) -> AclEntry {
+    let (scheme, id) = rng.pick(&[
+        ("nobody", "knows"),
+        ("", ""),
+        ("world", "someone"),
+        ("world", ""),
+        ("super", ""),
+        ("digest", "alice"),
+        ("digest", "a:b:c"),
+        ("digest", ""),
+        ("ip", ""),
+        ("ip", "localhost"),
+        ("ip", "300.0.0.1"),
+        ("ip", "127.0.0"),
+        ("ip", "127.0.0.1/33"),
+        ("ip", "127.0.0.1/-1"),
+        ("ip", "127.0.0.1/x"),
+        ("ip", "127.0.0.1/"),
+    ]);
+    entry(perms(rng), scheme, id)
+}
+
+fn perms(rng: &mut Rng) -> i32 {
+    match rng.below(20) {
+        0..=7 => 31,
+        8 | 9 => 1,
+        10 => 0,
+        11 => 32,
+        12 => -1,
+        _ => i32::try_from(rng.below(32)).expect("it is below 32"),
+    }
+}
+
+fn entry(perms: i32, scheme: &str, id: &str) -> AclEntry {
+    AclEntry { perms, scheme: scheme.to_owned(), id: id.to_owned() }
+}
+
+/// A create that has nothing special.
+pub fn plain_create(path: &str, data: &[u8]) -> Request {
+    Request::Create {
+        call: CreateCall::Create,
+        path: path.to_owned(),
+        data: Some(data.to_vec()),
+        acl: open_acl(),
+        flags: 0,
+    }
+}

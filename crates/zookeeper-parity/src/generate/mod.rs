@@ -1,0 +1,253 @@
+//! Random programs, from a seed.
+//!
+//! The generator wants collisions: few names, few versions, and paths that have been named before. It carries out
+//! nothing, so it does not know what exists; about half of all requests succeed. What it keeps away from, because
+//! the two sides differ there on purpose, is said in `differences`; places in the code name the entry.
+
+mod material;
+mod requests;
+
+use std::collections::BTreeSet;
+
+use crate::program::{Program, QUOTA_ROOT, Relative, Step, WRITTEN_ROOT};
+use crate::rng::Rng;
+use crate::wire::{Request, SetWatches};
+
+/// A program has at least so many steps, and at most [`MOST_STEPS`] (a few more where steps belong together).
+const FEWEST_STEPS: usize = 10;
+const MOST_STEPS: usize = 40;
+
+/// More sessions would meet more seldom.
+const MOST_SESSIONS: usize = 3;
+
+/// The program of a seed.
+pub fn program(seed: u64) -> Program {
+    let mut rng = Rng::new(seed);
+    let sessions = 1 + rng.below(MOST_SESSIONS);
+    let theme = Theme {
+        acl: rng.percent(40),
+        quota: rng.percent(20),
+        watches: rng.percent(60),
+        connections: rng.percent(40),
+    };
+    let length = FEWEST_STEPS + rng.below(MOST_STEPS - FEWEST_STEPS + 1);
+    let mut generator = Generator {
+        rng,
+        theme,
+        sessions: (0..sessions).map(|_| Sketch::default()).collect(),
+        paths: Vec::new(),
+        steps: Vec::new(),
+    };
+    generator.sessions[0].open = true;
+    generator.sessions[0].connected = true;
+    if generator.theme.quota {
+        generator.set_up_quota();
+    }
+    while generator.steps.len() < length {
+        generator.step();
+    }
+    Program { seed, sessions, steps: generator.steps }
+}
+
+/// What a program is mostly about; everything may happen in each.
+struct Theme {
+    acl: bool,
+    quota: bool,
+    watches: bool,
+    connections: bool,
+}
+
+/// What the generator believes of a session.
+#[derive(Default)]
+struct Sketch {
+    open: bool,
+    connected: bool,
+    is_super: bool,
+    /// Where it may have a persistent watch.
+    persistent: BTreeSet<String>,
+    /// Where it may have a standard watch.
+    standard: BTreeSet<String>,
+}
+
+struct Generator {
+    rng: Rng,
+    theme: Theme,
+    sessions: Vec<Sketch>,
+    /// Paths that were named, the last ones last.
+    paths: Vec<String>,
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Write,
+    Read,
+    Watch,
+    Auth,
+    Special,
+    Connection,
+}
+
+impl Generator {
+    fn step(&mut self) {
+        let session = self.rng.below(self.sessions.len());
+        if !self.sessions[session].open {
+            self.open(session);
+            return;
+        }
+        if !self.sessions[session].connected && self.rng.percent(60) {
+            self.resume(session);
+            return;
+        }
+        let kind = self.rng.weighted(&[
+            (50, Kind::Write),
+            (25, Kind::Read),
+            (if self.theme.watches { 25 } else { 5 }, Kind::Watch),
+            (if self.theme.acl { 7 } else { 1 }, Kind::Auth),
+            (4, Kind::Special),
+            (if self.theme.connections { 8 } else { 1 }, Kind::Connection),
+        ]);
+        let request = match kind {
+            Kind::Write => self.write(),
+            Kind::Read => self.read(session),
+            Kind::Watch => match self.watch(session) {
+                Some(request) => request,
+                None => return self.rewatch(session),
+            },
+            Kind::Auth => self.auth(session),
+            Kind::Special => self.special(session),
+            Kind::Connection => return self.connection(session),
+        };
+        self.steps.push(Step::Call { session, request });
+    }
+
+    fn open(&mut self, session: usize) {
+        self.steps.push(Step::Open { session });
+        self.sessions[session] = Sketch { open: true, connected: true, ..Sketch::default() };
+    }
+
+    fn resume(&mut self, session: usize) {
+        if self.rng.percent(10) {
+            self.steps.push(Step::Resume { session, wrong_password: true });
+        }
+        self.steps.push(Step::Resume { session, wrong_password: false });
+        let sketch = &mut self.sessions[session];
+        sketch.connected = true;
+        sketch.is_super = false;
+        if self.rng.percent(60) {
+            self.rewatch(session);
+        }
+    }
+
+    fn connection(&mut self, session: usize) {
+        match self.rng.below(10) {
+            0..=4 => {
+                self.steps.push(Step::Drop { session });
+                self.sessions[session].connected = false;
+            }
+            5 | 6 => self.resume(session),
+            7 => {
+                self.steps.push(Step::Close { session });
+                // What a session that has ended may still do: nothing, until another one is opened.
+                if self.rng.percent(30) {
+                    self.steps.push(Step::Resume { session, wrong_password: false });
+                }
+                self.sessions[session].open = false;
+            }
+            _ => {
+                // Everything that the session owned goes, and somebody else looks.
+                self.steps.push(Step::Close { session });
+                self.sessions[session].open = false;
+                let other = self.rng.below(self.sessions.len());
+                let request = self.read(other);
+                self.steps.push(Step::Call { session: other, request });
+            }
+        }
+    }
+
+    fn rewatch(&mut self, session: usize) {
+        let mut watches = SetWatches::default();
+        for _ in 0..1 + self.rng.below(4) {
+            let path = self.path();
+            let kind = self.rng.below(5);
+            if !self.may_watch(session, &path, kind < 3) {
+                continue;
+            }
+            let list = match kind {
+                0 => &mut watches.data,
+                1 => &mut watches.exist,
+                2 => &mut watches.child,
+                3 => &mut watches.persistent,
+                _ => &mut watches.persistent_recursive,
+            };
+            list.push(path);
+        }
+        let relative = if self.rng.percent(15) { Relative::Zero } else { Relative::Reply(self.rng.below(6)) };
+        self.steps.push(Step::Rewatch { session, relative, watches });
+    }
+
+    /// Notes a watch; false if it must not be armed: see `standard-after-persistent` in `differences`.
+    fn may_watch(&mut self, session: usize, path: &str, standard: bool) -> bool {
+        let sketch = &mut self.sessions[session];
+        if standard {
+            sketch.standard.insert(path.to_owned());
+            !sketch.persistent.contains(path)
+        } else {
+            sketch.persistent.insert(path.to_owned());
+            true
+        }
+    }
+
+    /// A quota on the root or below it, as ZooKeeper's shell sets it up, and the subtree that it is about.
+    fn set_up_quota(&mut self) {
+        let subtree = self.rng.pick(&["/p", "/p/a", "/p/a", "/p/a/b"]);
+        let mut calls = Vec::new();
+        let mut path = WRITTEN_ROOT.to_owned();
+        calls.push(material::plain_create(&format!("{QUOTA_ROOT}{path}"), b""));
+        for name in subtree[WRITTEN_ROOT.len()..].split('/').skip(1) {
+            path = format!("{path}/{name}");
+            calls.push(material::plain_create(&path, b"x"));
+            calls.push(material::plain_create(&format!("{QUOTA_ROOT}{path}"), b""));
+            self.paths.push(path.clone());
+        }
+        let limits = self.limits();
+        let limits_path = format!("{QUOTA_ROOT}{subtree}/{}", material::LIMITS);
+        let usage_path = format!("{QUOTA_ROOT}{subtree}/{}", material::USAGE);
+        calls.push(material::plain_create(&limits_path, limits.as_bytes()));
+        calls.push(material::plain_create(&usage_path, b"count=0,bytes=0"));
+        if self.rng.percent(20) {
+            let last = calls.len() - 1;
+            calls.swap(last - 1, last);
+        }
+        for request in calls {
+            self.steps.push(Step::Call { session: 0, request });
+        }
+    }
+
+    fn path(&mut self) -> String {
+        if !self.paths.is_empty() && self.rng.percent(70) {
+            // The last ones are the likeliest to be there still.
+            let back = self.rng.below(self.paths.len()).min(self.rng.below(self.paths.len()));
+            return self.paths[self.paths.len() - 1 - back].clone();
+        }
+        let path = material::path(&mut self.rng);
+        self.paths.push(path.clone());
+        path
+    }
+
+    fn requests_in_quota(&self) -> bool {
+        self.theme.quota
+    }
+
+    fn remember(&mut self, request: &Request) {
+        if let Request::Create { path, flags, .. } = request {
+            let sequential = matches!(flags, 2 | 3 | 6);
+            if sequential {
+                let number = self.rng.below(4);
+                self.paths.push(format!("{path}{number:010}"));
+            } else {
+                self.paths.push(path.clone());
+            }
+        }
+    }
+}

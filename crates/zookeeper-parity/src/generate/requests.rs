@@ -1,0 +1,363 @@
+//! Random requests of every kind, for the sessions that the generator has in mind.
+
+use super::material::{self, ALICE, BOB};
+use super::{Generator, Sketch};
+use crate::program::{QUOTA_ROOT, WRITTEN_ROOT};
+use crate::server::SUPER_CREDENTIALS;
+use crate::wire::{AclEntry, CreateCall, Request};
+
+/// The longest time to live that an `ephemeralOwner` has room for: 40 bits of milliseconds.
+const LONGEST_TTL_MS: i64 = (1 << 40) - 1;
+
+/// Where a quota's limits are read and written in programs: at every place that `set_up_quota` may use.
+const QUOTA_SUBTREES: [&str; 3] = ["/p", "/p/a", "/p/a/b"];
+
+#[derive(Clone, Copy)]
+enum Write {
+    Create,
+    Delete,
+    SetData,
+    SetAcl,
+    Multi,
+    Illegal,
+    Quota,
+}
+
+impl Generator {
+    pub(super) fn write(&mut self) -> Request {
+        let kind = self.rng.weighted(&[
+            (42, Write::Create),
+            (16, Write::Delete),
+            (16, Write::SetData),
+            (if self.theme.acl { 14 } else { 2 }, Write::SetAcl),
+            (14, Write::Multi),
+            (2, Write::Illegal),
+            (if self.theme.quota { 12 } else { 0 }, Write::Quota),
+        ]);
+        match kind {
+            Write::Create => self.create(),
+            Write::Delete => self.delete(),
+            Write::SetData => self.set_data(),
+            Write::SetAcl => {
+                let path = self.path();
+                Request::SetAcl { path, acl: material::acl(&mut self.rng), version: material::version(&mut self.rng) }
+            }
+            Write::Multi => self.multi(),
+            Write::Illegal => self.illegal_write(),
+            Write::Quota => self.quota(),
+        }
+    }
+
+    fn create(&mut self) -> Request {
+        let (call, flags) = self.create_call();
+        let mut path = self.path();
+        if matches!(flags, 2 | 3 | 6) {
+            // Next to a known path, or below it.
+            if self.rng.percent(50) {
+                path.truncate(path.rfind('/').expect("every path begins with a slash"));
+            }
+            path.push('/');
+            path.push_str(material::prefix(&mut self.rng));
+        } else if self.rng.percent(30) {
+            // Below a known path, where there is still room.
+            if path.matches('/').count() < 5 {
+                path.push_str("/a");
+            }
+        }
+        let data = material::data(&mut self.rng);
+        let request = Request::Create { call, path, data, acl: self.acl(), flags };
+        self.remember(&request);
+        request
+    }
+
+    /// Which create, and with which flags. What the flags mean to a request that they do not belong to is the same
+    /// on both sides but for the cases that `create-flags` in `differences` names.
+    fn create_call(&mut self) -> (CreateCall, i32) {
+        let plain = if self.rng.percent(50) { CreateCall::Create } else { CreateCall::Create2 };
+        match self.rng.below(40) {
+            0..=15 => (plain, 0),
+            16..=20 => (plain, 1),
+            21..=26 => (plain, 2),
+            27..=29 => (plain, 3),
+            30..=32 => (CreateCall::Container, 4),
+            33..=35 => (CreateCall::Ttl(self.ttl()), 5),
+            36 | 37 => (CreateCall::Ttl(self.ttl()), 6),
+            38 => self.rng.pick(&[(plain, 4), (plain, 5), (plain, 6), (plain, 7), (plain, -1)]),
+            _ => self.rng.pick(&[
+                (CreateCall::Container, 0),
+                (CreateCall::Container, 5),
+                (CreateCall::Container, 9),
+                (CreateCall::Ttl(1), 0),
+                (CreateCall::Ttl(0), 1),
+                (CreateCall::Ttl(5), 4),
+                (CreateCall::Ttl(5), 7),
+            ]),
+        }
+    }
+
+    fn ttl(&mut self) -> i64 {
+        self.rng.weighted(&[
+            (10, 1),
+            (30, 10_000),
+            (10, LONGEST_TTL_MS),
+            (2, LONGEST_TTL_MS + 1),
+            (2, 0),
+            (2, -1),
+            (1, i64::MAX),
+            (1, i64::MIN),
+        ])
+    }
+
+    fn acl(&mut self) -> Vec<AclEntry> {
+        let special = if self.theme.acl { 50 } else { 4 };
+        if self.rng.percent(special) { material::acl(&mut self.rng) } else { material::open_acl() }
+    }
+
+    fn delete(&mut self) -> Request {
+        Request::Delete { path: self.path(), version: material::version(&mut self.rng) }
+    }
+
+    fn set_data(&mut self) -> Request {
+        let path = self.path();
+        let data = material::data(&mut self.rng);
+        Request::SetData { path, data, version: material::version(&mut self.rng) }
+    }
+
+    fn multi(&mut self) -> Request {
+        if self.rng.percent(2) {
+            return Request::Multi(Vec::new());
+        }
+        let mut items = Vec::new();
+        for _ in 0..1 + self.rng.below(5) {
+            // See `quota-in-multi` in `differences`: with a quota, one item may change what counts.
+            if self.requests_in_quota() && !items.is_empty() {
+                items.push(Request::Check { path: self.path(), version: material::version(&mut self.rng) });
+                continue;
+            }
+            let item = match self.rng.below(20) {
+                0..=8 => self.create(),
+                9..=11 => self.delete(),
+                12..=15 => self.set_data(),
+                16..=18 => Request::Check { path: self.path(), version: material::version(&mut self.rng) },
+                _ => self.illegal_write(),
+            };
+            // Items that find what they want make longer multis succeed.
+            let item = if self.rng.percent(60) { any_version(item) } else { item };
+            items.push(with_ttl_of_its_own(item));
+        }
+        if self.requests_in_quota() && self.rng.percent(50) {
+            items.rotate_left(1);
+        }
+        Request::Multi(items)
+    }
+
+    /// Also inside of a multi, so no setACL here.
+    fn illegal_write(&mut self) -> Request {
+        let path = material::illegal(&mut self.rng).to_owned();
+        match self.rng.below(4) {
+            0 => Request::Create {
+                call: CreateCall::Create2,
+                path: material::illegal_child(&mut self.rng).to_owned(),
+                data: None,
+                acl: material::open_acl(),
+                flags: 0,
+            },
+            1 => Request::Delete { path, version: -1 },
+            2 => Request::SetData { path, data: None, version: -1 },
+            _ => Request::Check { path, version: -1 },
+        }
+    }
+
+    pub(super) fn limits(&mut self) -> String {
+        let count = self.rng.below(8);
+        let bytes = self.rng.below(30);
+        match self.rng.below(6) {
+            0 => format!("count={count},bytes={bytes}"),
+            1 => format!("count=-1,bytes=-1=;byteHardLimit={bytes}"),
+            2 => format!("count=-1,bytes=-1=;countHardLimit={count}"),
+            3 => "count=-1,bytes=-1".to_owned(),
+            _ => format!("count=1,bytes=-1=;byteHardLimit={bytes};countHardLimit={count}"),
+        }
+    }
+
+    /// The znodes of a quota are made, changed and taken away. Malformed limits are left out, see
+    /// `malformed-quotas` in `differences`.
+    fn quota(&mut self) -> Request {
+        let subtree = self.rng.pick(&QUOTA_SUBTREES);
+        let limits = format!("{QUOTA_ROOT}{subtree}/{}", material::LIMITS);
+        let usage = format!("{QUOTA_ROOT}{subtree}/{}", material::USAGE);
+        match self.rng.below(12) {
+            0 | 1 => {
+                let text = self.limits();
+                material::plain_create(&limits, text.as_bytes())
+            }
+            2..=4 => Request::SetData { path: limits, data: Some(self.limits().into_bytes()), version: -1 },
+            5 => Request::Delete { path: limits, version: -1 },
+            6 => material::plain_create(&usage, b"count=0,bytes=0"),
+            7 => Request::Delete { path: usage, version: -1 },
+            8 => material::plain_create(&format!("{QUOTA_ROOT}{subtree}"), b""),
+            9 => Request::GetData { path: limits, watch: false },
+            10 => Request::GetData { path: usage, watch: true },
+            _ => Request::GetChildren2 { path: format!("{QUOTA_ROOT}{subtree}"), watch: false },
+        }
+    }
+
+    pub(super) fn read(&mut self, session: usize) -> Request {
+        if self.rng.percent(3) {
+            let path = material::illegal(&mut self.rng).to_owned();
+            let watch = self.rng.percent(50);
+            return match self.rng.below(5) {
+                0 => Request::Exists { path, watch },
+                1 => Request::GetData { path, watch },
+                2 => Request::GetAcl { path },
+                3 => Request::GetChildren { path, watch },
+                _ => Request::GetAllChildrenNumber { path },
+            };
+        }
+        let path = self.path();
+        let watch = self.rng.percent(if self.theme.watches { 60 } else { 20 })
+            && self.may_watch(session, &path, true);
+        match self.rng.below(22) {
+            0..=3 => Request::Exists { path, watch },
+            4..=7 => Request::GetData { path, watch },
+            8 | 9 => Request::GetAcl { path },
+            10..=12 => Request::GetChildren { path: self.parent_or(path, watch), watch },
+            13..=15 => Request::GetChildren2 { path: self.parent_or(path, watch), watch },
+            16 => Request::GetAllChildrenNumber { path },
+            17 | 18 => self.ephemerals(path),
+            19 | 20 => self.multi_read(),
+            _ => Request::Sync { path },
+        }
+    }
+
+    /// Parents are where children change; but a watch was noted for the path itself.
+    fn parent_or(&mut self, path: String, watch: bool) -> String {
+        if watch || self.rng.percent(50) {
+            return path;
+        }
+        match path.rfind('/') {
+            Some(at) if at >= WRITTEN_ROOT.len() => path[..at].to_owned(),
+            _ => path,
+        }
+    }
+
+    fn ephemerals(&mut self, path: String) -> Request {
+        let prefix = match self.rng.below(4) {
+            0 => "/".to_owned(),
+            1 => WRITTEN_ROOT.to_owned(),
+            2 => path,
+            _ => format!("{WRITTEN_ROOT}/a"),
+        };
+        Request::GetEphemerals { prefix }
+    }
+
+    fn multi_read(&mut self) -> Request {
+        let mut items = Vec::new();
+        for _ in 0..self.rng.below(5) {
+            let path = self.path();
+            items.push(if self.rng.percent(60) {
+                Request::GetData { path, watch: false }
+            } else {
+                Request::GetChildren { path, watch: false }
+            });
+        }
+        Request::MultiRead(items)
+    }
+
+    /// A request about watches; none if it is to be setWatches2.
+    pub(super) fn watch(&mut self, session: usize) -> Option<Request> {
+        let path = self.path();
+        Some(match self.rng.below(20) {
+            0..=3 => {
+                self.may_watch(session, &path, false);
+                Request::AddWatch { path, mode: 0 }
+            }
+            4..=8 => {
+                self.may_watch(session, &path, false);
+                let path = if self.rng.percent(30) { WRITTEN_ROOT.to_owned() } else { path };
+                self.may_watch(session, &path, false);
+                Request::AddWatch { path, mode: 1 }
+            }
+            9..=11 => {
+                let kind = self.rng.weighted(&[(30, 1), (30, 2), (30, 3), (3, 0), (3, 9)]);
+                Request::RemoveWatches { path, kind }
+            }
+            // See `check-watches` in `differences`: with others there, the answer is about them, too.
+            12 | 13 if self.sessions.len() == 1 => {
+                let kind = self.rng.weighted(&[(30, 1), (30, 2), (30, 3), (3, 0), (3, 9)]);
+                Request::CheckWatches { path, kind }
+            }
+            14 => Request::AddWatch { path, mode: self.rng.pick(&[2, -1]) },
+            15 => return None,
+            _ => {
+                let watch = self.may_watch(session, &path, true);
+                match self.rng.below(3) {
+                    0 => Request::Exists { path, watch },
+                    1 => Request::GetData { path, watch },
+                    _ => Request::GetChildren { path, watch },
+                }
+            }
+        })
+    }
+
+    pub(super) fn auth(&mut self, session: usize) -> Request {
+        let digest = |auth: &str| Request::Auth { scheme: "digest".to_owned(), auth: auth.to_owned() };
+        match self.rng.below(20) {
+            0..=8 => digest(ALICE.0),
+            9..=14 => digest(BOB.0),
+            15 => digest("super:wrong"),
+            16 => digest(SUPER_CREDENTIALS.trim_start_matches("super:")),
+            17 => {
+                self.sessions[session] = Sketch { open: true, ..Sketch::default() };
+                Request::Auth { scheme: "nobody".to_owned(), auth: "knows".to_owned() }
+            }
+            18 => Request::WhoAmI,
+            _ => {
+                self.sessions[session].is_super = true;
+                digest(SUPER_CREDENTIALS)
+            }
+        }
+    }
+
+    /// Requests that concern the reserved tree. A check outside of a multi is left out, see `lone-check` in
+    /// `differences`.
+    pub(super) fn special(&mut self, session: usize) -> Request {
+        let reserved = self.rng.pick(&["/zookeeper", "/zookeeper/config"]);
+        let path = reserved.to_owned();
+        match self.rng.below(12) {
+            0 => Request::Delete { path, version: -1 },
+            1 => Request::Delete { path: "/".to_owned(), version: -1 },
+            2 => Request::Delete { path: QUOTA_ROOT.to_owned(), version: -1 },
+            3 => material::plain_create("/", b""),
+            4 => material::plain_create("/zookeeper/config", b""),
+            // Whoever may do everything would change what all programs see.
+            5 if !self.sessions[session].is_super => {
+                Request::SetData { path: "/zookeeper/config".to_owned(), data: None, version: -1 }
+            }
+            6 => Request::GetData { path: "/zookeeper/config".to_owned(), watch: false },
+            7 => Request::GetChildren { path, watch: false },
+            8 => Request::GetAcl { path: "/zookeeper/config".to_owned() },
+            _ => Request::WhoAmI,
+        }
+    }
+}
+
+/// Inside of a multi the flags alone say what is created, and a time to live is missed if there is none: see
+/// `ttl-flags-in-multi` in `differences`.
+fn with_ttl_of_its_own(request: Request) -> Request {
+    match request {
+        Request::Create { path, data, acl, flags: flags @ (5 | 6), .. } => {
+            Request::Create { call: CreateCall::Ttl(1), path, data, acl, flags }
+        }
+        other => other,
+    }
+}
+
+fn any_version(request: Request) -> Request {
+    match request {
+        Request::Delete { path, .. } => Request::Delete { path, version: -1 },
+        Request::SetData { path, data, .. } => Request::SetData { path, data, version: -1 },
+        Request::Check { path, .. } => Request::Check { path, version: -1 },
+        other => other,
+    }
+}

@@ -1,0 +1,186 @@
+//! A ZooKeeper server of this machine, started for a test and ended with it. Nothing here is the protocol.
+
+use std::env;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+/// Names the class path of a ZooKeeper that was not installed by Debian's packages.
+pub const CLASS_PATH_VARIABLE: &str = "ZOOKEEPER_CLASSPATH";
+
+/// Where Debian's `libzookeeper-java` puts the server; its manifest names everything else that it needs.
+const DEBIAN_SERVER: &str = "/usr/share/java/zookeeper.jar";
+
+/// Writes the server's log; without it, it has none.
+const DEBIAN_LOGGER: &str = "/usr/share/java/slf4j-simple.jar";
+
+/// A server answers after about a second; a busy machine may take far longer.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How often a starting server is asked whether it serves.
+const START_POLL: Duration = Duration::from_millis(20);
+
+/// Another program may take a port between our look and the server's; then the next one is tried.
+const START_ATTEMPTS: usize = 3;
+
+/// SHA-1 and base64 of `super:secret`, which [`SUPER_CREDENTIALS`] proves.
+const SUPER_DIGEST: &str = "super:lK75jTNcA+U9vtVEw5vB51mj/w4=";
+
+/// Whoever authenticates with this may do everything on servers that were started here.
+pub const SUPER_CREDENTIALS: &str = "super:secret";
+
+/// An installation of ZooKeeper.
+#[derive(Clone, Debug)]
+pub struct Installation {
+    class_path: String,
+}
+
+impl Installation {
+    /// The installation of this machine; `None` if there is no ZooKeeper or no Java.
+    pub fn find() -> Option<Self> {
+        let class_path = match env::var(CLASS_PATH_VARIABLE) {
+            Ok(given) => given,
+            Err(_) if Path::new(DEBIAN_SERVER).exists() => format!("{DEBIAN_SERVER}:{DEBIAN_LOGGER}"),
+            Err(_) => return None,
+        };
+        let java = Command::new("java").arg("-version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        java.is_ok_and(|status| status.success()).then_some(Self { class_path })
+    }
+}
+
+/// A running standalone server on a port of 127.0.0.1. Its process and its files end with this value.
+pub struct Server {
+    process: Child,
+    address: SocketAddr,
+    version: String,
+    directory: TempDir,
+}
+
+impl Server {
+    /// Starts a server with empty data, and waits until it serves.
+    pub fn start(installation: &Installation) -> Result<Self> {
+        let mut last = None;
+        for _ in 0..START_ATTEMPTS {
+            match Self::start_once(installation) {
+                Ok(server) => return Ok(server),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.expect("there is at least one attempt"))
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it calls itself, as `3.8.0-...`.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The end of its log, for whoever must find out why it failed.
+    pub fn log_tail(&self) -> String {
+        let log = fs::read(self.directory.path().join("log")).unwrap_or_default();
+        let lines = String::from_utf8_lossy(&log).lines().map(str::to_owned).collect::<Vec<_>>();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+
+    fn start_once(installation: &Installation) -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix("zookeeper-parity-").tempdir()?;
+        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let data = directory.path().join("data");
+        fs::write(directory.path().join("zoo.cfg"), configuration(&data, address))?;
+        let log = File::create(directory.path().join("log"))?;
+        let process = Command::new("java")
+            .args(PROPERTIES)
+            .arg(format!("-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPER_DIGEST}"))
+            .args(["-cp", &installation.class_path])
+            .arg("org.apache.zookeeper.server.ZooKeeperServerMain")
+            .arg(directory.path().join("zoo.cfg"))
+            .current_dir(directory.path())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("start Java")?;
+        let mut server = Self { process, address, version: String::new(), directory };
+        server.wait_until_serving()?;
+        Ok(server)
+    }
+
+    fn wait_until_serving(&mut self) -> Result<()> {
+        let started = Instant::now();
+        loop {
+            if let Some(status) = self.process.try_wait()? {
+                bail!("ZooKeeper ended with {status} when it was started\n{}", self.log_tail());
+            }
+            // `ruok` is answered too early; only a server that serves tells its version.
+            if let Some(version) = ask(self.address, "srvr").and_then(|answer| parse_version(&answer)) {
+                self.version = version;
+                return Ok(());
+            }
+            if started.elapsed() > START_TIMEOUT {
+                bail!("ZooKeeper did not serve within {START_TIMEOUT:?}\n{}", self.log_tail());
+            }
+            thread::sleep(START_POLL);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already, which is what is wanted.
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// What a test wants otherwise than a service does.
+const PROPERTIES: [&str; 10] = [
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    // Nodes with a time to live, and quotas that refuse.
+    "-Dzookeeper.extendedTypesEnabled=true",
+    "-Dzookeeper.enforceQuota=true",
+    // Nothing has to survive here.
+    "-Dzookeeper.forceSync=no",
+    "-Dzookeeper.snapCount=100000000",
+    "-Dzookeeper.admin.enableServer=false",
+    // Sweeps go by the clock; a program's outcome must not.
+    "-Dznode.container.checkIntervalMs=86400000",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+];
+
+fn configuration(data: &Path, address: SocketAddr) -> String {
+    format!(
+        "tickTime=2000\ndataDir={}\nclientPort={}\nclientPortAddress={}\nmaxClientCnxns=0\n\
+         4lw.commands.whitelist=*\n",
+        data.display(),
+        address.port(),
+        address.ip(),
+    )
+}
+
+/// What a server answers to one of the words that are commands; none if it does not answer yet.
+fn ask(server: SocketAddr, word: &str) -> Option<String> {
+    let mut stream = TcpStream::connect_timeout(&server, Duration::from_secs(1)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
+    stream.write_all(word.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+fn parse_version(answer: &str) -> Option<String> {
+    let rest = answer.strip_prefix("Zookeeper version: ")?;
+    Some(rest.split(',').next()?.trim().to_owned())
+}

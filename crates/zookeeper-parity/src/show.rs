@@ -1,0 +1,157 @@
+//! How steps and requests are printed: for whoever reads a program that showed a difference.
+
+use std::fmt;
+
+use crate::program::{Relative, Step};
+use crate::wire::{AclEntry, CreateCall, Request, SetWatches};
+
+/// Data longer than this is printed as a start, a length and a digest.
+const SHOWN_DATA: usize = 100;
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "session {}: ", self.session())?;
+        match self {
+            Step::Open { .. } => f.write_str("open"),
+            Step::Call { request, .. } => write!(f, "{request}"),
+            Step::Rewatch { relative, watches, .. } => {
+                match relative {
+                    Relative::Zero => f.write_str("setWatches2 since the beginning")?,
+                    Relative::Reply(0) => f.write_str("setWatches2 since the last reply")?,
+                    Relative::Reply(before) => write!(f, "setWatches2 since {before} replies before the last")?,
+                }
+                write!(f, "{watches}")
+            }
+            Step::Drop { .. } => f.write_str("drop the connection"),
+            Step::Resume { wrong_password: false, .. } => f.write_str("resume"),
+            Step::Resume { wrong_password: true, .. } => f.write_str("resume with a wrong password"),
+            Step::Close { .. } => f.write_str("close"),
+            Step::End { .. } => f.write_str("end"),
+        }
+    }
+}
+
+impl fmt::Display for SetWatches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lists = [
+            ("data", &self.data),
+            ("exist", &self.exist),
+            ("child", &self.child),
+            ("persistent", &self.persistent),
+            ("recursive", &self.persistent_recursive),
+        ];
+        for (name, paths) in lists {
+            if !paths.is_empty() {
+                write!(f, " {name}={paths:?}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Request::Create { call, path, data, acl, flags } => {
+                match call {
+                    CreateCall::Create => f.write_str("create")?,
+                    CreateCall::Create2 => f.write_str("create2")?,
+                    CreateCall::Container => f.write_str("createContainer")?,
+                    CreateCall::Ttl(ttl_ms) => write!(f, "createTTL {ttl_ms} ms")?,
+                }
+                write!(f, " {path:?} {} flags={flags}", Data(data.as_deref()))?;
+                match flags {
+                    1 => f.write_str(" (ephemeral)")?,
+                    2 => f.write_str(" (sequential)")?,
+                    3 => f.write_str(" (ephemeral sequential)")?,
+                    4 => f.write_str(" (container)")?,
+                    5 => f.write_str(" (ttl)")?,
+                    6 => f.write_str(" (ttl sequential)")?,
+                    _ => {}
+                }
+                write!(f, " acl={}", Acl(acl))
+            }
+            Request::Delete { path, version } => write!(f, "delete {path:?} version={version}"),
+            Request::SetData { path, data, version } => {
+                write!(f, "setData {path:?} {} version={version}", Data(data.as_deref()))
+            }
+            Request::SetAcl { path, acl, version } => {
+                write!(f, "setACL {path:?} acl={} version={version}", Acl(acl))
+            }
+            Request::Check { path, version } => write!(f, "check {path:?} version={version}"),
+            Request::Multi(items) => show_items(f, "multi", items),
+            Request::MultiRead(items) => show_items(f, "multiRead", items),
+            Request::Exists { path, watch } => write!(f, "exists {path:?}{}", watched(*watch)),
+            Request::GetData { path, watch } => write!(f, "getData {path:?}{}", watched(*watch)),
+            Request::GetAcl { path } => write!(f, "getACL {path:?}"),
+            Request::GetChildren { path, watch } => write!(f, "getChildren {path:?}{}", watched(*watch)),
+            Request::GetChildren2 { path, watch } => write!(f, "getChildren2 {path:?}{}", watched(*watch)),
+            Request::GetAllChildrenNumber { path } => write!(f, "getAllChildrenNumber {path:?}"),
+            Request::GetEphemerals { prefix } => write!(f, "getEphemerals {prefix:?}"),
+            Request::Sync { path } => write!(f, "sync {path:?}"),
+            Request::WhoAmI => f.write_str("whoAmI"),
+            Request::Auth { scheme, auth } => write!(f, "auth {scheme} {auth:?}"),
+            Request::AddWatch { path, mode } => write!(f, "addWatch {path:?} mode={mode}"),
+            Request::CheckWatches { path, kind } => write!(f, "checkWatches {path:?} type={kind}"),
+            Request::RemoveWatches { path, kind } => write!(f, "removeWatches {path:?} type={kind}"),
+            Request::SetWatches2 { relative_zxid, watches } => {
+                write!(f, "setWatches2 since {relative_zxid:#x}{watches}")
+            }
+            Request::Ping => f.write_str("ping"),
+            Request::CloseSession => f.write_str("closeSession"),
+        }
+    }
+}
+
+fn show_items(f: &mut fmt::Formatter<'_>, name: &str, items: &[Request]) -> fmt::Result {
+    write!(f, "{name} of {}", items.len())?;
+    for item in items {
+        write!(f, "\n         - {item}")?;
+    }
+    Ok(())
+}
+
+fn watched(watch: bool) -> &'static str {
+    if watch { " watch" } else { "" }
+}
+
+/// A znode's data for people.
+pub struct Data<'a>(pub Option<&'a [u8]>);
+
+impl fmt::Display for Data<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str("null"),
+            Some(bytes) if bytes.len() <= SHOWN_DATA => write!(f, "\"{}\"", bytes.escape_ascii()),
+            Some(bytes) => {
+                // FNV-1a: two texts that differ must not be printed alike.
+                let digest = bytes
+                    .iter()
+                    .fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+                write!(f, "\"{}...\" ({} bytes, {digest:016x})", bytes[..16].escape_ascii(), bytes.len())
+            }
+        }
+    }
+}
+
+/// An ACL for people: rights as ZooKeeper's shell prints them, other bits as a number.
+pub struct Acl<'a>(pub &'a [AclEntry]);
+
+impl fmt::Display for Acl<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (index, AclEntry { perms, scheme, id }) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(f, "{separator}{scheme}:{id}:")?;
+            if (0..32).contains(perms) {
+                let letters = [(4, 'c'), (8, 'd'), (1, 'r'), (2, 'w'), (16, 'a')];
+                for (_, letter) in letters.iter().filter(|(bit, _)| perms & bit != 0) {
+                    write!(f, "{letter}")?;
+                }
+            } else {
+                write!(f, "{perms}")?;
+            }
+        }
+        f.write_str("]")
+    }
+}

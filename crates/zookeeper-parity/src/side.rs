@@ -1,0 +1,112 @@
+//! A side: something that programs are run against. How a run goes is the same for both, and is here.
+
+use anyhow::{Context, Result};
+
+use crate::program::{Program, QUOTA_ROOT, Root, Step, WRITTEN_ROOT};
+use crate::trace::{Moment, Recorder, Trace};
+use crate::wire::{AclEntry, CreateCall, Outcome, Reply, Request};
+
+/// Carries out the steps of one program.
+pub trait Side {
+    /// Carries out one step, and waits until everybody has heard of it.
+    fn step(&mut self, step: &Step) -> Result<Moment>;
+
+    /// Answers reads of somebody who may read everything and is no session of the program.
+    fn look(&mut self, requests: &[Request]) -> Result<Vec<Outcome>>;
+}
+
+/// Runs a program: session 0 makes the root, then come the steps, a look at all znodes, the sessions' ends, and
+/// another look. Returns what it showed, and the paths that are left.
+pub fn run(side: &mut dyn Side, program: &Program, root: &Root) -> Result<(Trace, Vec<String>)> {
+    let mut recorder = Recorder::new(program, root);
+    let mut trace = Trace::default();
+    let ends = (0..program.sessions).map(|session| Step::End { session }).collect::<Vec<_>>();
+
+    side.step(&Step::Open { session: 0 }).map(|moment| recorder.record(0, &Step::Open { session: 0 }, moment))?;
+    let make_root = make_root(root);
+    let moment = side.step(&make_root)?;
+    trace.0.push(recorder.record(0, &make_root, moment));
+
+    let mut paths = Vec::new();
+    for (steps, first) in [(&program.steps, 1), (&ends, program.steps.len() + 1)] {
+        for (index, step) in steps.iter().enumerate() {
+            let number = first + index;
+            let placed = place(step, root);
+            let moment = side.step(&placed).with_context(|| format!("step {number}, {step}"))?;
+            trace.0.push(recorder.record(number, step, moment));
+        }
+        let (lines, found) = survey(side, &mut recorder, root).context("look at what is there")?;
+        trace.0.push(lines);
+        paths = found;
+    }
+    Ok((trace, paths))
+}
+
+/// What a step of a trace was, for reports: the steps as [`run`] carries them out, with the looks between.
+pub fn labels(program: &Program) -> Vec<String> {
+    let mut labels = vec![format!("  0  {}", make_root(&Root::written()))];
+    for (index, step) in program.steps.iter().enumerate() {
+        labels.push(format!("{:>3}  {step}", index + 1));
+    }
+    labels.push("     what is there before the sessions end".to_owned());
+    for session in 0..program.sessions {
+        labels.push(format!("{:>3}  {}", program.steps.len() + 1 + session, Step::End { session }));
+    }
+    labels.push("     what is there in the end".to_owned());
+    labels
+}
+
+fn make_root(root: &Root) -> Step {
+    let request = Request::Create {
+        call: CreateCall::Create2,
+        path: root.path().to_owned(),
+        data: None,
+        acl: vec![AclEntry { perms: 31, scheme: "world".to_owned(), id: "anyone".to_owned() }],
+        flags: 0,
+    };
+    Step::Call { session: 0, request }
+}
+
+fn place(step: &Step, root: &Root) -> Step {
+    match step {
+        Step::Call { session, request } => Step::Call { session: *session, request: root.place(request) },
+        Step::Rewatch { session, relative, watches } => {
+            Step::Rewatch { session: *session, relative: *relative, watches: root.place_watches(watches) }
+        }
+        other => other.clone(),
+    }
+}
+
+/// Looks at every znode below the root and below its quota, level by level. Returns a line for each fact, sorted
+/// by path, and the paths.
+fn survey(side: &mut dyn Side, recorder: &mut Recorder, root: &Root) -> Result<(Vec<String>, Vec<String>)> {
+    let mut lines = Vec::new();
+    let mut paths = Vec::new();
+    let mut level = vec![root.path().to_owned(), root.placed(&format!("{QUOTA_ROOT}{WRITTEN_ROOT}"))];
+    while !level.is_empty() {
+        let requests = level
+            .iter()
+            .flat_map(|path| {
+                [
+                    Request::GetData { path: path.clone(), watch: false },
+                    Request::GetAcl { path: path.clone() },
+                    Request::GetChildren2 { path: path.clone(), watch: false },
+                ]
+            })
+            .collect::<Vec<_>>();
+        let outcomes = side.look(&requests)?;
+        let mut next = Vec::new();
+        for (index, (request, outcome)) in requests.iter().zip(&outcomes).enumerate() {
+            let path = &level[index / 3];
+            recorder.learn_from(outcome);
+            lines.push(recorder.survey(path, request, outcome));
+            if let Ok(Reply::NamesAndStat(names, _)) = outcome {
+                paths.push(path.clone());
+                next.extend(names.iter().map(|name| format!("{path}/{name}")));
+            }
+        }
+        level = next;
+    }
+    lines.sort();
+    Ok((lines, paths))
+}

@@ -1,0 +1,305 @@
+//! What a run showed, in words that mean the same on both sides.
+//!
+//! Zxids, times and session ids are a server's own. A zxid becomes the number of the step that it was given for
+//! (`#3`), a session id the number of the session, and a time is compared with the other times of its zxid only.
+//! Lists whose order means nothing are sorted, and so are the notifications of a session's end, which deletes its
+//! ephemeral znodes in no defined order.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
+
+use crate::program::{Program, Root, Step};
+use crate::show::{Acl, Data};
+use crate::wire::{ErrorCode, Notification, Outcome, Reply, Request, Stat};
+
+/// What one step showed on one side, as that side has it.
+#[derive(Debug)]
+pub struct Moment {
+    /// What came of it.
+    pub happened: Happened,
+    /// Who was told what: the session that acted before its reply, the others until all was quiet.
+    pub heard: Vec<(usize, Vec<Notification>)>,
+}
+
+/// What came of a step.
+#[derive(Debug)]
+pub enum Happened {
+    /// It made no sense.
+    Skipped,
+    /// There is a new session.
+    Opened {
+        /// Its id.
+        session_id: i64,
+        /// Its timeout, as granted.
+        timeout_ms: i32,
+    },
+    /// The session goes on with a new connection.
+    Resumed {
+        /// Its id.
+        session_id: i64,
+        /// Its timeout, as granted.
+        timeout_ms: i32,
+    },
+    /// The session has ended, or the password was wrong.
+    Refused,
+    /// The client ended the connection.
+    Dropped,
+    /// The request was answered.
+    Replied {
+        /// The header's.
+        zxid: i64,
+        /// Body or error.
+        outcome: Outcome,
+        /// Whether the server ended the connection then.
+        closed: bool,
+    },
+    /// The server ended the connection without an answer.
+    Closed,
+}
+
+/// What a run showed: for each step the lines that the other side must have, too.
+#[derive(PartialEq, Eq, Debug, Default)]
+pub struct Trace(pub Vec<Vec<String>>);
+
+/// The znode that owns no ephemeral one: a container, as `ephemeralOwner` has it.
+const CONTAINER: i64 = i64::MIN;
+
+/// The highest byte of an `ephemeralOwner` that is a time to live.
+const TTL_MARK: u8 = 0xff;
+
+/// Turns moments into lines.
+pub struct Recorder {
+    root: Root,
+    sort_acl: bool,
+    /// What zxids were given for.
+    zxids: BTreeMap<i64, usize>,
+    /// What time each zxid has.
+    times: HashMap<i64, i64>,
+    sessions: HashMap<i64, usize>,
+}
+
+impl Recorder {
+    /// A recorder for one run.
+    pub fn new(program: &Program, root: &Root) -> Self {
+        Self {
+            root: root.clone(),
+            sort_acl: program.has_relative_acl(),
+            zxids: BTreeMap::new(),
+            times: HashMap::new(),
+            sessions: HashMap::new(),
+        }
+    }
+
+    /// The lines of a step.
+    pub fn record(&mut self, number: usize, step: &Step, moment: Moment) -> Vec<String> {
+        let mut lines = Vec::new();
+        match moment.happened {
+            Happened::Skipped => lines.push("skipped".to_owned()),
+            Happened::Opened { session_id, timeout_ms } => {
+                self.sessions.insert(session_id, step.session());
+                lines.push(format!("opened, timeout {timeout_ms} ms"));
+            }
+            Happened::Resumed { session_id, timeout_ms } => {
+                let session = self.owner(session_id);
+                lines.push(format!("resumed {session}, timeout {timeout_ms} ms"));
+            }
+            Happened::Refused => lines.push("refused".to_owned()),
+            Happened::Dropped => lines.push("dropped".to_owned()),
+            Happened::Replied { zxid, outcome, closed } => {
+                self.learn_from(&outcome);
+                if is_change(step) && is_success(&outcome) {
+                    self.zxids.insert(zxid, number);
+                }
+                let reply = self.outcome(&outcome);
+                let seen = self.floor(zxid);
+                let closed = if closed { ", connection closed" } else { "" };
+                lines.push(format!("{reply} (seen {seen}{closed})"));
+            }
+            Happened::Closed => lines.push("connection closed".to_owned()),
+        }
+        for (session, mut notifications) in moment.heard {
+            if step.ends_session() {
+                notifications.sort();
+            }
+            for notification in notifications {
+                lines.push(format!("session {session} hears {}", self.notification(&notification)));
+            }
+        }
+        lines
+    }
+
+    /// A line about a znode that was looked at after a step.
+    pub fn survey(&self, path: &str, request: &Request, outcome: &Outcome) -> String {
+        let name = match request {
+            Request::GetData { .. } => "data",
+            Request::GetChildren2 { .. } => "children",
+            _ => "acl",
+        };
+        format!("{} {name}: {}", self.root.written_from(path), self.outcome(outcome))
+    }
+
+    /// Takes the time of each zxid from a stat, before anything is said about one.
+    fn learn(&mut self, stat: &Stat) {
+        self.times.entry(stat.czxid).or_insert(stat.ctime);
+        self.times.entry(stat.mzxid).or_insert(stat.mtime);
+    }
+
+    /// Learns from all that an outcome shows.
+    pub fn learn_from(&mut self, outcome: &Outcome) {
+        match outcome {
+            Ok(
+                Reply::Created(_, stat)
+                | Reply::Stat(stat)
+                | Reply::Data(_, stat)
+                | Reply::NamesAndStat(_, stat)
+                | Reply::Acl(_, stat),
+            ) => self.learn(stat),
+            Ok(Reply::Results(results)) => {
+                for result in results {
+                    self.learn_from(result);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn outcome(&self, outcome: &Outcome) -> String {
+        let reply = match outcome {
+            Err(code) => return code.to_string(),
+            Ok(reply) => reply,
+        };
+        match reply {
+            Reply::Done => "done".to_owned(),
+            Reply::Path(path) => format!("{:?}", self.root.written_from(path)),
+            Reply::Created(path, stat) => format!("{:?} {}", self.root.written_from(path), self.stat(stat)),
+            Reply::Stat(stat) => self.stat(stat),
+            Reply::Data(data, stat) => format!("{} {}", Data(data.as_deref()), self.stat(stat)),
+            Reply::Names(names) => self.names(names),
+            Reply::NamesAndStat(names, stat) => format!("{} {}", self.names(names), self.stat(stat)),
+            Reply::Acl(entries, stat) => {
+                let mut entries = entries.clone();
+                if self.sort_acl {
+                    entries.sort();
+                }
+                format!("{} {}", Acl(&entries), self.stat(stat))
+            }
+            Reply::Number(number) => number.to_string(),
+            Reply::Paths(paths) => self.names(paths),
+            Reply::Identities(identities) => {
+                let mut identities = identities.clone();
+                identities.sort();
+                format!("{identities:?}")
+            }
+            Reply::Results(results) => {
+                let mut text = format!("results of {}", results.len());
+                for result in results {
+                    write!(text, "\n         - {}", self.outcome(result)).expect("a String takes everything");
+                }
+                text
+            }
+        }
+    }
+
+    fn names(&self, names: &[String]) -> String {
+        let mut names = names.iter().map(|name| self.root.written_from(name)).collect::<Vec<_>>();
+        names.sort();
+        format!("{names:?}")
+    }
+
+    fn notification(&self, Notification { kind, state, path }: &Notification) -> String {
+        let kind = match kind {
+            1 => "NodeCreated",
+            2 => "NodeDeleted",
+            3 => "NodeDataChanged",
+            4 => "NodeChildrenChanged",
+            other => return format!("event {other} in state {state} of {path:?}"),
+        };
+        let path = self.root.written_from(path);
+        if *state == SYNC_CONNECTED { format!("{kind} {path:?}") } else { format!("{kind} {path:?} in state {state}") }
+    }
+
+    fn stat(&self, stat: &Stat) -> String {
+        let mut text = format!(
+            "{{czxid={} mzxid={} pzxid={} version={} cversion={} aversion={} length={} children={}",
+            self.exact(stat.czxid),
+            self.exact(stat.mzxid),
+            self.exact(stat.pzxid),
+            stat.version,
+            stat.cversion,
+            stat.aversion,
+            stat.data_length,
+            stat.num_children,
+        );
+        if stat.ephemeral_owner != 0 {
+            write!(text, " owner={}", self.owner(stat.ephemeral_owner)).expect("a String takes everything");
+        }
+        for (name, zxid, time) in [("ctime", stat.czxid, stat.ctime), ("mtime", stat.mzxid, stat.mtime)] {
+            if self.times.get(&zxid).is_some_and(|known| *known != time) {
+                write!(text, " {name} is another than that of its zxid").expect("a String takes everything");
+            }
+        }
+        text.push('}');
+        text
+    }
+
+    fn owner(&self, owner: i64) -> String {
+        if let Some(session) = self.sessions.get(&owner) {
+            return format!("session {session}");
+        }
+        if owner == CONTAINER {
+            return "container".to_owned();
+        }
+        let bytes = owner.to_be_bytes();
+        if bytes[0] == TTL_MARK {
+            let ttl_ms = owner & 0x00ff_ffff_ffff_ffff;
+            return format!("ttl {ttl_ms} ms");
+        }
+        format!("{owner:#x}")
+    }
+
+    /// The step that a zxid was given for. Before the program there is one word for all of them.
+    fn exact(&self, zxid: i64) -> String {
+        match self.zxids.get(&zxid) {
+            Some(step) => format!("#{step}"),
+            None if self.zxids.first_key_value().is_none_or(|(first, _)| zxid < *first) => "before".to_owned(),
+            None => "unknown".to_owned(),
+        }
+    }
+
+    /// The last change that had happened at a zxid. A refused request has a zxid of its own on both sides, but
+    /// what is refused without being a transaction is a server's own business.
+    fn floor(&self, zxid: i64) -> String {
+        match self.zxids.range(..=zxid).next_back() {
+            Some((_, step)) => format!("#{step}"),
+            None if zxid == 0 => "nothing".to_owned(),
+            None => "before".to_owned(),
+        }
+    }
+}
+
+/// The only state in which a connected client hears of znodes.
+const SYNC_CONNECTED: i32 = 3;
+
+fn is_change(step: &Step) -> bool {
+    match step {
+        Step::Close { .. } | Step::End { .. } => true,
+        Step::Call { request, .. } => matches!(
+            request,
+            Request::Create { .. }
+                | Request::Delete { .. }
+                | Request::SetData { .. }
+                | Request::SetAcl { .. }
+                | Request::Multi(_)
+                | Request::CloseSession
+        ),
+        _ => false,
+    }
+}
+
+fn is_success(outcome: &Outcome) -> bool {
+    match outcome {
+        Ok(Reply::Results(results)) => !results.iter().any(Result::is_err),
+        Ok(_) => true,
+        Err(ErrorCode(_)) => false,
+    }
+}

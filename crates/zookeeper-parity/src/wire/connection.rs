@@ -1,0 +1,189 @@
+//! A client's connection: it sends one request, and returns what came until its reply, in order.
+
+use std::io::{self, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::code::ErrorCode;
+use super::jute::{Reader, Writer};
+use super::reply::{Notification, Outcome, Reply};
+use super::request::Request;
+
+/// How long a server may take for anything. It takes milliseconds; this only turns a hanging test into a failure.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The session timeout that is asked for, far longer than any program: nothing may expire while it runs.
+const SESSION_TIMEOUT_MS: i32 = 40_000;
+
+/// A frame longer than this is taken for a broken one; the largest reply of a program is far smaller.
+const LONGEST_FRAME: usize = 16 << 20;
+
+/// Marks of frames that answer no numbered request.
+const NOTIFICATION_XID: i32 = -1;
+const PING_XID: i32 = -2;
+const AUTH_XID: i32 = -4;
+const SET_WATCHES_XID: i32 = -8;
+
+/// What proves that a session is one's own.
+pub type Password = [u8; 16];
+
+/// A session as its server granted it.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the names are ZooKeeper's own")]
+pub struct Accepted {
+    pub session_id: i64,
+    pub password: Password,
+    pub timeout_ms: i32,
+}
+
+/// What came of an attempt to connect.
+pub enum Resumed {
+    /// The session lives, and this is its connection.
+    Accepted(Connection, Accepted),
+    /// The session has ended, or the password is not its own. The server has closed the connection.
+    Refused,
+}
+
+/// What ended the wait for a reply.
+#[derive(Debug)]
+pub enum Answered {
+    /// The reply.
+    Reply {
+        /// The header's.
+        zxid: i64,
+        /// Body or error.
+        outcome: Outcome,
+    },
+    /// The server closed the connection instead.
+    Closed,
+}
+
+/// What a connection was told from a request until its reply.
+#[derive(Debug)]
+pub struct Answer {
+    /// Notifications that came before the reply, in order.
+    pub notifications: Vec<Notification>,
+    /// What came last.
+    pub answered: Answered,
+}
+
+/// A connection with a session.
+pub struct Connection {
+    stream: BufReader<TcpStream>,
+    next_xid: i32,
+}
+
+impl Connection {
+    /// Connects, and opens a session or takes up an existing one.
+    pub fn open(server: SocketAddr, session: Option<(i64, Password)>, last_zxid_seen: i64) -> Result<Resumed> {
+        let stream = TcpStream::connect_timeout(&server, PATIENCE).context("connect to the server")?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut connection = Self { stream: BufReader::new(stream), next_xid: 1 };
+
+        let (session_id, password) = session.unwrap_or((0, [0; 16]));
+        let mut request = Writer::new();
+        request.int(0);
+        request.long(last_zxid_seen);
+        request.int(SESSION_TIMEOUT_MS);
+        request.long(session_id);
+        request.buffer(Some(&password));
+        request.bool(false);
+        connection.stream.get_mut().write_all(&request.frame())?;
+
+        let Some(body) = connection.frame()? else {
+            bail!("the server closed a connection without a word: it has not seen zxid {last_zxid_seen:#x}")
+        };
+        let mut reader = Reader::new(&body);
+        reader.int()?;
+        let timeout_ms = reader.int()?;
+        let session_id = reader.long()?;
+        let password = reader.buffer()?.unwrap_or_default();
+        reader.bool()?;
+        reader.end()?;
+        let Ok(password) = Password::try_from(password) else {
+            bail!("the server sent a password that has not 16 bytes")
+        };
+        if timeout_ms <= 0 {
+            ensure!(connection.is_closed()?, "the server refused a session and kept the connection");
+            return Ok(Resumed::Refused);
+        }
+        Ok(Resumed::Accepted(connection, Accepted { session_id, password, timeout_ms }))
+    }
+
+    /// Sends a request and reads until its reply.
+    pub fn call(&mut self, request: &Request) -> Result<Answer> {
+        let xid = self.send(request)?;
+        self.receive(request, xid)
+    }
+
+    /// Sends a request. Its reply must be taken with [`Connection::receive`], in the order of sending.
+    pub fn send(&mut self, request: &Request) -> Result<i32> {
+        let xid = match request {
+            Request::Ping => PING_XID,
+            Request::Auth { .. } => AUTH_XID,
+            Request::SetWatches2 { .. } => SET_WATCHES_XID,
+            _ => self.next_xid,
+        };
+        self.next_xid += 1;
+        let mut frame = Writer::new();
+        frame.int(xid);
+        frame.int(request.op_code());
+        request.write(&mut frame);
+        self.stream.get_mut().write_all(&frame.frame()).context("send a request")?;
+        Ok(xid)
+    }
+
+    /// Reads until the reply to a request.
+    pub fn receive(&mut self, request: &Request, xid: i32) -> Result<Answer> {
+        let mut notifications = Vec::new();
+        loop {
+            let Some(body) = self.frame()? else {
+                return Ok(Answer { notifications, answered: Answered::Closed });
+            };
+            let mut reader = Reader::new(&body);
+            let (got, zxid, err) = (reader.int()?, reader.long()?, reader.int()?);
+            if got == NOTIFICATION_XID {
+                notifications.push(Notification::read(&mut reader)?);
+                reader.end()?;
+                continue;
+            }
+            ensure!(got == xid, "the reply to {xid} was expected, that to {got} came");
+            let outcome = if err == 0 {
+                let reply = Reply::read(request, &mut reader)
+                    .with_context(|| format!("read the reply to {request:?}"))?;
+                reader.end()?;
+                Ok(reply)
+            } else {
+                Err(ErrorCode(err))
+            };
+            return Ok(Answer { notifications, answered: Answered::Reply { zxid, outcome } });
+        }
+    }
+
+    /// Waits for the server to close the connection; false if it sent something instead.
+    pub fn is_closed(&mut self) -> Result<bool> {
+        Ok(self.frame()?.is_none())
+    }
+
+    /// The next frame's body; none if the server has closed the connection.
+    fn frame(&mut self) -> Result<Option<Vec<u8>>> {
+        let mut length = [0; 4];
+        if let Err(error) = self.stream.read_exact(&mut length) {
+            return if is_end(&error) { Ok(None) } else { Err(error).context("wait for the server") };
+        }
+        let length = usize::try_from(i32::from_be_bytes(length)).unwrap_or(usize::MAX);
+        ensure!(length <= LONGEST_FRAME, "the server announced a frame of {length} bytes");
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body).context("read a frame")?;
+        Ok(Some(body))
+    }
+}
+
+/// Whether an error says that the other side has ended the connection.
+fn is_end(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,273 @@
+//! The side that is ZooKeeper: programs over real connections to a real server.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::program::{Relative, Step};
+use crate::server::SUPER_CREDENTIALS;
+use crate::side::Side;
+use crate::trace::{Happened, Moment};
+use crate::wire::{
+    Accepted, Answer, Answered, Connection, ErrorCode, Notification, Outcome, Request, Resumed,
+};
+
+/// A connection that may do everything: it looks at what programs have left, and takes it away.
+pub struct Observer(Connection);
+
+impl Observer {
+    /// Connects to a server, with a session of its own.
+    pub fn connect(server: SocketAddr) -> Result<Self> {
+        let Resumed::Accepted(mut connection, _) = Connection::open(server, None, 0)? else {
+            bail!("the server refused a new session")
+        };
+        let auth = Request::Auth { scheme: "digest".to_owned(), auth: SUPER_CREDENTIALS.to_owned() };
+        expect_success(connection.call(&auth)?)?;
+        Ok(Self(connection))
+    }
+
+    /// Deletes paths, children before parents; nobody may use them any more.
+    pub fn sweep(&mut self, paths: &[String]) -> Result<()> {
+        let mut deepest_first = paths.iter().collect::<Vec<_>>();
+        deepest_first.sort_by_key(|path| std::cmp::Reverse(path.matches('/').count()));
+        let requests = deepest_first
+            .into_iter()
+            .map(|path| Request::Delete { path: path.clone(), version: -1 })
+            .collect::<Vec<_>>();
+        for outcome in self.call_all(&requests)? {
+            if let Err(code) = outcome {
+                bail!("a znode of a finished program could not be deleted: {code}");
+            }
+        }
+        Ok(())
+    }
+
+    fn call_all(&mut self, requests: &[Request]) -> Result<Vec<Outcome>> {
+        let xids = requests.iter().map(|request| self.0.send(request)).collect::<Result<Vec<_>>>()?;
+        let mut outcomes = Vec::new();
+        for (request, xid) in requests.iter().zip(xids) {
+            let Answered::Reply { outcome, .. } = self.0.receive(request, xid)?.answered else {
+                bail!("the server closed the observer's connection")
+            };
+            outcomes.push(outcome);
+        }
+        Ok(outcomes)
+    }
+}
+
+fn expect_success(answer: Answer) -> Result<()> {
+    match answer.answered {
+        Answered::Reply { outcome: Ok(_), .. } => Ok(()),
+        other => bail!("the observer was not let in: {other:?}"),
+    }
+}
+
+/// One program's sessions on a server.
+pub struct ZooKeeper<'a> {
+    server: SocketAddr,
+    observer: &'a mut Observer,
+    sessions: Vec<Option<Session>>,
+}
+
+struct Session {
+    accepted: Accepted,
+    connection: Option<Connection>,
+    /// The zxids of all replies so far.
+    seen: Vec<i64>,
+    ended: bool,
+}
+
+impl<'a> ZooKeeper<'a> {
+    /// A side for one program with so many sessions.
+    pub fn new(server: SocketAddr, observer: &'a mut Observer, sessions: usize) -> Self {
+        Self { server, observer, sessions: (0..sessions).map(|_| None).collect() }
+    }
+
+    fn open(&mut self, session: usize) -> Result<Happened> {
+        if self.sessions[session].as_ref().is_some_and(|session| !session.ended) {
+            return Ok(Happened::Skipped);
+        }
+        let Resumed::Accepted(connection, accepted) = Connection::open(self.server, None, 0)? else {
+            bail!("the server refused a new session")
+        };
+        let (session_id, timeout_ms) = (accepted.session_id, accepted.timeout_ms);
+        self.sessions[session] =
+            Some(Session { accepted, connection: Some(connection), seen: Vec::new(), ended: false });
+        Ok(Happened::Opened { session_id, timeout_ms })
+    }
+
+    fn resume(&mut self, session: usize, wrong_password: bool) -> Result<Happened> {
+        let Some(session) = &mut self.sessions[session] else {
+            return Ok(Happened::Skipped);
+        };
+        let older = session.connection.take();
+        if wrong_password && older.is_some() {
+            session.connection = older;
+            return Ok(Happened::Skipped);
+        }
+        let mut password = session.accepted.password;
+        if wrong_password {
+            password[0] ^= 1;
+        }
+        let last_zxid_seen = session.seen.iter().copied().max().unwrap_or(0);
+        let claim = (session.accepted.session_id, password);
+        let resumed = Connection::open(self.server, Some(claim), last_zxid_seen)?;
+        if let Some(mut older) = older {
+            ensure!(older.is_closed()?, "the connection that lost its session was sent something");
+        }
+        match resumed {
+            Resumed::Refused => Ok(Happened::Refused),
+            Resumed::Accepted(connection, accepted) => {
+                session.connection = Some(connection);
+                let Accepted { session_id, timeout_ms, .. } = accepted;
+                Ok(Happened::Resumed { session_id, timeout_ms })
+            }
+        }
+    }
+
+    fn drop_connection(&mut self, session: usize) -> Happened {
+        match self.sessions[session].as_mut().and_then(|session| session.connection.take()) {
+            Some(_) => Happened::Dropped,
+            None => Happened::Skipped,
+        }
+    }
+
+    fn call(&mut self, number: usize, request: &Request) -> Result<(Happened, Vec<Notification>)> {
+        let Some(session) = &mut self.sessions[number] else {
+            return Ok((Happened::Skipped, Vec::new()));
+        };
+        let Some(connection) = &mut session.connection else {
+            return Ok((Happened::Skipped, Vec::new()));
+        };
+        let Answer { notifications, answered } = connection.call(request)?;
+        let Answered::Reply { zxid, outcome } = answered else {
+            session.connection = None;
+            return Ok((Happened::Closed, notifications));
+        };
+        session.seen.push(zxid);
+        let closed = closes_connection(request, &outcome);
+        if closed {
+            ensure!(connection.is_closed()?, "something came after the reply that ends a connection");
+            session.connection = None;
+            session.ended = *request == Request::CloseSession;
+        }
+        Ok((Happened::Replied { zxid, outcome, closed }, notifications))
+    }
+
+    fn rewatched(&self, number: usize, relative: Relative) -> i64 {
+        let seen = self.sessions[number].as_ref().map_or(&[][..], |session| &session.seen);
+        relative_zxid(seen, relative)
+    }
+
+    fn end(&mut self, number: usize) -> Result<(Happened, Vec<Notification>)> {
+        let Some(session) = &self.sessions[number] else {
+            return Ok((Happened::Skipped, Vec::new()));
+        };
+        if session.ended {
+            return Ok((Happened::Skipped, Vec::new()));
+        }
+        if session.connection.is_none() {
+            let resumed = self.resume(number, false)?;
+            ensure!(matches!(resumed, Happened::Resumed { .. }), "a session is gone that nobody closed");
+        }
+        self.call(number, &Request::CloseSession)
+    }
+
+    /// Reads what other sessions were told. A reply to a ping comes after everything that was sent before it.
+    fn hear(&mut self, acting: usize) -> Result<Vec<(usize, Vec<Notification>)>> {
+        let mut pings = Vec::new();
+        for (number, session) in self.sessions.iter_mut().enumerate().filter(|(number, _)| *number != acting) {
+            if let Some(connection) = session.as_mut().and_then(|session| session.connection.as_mut()) {
+                pings.push((number, connection.send(&Request::Ping)?));
+            }
+        }
+        let mut heard = Vec::new();
+        for (number, xid) in pings {
+            let connection = self.sessions[number].as_mut().and_then(|session| session.connection.as_mut());
+            let connection = connection.expect("it was there to be sent a ping");
+            let answer = connection.receive(&Request::Ping, xid)?;
+            ensure!(matches!(answer.answered, Answered::Reply { .. }), "an idle connection was closed");
+            if !answer.notifications.is_empty() {
+                heard.push((number, answer.notifications));
+            }
+        }
+        Ok(heard)
+    }
+}
+
+impl Side for ZooKeeper<'_> {
+    fn step(&mut self, step: &Step) -> Result<Moment> {
+        let acting = step.session();
+        let (happened, notifications) = match step {
+            Step::Open { session } => (self.open(*session)?, Vec::new()),
+            Step::Drop { session } => (self.drop_connection(*session), Vec::new()),
+            Step::Resume { session, wrong_password } => (self.resume(*session, *wrong_password)?, Vec::new()),
+            Step::Call { session, request } => self.call(*session, request)?,
+            Step::Rewatch { session, relative, watches } => {
+                let relative_zxid = self.rewatched(*session, *relative);
+                self.call(*session, &Request::SetWatches2 { relative_zxid, watches: watches.clone() })?
+            }
+            Step::Close { session } => self.call(*session, &Request::CloseSession)?,
+            Step::End { session } => self.end(*session)?,
+        };
+        let mut heard = Vec::new();
+        if !notifications.is_empty() {
+            heard.push((acting, notifications));
+        }
+        if may_fire_watches(step) {
+            heard.extend(self.hear(acting)?);
+        }
+        Ok(Moment { happened, heard })
+    }
+
+    fn look(&mut self, requests: &[Request]) -> Result<Vec<Outcome>> {
+        self.observer.call_all(requests)
+    }
+}
+
+/// The zxid of one of a session's replies; the oldest one if there were not so many, 0 if there was none.
+pub fn relative_zxid(seen: &[i64], relative: Relative) -> i64 {
+    match relative {
+        Relative::Zero => 0,
+        Relative::Reply(before) => match seen.len().checked_sub(before + 1) {
+            Some(index) => seen[index],
+            None => seen.first().copied().unwrap_or(0),
+        },
+    }
+}
+
+/// Whether a server ends a connection after a reply.
+pub fn closes_connection(request: &Request, outcome: &Outcome) -> bool {
+    match (request, outcome) {
+        (Request::CloseSession, _) | (_, Err(ErrorCode::UNIMPLEMENTED)) => true,
+        (Request::Auth { .. }, Err(_)) => true,
+        _ => false,
+    }
+}
+
+/// Whether other sessions may be told of a step. To ask them after every read would take half of the time.
+fn may_fire_watches(step: &Step) -> bool {
+    match step {
+        Step::Close { .. } | Step::End { .. } => true,
+        Step::Call { request, .. } => matches!(
+            request,
+            Request::Create { .. }
+                | Request::Delete { .. }
+                | Request::SetData { .. }
+                | Request::SetAcl { .. }
+                | Request::Multi(_)
+                | Request::CloseSession
+        ),
+        _ => false,
+    }
+}
+
+impl Drop for ZooKeeper<'_> {
+    /// Ends the sessions of a program that did not come to its end, lest their ephemeral znodes and watches meet
+    /// the next one. A server that does not answer any more has lost them anyway.
+    fn drop(&mut self) {
+        for number in 0..self.sessions.len() {
+            drop(self.end(number).context("end a session"));
+        }
+    }
+}
