@@ -166,7 +166,10 @@ impl Acl {
             } else if entry.is_valid() {
                 stored.push(entry.clone());
             } else {
-                return bad(format!("{:?} is no {:?}", entry.id, entry.scheme));
+                return bad(format!(
+                    "nobody is {:?} by the scheme {:?}",
+                    entry.id, entry.scheme
+                ));
             }
         }
         Ok(Self::new(stored))

@@ -27,6 +27,9 @@ const LIMITS: &str = "zookeeper_limits";
 /// The znode that says what is used.
 const STATS: &str = "zookeeper_stats";
 
+/// What stands where there is no number.
+const NONE: i64 = -1;
+
 /// What a change adds to what its quota counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Growth {
@@ -70,73 +73,35 @@ fn stats(count: i64, bytes: i64) -> Data {
 }
 
 impl Store {
-    /// Refuses a change at `path` that would pass a hard limit; tells of a soft one that it passes.
-    pub(crate) fn check_quota(
-        &self,
-        cx: &mut Context<'_>,
-        path: &ZPath,
-        growth: Growth,
-    ) -> Result<(), Refusal> {
+    /// Refuses a change at `path` that would pass a hard limit.
+    pub(crate) fn check_quota(&self, path: &ZPath, growth: Growth) -> Result<(), Refusal> {
         let Some((of, quota)) = self.quota_over(path) else {
             return Ok(());
         };
-        let said_by = |name| {
-            let node = self.tree.child(quota, name)?;
-            Some(Numbers::parse(&self.tree.node(node).data))
-        };
-        let (Some(limits), Some(used)) = (said_by(LIMITS), said_by(STATS)) else {
+        let (Some(limits), Some(used)) = (self.numbers(quota, LIMITS), self.numbers(quota, STATS)) else {
             return Ok(());
         };
-        let counts = [
-            (
-                QuotaKind::Count,
-                growth.count,
-                used.count,
-                limits.count,
-                limits.count_hard,
-            ),
-            (
-                QuotaKind::Bytes,
-                growth.bytes,
-                used.bytes,
-                limits.bytes,
-                limits.bytes_hard,
-            ),
-        ];
-        let mut passed = Vec::new();
-        for (what, growth, used, soft, hard) in counts {
-            let before = used.unwrap_or(-1);
-            let after = before.saturating_add(growth);
-            let is_set = |limit: &i64| *limit > -1;
-            match (hard.filter(is_set), soft.filter(is_set)) {
-                // ZooKeeper refuses nothing that does not change the number, and also refuses to shrink to what is
-                // still too much.
-                _ if growth == 0 => {}
-                (Some(hard), _) if after > hard => {
-                    return Err(Refusal::QuotaExceeded {
-                        path: of,
-                        what,
-                        limit: hard as u64,
-                        would_be: after as u64,
-                    });
-                }
-                (None, Some(soft)) if after > soft && before <= soft => passed.push((what, soft, after)),
-                _ => {}
+        for (what, growth, used, limit) in [
+            (QuotaKind::Count, growth.count, used.count, limits.count_hard),
+            (QuotaKind::Bytes, growth.bytes, used.bytes, limits.bytes_hard),
+        ] {
+            // As in ZooKeeper nothing is refused that leaves the number as it is, and what makes it smaller is, if it
+            // is still too much.
+            let would_be = used.unwrap_or(NONE).saturating_add(growth);
+            if let Some(limit) = limit.filter(|limit| growth != 0 && *limit > NONE && would_be > *limit) {
+                return Err(Refusal::QuotaExceeded {
+                    path: of,
+                    what,
+                    limit: limit as u64,
+                    would_be: would_be as u64,
+                });
             }
-        }
-        for (what, limit, used) in passed {
-            cx.events.push(Event::SoftQuotaPassed {
-                path: of.clone(),
-                what,
-                limit: limit as u64,
-                used: used as u64,
-            });
         }
         Ok(())
     }
 
-    /// Notes what a change at `path` added to what its quota counts.
-    pub(crate) fn use_quota(&mut self, path: &ZPath, growth: Growth) {
+    /// Notes what a change at `path` added to what its quota counts, and tells of a soft limit that is passed by it.
+    pub(crate) fn use_quota(&mut self, cx: &mut Context<'_>, path: &ZPath, growth: Growth) {
         let Some((of, quota)) = self.quota_over(path) else {
             return;
         };
@@ -144,10 +109,46 @@ impl Store {
             return;
         };
         let used = Numbers::parse(&self.tree.node(node).data);
-        let count = used.count.unwrap_or(-1).saturating_add(growth.count);
-        let bytes = used.bytes.unwrap_or(-1).saturating_add(growth.bytes);
+        let (count, bytes) = (used.count.unwrap_or(NONE), used.bytes.unwrap_or(NONE));
+        let (new_count, new_bytes) = (
+            count.saturating_add(growth.count),
+            bytes.saturating_add(growth.bytes),
+        );
+        let limits = self.numbers(quota, LIMITS).unwrap_or_default();
+        for (what, before, after, soft, hard) in [
+            (
+                QuotaKind::Count,
+                count,
+                new_count,
+                limits.count,
+                limits.count_hard,
+            ),
+            (
+                QuotaKind::Bytes,
+                bytes,
+                new_bytes,
+                limits.bytes,
+                limits.bytes_hard,
+            ),
+        ] {
+            // Where there is a hard limit, that is the limit.
+            let soft = soft.filter(|soft| *soft > NONE && hard.is_none_or(|hard| hard <= NONE));
+            if let Some(limit) = soft.filter(|limit| before <= *limit && after > *limit) {
+                cx.events.push(Event::SoftQuotaPassed {
+                    path: of.clone(),
+                    what,
+                    limit: limit as u64,
+                    used: after as u64,
+                });
+            }
+        }
         self.tree
-            .correct_data(node, &stats_path(&of), stats(count, bytes));
+            .correct_data(node, &stats_path(&of), stats(new_count, new_bytes));
+    }
+
+    fn numbers(&self, quota: NodeIndex, name: &str) -> Option<Numbers> {
+        let node = self.tree.child(quota, name)?;
+        Some(Numbers::parse(&self.tree.node(node).data))
     }
 
     /// Fills in what is used, if the node at `path` was just created to say that.

@@ -320,11 +320,16 @@ impl Display for ZnodeEvent {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let path = &self.path;
         match self.kind {
-            ZnodeEventKind::Created => write!(f, "created {path}"),
-            ZnodeEventKind::Deleted => write!(f, "deleted {path}"),
-            ZnodeEventKind::DataChanged => write!(f, "data of {path} changed"),
-            ZnodeEventKind::ChildrenChanged => write!(f, "children of {path} changed"),
+            ZnodeEventKind::Created => write!(f, "created {path}")?,
+            ZnodeEventKind::Deleted => write!(f, "deleted {path}")?,
+            ZnodeEventKind::DataChanged => write!(f, "data of {path} changed")?,
+            ZnodeEventKind::ChildrenChanged => write!(f, "children of {path} changed")?,
         }
+        if !self.acl.is_open() {
+            // Events are logged, and hashes of passwords are not.
+            write!(f, ", for {}", self.acl.masked())?;
+        }
+        Ok(())
     }
 }
 

@@ -87,6 +87,12 @@ impl EphemeralOwner {
         self.0 as i64
     }
 
+    /// The owner with that value in ZooKeeper's protocol; `None` if no node of this store can have it.
+    pub fn from_wire(value: i64) -> Option<Self> {
+        let owner = Self(value as u64);
+        owner.is_legal().then_some(owner)
+    }
+
     pub(crate) fn kind(self) -> Kind {
         match self.0 {
             0 => Kind::Persistent,

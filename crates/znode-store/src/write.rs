@@ -66,7 +66,7 @@ impl Store {
             Op::DeleteRecursive { path } => {
                 let parent = self.deletable(cx, &path)?;
                 let index = self.require_child(parent, &path)?;
-                self.check_subtree(cx, index)?;
+                self.check_subtree(cx, index, &path)?;
                 self.remove_subtree(cx, index, &path);
                 Ok(Reply::Deleted)
             }
@@ -80,7 +80,7 @@ impl Store {
                     count: 0,
                     bytes: data.len() as i64 - node.data.len() as i64,
                 };
-                self.check_quota(cx, &path, growth)?;
+                self.check_quota(&path, growth)?;
                 self.expect_version(index, &path, version)?;
                 if is_contender {
                     return Err(lock::written_by_locks_alone(&path));
@@ -167,7 +167,7 @@ impl Store {
         if let Kind::Ephemeral(session) = kind {
             self.may_own_more(session)?;
         }
-        self.check_quotas_of_creation(cx, &place, &path, &data)?;
+        self.check_quotas_of_creation(&place, &path, &data)?;
         let parent = self.create_missing(cx, place, &acl);
         let index = self.add_node(cx, parent, &path, kind, data, &acl);
         let stat = self.tree.node(index).stat();
@@ -218,7 +218,6 @@ impl Store {
     /// Refuses what would pass a hard quota.
     pub(crate) fn check_quotas_of_creation(
         &self,
-        cx: &mut Context<'_>,
         place: &Place,
         path: &ZPath,
         data: &Data,
@@ -228,7 +227,7 @@ impl Store {
             count: 1 + place.missing.len() as i64,
             bytes: data.len() as i64,
         };
-        self.check_quota(cx, path, growth)
+        self.check_quota(path, growth)
     }
 
     /// The number that the next sequential child gets; `parent` is `None` if it does not exist yet.
@@ -280,15 +279,16 @@ impl Store {
             .ok_or_else(|| Refusal::NoNode(path.clone()))
     }
 
-    /// Refuses unless the caller may delete all that is below a node.
-    fn check_subtree(&self, cx: &Context<'_>, top: NodeIndex) -> Result<(), Refusal> {
+    /// Refuses unless the caller may delete all that is below a node. It names the top, for siblings have no order
+    /// that all replicas share.
+    fn check_subtree(&self, cx: &Context<'_>, top: NodeIndex, path: &ZPath) -> Result<(), Refusal> {
         let mut todo = Vec::from([top]);
         while let Some(index) = todo.pop() {
             if self.tree.node(index).num_children() == 0 {
                 continue;
             }
             if !self.tree.acl(index).allows(Perms::DELETE, cx.caller) {
-                return Err(Refusal::NoAuth(self.tree.path(index)));
+                return Err(Refusal::NoAuth(path.clone()));
             }
             todo.extend(self.tree.children(index));
         }
@@ -368,7 +368,7 @@ impl Store {
         if parent_is_quota(path) {
             self.begin_quota(index, path);
         }
-        self.use_quota(path, growth);
+        self.use_quota(cx, path, growth);
         cx.changed(ZnodeEventKind::Created, path, acl.clone());
         self.children_changed(cx, parent, path);
         if let Some(change) = contender {
@@ -394,7 +394,7 @@ impl Store {
             count: -1,
             bytes: -(data.len() as i64),
         };
-        self.use_quota(path, growth);
+        self.use_quota(cx, path, growth);
         cx.changed(ZnodeEventKind::Deleted, path, acl);
         self.children_changed(cx, parent, path);
         if let Some(session) = session {
@@ -426,7 +426,7 @@ impl Store {
             bytes: data.len() as i64 - self.tree.node(index).data.len() as i64,
         };
         self.tree.set_data(index, path, data, cx.zxid, cx.now_ms);
-        self.use_quota(path, growth);
+        self.use_quota(cx, path, growth);
         let acl = self.tree.acl(index).clone();
         cx.changed(ZnodeEventKind::DataChanged, path, acl);
     }
@@ -521,4 +521,44 @@ fn matches_version(path: &ZPath, expected: i32, actual: i32) -> Result<(), Refus
         });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Command, EntryContext, Request, Store};
+
+    use super::*;
+
+    fn sequential(store: &mut Store) -> Outcome {
+        let op = Op::Create {
+            path: CreatePath::parse("/q/n", true).expect("it is a path"),
+            data: Data::empty(),
+            acl: Acl::open(),
+            mode: CreateMode::PersistentSequential,
+            parents: true,
+        };
+        let entry = EntryContext { time_ms: 0, term: 1 };
+        let request = Request::anonymous(Command::Write(op));
+        store.apply(&entry, request, &mut Vec::new()).outcome
+    }
+
+    #[test]
+    fn sequence_numbers_end_with_ten_digits_and_never_become_negative() {
+        let mut store = Store::new();
+        sequential(&mut store).expect("the first one");
+        let parent = ZPath::parse("/q").expect("it is a path");
+        let index = store.tree.find(&parent).expect("it was created");
+        for (creations, name) in [
+            (i32::MAX as u64, "/q/n2147483647"),
+            (i32::MAX as u64 + 1, "/q/n2147483648"),
+            (MAX_SEQUENCE, "/q/n9999999999"),
+        ] {
+            store.tree.pretend_creations(index, creations);
+            match sequential(&mut store) {
+                Ok(Reply::Created { path, .. }) => assert_eq!(path.as_str(), name),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(sequential(&mut store), Err(Refusal::SequenceExhausted(parent)));
+    }
 }

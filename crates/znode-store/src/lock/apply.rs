@@ -159,7 +159,7 @@ impl Store {
             record.granted_ms = Some(cx.now_ms);
         }
         let data = record.to_data();
-        self.check_quotas_of_creation(cx, &place, &path, &data)?;
+        self.check_quotas_of_creation(&place, &path, &data)?;
         let parent = self.create_missing(cx, place, &acl);
         let index = self.add_node(cx, parent, &path, Kind::Ephemeral(session), data, &acl);
         // Whoever was in the queue before could not be let in, or would have been.

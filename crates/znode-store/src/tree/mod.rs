@@ -222,7 +222,7 @@ impl Tree {
         now_ms: u64,
     ) -> NodeIndex {
         self.before_change(parent);
-        let facts = self.slab[parent].family_or_new().facts;
+        let facts = self.slab[parent].family_facts();
         let acl = self.acls.take(acl);
         let node = Node::new(path.name(), parent, kind, data, acl, zxid, now_ms);
         let index = self.attach(node, path, |facts| {
@@ -242,7 +242,7 @@ impl Tree {
         let parent = self.slab[index].parent;
         self.before_change(index);
         self.before_change(parent);
-        let facts = self.slab[parent].family_or_new().facts;
+        let facts = self.slab[parent].family_facts();
         let acl = self.acls.get(self.slab[index].acl).clone();
         let node = self.detach(index, path, |facts| {
             facts.pzxid = zxid;
@@ -293,6 +293,15 @@ impl Tree {
             ..before
         };
         self.change(index, path, after);
+    }
+
+    /// As if so many children had been created below a node.
+    #[cfg(test)]
+    pub(crate) fn pretend_creations(&mut self, index: NodeIndex, creations: u64) {
+        let path = self.path(index);
+        self.change_family(index, path.as_str(), |family, _| {
+            family.facts.creations = creations
+        });
     }
 
     fn own_facts(&self, index: NodeIndex) -> OwnFacts {
@@ -399,9 +408,8 @@ impl Tree {
         let node = &mut self.slab[parent];
         self.digest = self.digest.wrapping_sub(node.family_digest(path));
         let before = (node.emptied_at_ms(), node.expires_at_ms());
-        node.family_or_new();
         // Out of the slab for a moment: the set of children asks the slab for their names.
-        let mut family = node.family.take().expect("it was made if it was missing");
+        let mut family = node.take_family();
         change(&mut family, &self.slab);
         let node = &mut self.slab[parent];
         node.family = Some(family);

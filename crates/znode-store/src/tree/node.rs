@@ -176,7 +176,10 @@ impl Node {
     /// What its children changed adds to the tree's digest. Kept apart, for a child that comes or goes would else cost
     /// a look at all data of its parent.
     pub(crate) fn family_digest(&self, path: &str) -> u64 {
-        let Some(family) = &self.family else { return 0 };
+        // A creation that was taken back leaves an empty family behind, which is as good as none.
+        let Some(family) = self.family.as_ref().filter(|family| !family.is_untouched()) else {
+            return 0;
+        };
         stable_hash::of_words(&[
             stable_hash::of_bytes(path.as_bytes()),
             family.facts.pzxid.0,
@@ -186,19 +189,32 @@ impl Node {
         ])
     }
 
-    /// What a node never had before its first child.
-    pub(crate) fn family_or_new(&mut self) -> &mut Family {
-        let pzxid = self.czxid;
-        self.family.get_or_insert_with(|| {
+    /// What the node knows of its children, or would if it had any.
+    pub(crate) fn family_facts(&self) -> FamilyFacts {
+        let none = FamilyFacts {
+            pzxid: self.czxid,
+            creations: 0,
+            emptied_at_ms: 0,
+        };
+        self.family.as_ref().map_or(none, |family| family.facts)
+    }
+
+    /// Takes the family out, or makes one: what a node never had before its first child.
+    pub(crate) fn take_family(&mut self) -> Box<Family> {
+        let facts = self.family_facts();
+        self.family.take().unwrap_or_else(|| {
             Box::new(Family {
-                facts: FamilyFacts {
-                    pzxid,
-                    creations: 0,
-                    emptied_at_ms: 0,
-                },
+                facts,
                 children: Children::default(),
             })
         })
+    }
+}
+
+impl Family {
+    /// Whether there never was a child.
+    fn is_untouched(&self) -> bool {
+        self.facts.creations == 0 && self.children.len() == 0
     }
 }
 

@@ -427,6 +427,7 @@ fn create(lock: &LockName, name: &str) -> Op {
             name: name.into(),
         },
         data: Data::from("theirs"),
+        acl: znode_store::Acl::open(),
         mode: CreateMode::EphemeralSequential,
         parents: true,
     }

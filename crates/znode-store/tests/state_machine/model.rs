@@ -1,13 +1,13 @@
 //! The rules of the tree and of sessions, written down as plainly as possible: a map of paths that is
 //! copied when something may have to be taken back. It is slow, keeps no index, and shares no code with the
-//! store. The lock protocol is not in it.
+//! store (but for what a list of rights means). The lock protocol and quotas are not in it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use znode_store::{
-    Acl, Command, CreateMode, CreatePath, Data, EntryContext, Event, Op, Outcome, Refusal, Reply, Request,
-    RequestId, SessionId, Stat, ZPath, Zxid,
+    Acl, Command, CreateMode, CreatePath, Data, EntryContext, EphemeralOwner, Event, Op, Outcome, Perms,
+    Refusal, Reply, Request, RequestId, SessionId, Stat, ZPath, ZnodeEvent, ZnodeEventKind, Zxid,
 };
 
 /// The state.
@@ -36,17 +36,31 @@ pub struct Znode {
     pub data: Data,
     pub stat: Stat,
     pub creations: u64,
-    pub container: bool,
+    pub mode: CreateMode,
+    pub acl: Acl,
     pub emptied_at_ms: u64,
 }
 
 impl Model {
     pub fn new() -> Self {
-        let root = Znode::new(Data::empty(), CreateMode::Persistent, None, 0, 0);
+        let mut nodes = BTreeMap::new();
+        for (path, children, acl) in [
+            ("/", 1, Acl::open()),
+            ("/zookeeper", 2, Acl::open()),
+            ("/zookeeper/config", 0, Acl::read_only()),
+            ("/zookeeper/quota", 0, Acl::open()),
+        ] {
+            let mut node = Znode::new(Data::empty(), CreateMode::Persistent, acl, None, 0, 0);
+            // They were never created, as far as counters go.
+            node.stat.num_children = children;
+            node.stat.cversion = -(children as i32);
+            node.stat.aversion = if path.ends_with("config") { -1 } else { 0 };
+            nodes.insert(ZPath::parse(path).expect("it is one"), node);
+        }
         Self {
             zxid: 0,
             time_ms: 0,
-            nodes: BTreeMap::from([(ZPath::root(), root)]),
+            nodes,
             sessions: BTreeMap::new(),
             ended: Vec::new(),
             requests: BTreeMap::new(),
@@ -145,12 +159,12 @@ impl Model {
                 }
                 Ok(Reply::SessionsExpired((before - self.sessions.len()) as u32))
             }
-            Command::Write(op) => self.write(request.session, op, events),
+            Command::Write(op) => self.write(request, op, events),
             Command::Multi(ops) => {
                 let before = self.clone();
                 let mut replies = Vec::new();
                 for (index, op) in ops.iter().enumerate() {
-                    match self.write(request.session, op, events) {
+                    match self.write(request, op, events) {
                         Ok(reply) => replies.push(reply),
                         Err(refusal) => {
                             *self = before;
@@ -164,16 +178,21 @@ impl Model {
                 }
                 Ok(Reply::Multi(replies))
             }
-            Command::SweepContainers(paths) => {
+            Command::Sweep(paths) => {
                 let mut swept = 0;
                 for path in paths {
-                    if self.nodes.get(path).is_some_and(|node| node.is_empty_container()) {
+                    let due = |node: &Znode| {
+                        node.is_empty_container()
+                            || node.expires_at_ms().is_some_and(|end| end <= self.time_ms)
+                    };
+                    if self.nodes.get(path).is_some_and(due) {
                         self.remove(path, events);
                         swept += 1;
                     }
                 }
                 Ok(Reply::Swept(swept))
             }
+            Command::SetLimits(_) => unreachable!("the model has no limits"),
             Command::Lock(_) => unreachable!("the model has no locks"),
         }
     }
@@ -182,7 +201,7 @@ impl Model {
         let mut owned: Vec<(Zxid, ZPath)> = self
             .nodes
             .iter()
-            .filter(|(_, node)| node.stat.ephemeral_owner == Some(session))
+            .filter(|(_, node)| node.stat.ephemeral_owner.session() == Some(session))
             .map(|(path, node)| (node.stat.czxid, path.clone()))
             .collect();
         owned.sort();
@@ -195,20 +214,18 @@ impl Model {
         events.push(Event::SessionEnded { session, expired });
     }
 
-    fn write(&mut self, session: Option<SessionId>, op: &Op, events: &mut Vec<Event>) -> Outcome {
+    fn write(&mut self, request: &Request, op: &Op, events: &mut Vec<Event>) -> Outcome {
         match op {
             Op::Create {
                 path,
                 data,
-                acl: Acl::open(),
+                acl,
                 mode,
                 parents,
-            } => self.create(session, path, data, *mode, *parents, events),
+            } => self.create(request, path, data, acl, *mode, *parents, events),
             Op::Delete { path, version } => {
+                self.may_delete(request, path)?;
                 self.check(path, *version)?;
-                if path.is_root() {
-                    return Err(Refusal::Undeletable(path.clone()));
-                }
                 if !self.children(path).is_empty() {
                     return Err(Refusal::NotEmpty(path.clone()));
                 }
@@ -216,14 +233,24 @@ impl Model {
                 Ok(Reply::Deleted)
             }
             Op::DeleteRecursive { path } => {
+                self.may_delete(request, path)?;
                 self.check(path, -1)?;
-                if path.is_root() {
-                    return Err(Refusal::Undeletable(path.clone()));
+                let below = |other: &ZPath| other.to_string().starts_with(&format!("{path}/"));
+                let parents = self
+                    .nodes
+                    .iter()
+                    .filter(|(other, node)| (*other == path || below(other)) && node.stat.num_children > 0);
+                for (parent, _) in parents {
+                    if self.require_right(request, Perms::DELETE, parent).is_err() {
+                        return Err(Refusal::NoAuth(path.clone()));
+                    }
                 }
                 self.remove_all(path, events);
                 Ok(Reply::Deleted)
             }
             Op::Set { path, data, version } => {
+                self.check(path, -1)?;
+                self.require_right(request, Perms::WRITE, path)?;
                 self.check(path, *version)?;
                 let node = self.nodes.get_mut(path).expect("it was checked");
                 node.data = data.clone();
@@ -231,14 +258,48 @@ impl Model {
                 node.stat.version += 1;
                 node.stat.mzxid = Zxid(self.zxid);
                 node.stat.mtime_ms = self.time_ms;
-                events.push(Event::DataChanged(path.clone()));
+                events.push(event(ZnodeEventKind::DataChanged, path, &node.acl));
                 Ok(Reply::Set(node.stat.clone()))
             }
+            Op::SetAcl { path, acl, aversion } => {
+                self.check(path, -1)?;
+                self.require_right(request, Perms::ADMIN, path)?;
+                let node = self.nodes.get_mut(path).expect("it was checked");
+                let actual = node.stat.aversion;
+                if *aversion != -1 && *aversion != actual {
+                    return Err(Refusal::BadVersion {
+                        path: path.clone(),
+                        expected: *aversion,
+                        actual,
+                    });
+                }
+                node.acl = acl.clone();
+                node.stat.aversion += 1;
+                Ok(Reply::AclSet(node.stat.clone()))
+            }
             Op::Check { path, version } => {
+                self.check(path, -1)?;
+                self.require_right(request, Perms::READ, path)?;
                 self.check(path, *version)?;
                 Ok(Reply::Checked)
             }
+            Op::Held { .. } => unreachable!("the model has no locks"),
         }
+    }
+
+    fn require_right(&self, request: &Request, perms: Perms, path: &ZPath) -> Result<(), Refusal> {
+        match self.nodes[path].acl.allows(perms, &request.caller) {
+            true => Ok(()),
+            false => Err(Refusal::NoAuth(path.clone())),
+        }
+    }
+
+    fn may_delete(&self, request: &Request, path: &ZPath) -> Result<(), Refusal> {
+        let special = ["/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"];
+        let parent = path.parent().filter(|_| !special.contains(&path.as_str()));
+        let parent = parent.ok_or_else(|| Refusal::Undeletable(path.clone()))?;
+        self.check(&parent, -1)?;
+        self.require_right(request, Perms::DELETE, &parent)
     }
 
     fn check(&self, path: &ZPath, version: i32) -> Result<(), Refusal> {
@@ -253,16 +314,18 @@ impl Model {
         }
     }
 
+    #[allow(clippy::too_many_arguments, reason = "each is a part of what is asked")]
     fn create(
         &mut self,
-        session: Option<SessionId>,
+        request: &Request,
         path: &CreatePath,
         data: &Data,
+        acl: &Acl,
         mode: CreateMode,
         parents: bool,
         events: &mut Vec<Event>,
     ) -> Outcome {
-        if mode.is_ephemeral() && session.is_none() {
+        if mode.is_ephemeral() && request.session.is_none() {
             return Err(Refusal::SessionRequired);
         }
         let mut missing = Vec::new();
@@ -271,11 +334,14 @@ impl Model {
             missing.push(ancestor.clone());
             ancestor = ancestor.parent().expect("the root exists");
         }
-        if self.nodes[&ancestor].stat.ephemeral_owner.is_some() {
-            return Err(Refusal::NoChildrenForEphemerals(ancestor));
-        }
         if !missing.is_empty() && !parents {
             return Err(Refusal::NoNode(path.parent.clone()));
+        }
+        self.require_right(request, Perms::CREATE, &ancestor)?;
+        if let Some(deepest) = missing.first()
+            && !acl.allows(Perms::CREATE, &request.caller)
+        {
+            return Err(Refusal::NoAuth(deepest.clone()));
         }
         let number = self.nodes.get(&path.parent).map_or(0, |parent| parent.creations);
         let name = if mode.is_sequential() {
@@ -287,10 +353,13 @@ impl Model {
         if self.nodes.contains_key(&path) {
             return Err(Refusal::NodeExists(path));
         }
-        for parent in missing.into_iter().rev() {
-            self.insert(&parent, Data::empty(), CreateMode::Container, None, events);
+        if self.nodes[&ancestor].stat.ephemeral_owner.session().is_some() {
+            return Err(Refusal::NoChildrenForEphemerals(ancestor));
         }
-        self.insert(&path, data.clone(), mode, session, events);
+        for parent in missing.into_iter().rev() {
+            self.insert(&parent, Data::empty(), CreateMode::Container, acl, None, events);
+        }
+        self.insert(&path, data.clone(), mode, acl, request.session, events);
         let stat = self.nodes[&path].stat.clone();
         Ok(Reply::Created { path, stat })
     }
@@ -300,12 +369,13 @@ impl Model {
         path: &ZPath,
         data: Data,
         mode: CreateMode,
+        acl: &Acl,
         session: Option<SessionId>,
         events: &mut Vec<Event>,
     ) {
         self.nodes.insert(
             path.clone(),
-            Znode::new(data, mode, session, self.zxid, self.time_ms),
+            Znode::new(data, mode, acl.clone(), session, self.zxid, self.time_ms),
         );
         let parent_path = path.parent().expect("not the root");
         let parent = self.nodes.get_mut(&parent_path).expect("it was looked for");
@@ -313,18 +383,24 @@ impl Model {
         parent.stat.cversion += 1;
         parent.stat.num_children += 1;
         parent.stat.pzxid = Zxid(self.zxid);
-        events.extend([Event::Created(path.clone()), Event::ChildrenChanged(parent_path)]);
+        events.extend([
+            event(ZnodeEventKind::Created, path, acl),
+            event(ZnodeEventKind::ChildrenChanged, &parent_path, &parent.acl),
+        ]);
     }
 
     fn remove(&mut self, path: &ZPath, events: &mut Vec<Event>) {
-        self.nodes.remove(path);
+        let node = self.nodes.remove(path).expect("it exists");
         let parent_path = path.parent().expect("not the root");
         let parent = self.nodes.get_mut(&parent_path).expect("a node has a parent");
         parent.stat.cversion += 1;
         parent.stat.num_children -= 1;
         parent.stat.pzxid = Zxid(self.zxid);
         parent.emptied_at_ms = self.time_ms;
-        events.extend([Event::Deleted(path.clone()), Event::ChildrenChanged(parent_path)]);
+        events.extend([
+            event(ZnodeEventKind::Deleted, path, &node.acl),
+            event(ZnodeEventKind::ChildrenChanged, &parent_path, &parent.acl),
+        ]);
     }
 
     fn remove_all(&mut self, path: &ZPath, events: &mut Vec<Event>) {
@@ -336,7 +412,22 @@ impl Model {
 }
 
 impl Znode {
-    fn new(data: Data, mode: CreateMode, session: Option<SessionId>, zxid: u64, time_ms: u64) -> Self {
+    fn new(
+        data: Data,
+        mode: CreateMode,
+        acl: Acl,
+        session: Option<SessionId>,
+        zxid: u64,
+        time_ms: u64,
+    ) -> Self {
+        let owner = match (mode, session) {
+            (CreateMode::Container, _) => i64::MIN,
+            (CreateMode::Ttl { ttl_ms } | CreateMode::TtlSequential { ttl_ms }, _) => {
+                (0xff << 56 | ttl_ms) as i64
+            }
+            (CreateMode::Ephemeral | CreateMode::EphemeralSequential, Some(session)) => session.0 as i64,
+            _ => 0,
+        };
         let stat = Stat {
             czxid: Zxid(zxid),
             mzxid: Zxid(zxid),
@@ -346,7 +437,7 @@ impl Znode {
             version: 0,
             cversion: 0,
             aversion: 0,
-            ephemeral_owner: session.filter(|_| mode.is_ephemeral()),
+            ephemeral_owner: EphemeralOwner::from_wire(owner).expect("it is one"),
             data_length: data.len() as u32,
             num_children: 0,
         };
@@ -354,12 +445,32 @@ impl Znode {
             data,
             stat,
             creations: 0,
-            container: mode == CreateMode::Container,
+            mode,
+            acl,
             emptied_at_ms: 0,
         }
     }
 
     pub fn is_empty_container(&self) -> bool {
-        self.container && self.creations > 0 && self.stat.num_children == 0
+        self.mode == CreateMode::Container && self.creations > 0 && self.stat.num_children == 0
     }
+
+    pub fn expires_at_ms(&self) -> Option<u64> {
+        match self.mode {
+            CreateMode::Ttl { ttl_ms } | CreateMode::TtlSequential { ttl_ms }
+                if self.stat.num_children == 0 =>
+            {
+                Some(self.stat.mtime_ms + ttl_ms)
+            }
+            _ => None,
+        }
+    }
+}
+
+fn event(kind: ZnodeEventKind, path: &ZPath, acl: &Acl) -> Event {
+    Event::Znode(ZnodeEvent {
+        kind,
+        path: path.clone(),
+        acl: acl.clone(),
+    })
 }

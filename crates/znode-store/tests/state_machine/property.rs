@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use znode_store::{
-    Command, CreateMode, CreatePath, Data, EntryContext, Identities, Op, Password, Request, RequestId,
-    Restorer, SessionFate, SessionId, SnapshotPart, Store, ZPath,
+    Acl, AclEntry, Command, CreateMode, CreatePath, Data, EntryContext, Identities, Identity, Op, Password,
+    Perms, Request, RequestId, Restorer, SessionFate, SessionId, SnapshotPart, Store, ZPath,
 };
 
-use crate::model::Model;
+use crate::model::{Model, Znode};
 use crate::replicas::recode;
 
 /// How many lists of steps are tried, and how long one is: together over 300,000 requests.
@@ -25,6 +25,7 @@ enum Step {
     Ask {
         session: Option<u64>,
         request: Option<u8>,
+        caller: u8,
         what: What,
     },
     /// Moves the clock of the next entries by so much, less a second: it may go back.
@@ -51,13 +52,46 @@ enum Change {
         place: Place,
         name: Name,
         data: u8,
+        acl: Rights,
         mode: CreateMode,
         parents: bool,
     },
     Delete(Place, i32),
     DeleteRecursive(Place),
     Set(Place, u8, i32),
+    SetAcl(Place, Rights, i32),
     Check(Place, i32),
+}
+
+/// One of [`rights`].
+type Rights = u8;
+
+/// Lists that let everybody in, nobody write, or one of two users do some things.
+fn rights(n: Rights) -> Acl {
+    let user = |perms, n: u8| AclEntry {
+        perms,
+        scheme: "digest".into(),
+        id: format!("u{n}:secret").into(),
+    };
+    match n {
+        0 => Acl::read_only(),
+        1 => Acl::new(vec![user(Perms::ALL, 1)]),
+        2 => Acl::new(vec![user(Perms::ALL, 1), user(Perms::READ | Perms::CREATE, 2)]),
+        3 => Acl::new(vec![
+            AclEntry::world(Perms::READ | Perms::CREATE | Perms::DELETE),
+            user(Perms::ADMIN | Perms::WRITE, 2),
+        ]),
+        _ => Acl::open(),
+    }
+}
+
+/// Who asks: nobody in particular, one of the two users, or the operator.
+fn caller(n: u8) -> Identities {
+    match n {
+        0 => Identities::none(),
+        3 => Identities::new([Identity::Super]),
+        n => Identities::new([Identity::Digest(format!("u{n}:secret").into())]),
+    }
 }
 
 /// Most operations should hit something.
@@ -109,6 +143,7 @@ impl Dice {
                 Step::Ask {
                     session,
                     request,
+                    caller: self.roll(4) as u8,
                     what: self.what(),
                 }
             }
@@ -127,23 +162,31 @@ impl Dice {
     }
 
     fn change(&mut self) -> Change {
-        match self.roll(15) {
+        match self.roll(16) {
             0..6 => Change::Create {
                 place: self.place(),
                 name: if self.once_in(2) { "s" } else { self.name() },
                 data: self.roll(256) as u8,
-                mode: match self.roll(8) {
+                acl: self.rights(),
+                mode: match self.roll(10) {
                     0..2 => CreateMode::Persistent,
                     2..4 => CreateMode::Ephemeral,
                     4 => CreateMode::PersistentSequential,
                     5..7 => CreateMode::EphemeralSequential,
-                    _ => CreateMode::Container,
+                    7 => CreateMode::Container,
+                    8 => CreateMode::Ttl {
+                        ttl_ms: 1 + self.roll(9_000),
+                    },
+                    _ => CreateMode::TtlSequential {
+                        ttl_ms: 1 + self.roll(9_000),
+                    },
                 },
                 parents: self.once_in(2),
             },
             6..10 => Change::Delete(self.place(), self.version()),
             10 => Change::DeleteRecursive(self.place()),
             11..14 => Change::Set(self.place(), self.roll(256) as u8, self.version()),
+            14 => Change::SetAcl(self.place(), self.rights(), self.version()),
             _ => Change::Check(self.place(), self.version()),
         }
     }
@@ -157,6 +200,11 @@ impl Dice {
 
     fn name(&mut self) -> Name {
         NAMES[self.roll(NAMES.len() as u64) as usize]
+    }
+
+    /// Mostly open ones: otherwise hardly anything would happen.
+    fn rights(&mut self) -> Rights {
+        self.roll(30) as u8
     }
 
     fn version(&mut self) -> i32 {
@@ -213,6 +261,7 @@ impl World {
             Step::Ask {
                 session,
                 request,
+                caller: n,
                 what,
             } => {
                 // The n-th live session, or now and then one that does not live.
@@ -229,7 +278,7 @@ impl World {
                 self.ask(Request {
                     session,
                     request_id,
-                    caller: Identities::none(),
+                    caller: caller(*n),
                     command,
                 });
             }
@@ -314,9 +363,7 @@ impl World {
             },
             What::Write(change) => Command::Write(self.op(change)),
             What::Multi(changes) => Command::Multi(changes.iter().map(|change| self.op(change)).collect()),
-            What::Sweep(places) => {
-                Command::SweepContainers(places.iter().map(|place| self.path(place)).collect())
-            }
+            What::Sweep(places) => Command::Sweep(places.iter().map(|place| self.path(place)).collect()),
         }
     }
 
@@ -327,6 +374,7 @@ impl World {
                 place,
                 name,
                 data: n,
+                acl,
                 mode,
                 parents,
             } => Op::Create {
@@ -335,6 +383,7 @@ impl World {
                     name: (*name).into(),
                 },
                 data: data(n),
+                acl: rights(*acl),
                 mode: *mode,
                 parents: *parents,
             },
@@ -349,6 +398,11 @@ impl World {
                 path: self.path(place),
                 data: data(n),
                 version: *version,
+            },
+            Change::SetAcl(place, acl, aversion) => Op::SetAcl {
+                path: self.path(place),
+                acl: rights(*acl),
+                aversion: *aversion,
             },
             Change::Check(place, version) => Op::Check {
                 path: self.path(place),
@@ -400,26 +454,64 @@ fn agree(store: &Store, model: &Model) {
         let owned = model
             .nodes
             .values()
-            .filter(|node| node.stat.ephemeral_owner == Some(view.session));
+            .filter(|node| node.stat.ephemeral_owner.session() == Some(view.session));
         assert_eq!(view.ephemerals as usize, owned.count(), "ephemerals of {view}");
     }
     for &session in &model.ended {
         assert_eq!(store.session_fate(session), SessionFate::Ended);
     }
+    // One of them each time: the comparison must not cost more than what is compared.
+    agree_as(store, model, &caller((model.zxid % 4) as u8));
     let empty = || model.nodes.iter().filter(|(_, node)| node.is_empty_container());
     for (_, node) in empty() {
         let before_ms = node.emptied_at_ms;
         let longer_empty = empty()
             .filter(|(_, node)| node.emptied_at_ms < before_ms)
             .map(|(path, _)| path.clone());
-        let shown: BTreeSet<_> = store.empty_containers(before_ms).into_iter().collect();
+        let shown: BTreeSet<_> = store.to_sweep(before_ms, 0).into_iter().collect();
         assert_eq!(
             shown,
             longer_empty.collect(),
             "containers that were emptied before {before_ms}"
         );
     }
-    assert_eq!(store.empty_containers(u64::MAX).len(), empty().count());
+    assert_eq!(store.to_sweep(u64::MAX, 0).len(), empty().count());
+    for now_ms in [model.time_ms, model.time_ms + 5_000] {
+        let is_over = |node: &Znode| node.expires_at_ms().is_some_and(|end| end <= now_ms);
+        let over = model.nodes.iter().filter(|(_, node)| is_over(node));
+        let over: BTreeSet<_> = over.map(|(path, _)| path.clone()).collect();
+        let shown: BTreeSet<_> = store.to_sweep(0, now_ms).into_iter().collect();
+        assert_eq!(shown, over, "TTL nodes that are over at {now_ms}");
+    }
+}
+
+/// The store shows a caller what the model says that it may see, and nothing else.
+fn agree_as(store: &Store, model: &Model, caller: &Identities) {
+    let view = store.seen_by(caller);
+    for (path, node) in &model.nodes {
+        let seen = node.acl.allows(Perms::READ, caller);
+        assert_eq!(view.get(path).is_ok(), seen, "{path}");
+        assert_eq!(view.exists(path), Ok(node.stat.clone()), "{path}");
+        let page = view.children_page(path, "s", Some("s0000000001"), 2);
+        assert_eq!(page.is_ok(), seen, "{path}");
+        if let Ok(page) = page {
+            let mut wanted = model.children(path);
+            wanted.retain(|name| name.starts_with('s') && &**name > "s0000000001");
+            assert_eq!(page.more, wanted.len() > 2, "{path}");
+            wanted.truncate(2);
+            let names: Vec<_> = page.children.iter().map(|(name, _)| name.to_string()).collect();
+            assert_eq!(names, wanted, "{path}");
+        }
+        let administered = node.acl.allows(Perms::ADMIN, caller);
+        match view.acl(path) {
+            Ok((acl, _)) if administered => assert_eq!(acl, node.acl, "{path}"),
+            Ok((acl, _)) => assert!(seen && !acl.to_string().contains("secret"), "{path}"),
+            Err(refusal) => assert!(!seen && !administered, "{path}: {refusal}"),
+        }
+    }
+    if let Ok(descendants) = view.descendants(&ZPath::root()) {
+        assert_eq!(descendants as usize, model.nodes.len() - 1);
+    }
 }
 
 proptest! {

@@ -6,17 +6,23 @@
 //! | `time MS`, `term N` | the clock and the term of the following entries |
 //! | `open N [timeout=MS] [name=] [address=] [password=BYTE]` | opens session N |
 //! | `close N`, `expire N… [term=N]` | ends sessions |
-//! | `create PATH [DATA] [mode=MODE] [parents=true]` | creates a znode |
+//! | `create PATH [DATA] [mode=MODE] [ttl=MS] [acl=ACL] [parents=true]` | creates a znode |
 //! | `delete PATH [VERSION]`, `delete_recursive PATH` | deletes znodes |
 //! | `set PATH DATA [VERSION]`, `check PATH [VERSION]` | replaces data; checks a version |
-//! | `sweep PATH…` | deletes empty containers |
+//! | `set_acl PATH ACL [AVERSION]` | replaces the access control list |
+//! | `held LOCK TOKEN` | checks that the session holds the lock |
+//! | `sweep PATH…` | deletes empty containers, and TTL nodes whose time is over |
+//! | `limits [data=N] [children=N] [ephemerals=N] [sessions=N]` | sets limits |
 //! | `multi` … `end` | the operations between them as one transaction |
 //! | `cycle_sessions N`, `numbered_requests N` | opens and closes N sessions; asks N things |
+//! | `fill PATH N` | creates N children with numbers |
 //! | `get PATH`, `children PATH`, `tree`, `count` | reads |
-//! | `sessions`, `fate N…`, `empty_containers BEFORE_MS` | reads |
+//! | `see PATH`, `list PATH [prefix=] [after=] [count=N]`, `acl PATH`, `descendants PATH`, `ephemerals N [PREFIX]` | reads with rights |
+//! | `sessions`, `fate N…`, `to_sweep EMPTIED_BEFORE_MS NOW_MS` | reads |
 //! | `begin_snapshot`, `part N`, `abandon_snapshot`, `restore` | draws a snapshot; restores it |
 //!
-//! All requests take `session=N` and `request=ID`. A number repeats a command: `times=N`. The commands of
+//! All requests take `session=N` and `request=ID`, and they and reads with rights take `as=WHO`: `ip:10.0.0.7`, `digest:bob:x`,
+//! `x509:CN=bob`, `super`, or several with a comma between. A list of rights reads `scheme:id:perms`, likewise. A number repeats a command: `times=N`. The commands of
 //! the lock protocol are in `lock_script`.
 
 use std::error::Error;
@@ -26,8 +32,8 @@ use std::sync::Arc;
 
 use goldenscript::{ArgumentConsumer, Command as Line, Context, Runner};
 use znode_store::{
-    Acl, Command, CreateMode, CreatePath, Data, EntryContext, Identities, Op, Password, Request, RequestId,
-    SessionId, SnapshotPart, Store, ZPath,
+    Acl, AclEntry, Command, CreateMode, CreatePath, Data, EntryContext, Identities, Identity, Limits,
+    LockName, Op, Password, Perms, Request, RequestId, SessionId, SnapshotPart, Store, ZPath, Zxid,
 };
 
 use crate::lock_script;
@@ -38,9 +44,40 @@ pub struct Script {
     pub replicas: Replicas,
     entry: EntryContext,
     /// The operations of a transaction that is not complete yet.
-    multi: Option<(Option<SessionId>, Option<RequestId>, Vec<Op>)>,
+    multi: Option<(Asker, Vec<Op>)>,
     /// The parts of a snapshot that were drawn so far.
     parts: Vec<SnapshotPart>,
+}
+
+/// Who asks, and under which id.
+struct Asker {
+    session: Option<SessionId>,
+    request_id: Option<RequestId>,
+    caller: Identities,
+}
+
+impl Asker {
+    fn take(args: &mut ArgumentConsumer<'_>) -> Result<Self, Box<dyn Error>> {
+        Ok(Self {
+            session: args.take_key("session").map(session).transpose()?,
+            request_id: args.take_key("request").map(RequestId::parse).transpose()?,
+            caller: caller(args)?,
+        })
+    }
+
+    fn ask(self, command: Command) -> Request {
+        let Self {
+            session,
+            request_id,
+            caller,
+        } = self;
+        Request {
+            session,
+            request_id,
+            caller,
+            command,
+        }
+    }
 }
 
 type Output = Result<String, Box<dyn Error>>;
@@ -57,15 +94,9 @@ impl Script {
 
     /// Applies `command` with the `session` and `request` that are left in `args`, which must then be empty.
     pub fn apply(&mut self, mut args: ArgumentConsumer<'_>, command: Command) -> Output {
-        let session = args.take_key("session").map(session).transpose()?;
-        let request_id = args.take_key("request").map(RequestId::parse).transpose()?;
+        let asker = Asker::take(&mut args)?;
         args.reject_next()?;
-        self.apply_request(Request {
-            session,
-            request_id,
-            caller: Identities::none(),
-            command,
-        })
+        self.apply_request(asker.ask(command))
     }
 
     fn apply_request(&mut self, request: Request) -> Output {
@@ -80,7 +111,7 @@ impl Script {
     /// Applies an operation, or adds it to the transaction.
     fn write(&mut self, args: ArgumentConsumer<'_>, op: Op) -> Output {
         match &mut self.multi {
-            Some((_, _, ops)) => {
+            Some((_, ops)) => {
                 args.reject_next()?;
                 ops.push(op);
                 Ok(String::new())
@@ -116,11 +147,12 @@ impl Script {
                 return self.apply(args, Command::ExpireSessions { sessions, term });
             }
             "create" => {
-                let mode = mode(args.take_key("mode").unwrap_or("persistent"))?;
+                let ttl_ms = args.take_key("ttl").map(str::parse).transpose()?;
+                let mode = mode(args.take_key("mode").unwrap_or("persistent"), ttl_ms)?;
                 let op = Op::Create {
                     path: CreatePath::parse(args.next_pos().ok_or("which path?")?, mode.is_sequential())?,
                     data: data(args.next_pos()),
-                    acl: Acl::open(),
+                    acl: args.take_key("acl").map_or(Ok(Acl::open()), acl)?,
                     mode,
                     parents: args.take_key("parents").map_or(Ok(false), str::parse)?,
                 };
@@ -154,25 +186,47 @@ impl Script {
                 };
                 return self.write(args, op);
             }
+            "set_acl" => {
+                let op = Op::SetAcl {
+                    path: path(&mut args)?,
+                    acl: acl(args.next_pos().ok_or("which list?")?)?,
+                    aversion: version(&mut args)?,
+                };
+                return self.write(args, op);
+            }
+            "held" => {
+                let op = Op::Held {
+                    lock: LockName::parse(args.next_pos().ok_or("which lock?")?)?,
+                    fencing_token: Zxid(args.next_pos().ok_or("with which token?")?.parse()?),
+                };
+                return self.write(args, op);
+            }
+            "limits" => {
+                let mut limits = Limits::default();
+                for (key, limit) in [
+                    ("data", &mut limits.data_bytes),
+                    ("children", &mut limits.children),
+                    ("ephemerals", &mut limits.ephemerals),
+                    ("sessions", &mut limits.sessions),
+                ] {
+                    if let Some(value) = args.take_key(key) {
+                        *limit = value.parse()?;
+                    }
+                }
+                return self.apply(args, Command::SetLimits(limits));
+            }
             "sweep" => {
                 let paths = positionals(&mut args)
                     .map(ZPath::parse)
                     .collect::<Result<_, _>>()?;
-                return self.apply(args, Command::SweepContainers(paths));
+                return self.apply(args, Command::Sweep(paths));
             }
             "multi" => {
-                let session = args.take_key("session").map(session).transpose()?;
-                let request_id = args.take_key("request").map(RequestId::parse).transpose()?;
-                self.multi = Some((session, request_id, Vec::new()));
+                self.multi = Some((Asker::take(&mut args)?, Vec::new()));
             }
             "end" => {
-                let (session, request_id, ops) = self.multi.take().ok_or("end of what?")?;
-                return self.apply_request(Request {
-                    session,
-                    request_id,
-                    caller: Identities::none(),
-                    command: Command::Multi(ops),
-                });
+                let (asker, ops) = self.multi.take().ok_or("end of what?")?;
+                return self.apply_request(asker.ask(Command::Multi(ops)));
             }
             "cycle_sessions" => {
                 // From far above the sessions that scripts number themselves.
@@ -191,6 +245,23 @@ impl Script {
                         let request = Request::anonymous(command);
                         store.apply(&self.entry, request, &mut Vec::new()).outcome?;
                     }
+                }
+                let store = restore(draw(store, 1000));
+                self.replicas.replace(store);
+            }
+            "fill" => {
+                let path = CreatePath::parse(args.next_pos().ok_or("with which names?")?, true)?;
+                let count: u64 = args.next_pos().ok_or("how many?")?.parse()?;
+                for _ in 0..count {
+                    let command = Command::Write(Op::Create {
+                        path: path.clone(),
+                        data: Data::empty(),
+                        acl: Acl::open(),
+                        mode: CreateMode::PersistentSequential,
+                        parents: false,
+                    });
+                    let request = Request::anonymous(command);
+                    store.apply(&self.entry, request, &mut Vec::new()).outcome?;
                 }
                 let store = restore(draw(store, 1000));
                 self.replicas.replace(store);
@@ -243,10 +314,76 @@ impl Script {
                 }
                 return Ok(output);
             }
-            "empty_containers" => {
-                let before_ms = args.next_pos().ok_or("before which time?")?.parse()?;
+            "see" => {
+                let caller = caller(&mut args)?;
+                let path = path(&mut args)?;
+                let view = store.seen_by(&caller);
+                return Ok(match (view.get(&path), view.exists(&path)) {
+                    (Ok((data, stat)), _) => format!("{path} {data:?}\n  {stat}"),
+                    (Err(refusal), Ok(_)) => format!("it exists, but {refusal}"),
+                    (Err(refusal), Err(_)) => refusal.to_string(),
+                });
+            }
+            "list" => {
+                let caller = caller(&mut args)?;
+                let path = path(&mut args)?;
+                let prefix = args.take_key("prefix").unwrap_or("");
+                let after = args.take_key("after");
+                let count = args.take_key("count").map_or(Ok(usize::MAX), str::parse)?;
+                let page = store.seen_by(&caller).children_page(&path, prefix, after, count);
+                return Ok(match page {
+                    Ok(page) => {
+                        let names = page
+                            .children
+                            .iter()
+                            .map(|(name, stat)| format!("{name}@{}", stat.czxid));
+                        let names: Vec<_> = names.collect();
+                        format!(
+                            "[{}]{}",
+                            names.join(", "),
+                            if page.more { " and more" } else { "" }
+                        )
+                    }
+                    Err(refusal) => refusal.to_string(),
+                });
+            }
+            "acl" => {
+                let caller = caller(&mut args)?;
+                let path = path(&mut args)?;
+                return Ok(match store.seen_by(&caller).acl(&path) {
+                    Ok((acl, stat)) => format!("{acl} aversion={}", stat.aversion),
+                    Err(refusal) => refusal.to_string(),
+                });
+            }
+            "descendants" => {
+                let caller = caller(&mut args)?;
+                let count = store.seen_by(&caller).descendants(&path(&mut args)?);
+                return Ok(count.map_or_else(|refusal| refusal.to_string(), |count| count.to_string()));
+            }
+            "ephemerals" => {
+                let owner = session(args.next_pos().ok_or("whose?")?)?;
+                let paths = store
+                    .seen_by(&Identities::none())
+                    .ephemerals(owner, args.next_pos().unwrap_or(""));
+                return Ok(paths.map_or_else(
+                    |refusal| refusal.to_string(),
+                    |paths| {
+                        format!(
+                            "[{}]",
+                            paths
+                                .iter()
+                                .map(ToString::to_string)
+                                .collect::<Vec<_>>()
+                                .join(", ")
+                        )
+                    },
+                ));
+            }
+            "to_sweep" => {
+                let before_ms = args.next_pos().ok_or("emptied before which time?")?.parse()?;
+                let now_ms = args.next_pos().ok_or("and which time is it?")?.parse()?;
                 let paths: Vec<_> = store
-                    .empty_containers(before_ms)
+                    .to_sweep(before_ms, now_ms)
                     .iter()
                     .map(ToString::to_string)
                     .collect();
@@ -316,11 +453,15 @@ fn show_tree(store: &Store, path: &ZPath, output: &mut String) -> Result<(), Box
         stat.cversion,
         indent = 2 * depth
     )?;
-    match stat.ephemeral_owner {
+    match stat.ephemeral_owner.session() {
         Some(session) => writeln!(output, " owner={session}")?,
         None => writeln!(output)?,
     }
     for child in store.children(path).ok_or("it exists")? {
+        // What is always there says nothing.
+        if path.is_root() && &*child == "zookeeper" {
+            continue;
+        }
         show_tree(store, &path.join(&child)?, output)?;
     }
     Ok(())
@@ -353,7 +494,56 @@ fn data(text: Option<&str>) -> Data {
     }
 }
 
-fn mode(text: &str) -> Result<CreateMode, String> {
+/// Who asks.
+fn caller(args: &mut ArgumentConsumer<'_>) -> Result<Identities, Box<dyn Error>> {
+    let mut identities = Vec::new();
+    for text in args.take_key("as").into_iter().flat_map(|all| all.split(',')) {
+        identities.push(match text.split_once(':').unwrap_or((text, "")) {
+            ("ip", address) => Identity::Ip(address.parse()?),
+            ("digest", id) => Identity::Digest(id.into()),
+            ("x509", id) => Identity::X509(id.into()),
+            ("super", "") => Identity::Super,
+            _ => return Err(format!("who is {text:?}?").into()),
+        });
+    }
+    Ok(Identities::new(identities))
+}
+
+/// `scheme:id:perms`, several with commas between; `empty` is the list that grants nothing to nobody.
+fn acl(text: &str) -> Result<Acl, Box<dyn Error>> {
+    if text == "empty" {
+        return Ok(Acl::new(Vec::new()));
+    }
+    let entry = |text: &str| {
+        let (scheme, rest) = text.split_once(':')?;
+        let (id, perms) = rest.rsplit_once(':')?;
+        let mut perms = perms.chars().map(|letter| match letter {
+            'c' => Some(Perms::CREATE),
+            'd' => Some(Perms::DELETE),
+            'r' => Some(Perms::READ),
+            'w' => Some(Perms::WRITE),
+            'a' => Some(Perms::ADMIN),
+            _ => None,
+        });
+        Some(AclEntry {
+            perms: perms.try_fold(Perms(0), |sum, perm| Some(sum | perm?))?,
+            scheme: scheme.into(),
+            id: id.into(),
+        })
+    };
+    let entries = text.split(',').map(entry).collect::<Option<_>>();
+    Ok(Acl::new(
+        entries.ok_or_else(|| format!("{text:?} is no list of rights"))?,
+    ))
+}
+
+fn mode(text: &str, ttl_ms: Option<u64>) -> Result<CreateMode, String> {
+    match (text, ttl_ms) {
+        ("ttl", Some(ttl_ms)) => return Ok(CreateMode::Ttl { ttl_ms }),
+        ("ttl_sequential", Some(ttl_ms)) => return Ok(CreateMode::TtlSequential { ttl_ms }),
+        (_, Some(_)) => return Err("only TTL nodes have one".into()),
+        (_, None) => {}
+    }
     [
         CreateMode::Persistent,
         CreateMode::Ephemeral,
