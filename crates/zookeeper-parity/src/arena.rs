@@ -5,15 +5,18 @@
 use anyhow::{Context, Result};
 
 use crate::compare::{Difference, shrink};
+use crate::lockgate::Lockgate;
 use crate::program::{Program, Root};
 use crate::server::{Installation, Server};
-use crate::side;
-use crate::trace::Trace;
+use crate::side::{self, Run};
+use crate::tally::Tally;
 use crate::zookeeper::{Observer, ZooKeeper};
 
 /// Whom ZooKeeper is compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Opponent {
+    /// Our state machine.
+    Lockgate,
     /// Itself: what differs then is what the traces forget to make alike.
     Itself,
 }
@@ -23,6 +26,7 @@ pub struct Arena {
     server: Server,
     observer: Observer,
     runs: u64,
+    tally: Tally,
 }
 
 impl Arena {
@@ -30,7 +34,7 @@ impl Arena {
     pub fn start(installation: &Installation) -> Result<Self> {
         let server = Server::start(installation)?;
         let observer = Observer::connect(server.address())?;
-        Ok(Self { server, observer, runs: 0 })
+        Ok(Self { server, observer, runs: 0, tally: Tally::default() })
     }
 
     /// The server.
@@ -38,28 +42,47 @@ impl Arena {
         &self.server
     }
 
+    /// What was examined so far, without what was run again to make a difference small.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
     /// Runs a program against both sides.
     pub fn examine(&mut self, program: &Program, opponent: Opponent) -> Result<Option<Difference>> {
-        let zookeeper = self.zookeeper(program)?;
-        let (other, name) = match opponent {
-            Opponent::Itself => (self.zookeeper(program)?, "ZooKeeper again"),
-        };
-        Ok(Difference::find(program, &zookeeper, &other, name))
+        let (difference, tally) = self.compare(program, opponent)?;
+        self.tally.add(&tally);
+        Ok(difference)
     }
 
     /// Makes a difference small.
     pub fn shrink(&mut self, difference: Difference, opponent: Opponent) -> Result<Difference> {
-        shrink(difference, |program| self.examine(program, opponent))
+        shrink(difference, |program| Ok(self.compare(program, opponent)?.0))
     }
 
-    fn zookeeper(&mut self, program: &Program) -> Result<Trace> {
+    fn compare(&mut self, program: &Program, opponent: Opponent) -> Result<(Option<Difference>, Tally)> {
+        let zookeeper = self.zookeeper(program)?;
+        let (other, name) = match opponent {
+            Opponent::Lockgate => (lockgate(program)?, "Lockgate"),
+            Opponent::Itself => (self.zookeeper(program)?, "ZooKeeper again"),
+        };
+        let difference = Difference::find(program, &zookeeper.trace, &other.trace, name);
+        Ok((difference, zookeeper.tally))
+    }
+
+    fn zookeeper(&mut self, program: &Program) -> Result<Run> {
         self.runs += 1;
         let root = Root::numbered(self.runs);
         let mut side = ZooKeeper::new(self.server.address(), &mut self.observer, program.sessions);
         let ran = side::run(&mut side, program, &root);
         drop(side);
-        let (trace, left) = ran.with_context(|| format!("seed {}\n{program}", program.seed))?;
-        self.observer.sweep(&left)?;
-        Ok(trace)
+        let ran = ran.with_context(|| format!("ZooKeeper, seed {}\n{program}", program.seed))?;
+        self.observer.sweep(&ran.left)?;
+        Ok(ran)
     }
+}
+
+fn lockgate(program: &Program) -> Result<Run> {
+    let mut side = Lockgate::new(program.sessions);
+    side::run(&mut side, program, &Root::written())
+        .with_context(|| format!("Lockgate, seed {}\n{program}", program.seed))
 }

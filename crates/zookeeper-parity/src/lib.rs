@@ -9,9 +9,11 @@ pub mod generate;
 mod show;
 
 pub mod side;
+pub mod tally;
 pub mod trace;
 pub mod server;
 pub mod zookeeper;
+pub mod lockgate;
 
 pub mod arena;
 pub mod compare;

@@ -31,7 +31,7 @@ const START_POLL: Duration = Duration::from_millis(20);
 const START_ATTEMPTS: usize = 3;
 
 /// SHA-1 and base64 of `super:secret`, which [`SUPER_CREDENTIALS`] proves.
-const SUPER_DIGEST: &str = "super:lK75jTNcA+U9vtVEw5vB51mj/w4=";
+pub const SUPER_DIGEST: &str = "super:lK75jTNcA+U9vtVEw5vB51mj/w4=";
 
 /// Whoever authenticates with this may do everything on servers that were started here.
 pub const SUPER_CREDENTIALS: &str = "super:secret";

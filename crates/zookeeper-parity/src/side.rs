@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 
 use crate::program::{Program, QUOTA_ROOT, Root, Step, WRITTEN_ROOT};
+use crate::tally::Tally;
 use crate::trace::{Moment, Recorder, Trace};
 use crate::wire::{AclEntry, CreateCall, Outcome, Reply, Request};
 
@@ -15,11 +16,22 @@ pub trait Side {
     fn look(&mut self, requests: &[Request]) -> Result<Vec<Outcome>>;
 }
 
+/// What a run showed.
+pub struct Run {
+    /// What the other side must show, too.
+    pub trace: Trace,
+    /// The paths that are left.
+    pub left: Vec<String>,
+    /// What it was made of.
+    pub tally: Tally,
+}
+
 /// Runs a program: session 0 makes the root, then come the steps, a look at all znodes, the sessions' ends, and
-/// another look. Returns what it showed, and the paths that are left.
-pub fn run(side: &mut dyn Side, program: &Program, root: &Root) -> Result<(Trace, Vec<String>)> {
+/// another look.
+pub fn run(side: &mut dyn Side, program: &Program, root: &Root) -> Result<Run> {
     let mut recorder = Recorder::new(program, root);
     let mut trace = Trace::default();
+    let mut tally = Tally::default();
     let ends = (0..program.sessions).map(|session| Step::End { session }).collect::<Vec<_>>();
 
     side.step(&Step::Open { session: 0 }).map(|moment| recorder.record(0, &Step::Open { session: 0 }, moment))?;
@@ -27,19 +39,20 @@ pub fn run(side: &mut dyn Side, program: &Program, root: &Root) -> Result<(Trace
     let moment = side.step(&make_root)?;
     trace.0.push(recorder.record(0, &make_root, moment));
 
-    let mut paths = Vec::new();
+    let mut left = Vec::new();
     for (steps, first) in [(&program.steps, 1), (&ends, program.steps.len() + 1)] {
         for (index, step) in steps.iter().enumerate() {
             let number = first + index;
             let placed = place(step, root);
             let moment = side.step(&placed).with_context(|| format!("step {number}, {step}"))?;
+            tally.note(step, &moment);
             trace.0.push(recorder.record(number, step, moment));
         }
         let (lines, found) = survey(side, &mut recorder, root).context("look at what is there")?;
         trace.0.push(lines);
-        paths = found;
+        left = found;
     }
-    Ok((trace, paths))
+    Ok(Run { trace, left, tally })
 }
 
 /// What a step of a trace was, for reports: the steps as [`run`] carries them out, with the looks between.

@@ -173,7 +173,10 @@ impl Recorder {
             Reply::Path(path) => format!("{:?}", self.root.written_from(path)),
             Reply::Created(path, stat) => format!("{:?} {}", self.root.written_from(path), self.stat(stat)),
             Reply::Stat(stat) => self.stat(stat),
-            Reply::Data(data, stat) => format!("{} {}", Data(data.as_deref()), self.stat(stat)),
+            // Null and no bytes are the same here: see `null-data` in `differences`.
+            Reply::Data(data, stat) => {
+                format!("{} {}", Data(Some(data.as_deref().unwrap_or_default())), self.stat(stat))
+            }
             Reply::Names(names) => self.names(names),
             Reply::NamesAndStat(names, stat) => format!("{} {}", self.names(names), self.stat(stat)),
             Reply::Acl(entries, stat) => {
@@ -278,7 +281,7 @@ impl Recorder {
 }
 
 /// The only state in which a connected client hears of znodes.
-const SYNC_CONNECTED: i32 = 3;
+pub const SYNC_CONNECTED: i32 = 3;
 
 fn is_change(step: &Step) -> bool {
     match step {

@@ -1,7 +1,9 @@
 //! What programs are made of: names, data, versions, ACLs. Small sets, so that things meet.
 
+use super::DEEPEST;
 use crate::program::WRITTEN_ROOT;
 use crate::rng::Rng;
+use crate::server::{SUPER_CREDENTIALS, SUPER_DIGEST};
 use crate::wire::{AclEntry, CreateCall, Request};
 
 /// The znode that holds a quota's limits.
@@ -10,16 +12,28 @@ pub const LIMITS: &str = "zookeeper_limits";
 /// The znode that holds a quota's usage.
 pub const USAGE: &str = "zookeeper_stats";
 
-/// How deep paths go below the root.
-const DEEPEST: usize = 4;
-
 /// Data that is more than a few bytes, and still cheap to send.
 const LARGE_DATA: usize = 2_000;
 
-/// Who `auth digest` makes of a client, as ACLs name them: the base64 of a SHA-1.
+/// What a client of the scheme `digest` shows, and how ACLs name it: with the base64 of a SHA-1, which stands here
+/// because nothing else needs one.
 pub const ALICE: (&str, &str) = ("alice:wonder", "alice:8y0lhh/7xkdEiwhX7vo9i+/Nmzc=");
 /// Another one.
 pub const BOB: (&str, &str) = ("bob:builder", "bob:4rsXV9JgUbFl9ZE40xENilxlRV8=");
+/// Somebody who would like to do everything.
+pub const IMPOSTOR: (&str, &str) = ("super:wrong", "super:nXindoZMsrhmm0JDlDwACbCSBn0=");
+/// A password without a name, which becomes the name.
+pub const NAMELESS: (&str, &str) = ("secret", "secret:5en6G6MezRroT3XKqkdPOmY/BfQ=");
+
+/// What ZooKeeper makes of credentials of the scheme `digest` that programs show: how ACLs name their owner, and
+/// whether it may do everything.
+pub fn credentials(shown: &str) -> (&'static str, bool) {
+    if shown == SUPER_CREDENTIALS {
+        return (SUPER_DIGEST, true);
+    }
+    let known = [ALICE, BOB, IMPOSTOR, NAMELESS].into_iter().find(|(credentials, _)| *credentials == shown);
+    (known.expect("programs show no other credentials").1, false)
+}
 
 /// A path below the root.
 pub fn path(rng: &mut Rng) -> String {
@@ -31,7 +45,8 @@ pub fn path(rng: &mut Rng) -> String {
     path
 }
 
-fn name(rng: &mut Rng) -> &'static str {
+/// A name of a znode.
+pub fn name(rng: &mut Rng) -> &'static str {
     const COMMON: [&str; 3] = ["a", "b", "c"];
     const RARE: [&str; 8] = ["c1", "n-", "é", " ", "...", ".a", "a=b,c", "a0000000001"];
     if rng.percent(90) { rng.pick(&COMMON) } else { rng.pick(&RARE) }
@@ -42,16 +57,16 @@ pub fn prefix(rng: &mut Rng) -> &'static str {
     rng.pick(&["s-", "s-", "", "1", "a", "c1"])
 }
 
-/// A path that no znode can have. Its parent, if it looks as if it had one, is the root, which is always there and
-/// open: see `illegal-paths` in `differences`.
-pub fn illegal_child(rng: &mut Rng) -> &'static str {
-    rng.pick(&["p", "", "/p/.", "/p/..", "/p/", "/p/\u{1}", "/p/a\u{0}", "/p/\u{85}", "/p/\u{e000}", "/p/\u{1f600}", "/p/\u{fff1}"])
-}
+/// Paths that no znode can have. Their parent, if they look as if they had one, is the root, which is always there
+/// and open: see `illegal-paths` in `differences`; and `characters` for those that are missing here.
+pub const ILLEGAL_CHILDREN: [&str; 10] =
+    ["p", "", "/p/.", "/p/..", "/p/", "/p/\u{1}", "/p/a\u{0}", "/p/\u{85}", "/p/\u{e000}", "/p/\u{fff1}"];
 
-/// A path that no znode can have, for requests that do not create.
-pub fn illegal(rng: &mut Rng) -> &'static str {
-    rng.pick(&["p", "/p//a", "/p/a/", "//", "/p/./a", "/p/../a", "/p/\u{1f}", "/p/a\u{0}", "/p/\u{7f}", "/p/\u{f8ff}", "/p/\u{fffd}"])
-}
+/// Paths that no znode can have, for requests that neither create nor delete.
+pub const ILLEGAL: [&str; 11] = [
+    "p", "/p//a", "/p/a/", "//", "/p/./a", "/p/../a", "/p/\u{1f}", "/p/a\u{0}", "/p/\u{7f}", "/p/\u{f8ff}",
+    "/p/\u{fffd}",
+];
 
 /// Data of all lengths that matter.
 pub fn data(rng: &mut Rng) -> Option<Vec<u8>> {

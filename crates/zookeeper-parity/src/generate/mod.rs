@@ -1,13 +1,17 @@
 //! Random programs, from a seed.
 //!
-//! The generator wants collisions: few names, few versions, and paths that have been named before. It carries out
-//! nothing, so it does not know what exists; about half of all requests succeed. What it keeps away from, because
-//! the two sides differ there on purpose, is said in `differences`; places in the code name the entry.
+//! The generator wants collisions: few names, few versions, and paths where something is. What it keeps away from,
+//! because the two sides differ there on purpose, is said in `differences`; places in the code name the entry.
 
+mod beliefs;
 mod material;
 mod requests;
 
-use std::collections::BTreeSet;
+pub use material::credentials;
+
+use std::collections::BTreeMap;
+
+use beliefs::Beliefs;
 
 use crate::program::{Program, QUOTA_ROOT, Relative, Step, WRITTEN_ROOT};
 use crate::rng::Rng;
@@ -16,6 +20,9 @@ use crate::wire::{Request, SetWatches};
 /// A program has at least so many steps, and at most [`MOST_STEPS`] (a few more where steps belong together).
 const FEWEST_STEPS: usize = 10;
 const MOST_STEPS: usize = 40;
+
+/// How deep paths go below the root.
+const DEEPEST: usize = 4;
 
 /// More sessions would meet more seldom.
 const MOST_SESSIONS: usize = 3;
@@ -35,7 +42,7 @@ pub fn program(seed: u64) -> Program {
         rng,
         theme,
         sessions: (0..sessions).map(|_| Sketch::default()).collect(),
-        paths: Vec::new(),
+        beliefs: Beliefs::new(),
         steps: Vec::new(),
     };
     generator.sessions[0].open = true;
@@ -63,18 +70,23 @@ struct Sketch {
     open: bool,
     connected: bool,
     is_super: bool,
-    /// Where it may have a persistent watch.
-    persistent: BTreeSet<String>,
-    /// Where it may have a standard watch.
-    standard: BTreeSet<String>,
+    /// Where its connection may have watches.
+    watched: BTreeMap<String, Watched>,
+}
+
+/// How a path is watched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Watched {
+    Once,
+    Persistently,
+    Recursively,
 }
 
 struct Generator {
     rng: Rng,
     theme: Theme,
     sessions: Vec<Sketch>,
-    /// Paths that were named, the last ones last.
-    paths: Vec<String>,
+    beliefs: Beliefs,
     steps: Vec<Step>,
 }
 
@@ -108,7 +120,7 @@ impl Generator {
             (if self.theme.connections { 8 } else { 1 }, Kind::Connection),
         ]);
         let request = match kind {
-            Kind::Write => self.write(),
+            Kind::Write => self.write(session),
             Kind::Read => self.read(session),
             Kind::Watch => match self.watch(session) {
                 Some(request) => request,
@@ -118,7 +130,18 @@ impl Generator {
             Kind::Special => self.special(session),
             Kind::Connection => return self.connection(session),
         };
+        self.call(session, request);
+    }
+
+    fn call(&mut self, session: usize, request: Request) {
+        self.beliefs.note(session, &request);
         self.steps.push(Step::Call { session, request });
+    }
+
+    fn close(&mut self, session: usize) {
+        self.beliefs.end(session);
+        self.sessions[session].open = false;
+        self.steps.push(Step::Close { session });
     }
 
     fn open(&mut self, session: usize) {
@@ -134,6 +157,7 @@ impl Generator {
         let sketch = &mut self.sessions[session];
         sketch.connected = true;
         sketch.is_super = false;
+        sketch.watched.clear();
         if self.rng.percent(60) {
             self.rewatch(session);
         }
@@ -147,20 +171,18 @@ impl Generator {
             }
             5 | 6 => self.resume(session),
             7 => {
-                self.steps.push(Step::Close { session });
+                self.close(session);
                 // What a session that has ended may still do: nothing, until another one is opened.
                 if self.rng.percent(30) {
                     self.steps.push(Step::Resume { session, wrong_password: false });
                 }
-                self.sessions[session].open = false;
             }
             _ => {
                 // Everything that the session owned goes, and somebody else looks.
-                self.steps.push(Step::Close { session });
-                self.sessions[session].open = false;
+                self.close(session);
                 let other = self.rng.below(self.sessions.len());
                 let request = self.read(other);
-                self.steps.push(Step::Call { session: other, request });
+                self.call(other, request);
             }
         }
     }
@@ -169,33 +191,25 @@ impl Generator {
         let mut watches = SetWatches::default();
         for _ in 0..1 + self.rng.below(4) {
             let path = self.path();
-            let kind = self.rng.below(5);
-            if !self.may_watch(session, &path, kind < 3) {
-                continue;
-            }
-            let list = match kind {
-                0 => &mut watches.data,
-                1 => &mut watches.exist,
-                2 => &mut watches.child,
-                3 => &mut watches.persistent,
-                _ => &mut watches.persistent_recursive,
+            let (list, watched) = match self.rng.below(5) {
+                0 => (&mut watches.data, Watched::Once),
+                1 => (&mut watches.exist, Watched::Once),
+                2 => (&mut watches.child, Watched::Once),
+                3 => (&mut watches.persistent, Watched::Persistently),
+                _ => (&mut watches.persistent_recursive, Watched::Recursively),
             };
-            list.push(path);
+            if self.may_watch(session, &path, watched) {
+                list.push(path);
+            }
         }
         let relative = if self.rng.percent(15) { Relative::Zero } else { Relative::Reply(self.rng.below(6)) };
         self.steps.push(Step::Rewatch { session, relative, watches });
     }
 
-    /// Notes a watch; false if it must not be armed: see `standard-after-persistent` in `differences`.
-    fn may_watch(&mut self, session: usize, path: &str, standard: bool) -> bool {
-        let sketch = &mut self.sessions[session];
-        if standard {
-            sketch.standard.insert(path.to_owned());
-            !sketch.persistent.contains(path)
-        } else {
-            sketch.persistent.insert(path.to_owned());
-            true
-        }
+    /// Notes a watch; false if it must not be armed, because there is one of another kind: see `kinds-of-watches` in
+    /// `differences`.
+    fn may_watch(&mut self, session: usize, path: &str, watched: Watched) -> bool {
+        *self.sessions[session].watched.entry(path.to_owned()).or_insert(watched) == watched
     }
 
     /// A quota on the root or below it, as ZooKeeper's shell sets it up, and the subtree that it is about.
@@ -208,7 +222,6 @@ impl Generator {
             path = format!("{path}/{name}");
             calls.push(material::plain_create(&path, b"x"));
             calls.push(material::plain_create(&format!("{QUOTA_ROOT}{path}"), b""));
-            self.paths.push(path.clone());
         }
         let limits = self.limits();
         let limits_path = format!("{QUOTA_ROOT}{subtree}/{}", material::LIMITS);
@@ -220,34 +233,33 @@ impl Generator {
             calls.swap(last - 1, last);
         }
         for request in calls {
-            self.steps.push(Step::Call { session: 0, request });
+            self.call(0, request);
         }
     }
 
+    /// A path for a request: mostly one that exists, else one near it, else any.
     fn path(&mut self) -> String {
-        if !self.paths.is_empty() && self.rng.percent(70) {
-            // The last ones are the likeliest to be there still.
-            let back = self.rng.below(self.paths.len()).min(self.rng.below(self.paths.len()));
-            return self.paths[self.paths.len() - 1 - back].clone();
+        match self.rng.below(100) {
+            0..=74 => self.beliefs.existing(&mut self.rng),
+            75..=91 => self.fresh(),
+            _ => material::path(&mut self.rng),
         }
-        let path = material::path(&mut self.rng);
-        self.paths.push(path.clone());
-        path
     }
 
-    fn requests_in_quota(&self) -> bool {
-        self.theme.quota
+    /// A path below one that exists, where there may be nothing yet.
+    fn fresh(&mut self) -> String {
+        let parent = self.beliefs.existing(&mut self.rng);
+        let deep = parent.matches('/').count() > DEEPEST;
+        let parent = if deep { WRITTEN_ROOT } else { &parent };
+        format!("{parent}/{}", material::name(&mut self.rng))
     }
 
-    fn remember(&mut self, request: &Request) {
-        if let Request::Create { path, flags, .. } = request {
-            let sequential = matches!(flags, 2 | 3 | 6);
-            if sequential {
-                let number = self.rng.below(4);
-                self.paths.push(format!("{path}{number:010}"));
-            } else {
-                self.paths.push(path.clone());
-            }
+    /// A version for a request about a path: any, the right one, or one of the others.
+    fn version(&mut self, path: &str) -> i32 {
+        match self.rng.below(100) {
+            0..=54 => -1,
+            55..=79 => self.beliefs.version(path),
+            _ => material::version(&mut self.rng),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Random requests of every kind, for the sessions that the generator has in mind.
 
-use super::material::{self, ALICE, BOB};
-use super::{Generator, Sketch};
+use super::material::{self, ALICE, BOB, IMPOSTOR, NAMELESS};
+use super::{Generator, Sketch, Watched};
 use crate::program::{QUOTA_ROOT, WRITTEN_ROOT};
 use crate::server::SUPER_CREDENTIALS;
 use crate::wire::{AclEntry, CreateCall, Request};
@@ -24,7 +24,7 @@ enum Write {
 }
 
 impl Generator {
-    pub(super) fn write(&mut self) -> Request {
+    pub(super) fn write(&mut self, session: usize) -> Request {
         let kind = self.rng.weighted(&[
             (42, Write::Create),
             (16, Write::Delete),
@@ -39,35 +39,31 @@ impl Generator {
             Write::Delete => self.delete(),
             Write::SetData => self.set_data(),
             Write::SetAcl => {
-                let path = self.path();
+                // The root stays open, or nothing would happen any more.
+                let path = match self.path() {
+                    root if root == WRITTEN_ROOT => self.fresh(),
+                    path => path,
+                };
                 Request::SetAcl { path, acl: material::acl(&mut self.rng), version: material::version(&mut self.rng) }
             }
-            Write::Multi => self.multi(),
-            Write::Illegal => self.illegal_write(),
+            Write::Multi => self.multi(session),
+            Write::Illegal => self.illegal_write(3),
             Write::Quota => self.quota(),
         }
     }
 
     fn create(&mut self) -> Request {
         let (call, flags) = self.create_call();
-        let mut path = self.path();
-        if matches!(flags, 2 | 3 | 6) {
-            // Next to a known path, or below it.
-            if self.rng.percent(50) {
-                path.truncate(path.rfind('/').expect("every path begins with a slash"));
+        let path = if matches!(flags, 2 | 3 | 6) {
+            format!("{}/{}", self.path(), material::prefix(&mut self.rng))
+        } else {
+            match self.rng.below(10) {
+                0..=7 => self.fresh(),
+                _ => self.path(),
             }
-            path.push('/');
-            path.push_str(material::prefix(&mut self.rng));
-        } else if self.rng.percent(30) {
-            // Below a known path, where there is still room.
-            if path.matches('/').count() < 5 {
-                path.push_str("/a");
-            }
-        }
+        };
         let data = material::data(&mut self.rng);
-        let request = Request::Create { call, path, data, acl: self.acl(), flags };
-        self.remember(&request);
-        request
+        Request::Create { call, path, data, acl: self.acl(), flags }
     }
 
     /// Which create, and with which flags. What the flags mean to a request that they do not belong to is the same
@@ -114,55 +110,76 @@ impl Generator {
     }
 
     fn delete(&mut self) -> Request {
-        Request::Delete { path: self.path(), version: material::version(&mut self.rng) }
+        let leaf = if self.rng.percent(60) { self.beliefs.leaf(&mut self.rng) } else { None };
+        let path = match leaf {
+            Some(leaf) => leaf,
+            None => self.path(),
+        };
+        // The root stays: what has no parent says little.
+        let path = if path == WRITTEN_ROOT { self.fresh() } else { path };
+        Request::Delete { version: self.version(&path), path }
     }
 
     fn set_data(&mut self) -> Request {
         let path = self.path();
         let data = material::data(&mut self.rng);
-        Request::SetData { path, data, version: material::version(&mut self.rng) }
+        Request::SetData { version: self.version(&path), path, data }
     }
 
-    fn multi(&mut self) -> Request {
+    fn check(&mut self) -> Request {
+        let path = self.path();
+        Request::Check { version: self.version(&path), path }
+    }
+
+    fn multi(&mut self, session: usize) -> Request {
         if self.rng.percent(2) {
             return Request::Multi(Vec::new());
         }
+        // Later items build upon earlier ones, until one of them is to fail.
+        let before = self.beliefs.clone();
         let mut items = Vec::new();
         for _ in 0..1 + self.rng.below(5) {
             // See `quota-in-multi` in `differences`: with a quota, one item may change what counts.
-            if self.requests_in_quota() && !items.is_empty() {
-                items.push(Request::Check { path: self.path(), version: material::version(&mut self.rng) });
+            if self.theme.quota && !items.is_empty() {
+                items.push(self.check());
                 continue;
             }
-            let item = match self.rng.below(20) {
-                0..=8 => self.create(),
-                9..=11 => self.delete(),
-                12..=15 => self.set_data(),
-                16..=18 => Request::Check { path: self.path(), version: material::version(&mut self.rng) },
-                _ => self.illegal_write(),
-            };
             // Items that find what they want make longer multis succeed.
-            let item = if self.rng.percent(60) { any_version(item) } else { item };
-            items.push(with_ttl_of_its_own(item));
+            let wants_success = self.rng.percent(85);
+            for attempt in 0..8 {
+                let item = match self.rng.below(40) {
+                    0..=17 => self.create(),
+                    18..=23 => self.delete(),
+                    24..=31 => self.set_data(),
+                    32..=38 => self.check(),
+                    _ => self.illegal_write(4),
+                };
+                let item = with_ttl_of_its_own(item);
+                if self.beliefs.note(session, &item) || !wants_success || attempt == 7 {
+                    items.push(item);
+                    break;
+                }
+            }
         }
-        if self.requests_in_quota() && self.rng.percent(50) {
+        if self.theme.quota && self.rng.percent(50) {
             items.rotate_left(1);
         }
+        self.beliefs = before;
         Request::Multi(items)
     }
 
-    /// Also inside of a multi, so no setACL here.
-    fn illegal_write(&mut self) -> Request {
-        let path = material::illegal(&mut self.rng).to_owned();
-        match self.rng.below(4) {
+    /// Also inside of a multi, so no setACL here; a check, the last kind, is for multis alone.
+    fn illegal_write(&mut self, kinds: usize) -> Request {
+        let path = self.rng.pick(&material::ILLEGAL).to_owned();
+        match self.rng.below(kinds) {
             0 => Request::Create {
                 call: CreateCall::Create2,
-                path: material::illegal_child(&mut self.rng).to_owned(),
+                path: self.rng.pick(&material::ILLEGAL_CHILDREN).to_owned(),
                 data: None,
                 acl: material::open_acl(),
                 flags: 0,
             },
-            1 => Request::Delete { path, version: -1 },
+            1 => Request::Delete { path: self.rng.pick(&material::ILLEGAL_CHILDREN).to_owned(), version: -1 },
             2 => Request::SetData { path, data: None, version: -1 },
             _ => Request::Check { path, version: -1 },
         }
@@ -204,7 +221,7 @@ impl Generator {
 
     pub(super) fn read(&mut self, session: usize) -> Request {
         if self.rng.percent(3) {
-            let path = material::illegal(&mut self.rng).to_owned();
+            let path = self.rng.pick(&material::ILLEGAL).to_owned();
             let watch = self.rng.percent(50);
             return match self.rng.below(5) {
                 0 => Request::Exists { path, watch },
@@ -216,7 +233,7 @@ impl Generator {
         }
         let path = self.path();
         let watch = self.rng.percent(if self.theme.watches { 60 } else { 20 })
-            && self.may_watch(session, &path, true);
+            && self.may_watch(session, &path, Watched::Once);
         match self.rng.below(22) {
             0..=3 => Request::Exists { path, watch },
             4..=7 => Request::GetData { path, watch },
@@ -268,29 +285,23 @@ impl Generator {
     pub(super) fn watch(&mut self, session: usize) -> Option<Request> {
         let path = self.path();
         Some(match self.rng.below(20) {
-            0..=3 => {
-                self.may_watch(session, &path, false);
-                Request::AddWatch { path, mode: 0 }
-            }
+            0..=3 if self.may_watch(session, &path, Watched::Persistently) => Request::AddWatch { path, mode: 0 },
             4..=8 => {
-                self.may_watch(session, &path, false);
                 let path = if self.rng.percent(30) { WRITTEN_ROOT.to_owned() } else { path };
-                self.may_watch(session, &path, false);
+                if !self.may_watch(session, &path, Watched::Recursively) {
+                    return Some(Request::Exists { path, watch: false });
+                }
                 Request::AddWatch { path, mode: 1 }
             }
-            9..=11 => {
-                let kind = self.rng.weighted(&[(30, 1), (30, 2), (30, 3), (3, 0), (3, 9)]);
-                Request::RemoveWatches { path, kind }
-            }
+            9..=11 => Request::RemoveWatches { kind: self.watcher_type(session, &path), path },
             // See `check-watches` in `differences`: with others there, the answer is about them, too.
             12 | 13 if self.sessions.len() == 1 => {
-                let kind = self.rng.weighted(&[(30, 1), (30, 2), (30, 3), (3, 0), (3, 9)]);
-                Request::CheckWatches { path, kind }
+                Request::CheckWatches { kind: self.watcher_type(session, &path), path }
             }
             14 => Request::AddWatch { path, mode: self.rng.pick(&[2, -1]) },
             15 => return None,
             _ => {
-                let watch = self.may_watch(session, &path, true);
+                let watch = self.may_watch(session, &path, Watched::Once);
                 match self.rng.below(3) {
                     0 => Request::Exists { path, watch },
                     1 => Request::GetData { path, watch },
@@ -300,13 +311,22 @@ impl Generator {
         })
     }
 
+    /// Which watches are removed or looked for. Persistent ones are not of the type of standard ones, see
+    /// `watcher-types` in `differences`.
+    fn watcher_type(&mut self, session: usize, path: &str) -> i32 {
+        match self.sessions[session].watched.get(path) {
+            Some(Watched::Persistently | Watched::Recursively) => 3,
+            _ => self.rng.weighted(&[(30, 1), (30, 2), (30, 3), (3, 0), (3, 9)]),
+        }
+    }
+
     pub(super) fn auth(&mut self, session: usize) -> Request {
         let digest = |auth: &str| Request::Auth { scheme: "digest".to_owned(), auth: auth.to_owned() };
         match self.rng.below(20) {
             0..=8 => digest(ALICE.0),
             9..=14 => digest(BOB.0),
-            15 => digest("super:wrong"),
-            16 => digest(SUPER_CREDENTIALS.trim_start_matches("super:")),
+            15 => digest(IMPOSTOR.0),
+            16 => digest(NAMELESS.0),
             17 => {
                 self.sessions[session] = Sketch { open: true, ..Sketch::default() };
                 Request::Auth { scheme: "nobody".to_owned(), auth: "knows".to_owned() }
@@ -349,15 +369,6 @@ fn with_ttl_of_its_own(request: Request) -> Request {
         Request::Create { path, data, acl, flags: flags @ (5 | 6), .. } => {
             Request::Create { call: CreateCall::Ttl(1), path, data, acl, flags }
         }
-        other => other,
-    }
-}
-
-fn any_version(request: Request) -> Request {
-    match request {
-        Request::Delete { path, .. } => Request::Delete { path, version: -1 },
-        Request::SetData { path, data, .. } => Request::SetData { path, data, version: -1 },
-        Request::Check { path, .. } => Request::Check { path, version: -1 },
         other => other,
     }
 }
