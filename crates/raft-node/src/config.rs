@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use znode_watch::WatchLimits;
 
 use crate::error::StartError;
 use crate::storage::WalOptions;
@@ -46,6 +47,8 @@ pub struct NodeConfig {
     pub sessions: SessionBounds,
     /// When containers that nobody uses are swept.
     pub sweeps: SweepConfig,
+    /// How much is kept for those who watch.
+    pub watches: WatchConfig,
     /// After so long without an answer a proposal is given up; its outcome is then unknown.
     pub propose_timeout: Duration,
 }
@@ -69,6 +72,7 @@ impl NodeConfig {
             log: WalOptions::default(),
             sessions: SessionBounds::default(),
             sweeps: SweepConfig::default(),
+            watches: WatchConfig::default(),
             propose_timeout: Duration::from_secs(10),
         }
     }
@@ -109,6 +113,10 @@ impl NodeConfig {
         }
         if self.snapshots.every_entries == 0 {
             wrong.push("snapshots after every 0 entries".to_owned());
+        }
+        let watches = &self.watches;
+        if watches.limits.per_watcher == 0 || watches.limits.per_node == 0 || watches.backlog == 0 {
+            wrong.push("no watches, or no notices for them".to_owned());
         }
         if self.propose_timeout < timing.election_max {
             wrong.push("a proposal must be allowed to outlast an election".to_owned());
@@ -206,6 +214,27 @@ impl Default for SweepConfig {
         Self {
             empty_for: Duration::from_secs(60),
             every: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How much a node keeps for those who watch. Watches are a node's own, so nodes may differ in this.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatchConfig {
+    /// How many watches there may be.
+    pub limits: WatchLimits,
+    /// How many notices may wait for a client that stays connected and does not read. One more, and it loses its watches
+    /// and has to come back.
+    pub backlog: usize,
+}
+
+impl Default for WatchConfig {
+    fn default() -> Self {
+        let limits = WatchLimits::default();
+        Self {
+            // A single command may fire all one-shot watches of a client, and it is not to blame for that. Some 3 MB.
+            backlog: limits.per_watcher as usize,
+            limits,
         }
     }
 }

@@ -34,8 +34,9 @@
 //! - A confirmed heartbeat ([`Node::heartbeat`]) was counted by a node that could prove *afterwards* that it
 //!   still led. A session lives at least for its timeout after it was sent.
 //! - A session's end is valid only in the term of the leader that proposed it.
-//! - A watch that is armed while reading ([`Node::read_and_watch`]) fires for the first change after what was
-//!   read, once; an event is delivered before the answer of the command that caused it.
+//! - A watch that is armed while reading ([`Node::read_and_watch`], [`WatchConnection::look`]) tells of the first
+//!   change after what was read; a notice waits for its client before the answer of the command that caused it, and
+//!   before anybody can read the change here. A watcher that cannot be told all that happened is told so.
 //!
 //! # An example
 //!
@@ -76,6 +77,7 @@ mod machine;
 mod replica;
 mod calls;
 pub mod hub;
+mod watch_connection;
 mod sessions;
 mod leader;
 mod asker;
@@ -87,9 +89,15 @@ mod codec;
 mod types;
 pub mod error;
 
-pub use config::{MemberAddress, NodeConfig, NodeId, RaftTiming, SessionBounds, SnapshotConfig, SweepConfig};
+pub use config::{
+    MemberAddress, NodeConfig, NodeId, RaftTiming, SessionBounds, SnapshotConfig, SweepConfig, WatchConfig,
+};
 pub use error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
-pub use hub::{GrantWait, Verdict, WatchEvent, WatchEventKind, WatchKind, Watcher};
+pub use hub::{GrantWait, NotArmed, Verdict, Watcher, WatchesLost};
 pub use node::{Node, OpenedSession};
 pub use status::{ClusterStatus, MemberStatus, Role};
+pub use watch_connection::{WatchConnection, WatchingLook};
 pub use znode_store;
+pub use znode_watch::{
+    self, NoWatch, Notice, TooManyWatches, WatchCounts, WatchKind, WatchLimits, WatchLists, WatcherType,
+};

@@ -17,13 +17,14 @@ use znode_store::{
     Applied, Command, HolderId, Identities, LockName, Password, Refusal, Reply, Request, RequestId,
     SessionId, Store, ZPath,
 };
+use znode_watch::{TooManyWatches, WatchCounts, WatchKind};
 
 use crate::asker::{self, Asker, Questions};
 use crate::codec::{self, Envelope, Origin};
 use crate::config::{NodeConfig, NodeId};
 use crate::error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
 use crate::formation;
-use crate::hub::{GrantWait, WatchKind, Watcher};
+use crate::hub::{GrantWait, Hub, Watcher};
 use crate::leader::{self, LeaderView};
 use crate::machine::StateMachine;
 use crate::peers::network::Network;
@@ -36,6 +37,7 @@ use crate::status::{ClusterStatus, MemberStatus, Role};
 use crate::storage::{Disk, RealDisk, Storage, Wal};
 use crate::submitter::Submitter;
 use crate::types::{ClusterId, DiskId, Raft};
+use crate::watch_connection::WatchConnection;
 
 /// How often a drawn session id may be taken before something must be wrong with the randomness.
 const MAX_SESSION_DRAWS: usize = 8;
@@ -144,7 +146,8 @@ impl Node {
             boot: random_u64(),
         };
         let (queue, queued) = mpsc::unbounded_channel();
-        let replica = Arc::new(Replica::new(origin, queue.clone()));
+        let hub = Hub::new(&config.watches, random_u64());
+        let replica = Arc::new(Replica::new(origin, hub, queue.clone()));
 
         let machine = StateMachine::new(replica.clone(), storage.snapshots.clone());
         let network = Network::new(peers.clone(), config.timing.election_max * 2);
@@ -380,16 +383,28 @@ impl Node {
         }
     }
 
-    /// Reads, and arms a one-shot watch, with nothing applied in between.
+    /// Reads, and arms a watch for one notice, with nothing applied in between. `caller` is who will be told, if it
+    /// may read the znode then.
     pub fn read_and_watch<T>(
         &self,
         path: &ZPath,
         kind: WatchKind,
+        caller: Identities,
         look: impl FnOnce(&Store) -> T,
-    ) -> (T, Watcher) {
+    ) -> Result<(T, Watcher), TooManyWatches> {
         let store = self.inner.replica.store.read();
-        let seen = look(&store);
-        (seen, self.inner.replica.hub.watch(path, kind))
+        let watcher = self.inner.replica.hub.watch(path, kind, caller)?;
+        Ok((look(&store), watcher))
+    }
+
+    /// The watches of a client that stays connected, none at first.
+    pub fn connect_watcher(&self, caller: Identities) -> WatchConnection {
+        WatchConnection::new(self.inner.replica.clone(), caller)
+    }
+
+    /// How many watches there are on this node.
+    pub fn watch_counts(&self) -> WatchCounts {
+        self.inner.replica.hub.watch_counts()
     }
 
     /// Waits for a contender that was queued. If it is granted already the verdict is ready; if it is gone
@@ -498,7 +513,7 @@ impl Node {
             tracing::warn!(%error, "raft did not stop in order");
         }
         self.inner.replica.calls.stop();
-        self.inner.replica.hub.lose_all();
+        self.inner.replica.hub.stop();
         let storage = self.inner.storage.lock().take();
         if let Some(storage) = storage {
             let closed = tokio::task::spawn_blocking(move || storage.close()).await;

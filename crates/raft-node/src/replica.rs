@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::RwLock;
 use tokio::sync::{mpsc, watch};
-use znode_store::{
-    Acl, Applied, Command, EntryContext, Event, HolderId, Identities, LockName, Reply, Standing, Store,
-};
+use znode_store::{Applied, Command, EntryContext, Event, HolderId, LockName, Reply, Standing, Store};
 
 use crate::calls::Calls;
 use crate::codec::{self, BadBytes, CommandBatch, Envelope, Origin};
@@ -50,11 +48,11 @@ pub struct Replica {
 
 impl Replica {
     /// An empty state. Lost proposals go to `resubmit`, which is unbounded because the calls are bounded.
-    pub fn new(origin: Origin, resubmit: mpsc::UnboundedSender<(u64, Bytes)>) -> Self {
+    pub fn new(origin: Origin, hub: Hub, resubmit: mpsc::UnboundedSender<(u64, Bytes)>) -> Self {
         Self {
             origin,
             store: RwLock::new(Store::new()),
-            hub: Arc::default(),
+            hub: Arc::new(hub),
             calls: Calls::default(),
             sessions: SessionTracker::default(),
             applied: watch::Sender::new(LogPosition::default()),
@@ -139,15 +137,18 @@ impl Replica {
 
     /// Replaces the state by a snapshot's, which ends at `at`.
     pub fn replace(&self, at: LogPosition, restored: Store) {
-        {
+        let before = {
             let mut store = self.store.write();
-            *store = restored;
+            let before = std::mem::replace(&mut *store, restored);
             self.generation.fetch_add(1, Ordering::Relaxed);
-            self.hub.lose_all();
+            self.hub.state_replaced(&before, &store);
             self.sessions.resign();
-        }
+            before
+        };
         self.calls.lose_sent();
         self.advance(at);
+        // To give a large state back takes a while; so late nobody waits for it.
+        drop(before);
     }
 
     /// How often the state was replaced by a snapshot's. Ask while the state is locked.
@@ -210,21 +211,29 @@ fn opened_timeout(command: &Command) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use znode_store::{CreateMode, CreatePath, Op, Request, ZPath};
+    use znode_store::{Acl, CreateMode, CreatePath, Identities, Op, Request, ZPath};
+    use znode_watch::WatchKind;
 
     use super::*;
+    use crate::config::WatchConfig;
+    use crate::hub::WatchesLost;
+    use crate::watch_connection::WatchConnection;
 
     const ORIGIN: Origin = Origin { node: 1, boot: 7 };
 
     struct Caller {
-        replica: Replica,
+        replica: Arc<Replica>,
         again: mpsc::UnboundedReceiver<(u64, Bytes)>,
     }
 
     fn caller() -> Caller {
         let (resubmit, again) = mpsc::unbounded_channel();
         Caller {
-            replica: Replica::new(ORIGIN, resubmit),
+            replica: Arc::new(Replica::new(
+                ORIGIN,
+                Hub::new(&WatchConfig::default(), 1),
+                resubmit,
+            )),
             again,
         }
     }
@@ -346,7 +355,8 @@ mod tests {
     async fn an_answered_caller_finds_the_event_already_there() {
         let caller = caller();
         let path = ZPath::parse("/a").unwrap();
-        let watcher = caller.replica.hub.watch(&path, crate::hub::WatchKind::Data);
+        let hub = &caller.replica.hub;
+        let watcher = hub.watch(&path, WatchKind::Data, Identities::none()).unwrap();
         let (call, envelope, answer) = caller.call("/a");
         caller.sent(1, call, &envelope);
         caller
@@ -372,5 +382,82 @@ mod tests {
             "{unknown:?}"
         );
         assert!(waiting.try_recv().is_err(), "what was not sent can still be done");
+    }
+
+    /// The state after the creation of these.
+    fn state_with(paths: &[&str]) -> Store {
+        let mut store = Store::new();
+        let entry = EntryContext { time_ms: 1, term: 1 };
+        for path in paths {
+            store
+                .apply(&entry, create(path), &mut Vec::new())
+                .outcome
+                .unwrap();
+        }
+        store
+    }
+
+    fn watches_of(caller: &Caller) -> WatchConnection {
+        WatchConnection::new(caller.replica.clone(), Identities::none())
+    }
+
+    #[tokio::test]
+    async fn one_shot_watches_outlive_a_snapshot_that_replaces_the_state() {
+        let caller = caller();
+        let (come, never) = (ZPath::parse("/come").unwrap(), ZPath::parse("/never").unwrap());
+        let hub = &caller.replica.hub;
+        let watcher = hub.watch(&come, WatchKind::Data, Identities::none()).unwrap();
+        let client = watches_of(&caller);
+        for path in [&come, &never] {
+            client.look().arm(WatchKind::Data, path).unwrap();
+        }
+        caller
+            .replica
+            .replace(at(1, 10), state_with(&["/come", "/other"]));
+        let notice = client.try_next().unwrap().unwrap();
+        assert_eq!(notice.to_string(), "created /come at 1");
+        assert_eq!(watcher.fired().await, Some(notice));
+        // What has not happened yet is told when it does.
+        assert_eq!(client.try_next(), Ok(None));
+        let (_, envelope, _) = caller.call("/never");
+        caller
+            .replica
+            .apply_commands(at(1, 11), &proposal(1, &envelope))
+            .unwrap();
+        let notice = client.try_next().unwrap().unwrap();
+        assert_eq!(notice.to_string(), "created /never at 3");
+    }
+
+    #[tokio::test]
+    async fn a_persistent_watch_is_lost_with_what_it_should_have_told() {
+        let caller = caller();
+        let root = ZPath::root();
+        let hub = &caller.replica.hub;
+        let watcher = hub
+            .watch(&root, WatchKind::PersistentRecursive, Identities::none())
+            .unwrap();
+        let client = watches_of(&caller);
+        client.look().arm(WatchKind::Persistent, &root).unwrap();
+        caller.replica.replace(at(1, 10), state_with(&["/a"]));
+        assert_eq!(client.next().await, Err(WatchesLost::StateReplaced));
+        assert_eq!(watcher.fired().await, None);
+    }
+
+    #[tokio::test]
+    async fn who_sees_a_change_has_its_notice_already() {
+        let caller = caller();
+        let client = watches_of(&caller);
+        let path = ZPath::parse("/a").unwrap();
+        client.look().arm(WatchKind::Data, &path).unwrap();
+        let (_, envelope, _) = caller.call("/a");
+        let replica = caller.replica.clone();
+        let applying = std::thread::spawn(move || {
+            replica.apply_commands(at(1, 1), &proposal(1, &envelope)).unwrap();
+        });
+        while client.look().store().stat(&path).is_none() {
+            std::thread::yield_now();
+        }
+        assert!(client.try_next().unwrap().is_some());
+        applying.join().unwrap();
     }
 }

@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use raft_node::{HeartbeatError, OpenSessionError, ProposeError, Unavailable};
+use raft_node::{HeartbeatError, OpenSessionError, ProposeError, TooManyWatches, Unavailable};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use znode_store::{BadPath, BadRequestId, LockMode, Refusal};
@@ -111,7 +111,7 @@ table! {
     SessionExpired = GONE "session_expired" "The session has ended";
     /// More bytes than allowed.
     TooLarge = PAYLOAD_TOO_LARGE "too_large" "Too large";
-    /// More contenders or re-entries than allowed.
+    /// More contenders, re-entries or watches than allowed.
     TooManyRequests = TOO_MANY_REQUESTS "too_many_requests" "Too many requests";
     /// A mistake of the server's own.
     Internal = INTERNAL_SERVER_ERROR "internal" "A mistake of the server";
@@ -341,6 +341,15 @@ pub(crate) fn mode_word(mode: LockMode) -> &'static str {
 impl From<Unavailable> for Problem {
     fn from(unavailable: Unavailable) -> Self {
         Self::new(Code::Unavailable, unavailable.reason).retry_after(unavailable.retry_after)
+    }
+}
+
+impl From<TooManyWatches> for Problem {
+    fn from(refusal: TooManyWatches) -> Self {
+        let (TooManyWatches::OfWatcher { limit } | TooManyWatches::OfNode { limit }) = refusal;
+        Self::new(Code::TooManyRequests, refusal.to_string())
+            .with("limit", limit)
+            .retry_after(DEFAULT_RETRY_AFTER)
     }
 }
 

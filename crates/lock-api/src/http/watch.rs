@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::Uri;
-use raft_node::{Unavailable, WatchEventKind, WatchKind};
+use raft_node::{Unavailable, WatchKind};
 use serde::{Deserialize, Serialize};
-use znode_store::{Refusal, ZPath};
+use znode_store::{ZPath, ZnodeEventKind};
 
-use super::Shared;
-use super::exchange::{Answer, fresh, no_content, ok, query};
+use super::exchange::{Answer, caller, fresh, no_content, ok, query};
 use super::problem::Problem;
 use super::url::znode_path;
+use super::{Peer, Shared};
 
 /// What all addresses of watches begin with.
 const PREFIX: &str = "/v1/watch";
@@ -42,12 +43,12 @@ impl KindWord {
         match self {
             Self::Data | Self::Exists => WatchKind::Data,
             Self::Children => WatchKind::Children,
-            Self::Recursive => WatchKind::Recursive,
+            Self::Recursive => WatchKind::PersistentRecursive,
         }
     }
 
-    /// ZooKeeper leaves such a watch only where there is something to watch.
-    fn needs_node(self) -> bool {
+    /// ZooKeeper leaves such a watch only where there is something to read, for those who may.
+    fn needs_reading(self) -> bool {
         matches!(self, Self::Data | Self::Children)
     }
 }
@@ -68,17 +69,17 @@ struct EventAnswer<'a> {
     zxid: u64,
 }
 
-fn event_word(kind: WatchEventKind) -> &'static str {
+fn event_word(kind: ZnodeEventKind) -> &'static str {
     match kind {
-        WatchEventKind::Created => "created",
-        WatchEventKind::Deleted => "deleted",
-        WatchEventKind::DataChanged => "data_changed",
-        WatchEventKind::ChildrenChanged => "children_changed",
+        ZnodeEventKind::Created => "created",
+        ZnodeEventKind::Deleted => "deleted",
+        ZnodeEventKind::DataChanged => "data_changed",
+        ZnodeEventKind::ChildrenChanged => "children_changed",
     }
 }
 
 /// `GET /v1/watch/{path}`
-pub async fn watch(State(api): State<Shared>, uri: Uri) -> Answer {
+pub async fn watch(State(api): State<Shared>, peer: Option<Extension<Peer>>, uri: Uri) -> Answer {
     let raw = uri.path().strip_prefix(PREFIX).expect("the route begins with it");
     let path = ZPath::parse(&znode_path(raw)?)?;
     let asked: WatchQuery = query(&uri)?;
@@ -89,12 +90,12 @@ pub async fn watch(State(api): State<Shared>, uri: Uri) -> Answer {
         )));
     }
     fresh(&api, asked.linearizable).await?;
-    let kind = asked.kind.kind();
-    let (exists, watcher) = api
-        .node
-        .read_and_watch(&path, kind, |store| store.stat(&path).is_some());
-    if !exists && asked.kind.needs_node() {
-        return Err(Refusal::NoNode(path).into());
+    let (kind, caller) = (asked.kind.kind(), caller(peer));
+    let (read, watcher) = api.node.read_and_watch(&path, kind, caller.clone(), |store| {
+        store.seen_by(&caller).get(&path).map(drop)
+    })?;
+    if asked.kind.needs_reading() {
+        read?;
     }
     match tokio::time::timeout(Duration::from_millis(timeout_ms), watcher.fired()).await {
         Ok(Some(event)) => Ok(ok(&EventAnswer {

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use raft_node::WatchKind;
 use tokio::time::Instant;
-use znode_store::{AttemptId, HolderId, LockCommand, LockName, Reply, SessionFate, SessionId, WithdrawCause};
+use znode_store::{
+    AttemptId, HolderId, Identities, Identity, LockCommand, LockName, Reply, SessionFate, SessionId, Store,
+    WithdrawCause,
+};
 
 use super::Shared;
 use super::call::Stage;
@@ -62,19 +65,31 @@ async fn seek(shared: &Shared, session: SessionId, lock: &LockName, attempt: Att
         tokio::time::sleep(BARRIER_PAUSE).await;
     }
     loop {
-        let (found, change) = node.read_and_watch(lock.znode(), WatchKind::Recursive, |store| {
-            match store.session_fate(session) {
-                SessionFate::Live => Some(store.holder_of_attempt(session, lock, attempt)),
-                SessionFate::Ended | SessionFate::Unknown => None,
-            }
-        });
+        let look = |store: &Store| match store.session_fate(session) {
+            SessionFate::Live => Some(store.holder_of_attempt(session, lock, attempt)),
+            SessionFate::Ended | SessionFate::Unknown => None,
+        };
+        // The server looks for itself, and no list stops it.
+        let caller = Identities::new([Identity::Super]);
+        let watched = node.read_and_watch(lock.znode(), WatchKind::PersistentRecursive, caller, look);
+        let (found, change) = match watched {
+            Ok((found, change)) => (found, Some(change)),
+            // The clients have all the watches: then it looks again and again.
+            Err(_) => (node.read(look), None),
+        };
         match found {
             // With the session everything has gone.
             None => return None,
             Some(Some(holder)) => return Some(holder),
             Some(None) => {}
         }
-        if node.is_stopping() || tokio::time::timeout_at(end, change.fired()).await.is_err() {
+        let changed = async {
+            match change {
+                Some(change) => drop(change.fired().await),
+                None => tokio::time::sleep(BARRIER_PAUSE).await,
+            }
+        };
+        if node.is_stopping() || tokio::time::timeout_at(end, changed).await.is_err() {
             return None;
         }
     }

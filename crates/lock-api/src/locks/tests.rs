@@ -77,9 +77,13 @@ impl World {
         loop {
             let (done, change) = self
                 .node
-                .read_and_watch(lock.znode(), WatchKind::Recursive, |store| {
-                    what(store, store.lock(&lock).as_ref())
-                });
+                .read_and_watch(
+                    lock.znode(),
+                    WatchKind::PersistentRecursive,
+                    Identities::none(),
+                    |store| what(store, store.lock(&lock).as_ref()),
+                )
+                .unwrap();
             if done {
                 return;
             }

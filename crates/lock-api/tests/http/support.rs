@@ -22,7 +22,7 @@ const GLANCE: Duration = Duration::from_millis(5);
 /// A node with one member and its HTTP server.
 pub struct Server {
     pub address: SocketAddr,
-    node: Node,
+    pub node: Node,
     locks: Locks,
     stop: CancellationToken,
     serving: JoinHandle<()>,
@@ -36,6 +36,10 @@ impl Server {
     }
 
     pub async fn start_with(config: HttpConfig) -> Self {
+        Self::start_node(config, |_| ()).await
+    }
+
+    pub async fn start_node(config: HttpConfig, adjust: impl FnOnce(&mut NodeConfig)) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let directory = tempfile::tempdir().unwrap();
@@ -50,6 +54,7 @@ impl Server {
         node.timing.election_min = Duration::from_millis(60);
         node.timing.election_max = Duration::from_millis(120);
         node.sessions.min = Duration::from_millis(300);
+        adjust(&mut node);
         let node = Node::start(node).await.unwrap();
         let locks = Locks::new(node.clone());
         let stop = CancellationToken::new();

@@ -1,8 +1,10 @@
 //! One-shot watches by long poll.
 
+use lock_api::http::HttpConfig;
 use serde_json::json;
+use znode_store::{Acl, AclEntry, Command, CreateMode, CreatePath, Op, Perms, Request};
 
-use crate::support::{Call, Reply, Server};
+use crate::support::{Call, Reply, Server, until};
 
 /// Begins to watch, and makes `change` again and again until the watch has fired: when it is armed cannot be
 /// seen from outside.
@@ -113,5 +115,66 @@ async fn a_watch_that_makes_no_sense_is_refused() {
         .get("/v1/watch//a?kind=data")
         .await
         .problem(400, "bad_path");
+    server.stop().await;
+}
+
+/// Creates a znode that only `scheme` and `id` may read.
+async fn create_for(server: &Server, path: &str, scheme: &str, id: &str) {
+    let acl = AclEntry {
+        perms: Perms::ALL,
+        scheme: scheme.into(),
+        id: id.into(),
+    };
+    let op = Op::Create {
+        path: CreatePath::parse(path, false).unwrap(),
+        data: "".into(),
+        acl: Acl::new(vec![acl]),
+        mode: CreateMode::Persistent,
+        parents: false,
+    };
+    let request = Request::anonymous(Command::Write(op));
+    server.node.propose(request).await.unwrap().outcome.unwrap();
+}
+
+#[tokio::test]
+async fn who_may_not_read_may_not_watch_what_is_read() {
+    let server = Server::start().await;
+    create_for(&server, "/ours", "ip", "127.0.0.1").await;
+    create_for(&server, "/theirs", "ip", "192.0.2.0/24").await;
+    for kind in ["data", "children"] {
+        server
+            .get(&format!("/v1/watch/ours?kind={kind}&timeout_ms=0"))
+            .await
+            .expect(204);
+        server
+            .get(&format!("/v1/watch/theirs?kind={kind}&timeout_ms=0"))
+            .await
+            .problem(403, "forbidden");
+    }
+    // Whether a znode exists is no secret, in ZooKeeper either; what happens to it is told to those who may read it.
+    server
+        .get("/v1/watch/theirs?kind=exists&timeout_ms=0")
+        .await
+        .expect(204);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn too_many_watches_are_refused() {
+    let server = Server::start_node(HttpConfig::default(), |node| {
+        node.watches.limits.per_node = 1;
+    })
+    .await;
+    let first = Call::send(server.address, "GET", "/v1/watch/a?kind=exists", None).await;
+    let watches = async |count| server.node.watch_counts().watches == count;
+    until("the first watch is armed", async || watches(1).await).await;
+    let refused = server.get("/v1/watch/b?kind=exists").await;
+    refused.problem(429, "too_many_requests");
+    drop(first);
+    until("the first caller is gone", async || watches(0).await).await;
+    server
+        .get("/v1/watch/b?kind=exists&timeout_ms=0")
+        .await
+        .expect(204);
     server.stop().await;
 }

@@ -1,0 +1,220 @@
+//! Notices reach those who wait for them, and nobody waits for what cannot come.
+
+use znode_store::{Acl, AclEntry, Perms, ZnodeEvent, ZnodeEventKind};
+use znode_watch::WatchLimits;
+
+use super::*;
+
+fn path(text: &str) -> ZPath {
+    ZPath::parse(text).unwrap()
+}
+
+fn hub_with(per_node: u32, backlog: usize) -> Arc<Hub> {
+    let limits = WatchLimits {
+        per_watcher: 3,
+        per_node,
+    };
+    Arc::new(Hub::new(&WatchConfig { limits, backlog }, 1))
+}
+
+fn hub() -> Arc<Hub> {
+    hub_with(100, 100)
+}
+
+fn change(kind: ZnodeEventKind, at: &str) -> Event {
+    let (path, acl) = (path(at), Acl::open());
+    Event::Znode(ZnodeEvent { kind, path, acl })
+}
+
+fn set(hub: &Hub, at: &str, zxid: u64) {
+    hub.dispatch(Zxid(zxid), &[change(ZnodeEventKind::DataChanged, at)]);
+}
+
+fn watch(hub: &Arc<Hub>, at: &str, kind: WatchKind) -> Watcher {
+    hub.watch(&path(at), kind, Identities::none()).unwrap()
+}
+
+async fn told(watcher: Watcher) -> Option<String> {
+    watcher.fired().await.map(|notice| notice.to_string())
+}
+
+fn waiting(connection: &HubConnection) -> Vec<String> {
+    let notices = std::iter::from_fn(|| connection.backlog.try_next().unwrap());
+    notices.map(|notice| notice.to_string()).collect()
+}
+
+#[tokio::test]
+async fn a_watch_fires_once_and_only_for_its_path() {
+    let hub = hub();
+    let watcher = watch(&hub, "/a", WatchKind::Data);
+    let others = [
+        change(ZnodeEventKind::DataChanged, "/b"),
+        change(ZnodeEventKind::ChildrenChanged, "/a"),
+    ];
+    hub.dispatch(Zxid(1), &others);
+    set(&hub, "/a", 2);
+    set(&hub, "/a", 3);
+    assert_eq!(told(watcher).await.unwrap(), "data of /a changed at 2");
+}
+
+#[tokio::test]
+async fn a_persistent_watch_for_one_notice_has_ended_with_it() {
+    let hub = hub();
+    let watcher = watch(&hub, "/a", WatchKind::PersistentRecursive);
+    hub.dispatch(Zxid(1), &[change(ZnodeEventKind::Created, "/ab")]);
+    hub.dispatch(Zxid(2), &[change(ZnodeEventKind::Created, "/a/b/c")]);
+    hub.dispatch(Zxid(3), &[change(ZnodeEventKind::Created, "/a/d")]);
+    assert_eq!(hub.watch_counts(), WatchCounts::default());
+    assert_eq!(told(watcher).await.unwrap(), "created /a/b/c at 2");
+}
+
+#[tokio::test]
+async fn who_may_not_read_is_not_told() {
+    let hub = hub();
+    let watcher = watch(&hub, "/a", WatchKind::Persistent);
+    let secret = Event::Znode(ZnodeEvent {
+        kind: ZnodeEventKind::DataChanged,
+        path: path("/a"),
+        acl: Acl::new(vec![AclEntry::world(Perms::WRITE)]),
+    });
+    hub.dispatch(Zxid(1), &[secret]);
+    set(&hub, "/a", 2);
+    assert_eq!(told(watcher).await.unwrap(), "data of /a changed at 2");
+}
+
+#[tokio::test]
+async fn a_dropped_waiter_leaves_no_trace() {
+    let hub = hub();
+    let lock = LockName::parse("l").unwrap();
+    drop(watch(&hub, "/a", WatchKind::Data));
+    drop(hub.wait_for_grant(&lock, &"h".to_owned()));
+    let connection = hub.connect(Identities::none());
+    connection.arm(WatchKind::Data, &path("/a")).unwrap();
+    drop(connection);
+    let tables = hub.tables.lock();
+    assert_eq!(tables.watches.counts(), WatchCounts::default());
+    assert!(tables.outlets.is_empty() && tables.grants.is_empty());
+}
+
+#[tokio::test]
+async fn too_many_watches_are_refused_and_leave_no_trace() {
+    let hub = hub_with(1, 100);
+    let watcher = watch(&hub, "/a", WatchKind::Data);
+    let refused = hub.watch(&path("/a"), WatchKind::Data, Identities::none());
+    assert_eq!(refused.err(), Some(TooManyWatches::OfNode { limit: 1 }));
+    assert_eq!(hub.watch_counts().watchers, 1);
+    drop(watcher);
+    watch(&hub, "/a", WatchKind::Data);
+}
+
+#[test]
+fn a_connection_is_told_in_order() {
+    let hub = hub();
+    let connection = hub.connect(Identities::none());
+    connection.arm(WatchKind::Persistent, &path("/a")).unwrap();
+    connection.arm(WatchKind::Data, &path("/a/b")).unwrap();
+    let creation = [
+        change(ZnodeEventKind::Created, "/a/b"),
+        change(ZnodeEventKind::ChildrenChanged, "/a"),
+    ];
+    hub.dispatch(Zxid(1), &creation);
+    set(&hub, "/a/b", 2);
+    set(&hub, "/a", 3);
+    let expected = [
+        "created /a/b at 1",
+        "children of /a changed at 1",
+        "data of /a changed at 3",
+    ];
+    assert_eq!(waiting(&connection), expected);
+    assert!(connection.is_armed(&path("/a"), WatcherType::Any));
+    connection.remove(&path("/a"), WatcherType::Persistent).unwrap();
+    set(&hub, "/a", 4);
+    assert!(waiting(&connection).is_empty());
+}
+
+#[tokio::test]
+async fn a_connection_that_waits_is_woken() {
+    let hub = hub();
+    let connection = hub.connect(Identities::none());
+    connection.arm(WatchKind::Data, &path("/a")).unwrap();
+    let (next, ()) = tokio::join!(connection.backlog.next(), async { set(&hub, "/a", 1) });
+    assert_eq!(next.unwrap().zxid, Zxid(1));
+    let (next, ()) = tokio::join!(connection.backlog.next(), async { hub.stop() });
+    assert_eq!(next, Err(WatchesLost::NodeStops));
+}
+
+#[test]
+fn a_client_that_does_not_read_loses_its_watches_and_no_notice_in_silence() {
+    let hub = hub_with(100, 2);
+    let (slow, quick) = (hub.connect(Identities::none()), hub.connect(Identities::none()));
+    for connection in [&slow, &quick] {
+        connection.arm(WatchKind::Persistent, &path("/a")).unwrap();
+    }
+    set(&hub, "/a", 1);
+    set(&hub, "/a", 2);
+    assert_eq!(waiting(&quick).len(), 2);
+    set(&hub, "/a", 3);
+    set(&hub, "/a", 4);
+    assert_eq!(waiting(&quick).len(), 2);
+    assert_eq!(slow.backlog.try_next(), Err(WatchesLost::TooSlow));
+    assert_eq!(hub.watch_counts().watches, 1, "what is lost takes no room");
+    // It is lost for good.
+    let lost = WatchesLost::TooSlow;
+    assert_eq!(slow.arm(WatchKind::Data, &path("/a")), Err(lost.into()));
+    assert!(slow.remove(&path("/a"), WatcherType::Any).is_err());
+    assert!(!slow.is_armed(&path("/a"), WatcherType::Any));
+    slow.set_identities(Identities::none());
+    assert_eq!(
+        slow.rearm(&Store::new(), Zxid(0), &WatchLists::default()),
+        Err(lost)
+    );
+}
+
+#[test]
+fn what_a_client_asks_for_when_it_comes_back_is_not_too_much_for_it() {
+    let hub = hub_with(100, 1);
+    let connection = hub.connect(Identities::none());
+    let lists = WatchLists {
+        exists: vec![path("/"), path("/zookeeper"), path("/zookeeper/quota")],
+        ..WatchLists::default()
+    };
+    connection.rearm(&Store::new(), Zxid(0), &lists).unwrap();
+    assert_eq!(waiting(&connection).len(), 3);
+}
+
+#[test]
+fn a_client_that_is_not_given_back_all_its_watches_loses_them() {
+    let hub = hub();
+    let connection = hub.connect(Identities::none());
+    let lists = WatchLists {
+        persistent: ["/a", "/b", "/c", "/d"].map(path).into(),
+        ..WatchLists::default()
+    };
+    let lost = WatchesLost::NotRearmed(TooManyWatches::OfWatcher { limit: 3 });
+    assert_eq!(connection.rearm(&Store::new(), Zxid(0), &lists), Err(lost));
+    assert_eq!(connection.backlog.try_next(), Err(lost));
+    assert_eq!(hub.watch_counts(), WatchCounts::default());
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_node_that_stops_or_has_stopped() {
+    let hub = hub();
+    let lock = LockName::parse("l").unwrap();
+    let before = (
+        hub.wait_for_grant(&lock, &"h".to_owned()),
+        watch(&hub, "/a", WatchKind::Data),
+        hub.connect(Identities::none()),
+    );
+    hub.stop();
+    let after = (
+        hub.wait_for_grant(&lock, &"h".to_owned()),
+        watch(&hub, "/a", WatchKind::Data),
+        hub.connect(Identities::none()),
+    );
+    for (mut wait, watcher, connection) in [before, after] {
+        assert_eq!(wait.verdict().await, Verdict::Lost);
+        assert_eq!(told(watcher).await, None);
+        assert_eq!(connection.backlog.next().await, Err(WatchesLost::NodeStops));
+    }
+    assert_eq!(hub.watch_counts(), WatchCounts::default());
+}
