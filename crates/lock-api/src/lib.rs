@@ -71,4 +71,4 @@ pub mod locks;
 
 pub mod http;
 
-pub use locks::{LockError, Locks, WaitFor};
+pub use locks::{LockError, LockPage, Locks, WaitFor};

@@ -1,9 +1,7 @@
 //! Bodies and queries in, JSON out: what all routes have in common. It knows no route and no meaning.
 
-use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use axum::Extension;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Query;
 use axum::http::header::CONTENT_TYPE;
@@ -13,10 +11,10 @@ use futures_util::StreamExt;
 use raft_node::Unavailable;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
-use znode_store::{Identities, Identity, SessionId};
+use znode_store::SessionId;
 
+use super::Api;
 use super::problem::Problem;
-use super::{Api, Peer};
 
 /// How much of a body that is too large is read and thrown away, so that a caller which is still sending gets to
 /// see the answer instead of a reset connection.
@@ -93,12 +91,6 @@ pub fn no_query(uri: &Uri) -> Result<(), Problem> {
 /// The id of a session as a caller wrote it. What cannot be one names no session.
 pub fn session_id(text: &str) -> Result<SessionId, Problem> {
     text.parse().map_err(|_| Problem::unknown_session(text))
-}
-
-/// What the caller has proven to be: it calls from its address.
-pub fn caller(peer: Option<Extension<Peer>>) -> Identities {
-    let address = peer.and_then(|Extension(Peer(address))| address.parse::<SocketAddr>().ok());
-    Identities::new(address.map(|address| Identity::Ip(address.ip().to_canonical())))
 }
 
 /// An answer with a document.

@@ -3,12 +3,16 @@
 //!
 //! One file per family of routes, its documents beside it; [`problem`] alone decides statuses and codes.
 
+mod acl_types;
+mod acls;
 mod cluster;
 mod config;
 mod exchange;
 mod lock_types;
 mod locks;
+mod peer;
 pub mod problem;
+mod reads;
 mod serve;
 mod session_types;
 mod sessions;
@@ -28,7 +32,8 @@ use raft_node::Node;
 use crate::locks::Locks;
 
 pub use config::HttpConfig;
-pub use serve::{Peer, serve};
+pub use peer::Peer;
+pub use serve::serve;
 
 /// What every handler gets.
 struct Api {
@@ -43,10 +48,10 @@ type Shared = Arc<Api>;
 /// All routes of the API, to be served by [`serve()`]. `locks` is the lock service of the same `node`; whoever
 /// stops the node closes it first ([`Locks::close`]), so that those who wait get their answer.
 ///
-/// The router may be merged into another one or be called without a socket. The address that is shown of a
-/// caller is the [`Peer`] among the request's extensions.
+/// The router may be merged into another one or be called without a socket. Who calls is the [`Peer`] among the
+/// request's extensions.
 pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
-    // The root of the tree has two addresses, all other znodes have one.
+    // The root of the tree has two addresses, all other znodes have one; so everywhere.
     let znodes = || {
         get(znodes::look)
             .post(znodes::create)
@@ -64,16 +69,21 @@ pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
             get(sessions::look).delete(sessions::close),
         )
         .route("/v1/sessions/{session}/heartbeat", post(sessions::heartbeat))
+        .route("/v1/sessions/{session}/ephemerals", get(sessions::ephemerals))
         .route("/v1/locks", get(locks::list))
         .route("/v1/locks/", get(locks::look).post(locks::act))
         .route("/v1/locks/{*name_and_verb}", get(locks::look).post(locks::act))
         .route("/v1/znodes", znodes())
         .route("/v1/znodes/", znodes())
         .route("/v1/znodes/{*path}", znodes())
+        .route("/v1/acl", get(acls::look).put(acls::set))
+        .route("/v1/acl/", get(acls::look).put(acls::set))
+        .route("/v1/acl/{*path}", get(acls::look).put(acls::set))
         .route("/v1/watch", get(watch::watch))
         .route("/v1/watch/", get(watch::watch))
         .route("/v1/watch/{*path}", get(watch::watch))
         .route("/v1/txn", post(txn::txn))
+        .route("/v1/read", post(reads::read))
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(api)

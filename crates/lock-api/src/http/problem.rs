@@ -13,9 +13,9 @@ use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use raft_node::{HeartbeatError, OpenSessionError, ProposeError, TooManyWatches, Unavailable};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
-use znode_store::{BadPath, BadRequestId, LockMode, Refusal};
+use znode_store::{BadPath, BadRequestId, Limited, LockMode, Refusal};
 
 use crate::locks::LockError;
 
@@ -274,9 +274,16 @@ impl From<Refusal> for Problem {
                 .with("of", what.to_string())
                 .with("limit", limit)
                 .with("would_be", would_be),
-            Refusal::LimitReached { what, limit } => problem(Code::LimitReached)
-                .with("of", what.to_string())
-                .with("limit", limit),
+            Refusal::LimitReached { what, limit } => {
+                let problem = problem(Code::LimitReached).with("limit", limit);
+                match what {
+                    Limited::Children(path) => problem.with("of", "children").with("path", path),
+                    Limited::Ephemerals(session) => problem
+                        .with("of", "ephemerals")
+                        .with("session", session.to_string()),
+                    Limited::Sessions => problem.with("of", "sessions"),
+                }
+            }
             Refusal::DataTooLarge { bytes, limit } => {
                 problem(Code::TooLarge).with("bytes", bytes).with("limit", limit)
             }
@@ -429,24 +436,33 @@ struct Document<'a> {
     facts: &'a Map<String, Value>,
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
+/// As a part of another answer; else a problem is an answer of its own.
+impl Serialize for Problem {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Contents {
-            code,
-            detail,
-            facts,
-            retry_after,
-            allow,
-        } = *self.0;
+            code, detail, facts, ..
+        } = &*self.0;
         let document = Document {
             r#type: format!("{TYPE_PREFIX}{}", code.word()),
             title: code.title(),
             status: code.status().as_u16(),
-            detail: &detail,
+            detail,
             code: code.word(),
-            facts: &facts,
+            facts,
         };
-        let bytes = serde_json::to_vec(&document).expect("strings, numbers and lists of them serialise");
+        document.serialize(serializer)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let Contents {
+            code,
+            retry_after,
+            allow,
+            ..
+        } = *self.0;
+        let bytes = serde_json::to_vec(&self).expect("strings, numbers and lists of them serialise");
         let mut response = Response::new(Body::from(bytes));
         *response.status_mut() = code.status();
         let headers = response.headers_mut();

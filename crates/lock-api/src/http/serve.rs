@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::config::HttpConfig;
+use super::peer::Peer;
 
 /// How long the loop rests when the system has no more file descriptors: an immediate retry would spin.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
@@ -37,11 +38,6 @@ const CROWDED_EVERY: Duration = Duration::from_secs(10);
 /// The most bytes of a request's head, and of what is read of a body at once. hyper's own default is six times
 /// that; no head of ours comes near (the longest path, all percent-encoded, has 3 KiB).
 const MAX_HEAD_BYTES: usize = 64 * 1024;
-
-/// Where a connection comes from: the socket's own address. Forwarding headers are never believed, as every
-/// caller can write them.
-#[derive(Clone, Debug)]
-pub struct Peer(pub Arc<str>);
 
 /// Serves `router` on `listener` until `shutdown` completes and the requests in progress have been answered.
 ///
@@ -151,7 +147,7 @@ fn connection(
             debug!(%error, %address, "connection lost");
             return;
         }
-        let peer = Peer(address.to_string().into());
+        let peer = Peer::new(address);
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer.clone());
             let answer = service.call(request);

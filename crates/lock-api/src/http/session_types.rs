@@ -113,6 +113,15 @@ impl SessionAnswer {
     }
 }
 
+/// The answer of `GET /v1/sessions/{session}/ephemerals`.
+#[derive(Serialize)]
+pub struct EphemeralsAnswer<'a> {
+    /// Paths, in their order.
+    pub ephemerals: Vec<&'a str>,
+    /// What to give as `after` for the next page; `null` on the last one.
+    pub next_after: Option<&'a str>,
+}
+
 /// The answer of `GET /v1/sessions`.
 #[derive(Serialize)]
 pub struct SessionsAnswer {

@@ -1,13 +1,12 @@
-//! The routes of sessions: open, heartbeat, close, look, list. Deadlines are the leader's business.
+//! The routes of sessions: open, heartbeat, close, look, ephemerals, list. Deadlines are the leader's business.
 
 use std::time::Duration;
 
-use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use serde::Deserialize;
-use znode_store::{Command, Identities, Refusal, Request, RequestId, SessionFate, SessionId};
+use znode_store::{Command, Refusal, Request, RequestId, SessionFate, SessionId, ZPath};
 
 use super::exchange::{
     Answer, ReadQuery, fresh, json, no_content, no_query, now_ms, ok, page_length, parse, query, read_body,
@@ -16,7 +15,8 @@ use super::exchange::{
 use super::lock_types::within;
 use super::problem::Problem;
 use super::session_types::{
-    BareBody, HeartbeatAnswer, MAX_SESSION_NAME_BYTES, OpenAnswer, OpenBody, SessionAnswer, SessionsAnswer,
+    BareBody, EphemeralsAnswer, HeartbeatAnswer, MAX_SESSION_NAME_BYTES, OpenAnswer, OpenBody, SessionAnswer,
+    SessionsAnswer,
 };
 use super::url::decode;
 use super::{Api, Peer, Shared};
@@ -32,16 +32,15 @@ fn target(uri: &Uri) -> Result<SessionId, Problem> {
 }
 
 /// `POST /v1/sessions`
-pub async fn open(State(api): State<Shared>, peer: Option<Extension<Peer>>, uri: Uri, body: Body) -> Answer {
+pub async fn open(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
     no_query(&uri)?;
     let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
     let body: OpenBody<'_> = parse(&bytes)?;
     within("name", &body.name, MAX_SESSION_NAME_BYTES)?;
-    let address = peer.map_or_else(|| "".into(), |Extension(Peer(address))| address);
     let timeout = body.ttl_ms.map(Duration::from_millis);
     let opened = api
         .node
-        .open_session(timeout, &body.name, &address, body.request_id)
+        .open_session(timeout, &body.name, &peer.shown(), body.request_id)
         .await?;
     let answer = OpenAnswer {
         session: opened.session.to_string(),
@@ -72,7 +71,7 @@ struct CloseQuery {
 }
 
 /// `DELETE /v1/sessions/{session}`
-pub async fn close(State(api): State<Shared>, uri: Uri) -> Answer {
+pub async fn close(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let session = target(&uri)?;
     let CloseQuery { request_id } = query(&uri)?;
     // What a session remembers of its requests ends with it, so a repeated closing is told by its result: who
@@ -81,7 +80,7 @@ pub async fn close(State(api): State<Shared>, uri: Uri) -> Answer {
     let request = Request {
         session: Some(session),
         request_id,
-        caller: Identities::none(),
+        caller: peer.identities(),
         command: Command::CloseSession { session },
     };
     match api.node.propose(request).await?.outcome {
@@ -111,6 +110,37 @@ pub async fn look(State(api): State<Shared>, uri: Uri) -> Answer {
 fn with_heartbeat(api: &Api, (session, answer): (SessionId, SessionAnswer), now_ms: u64) -> SessionAnswer {
     let silent_for = api.node.silence(session);
     answer.heard(silent_for.map(|silence| now_ms.saturating_sub(silence.as_millis() as u64)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EphemeralsQuery {
+    #[serde(default)]
+    prefix: String,
+    after: Option<String>,
+    count: Option<usize>,
+    #[serde(default)]
+    linearizable: bool,
+}
+
+/// `GET /v1/sessions/{session}/ephemerals`
+pub async fn ephemerals(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+    let session = target(&uri)?;
+    let asked: EphemeralsQuery = query(&uri)?;
+    let count = page_length(asked.count)?;
+    fresh(&api, asked.linearizable).await?;
+    let caller = peer.identities();
+    let paths = api
+        .node
+        .read(|store| store.seen_by(&caller).ephemerals(session, &asked.prefix))?;
+    let is_before = |path: &&ZPath| asked.after.as_deref().is_some_and(|after| path.as_str() <= after);
+    let mut rest = paths.iter().skip_while(is_before).map(ZPath::as_str);
+    let ephemerals: Vec<_> = rest.by_ref().take(count).collect();
+    let more = rest.next().is_some();
+    Ok(ok(&EphemeralsAnswer {
+        next_after: ephemerals.last().copied().filter(|_| more),
+        ephemerals,
+    }))
 }
 
 #[derive(Deserialize)]

@@ -6,12 +6,13 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
-use znode_store::{Command, Identities, Op, Reply, Request, RequestId, ZPath};
+use znode_store::{Command, LockName, Op, Reply, Request, RequestId, ZPath, Zxid};
 
-use super::Shared;
+use super::acl_types::{EntryBody, acl};
 use super::exchange::{Answer, no_query, ok, parse, read_body, session_id};
 use super::problem::Problem;
-use super::znode_types::{ModeWord, StatAnswer, any_version, create_op, set_op};
+use super::znode_types::{ANY_VERSION, Creation, ModeWord, StatAnswer, any_version, set_op};
+use super::{Peer, Shared};
 
 /// How many operations a transaction may have: while it is applied, nothing else is.
 const MAX_OPS: usize = 1000;
@@ -38,7 +39,11 @@ enum OpBody<'a> {
     #[serde(borrow)]
     Delete(DeleteOp<'a>),
     #[serde(borrow)]
+    SetAcl(SetAclOp<'a>),
+    #[serde(borrow)]
     Check(CheckOp<'a>),
+    #[serde(borrow)]
+    Held(HeldOp<'a>),
 }
 
 #[derive(Deserialize)]
@@ -52,6 +57,9 @@ struct CreateOp<'a> {
     data_base64: Option<Cow<'a, str>>,
     #[serde(default)]
     mode: ModeWord,
+    ttl_ms: Option<u64>,
+    #[serde(borrow)]
+    acl: Option<Vec<EntryBody<'a>>>,
     #[serde(default)]
     parents: bool,
 }
@@ -82,6 +90,18 @@ struct DeleteOp<'a> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct SetAclOp<'a> {
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+    #[serde(borrow)]
+    acl: Vec<EntryBody<'a>>,
+    /// The list's own version.
+    #[serde(default = "any_version")]
+    version: i32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct CheckOp<'a> {
     #[serde(borrow)]
     path: Cow<'a, str>,
@@ -89,30 +109,52 @@ struct CheckOp<'a> {
     version: i32,
 }
 
+/// That the transaction's session holds a lock.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeldOp<'a> {
+    #[serde(borrow)]
+    lock: Cow<'a, str>,
+    fencing_token: u64,
+}
+
 impl OpBody<'_> {
     fn op(self) -> Result<Op, Problem> {
         match self {
-            Self::Create(create) => create_op(
-                &create.path,
-                create.data,
-                create.data_base64,
-                create.mode,
-                create.parents,
-            ),
+            Self::Create(create) => {
+                let creation = Creation {
+                    data: create.data,
+                    data_base64: create.data_base64,
+                    mode: create.mode,
+                    ttl_ms: create.ttl_ms,
+                    acl: create.acl,
+                    parents: create.parents,
+                };
+                creation.op(&create.path)
+            }
             Self::Set(set) => set_op(&set.path, set.data, set.data_base64, set.version),
             Self::Delete(delete) => {
                 let path = ZPath::parse(&delete.path)?;
                 match (delete.recursive, delete.version) {
                     (false, version) => Ok(Op::Delete { path, version }),
-                    (true, super::znode_types::ANY_VERSION) => Ok(Op::DeleteRecursive { path }),
+                    (true, ANY_VERSION) => Ok(Op::DeleteRecursive { path }),
                     (true, _) => Err(Problem::bad_request(
                         "a recursive delete has no version in a transaction, put a check before it",
                     )),
                 }
             }
+            Self::SetAcl(set) => Ok(Op::SetAcl {
+                path: ZPath::parse(&set.path)?,
+                acl: acl(set.acl)?,
+                aversion: set.version,
+            }),
             Self::Check(check) => Ok(Op::Check {
                 path: ZPath::parse(&check.path)?,
                 version: check.version,
+            }),
+            Self::Held(held) => Ok(Op::Held {
+                lock: LockName::parse(&held.lock).map_err(Problem::bad_lock_name)?,
+                fencing_token: Zxid(held.fencing_token),
             }),
         }
     }
@@ -125,7 +167,9 @@ enum OpAnswer {
     Created { path: String, stat: StatAnswer },
     Set { stat: StatAnswer },
     Deleted {},
+    AclSet { stat: StatAnswer },
     Checked {},
+    Held {},
 }
 
 #[derive(Serialize)]
@@ -134,7 +178,7 @@ struct TxnAnswer {
 }
 
 /// `POST /v1/txn`
-pub async fn txn(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
+pub async fn txn(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
     no_query(&uri)?;
     let bytes = read_body(body, api.config.max_data_body_bytes, api.config.body_timeout).await?;
     let body: TxnBody<'_> = parse(&bytes)?;
@@ -152,7 +196,7 @@ pub async fn txn(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
     let request = Request {
         session,
         request_id: body.request_id,
-        caller: Identities::none(),
+        caller: peer.identities(),
         command: Command::Multi(ops),
     };
     let Reply::Multi(replies) = api.node.propose(request).await?.outcome? else {
@@ -174,7 +218,11 @@ fn result(reply: Reply) -> Result<OpAnswer, Problem> {
             stat: StatAnswer::from(&stat),
         }),
         Reply::Deleted => Ok(OpAnswer::Deleted {}),
+        Reply::AclSet(stat) => Ok(OpAnswer::AclSet {
+            stat: StatAnswer::from(&stat),
+        }),
         Reply::Checked => Ok(OpAnswer::Checked {}),
+        Reply::Held => Ok(OpAnswer::Held {}),
         other => Err(Problem::internal(format!(
             "an operation was answered by {other:?}"
         ))),

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use axum::Extension;
 use axum::extract::State;
 use axum::http::Uri;
 use raft_node::{Unavailable, WatchKind};
 use serde::{Deserialize, Serialize};
 use znode_store::{ZPath, ZnodeEventKind};
 
-use super::exchange::{Answer, caller, fresh, no_content, ok, query};
+use super::exchange::{Answer, fresh, no_content, ok, query};
 use super::problem::Problem;
 use super::url::znode_path;
 use super::{Peer, Shared};
@@ -79,7 +78,7 @@ fn event_word(kind: ZnodeEventKind) -> &'static str {
 }
 
 /// `GET /v1/watch/{path}`
-pub async fn watch(State(api): State<Shared>, peer: Option<Extension<Peer>>, uri: Uri) -> Answer {
+pub async fn watch(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let raw = uri.path().strip_prefix(PREFIX).expect("the route begins with it");
     let path = ZPath::parse(&znode_path(raw)?)?;
     let asked: WatchQuery = query(&uri)?;
@@ -90,7 +89,7 @@ pub async fn watch(State(api): State<Shared>, peer: Option<Extension<Peer>>, uri
         )));
     }
     fresh(&api, asked.linearizable).await?;
-    let (kind, caller) = (asked.kind.kind(), caller(peer));
+    let (kind, caller) = (asked.kind.kind(), peer.identities());
     let (read, watcher) = api.node.read_and_watch(&path, kind, caller.clone(), |store| {
         store.seen_by(&caller).get(&path).map(drop)
     })?;

@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
-use znode_store::{Acl, CreateMode, CreatePath, Data, Op, RequestId, Stat, ZPath};
+use znode_store::{Acl, CreateMode, CreatePath, Data, Op, Page, RequestId, Stat, ZPath};
 
+use super::acl_types::{EntryAnswer, EntryBody, acl};
 use super::exchange::At;
 use super::problem::Problem;
 
@@ -33,16 +34,29 @@ pub enum ModeWord {
     EphemeralSequential,
     /// Swept when its last child has gone.
     Container,
+    /// Swept when it has no children and was not written for its `ttl_ms`.
+    Ttl,
+    /// The same, with a number after its name.
+    TtlSequential,
 }
 
-impl From<ModeWord> for CreateMode {
-    fn from(word: ModeWord) -> Self {
-        match word {
-            ModeWord::Persistent => Self::Persistent,
-            ModeWord::Ephemeral => Self::Ephemeral,
-            ModeWord::PersistentSequential => Self::PersistentSequential,
-            ModeWord::EphemeralSequential => Self::EphemeralSequential,
-            ModeWord::Container => Self::Container,
+impl ModeWord {
+    /// The kind, with the time that stands beside the word.
+    fn mode(self, ttl_ms: Option<u64>) -> Result<CreateMode, Problem> {
+        match (self, ttl_ms) {
+            (Self::Ttl, Some(ttl_ms)) => Ok(CreateMode::Ttl { ttl_ms }),
+            (Self::TtlSequential, Some(ttl_ms)) => Ok(CreateMode::TtlSequential { ttl_ms }),
+            (Self::Ttl | Self::TtlSequential, None) => Err(Problem::bad_request(
+                "the modes ttl and ttl_sequential need a ttl_ms",
+            )),
+            (_, Some(_)) => Err(Problem::bad_request(
+                "ttl_ms belongs to the modes ttl and ttl_sequential",
+            )),
+            (Self::Persistent, None) => Ok(CreateMode::Persistent),
+            (Self::Ephemeral, None) => Ok(CreateMode::Ephemeral),
+            (Self::PersistentSequential, None) => Ok(CreateMode::PersistentSequential),
+            (Self::EphemeralSequential, None) => Ok(CreateMode::EphemeralSequential),
+            (Self::Container, None) => Ok(CreateMode::Container),
         }
     }
 }
@@ -70,6 +84,9 @@ pub struct CreateBody<'a> {
     data_base64: Option<Cow<'a, str>>,
     #[serde(default)]
     mode: ModeWord,
+    ttl_ms: Option<u64>,
+    #[serde(borrow)]
+    acl: Option<Vec<EntryBody<'a>>>,
     #[serde(default)]
     parents: bool,
     /// Whose an ephemeral node is.
@@ -82,26 +99,46 @@ pub struct CreateBody<'a> {
 impl CreateBody<'_> {
     /// The change that is asked for, at `path`.
     pub fn op(self, path: &str) -> Result<Op, Problem> {
-        create_op(path, self.data, self.data_base64, self.mode, self.parents)
+        let creation = Creation {
+            data: self.data,
+            data_base64: self.data_base64,
+            mode: self.mode,
+            ttl_ms: self.ttl_ms,
+            acl: self.acl,
+            parents: self.parents,
+        };
+        creation.op(path)
     }
 }
 
-/// A creation, from what stands in a body.
-pub fn create_op(
-    path: &str,
-    text: Option<Cow<'_, str>>,
-    base64: Option<Cow<'_, str>>,
-    mode: ModeWord,
-    parents: bool,
-) -> Result<Op, Problem> {
-    let mode = CreateMode::from(mode);
-    Ok(Op::Create {
-        path: CreatePath::parse(path, mode.is_sequential())?,
-        data: data(text, base64)?.unwrap_or_default(),
-        acl: Acl::open(),
-        mode,
-        parents,
-    })
+/// What a body says of a znode that is to be created.
+pub struct Creation<'a> {
+    /// The data as text.
+    pub data: Option<Cow<'a, str>>,
+    /// Or as base64.
+    pub data_base64: Option<Cow<'a, str>>,
+    /// Its kind.
+    pub mode: ModeWord,
+    /// How long it lives, if its kind asks for that.
+    pub ttl_ms: Option<u64>,
+    /// Who may do what to it; everybody everything, if nothing is said.
+    pub acl: Option<Vec<EntryBody<'a>>>,
+    /// Whether missing parents are created.
+    pub parents: bool,
+}
+
+impl Creation<'_> {
+    /// The creation at `path`.
+    pub fn op(self, path: &str) -> Result<Op, Problem> {
+        let mode = self.mode.mode(self.ttl_ms)?;
+        Ok(Op::Create {
+            path: CreatePath::parse(path, mode.is_sequential())?,
+            data: data(self.data, self.data_base64)?.unwrap_or_default(),
+            acl: self.acl.map_or_else(|| Ok(Acl::open()), acl)?,
+            mode,
+            parents: self.parents,
+        })
+    }
 }
 
 /// The body of `PUT /v1/znodes/{path}`.
@@ -142,7 +179,7 @@ pub fn set_op(
     })
 }
 
-/// A znode's `Stat` as it is shown.
+/// A znode's `Stat` as it is shown; ZooKeeper's `ephemeralOwner` is three fields.
 #[derive(Debug, Serialize)]
 pub struct StatAnswer {
     czxid: u64,
@@ -154,12 +191,15 @@ pub struct StatAnswer {
     cversion: i32,
     aversion: i32,
     ephemeral_owner: Option<String>,
+    container: bool,
+    ttl_ms: Option<u64>,
     data_length: u32,
     num_children: u32,
 }
 
 impl From<&Stat> for StatAnswer {
     fn from(stat: &Stat) -> Self {
+        let owner = stat.ephemeral_owner;
         Self {
             czxid: stat.czxid.0,
             mzxid: stat.mzxid.0,
@@ -169,7 +209,9 @@ impl From<&Stat> for StatAnswer {
             version: stat.version,
             cversion: stat.cversion,
             aversion: stat.aversion,
-            ephemeral_owner: stat.ephemeral_owner.session().map(|session| session.to_string()),
+            ephemeral_owner: owner.session().map(|session| session.to_string()),
+            container: owner.is_container(),
+            ttl_ms: owner.ttl_ms(),
             data_length: stat.data_length,
             num_children: stat.num_children,
         }
@@ -196,20 +238,29 @@ pub struct ZnodeAnswer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     data_base64: Option<String>,
     stat: StatAnswer,
+    /// How many znodes there are below, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub descendants: Option<u64>,
+    /// Who may do what, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acl: Option<Vec<EntryAnswer>>,
+    /// A page of children, if it was asked for.
     #[serde(flatten)]
-    children: Option<ChildrenAnswer<'a>>,
+    pub children: Option<ChildrenAnswer<'a>>,
 }
 
 impl<'a> ZnodeAnswer<'a> {
-    /// `children`, if they were asked for.
-    pub fn new(path: &'a ZPath, data: &'a Data, stat: &Stat, children: Option<ChildrenAnswer<'a>>) -> Self {
+    /// Data and stat alone.
+    pub fn new(path: &'a ZPath, data: &'a Data, stat: &Stat) -> Self {
         let text = std::str::from_utf8(data.as_bytes()).ok();
         Self {
             path: path.as_str(),
             data: text,
             data_base64: text.is_none().then(|| BASE64.encode(data.as_bytes())),
             stat: stat.into(),
-            children,
+            descendants: None,
+            acl: None,
+            children: None,
         }
     }
 }
@@ -221,6 +272,20 @@ pub struct ChildrenAnswer<'a> {
     pub children: Vec<ChildAnswer<'a>>,
     /// What to give as `after` for the next page; `null` on the last one.
     pub next_after: Option<&'a str>,
+}
+
+impl<'a> From<&'a Page> for ChildrenAnswer<'a> {
+    fn from(page: &'a Page) -> Self {
+        let last = page.children.last().filter(|_| page.more);
+        let children = page.children.iter().map(|(name, stat)| ChildAnswer {
+            name,
+            stat: stat.into(),
+        });
+        Self {
+            children: children.collect(),
+            next_after: last.map(|(name, _)| &**name),
+        }
+    }
 }
 
 /// One child.
@@ -275,12 +340,50 @@ mod tests {
     }
 
     #[test]
+    fn a_time_to_live_goes_with_the_modes_that_have_one() {
+        let mode = |body| created("/a", body).2;
+        assert_eq!(
+            mode(r#"{"mode": "ttl", "ttl_ms": 5}"#),
+            CreateMode::Ttl { ttl_ms: 5 }
+        );
+        assert_eq!(
+            mode(r#"{"mode": "ttl_sequential", "ttl_ms": 5}"#),
+            CreateMode::TtlSequential { ttl_ms: 5 }
+        );
+        assert_eq!(mode(r#"{"mode": "container"}"#), CreateMode::Container);
+    }
+
+    #[test]
+    fn a_list_may_be_given_and_else_everybody_may_do_everything() {
+        let acl = |body| match create("/a", body) {
+            Ok(Op::Create { acl, .. }) => acl,
+            other => panic!("{body}: {other:?}"),
+        };
+        assert!(acl("{}").is_open());
+        assert!(acl(r#"{"acl": null}"#).is_open());
+        assert_eq!(
+            acl(r#"{"acl": []}"#),
+            Acl::new(Vec::new()),
+            "which the state refuses"
+        );
+        assert_eq!(
+            acl(r#"{"acl": [{"perms": "r", "scheme": "world", "id": "anyone"}]}"#),
+            Acl::read_only()
+        );
+        let wrong = r#"{"acl": [{"perms": "x", "scheme": "world", "id": "anyone"}]}"#;
+        assert_eq!(create("/a", wrong), Err(Code::BadAcl));
+    }
+
+    #[test]
     fn a_creation_that_makes_no_sense_is_refused() {
         for body in [
             r#"{"data": 1}"#,
             r#"{"data": "a", "data_base64": "AA=="}"#,
             r#"{"data_base64": "not base64"}"#,
             r#"{"mode": "ttl"}"#,
+            r#"{"mode": "ttl_sequential"}"#,
+            r#"{"mode": "ttl", "ttl_ms": "5"}"#,
+            r#"{"mode": "container", "ttl_ms": 5}"#,
             r#"{"ttl_ms": 5}"#,
             r#"["a"]"#,
         ] {

@@ -6,17 +6,18 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use serde::Deserialize;
-use znode_store::{Command, Identities, Op, Refusal, Reply, Request, RequestId, SessionId, ZPath};
+use znode_store::{Command, Op, Refusal, Reply, Request, RequestId, SessionId, Store, ZPath};
 
+use super::acl_types::shown;
 use super::exchange::{
     Answer, fresh, json, no_content, no_query, ok, page_length, parse, query, read_body, session_id,
 };
 use super::problem::Problem;
 use super::url::znode_path;
 use super::znode_types::{
-    ANY_VERSION, ChangedAnswer, ChildAnswer, ChildrenAnswer, CreateBody, SetBody, ZnodeAnswer, any_version,
+    ANY_VERSION, ChangedAnswer, ChildrenAnswer, CreateBody, SetBody, ZnodeAnswer, any_version,
 };
-use super::{Api, Shared};
+use super::{Api, Peer, Shared};
 
 /// What all addresses of znodes begin with.
 const PREFIX: &str = "/v1/znodes";
@@ -25,13 +26,15 @@ fn target(uri: &Uri) -> Result<Cow<'_, str>, Problem> {
     znode_path(uri.path().strip_prefix(PREFIX).expect("the route begins with it"))
 }
 
-fn optional_session(text: Option<&str>) -> Result<Option<SessionId>, Problem> {
+/// The session that a request names, if it names one.
+pub fn optional_session(text: Option<&str>) -> Result<Option<SessionId>, Problem> {
     text.map(session_id).transpose()
 }
 
 /// Carries `command` out and unpacks what the cluster says to it.
-async fn carry_out(
+pub async fn carry_out(
     api: &Api,
+    peer: &Peer,
     session: Option<SessionId>,
     request_id: Option<RequestId>,
     command: Command,
@@ -41,7 +44,7 @@ async fn carry_out(
         .propose(Request {
             session,
             request_id,
-            caller: Identities::none(),
+            caller: peer.identities(),
             command,
         })
         .await?
@@ -49,7 +52,7 @@ async fn carry_out(
 }
 
 /// `POST /v1/znodes/{path}`
-pub async fn create(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
+pub async fn create(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
     let path = target(&uri)?;
     no_query(&uri)?;
     let bytes = read_body(body, api.config.max_data_body_bytes, api.config.body_timeout).await?;
@@ -57,7 +60,7 @@ pub async fn create(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
     let session = optional_session(body.session.as_deref())?;
     let request_id = body.request_id.take();
     let command = Command::Write(body.op(&path)?);
-    match carry_out(&api, session, request_id, command).await? {
+    match carry_out(&api, &peer, session, request_id, command).await? {
         Reply::Created { path, stat } => {
             let answer = ChangedAnswer {
                 path: path.as_str(),
@@ -77,7 +80,7 @@ struct SetQuery {
 }
 
 /// `PUT /v1/znodes/{path}`
-pub async fn set(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
+pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
     let path = target(&uri)?;
     let SetQuery { version } = query(&uri)?;
     let bytes = read_body(body, api.config.max_data_body_bytes, api.config.body_timeout).await?;
@@ -85,7 +88,7 @@ pub async fn set(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
     let session = optional_session(body.session.as_deref())?;
     let request_id = body.request_id.take();
     let command = Command::Write(body.op(&path, version)?);
-    match carry_out(&api, session, request_id, command).await? {
+    match carry_out(&api, &peer, session, request_id, command).await? {
         Reply::Set(stat) => Ok(ok(&ChangedAnswer {
             path: &path,
             stat: (&stat).into(),
@@ -109,7 +112,7 @@ struct DeleteQuery {
 }
 
 /// `DELETE /v1/znodes/{path}`
-pub async fn delete(State(api): State<Shared>, uri: Uri) -> Answer {
+pub async fn delete(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let path = ZPath::parse(&target(&uri)?)?;
     let DeleteQuery {
         version,
@@ -133,7 +136,7 @@ pub async fn delete(State(api): State<Shared>, uri: Uri) -> Answer {
     let request = Request {
         session,
         request_id,
-        caller: Identities::none(),
+        caller: peer.identities(),
         command,
     };
     match api.node.propose(request).await?.outcome {
@@ -149,54 +152,52 @@ pub async fn delete(State(api): State<Shared>, uri: Uri) -> Answer {
 struct LookQuery {
     #[serde(default)]
     children: bool,
+    prefix: Option<String>,
     after: Option<String>,
     count: Option<usize>,
+    #[serde(default)]
+    descendants: bool,
+    #[serde(default)]
+    acl: bool,
     #[serde(default)]
     linearizable: bool,
 }
 
 /// `GET /v1/znodes/{path}`
-pub async fn look(State(api): State<Shared>, uri: Uri) -> Answer {
+pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let path = ZPath::parse(&target(&uri)?)?;
     let asked: LookQuery = query(&uri)?;
-    if !asked.children && (asked.after.is_some() || asked.count.is_some()) {
-        return Err(Problem::bad_request("after and count belong to children=true"));
+    if !asked.children && (asked.prefix.is_some() || asked.after.is_some() || asked.count.is_some()) {
+        return Err(Problem::bad_request(
+            "prefix, after and count belong to children=true",
+        ));
     }
+    let (prefix, after) = (
+        asked.prefix.as_deref().unwrap_or_default(),
+        asked.after.as_deref(),
+    );
     let count = page_length(asked.count)?;
     fresh(&api, asked.linearizable).await?;
-    let found = api.node.read(|store| {
-        let (data, stat) = store.get(&path)?;
-        let mut names = if asked.children {
-            store.children(&path)?
-        } else {
-            Vec::new()
-        };
-        if let Some(after) = &asked.after {
-            names.drain(..names.partition_point(|name| **name <= **after));
-        }
-        let more = names.len() > count;
-        names.truncate(count);
-        let children: Vec<_> = names
-            .into_iter()
-            .filter_map(|name| {
-                let stat = store.stat(&path.join(&name).ok()?)?;
-                Some((name, stat))
-            })
-            .collect();
-        Some((data, stat, children, more))
-    });
-    let Some((data, stat, children, more)) = found else {
-        return Err(Refusal::NoNode(path).into());
+    let caller = peer.identities();
+    let look = |store: &Store| -> Result<_, Refusal> {
+        let view = store.seen_by(&caller);
+        let node = view.get(&path)?;
+        let page = asked
+            .children
+            .then(|| view.children_page(&path, prefix, after, count));
+        let descendants = asked.descendants.then(|| view.descendants(&path));
+        let acl = asked.acl.then(|| view.acl(&path));
+        Ok((
+            node,
+            page.transpose()?,
+            descendants.transpose()?,
+            acl.transpose()?,
+        ))
     };
-    let children = asked.children.then(|| ChildrenAnswer {
-        next_after: children.last().filter(|_| more).map(|(name, _)| &**name),
-        children: children
-            .iter()
-            .map(|(name, stat)| ChildAnswer {
-                name,
-                stat: stat.into(),
-            })
-            .collect(),
-    });
-    Ok(ok(&ZnodeAnswer::new(&path, &data, &stat, children)))
+    let ((data, stat), page, descendants, acl) = api.node.read(look)?;
+    let mut answer = ZnodeAnswer::new(&path, &data, &stat);
+    answer.descendants = descendants;
+    answer.acl = acl.map(|(acl, _)| shown(&acl));
+    answer.children = page.as_ref().map(ChildrenAnswer::from);
+    Ok(ok(&answer))
 }

@@ -52,6 +52,7 @@ impl Call {
     pub fn propose(
         shared: &Arc<Shared>,
         place: OwnedSemaphorePermit,
+        caller: Identities,
         session: SessionId,
         wish: LockWish,
         wait: bool,
@@ -67,7 +68,7 @@ impl Call {
         let request = Request {
             session: Some(session),
             request_id,
-            caller: Identities::none(),
+            caller,
             command: Command::Lock(acquire),
         };
         let node = shared.node.clone();
@@ -216,7 +217,10 @@ impl Call {
             attempt,
             cause,
         };
-        match self.shared.propose(Some(self.session), None, command).await {
+        // To take its own call back is a matter of the session's, whoever calls.
+        let nobody = Identities::none();
+        let withdrawn = self.shared.propose(nobody, Some(self.session), None, command);
+        match withdrawn.await {
             Ok(reply) => {
                 self.stage = Stage::Over;
                 Ok(reply)

@@ -109,7 +109,8 @@ async fn withdraw(shared: &Shared, session: SessionId, lock: LockName, holder: H
             .acquire()
             .await
             .expect("this semaphore is never closed");
-        let withdrawn = shared.propose(Some(session), None, command).await;
+        let nobody = Identities::none();
+        let withdrawn = shared.propose(nobody, Some(session), None, command).await;
         drop(turn);
         match withdrawn {
             // Refused: its session has ended, and the call with it.

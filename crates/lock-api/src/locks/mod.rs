@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use znode_store::{
     AttemptId, Command, Grant, HolderId, Identities, LockCommand, LockName, LockSummary, LockView, LockWish,
-    Reply, Request, RequestId, SessionId, Zxid,
+    Refusal, Reply, Request, RequestId, SessionId, Store, Zxid,
 };
 
 use call::Call;
@@ -45,10 +45,20 @@ pub enum WaitFor {
     Forever,
 }
 
-/// The locks of a cluster, by way of one of its nodes. Cheap to clone.
+/// The locks of a cluster, by way of one of its nodes and on behalf of a caller. Cheap to clone.
 #[derive(Clone)]
 pub struct Locks {
     shared: Arc<Shared>,
+    caller: Identities,
+}
+
+/// Some of the locks in use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockPage {
+    /// By name, without those that the caller may not read: perhaps fewer than were asked for.
+    pub locks: Vec<LockSummary>,
+    /// After which name the next page begins; `None` on the last one.
+    pub next_after: Option<LockName>,
 }
 
 struct Shared {
@@ -62,7 +72,7 @@ struct Shared {
 }
 
 impl Locks {
-    /// Locks by way of `node`.
+    /// Locks by way of `node`, for callers that have proven nothing: they have the rights of the whole world.
     pub fn new(node: Node) -> Self {
         let shared = Shared {
             node,
@@ -72,7 +82,14 @@ impl Locks {
         };
         Self {
             shared: Arc::new(shared),
+            caller: Identities::none(),
         }
+    }
+
+    /// The same locks on behalf of somebody who has proven to be `caller`.
+    pub fn on_behalf_of(&self, caller: Identities) -> Self {
+        let shared = self.shared.clone();
+        Self { shared, caller }
     }
 
     /// Acquires a lock, or enters once more where the owner is already.
@@ -92,7 +109,8 @@ impl Locks {
             WaitFor::For(time) => Instant::now().checked_add(time),
         };
         let place = self.shared.enter()?;
-        let mut call = Call::propose(&self.shared, place, session, wish, may_wait(wait), request_id);
+        let (caller, may_wait) = (self.caller.clone(), may_wait(wait));
+        let mut call = Call::propose(&self.shared, place, caller, session, wish, may_wait, request_id);
         match call.outcome().await? {
             Some(grant) => Ok(grant),
             None => call.wait(deadline).await,
@@ -108,7 +126,7 @@ impl Locks {
         request_id: Option<RequestId>,
     ) -> Result<u32, LockError> {
         let command = LockCommand::Release { lock, holder };
-        match self.shared.propose(Some(session), request_id, command).await? {
+        match self.propose(Some(session), request_id, command).await? {
             Reply::Released { holds } => Ok(holds),
             other => Err(LockError::unexpected(&other)),
         }
@@ -128,30 +146,68 @@ impl Locks {
             holder,
             reason: reason.into(),
         };
-        match self.shared.propose(None, request_id, command).await? {
+        match self.propose(None, request_id, command).await? {
             Reply::Broken => Ok(()),
             other => Err(LockError::unexpected(&other)),
         }
     }
 
-    /// A lock with its holders and its queue as this node knows them; `None` if its znode does not exist.
-    pub fn get(&self, lock: &LockName) -> Option<LockView> {
-        self.shared.node.read(|store| store.lock(lock))
+    /// A lock with its holders and its queue as this node knows them. Like its check it is for those who may read its
+    /// znode.
+    pub fn get(&self, lock: &LockName) -> Result<LockView, Refusal> {
+        self.shared.node.read(|store| {
+            self.may_read(store, lock)?;
+            store.lock(lock).ok_or_else(|| Refusal::NoLock(lock.clone()))
+        })
     }
 
-    /// Up to `count` of the locks in use as this node knows them: by name, beginning with `prefix`, after `after`.
-    pub fn list(&self, prefix: &str, after: Option<&str>, count: usize) -> Vec<LockSummary> {
-        self.shared.node.read(|store| store.locks(prefix, after, count))
+    /// The first `count` of the locks in use as this node knows them: by name, beginning with `prefix`, after `after`.
+    pub fn list(&self, prefix: &str, after: Option<&str>, count: usize) -> LockPage {
+        self.shared.node.read(|store| {
+            // One more than is shown tells whether there is a next page.
+            let mut locks = store.locks(prefix, after, count.saturating_add(1));
+            let more = locks.len() > count;
+            locks.truncate(count);
+            let next_after = locks.last().filter(|_| more).map(|last| last.lock.clone());
+            // Only now: a page takes as long as its length says, however much the caller may not see.
+            locks.retain(|summary| self.may_read(store, &summary.lock).is_ok());
+            LockPage { locks, next_after }
+        })
     }
 
     /// Whether a holder of the lock has this token now: linearizable, because whoever asks guards something with the
-    /// answer.
+    /// answer. A lock that does not exist has no holder.
     pub async fn check(&self, lock: &LockName, token: Zxid) -> Result<bool, LockError> {
         self.shared.node.read_barrier().await?;
-        Ok(self.shared.node.read(|store| store.is_held_with(lock, token)))
+        let held = self.shared.node.read(|store| match self.may_read(store, lock) {
+            Ok(()) => Ok(store.is_held_with(lock, token)),
+            Err(Refusal::NoLock(_)) => Ok(false),
+            Err(refusal) => Err(refusal),
+        });
+        Ok(held?)
     }
 
-    /// Takes no more calls, sends those away that wait, and returns when nothing is left to tidy up. To be called
+    /// Refuses to show a lock to a caller that may not read its znode.
+    fn may_read(&self, store: &Store, lock: &LockName) -> Result<(), Refusal> {
+        match store.seen_by(&self.caller).get(lock.znode()) {
+            Ok(_) => Ok(()),
+            Err(Refusal::NoNode(_)) => Err(Refusal::NoLock(lock.clone())),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    async fn propose(
+        &self,
+        session: Option<SessionId>,
+        request_id: Option<RequestId>,
+        command: LockCommand,
+    ) -> Result<Reply, LockError> {
+        self.shared
+            .propose(self.caller.clone(), session, request_id, command)
+            .await
+    }
+
+    /// Takes no more calls, from no caller, sends those away that wait, and returns when nothing is left to tidy up. To be called
     /// before the node is stopped: afterwards nobody could take the callers' places out of the queues.
     ///
     /// A waiting call that has a request id is told that its outcome is unknown and keeps its place, so that its caller
@@ -178,6 +234,7 @@ impl Shared {
 
     async fn propose(
         &self,
+        caller: Identities,
         session: Option<SessionId>,
         request_id: Option<RequestId>,
         command: LockCommand,
@@ -185,7 +242,7 @@ impl Shared {
         let request = Request {
             session,
             request_id,
-            caller: Identities::none(),
+            caller,
             command: Command::Lock(command),
         };
         Ok(self.node.propose(request).await?.outcome?)

@@ -50,7 +50,7 @@ async fn start(config: HttpConfig) -> Loop {
         held.open.acquire().await.unwrap().forget();
         "through"
     };
-    let address = |axum::Extension(Peer(address)): axum::Extension<Peer>| async move { address.to_string() };
+    let address = |peer: Peer| async move { peer.shown().to_string() };
     let router = Router::new()
         .route("/wait", get(wait))
         .route("/address", get(address));

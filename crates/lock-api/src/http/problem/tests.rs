@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use znode_store::{LockName, SessionId, ZPath};
+use znode_store::{LockName, QuotaKind, SessionId, ZPath, Zxid};
 
 use super::*;
 
@@ -25,6 +25,7 @@ fn refusals() -> Vec<(Refusal, u16, &'static str, Value)> {
     let path = || ZPath::parse("/a").unwrap();
     let lock = || LockName::parse("orders/42").unwrap();
     let session = SessionId(0x2a);
+    let limit_reached = |what| Refusal::LimitReached { what, limit: 7 };
     let in_path = json!({"path": "/a"});
     let in_lock = json!({"lock": "orders/42"});
     vec![
@@ -54,6 +55,43 @@ fn refusals() -> Vec<(Refusal, u16, &'static str, Value)> {
             409,
             "sequence_exhausted",
             in_path.clone(),
+        ),
+        (Refusal::NoAuth(path()), 403, "forbidden", in_path.clone()),
+        (
+            Refusal::InvalidAcl("it is empty".into()),
+            400,
+            "bad_acl",
+            json!({}),
+        ),
+        (Refusal::BadTtl(0), 400, "bad_request", json!({"ttl_ms": 0})),
+        (
+            Refusal::QuotaExceeded {
+                path: path(),
+                what: QuotaKind::Bytes,
+                limit: 10,
+                would_be: 11,
+            },
+            409,
+            "quota_exceeded",
+            json!({"path": "/a", "of": "bytes", "limit": 10, "would_be": 11}),
+        ),
+        (
+            limit_reached(Limited::Children(path())),
+            409,
+            "limit_reached",
+            json!({"of": "children", "path": "/a", "limit": 7}),
+        ),
+        (
+            limit_reached(Limited::Ephemerals(session)),
+            409,
+            "limit_reached",
+            json!({"of": "ephemerals", "session": "000000000000002a", "limit": 7}),
+        ),
+        (
+            limit_reached(Limited::Sessions),
+            409,
+            "limit_reached",
+            json!({"of": "sessions", "limit": 7}),
         ),
         (
             Refusal::DataTooLarge { bytes: 2, limit: 1 },
@@ -116,6 +154,15 @@ fn refusals() -> Vec<(Refusal, u16, &'static str, Value)> {
             json!({"lock": "orders/42", "holder": "h"}),
         ),
         (
+            Refusal::NotHeld {
+                lock: lock(),
+                fencing_token: Zxid(5),
+            },
+            409,
+            "not_holder",
+            json!({"lock": "orders/42", "fencing_token": 5}),
+        ),
+        (
             Refusal::Broken {
                 lock: lock(),
                 holder: "h".into(),
@@ -168,6 +215,23 @@ async fn every_refusal_has_its_status_its_code_and_its_facts() {
         }
         assert_eq!(Value::Object(rest), facts, "{detail}");
     }
+}
+
+#[test]
+fn a_problem_within_an_answer_is_the_document_that_it_would_be_alone() {
+    let problem = Problem::from(Refusal::NoNode(ZPath::parse("/a").unwrap()));
+    let document = serde_json::to_value(&problem).unwrap();
+    assert_eq!(
+        document,
+        json!({
+            "type": "urn:lockgate:problem:no_node",
+            "title": "No such znode",
+            "status": 404,
+            "detail": "the znode /a does not exist",
+            "code": "no_node",
+            "path": "/a",
+        })
+    );
 }
 
 #[test]

@@ -1,0 +1,162 @@
+//! The documents of access control lists. Who may do what is decided by the state machine; which rights a letter means,
+//! here.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use znode_store::{Acl, AclEntry, Perms, RequestId, ZPath};
+
+use super::problem::{Code, Problem};
+use super::znode_types::StatAnswer;
+
+/// Rights of somebody, as callers write them.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EntryBody<'a> {
+    /// Letters of `cdrwa`, in any order.
+    #[serde(borrow)]
+    perms: Cow<'a, str>,
+    #[serde(borrow)]
+    scheme: Cow<'a, str>,
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+}
+
+/// A list, as it is written.
+pub fn acl(entries: Vec<EntryBody<'_>>) -> Result<Acl, Problem> {
+    let entries = entries.into_iter().map(|entry| {
+        Ok(AclEntry {
+            perms: perms(&entry.perms)?,
+            scheme: entry.scheme.into(),
+            id: entry.id.into(),
+        })
+    });
+    Ok(Acl::new(entries.collect::<Result<_, Problem>>()?))
+}
+
+fn perms(letters: &str) -> Result<Perms, Problem> {
+    letters.chars().try_fold(Perms(0), |perms, letter| {
+        let perm = match letter {
+            'c' => Perms::CREATE,
+            'd' => Perms::DELETE,
+            'r' => Perms::READ,
+            'w' => Perms::WRITE,
+            'a' => Perms::ADMIN,
+            _ => {
+                let what = format!("perms are letters of cdrwa, and {letter:?} is none");
+                return Err(Problem::new(Code::BadAcl, what));
+            }
+        };
+        Ok(perms | perm)
+    })
+}
+
+/// The body of `PUT /v1/acl/{path}`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetAclBody<'a> {
+    /// The whole new list.
+    #[serde(borrow)]
+    pub acl: Vec<EntryBody<'a>>,
+    /// On whose behalf, if it matters: the scope of the request id.
+    #[serde(borrow)]
+    pub session: Option<Cow<'a, str>>,
+    /// For repeating it.
+    pub request_id: Option<RequestId>,
+}
+
+/// Rights of somebody, as they are shown.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct EntryAnswer {
+    perms: String,
+    scheme: String,
+    id: String,
+}
+
+/// A list, as it is shown.
+pub fn shown(acl: &Acl) -> Vec<EntryAnswer> {
+    let entries = acl.entries().into_iter().map(|entry| EntryAnswer {
+        perms: entry.perms.to_string(),
+        scheme: entry.scheme.to_string(),
+        id: entry.id.to_string(),
+    });
+    entries.collect()
+}
+
+/// The answer of `GET /v1/acl/{path}`.
+#[derive(Serialize)]
+pub struct AclAnswer<'a> {
+    /// Of which node.
+    pub path: &'a ZPath,
+    /// As far as the caller may see it.
+    pub acl: Vec<EntryAnswer>,
+    /// Its `aversion` is the list's version.
+    pub stat: StatAnswer,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::exchange::parse;
+
+    fn read(body: &str) -> Result<Acl, Code> {
+        let read = || acl(parse::<SetAclBody<'_>>(body.as_bytes())?.acl);
+        read().map_err(|problem: Problem| problem.code())
+    }
+
+    #[test]
+    fn rights_are_letters() {
+        for (letters, perms) in [
+            ("", Perms(0)),
+            ("r", Perms::READ),
+            ("rr", Perms::READ),
+            ("cdrwa", Perms::ALL),
+            ("awrdc", Perms::ALL),
+            ("cw", Perms::CREATE | Perms::WRITE),
+        ] {
+            let body = format!(r#"{{"acl": [{{"perms": "{letters}", "scheme": "ip", "id": "::1"}}]}}"#);
+            let entry = AclEntry {
+                perms,
+                scheme: "ip".into(),
+                id: "::1".into(),
+            };
+            assert_eq!(read(&body), Ok(Acl::new(vec![entry])), "{letters}");
+        }
+        for letters in ["x", "R", "read", "r w", "31"] {
+            let body = format!(r#"{{"acl": [{{"perms": "{letters}", "scheme": "ip", "id": "::1"}}]}}"#);
+            assert_eq!(read(&body), Err(Code::BadAcl), "{letters}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_can_be_written() {
+        let entries = [("world", "anyone", Perms::READ), ("digest", "anna:x", Perms::ALL)];
+        let list = Acl::new(
+            entries
+                .map(|(scheme, id, perms)| AclEntry {
+                    perms,
+                    scheme: scheme.into(),
+                    id: id.into(),
+                })
+                .into(),
+        );
+        for list in [list, Acl::open(), Acl::read_only()] {
+            let body = serde_json::json!({"acl": shown(&list)}).to_string();
+            assert_eq!(read(&body), Ok(list), "{body}");
+        }
+    }
+
+    #[test]
+    fn an_entry_says_everything_and_nothing_else() {
+        for body in [
+            r#"{}"#,
+            r#"{"acl": null}"#,
+            r#"{"acl": [{"perms": "r", "scheme": "world"}]}"#,
+            r#"{"acl": [{"perms": 1, "scheme": "world", "id": "anyone"}]}"#,
+            r#"{"acl": [{"perms": "r", "scheme": "world", "id": "anyone", "who": "me"}]}"#,
+            r#"{"acl": ["world:anyone:r"]}"#,
+        ] {
+            assert_eq!(read(body), Err(Code::BadRequest), "{body}");
+        }
+    }
+}

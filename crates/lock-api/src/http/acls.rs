@@ -1,0 +1,70 @@
+//! The routes of access control lists. They stand beside the znodes' own, because a list is for those who may read or
+//! administer the node, and the data for those who may read it.
+
+use std::borrow::Cow;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Uri;
+use serde::Deserialize;
+use znode_store::{Command, Op, Reply, ZPath};
+
+use super::acl_types::{AclAnswer, SetAclBody, acl, shown};
+use super::exchange::{Answer, ReadQuery, fresh, ok, parse, query, read_body};
+use super::problem::Problem;
+use super::url::znode_path;
+use super::znode_types::{ChangedAnswer, any_version};
+use super::znodes::{carry_out, optional_session};
+use super::{Peer, Shared};
+
+/// What all addresses of lists begin with.
+const PREFIX: &str = "/v1/acl";
+
+fn target(uri: &Uri) -> Result<ZPath, Problem> {
+    let path: Cow<'_, str> = znode_path(uri.path().strip_prefix(PREFIX).expect("the route begins with it"))?;
+    Ok(ZPath::parse(&path)?)
+}
+
+/// `GET /v1/acl/{path}`
+pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+    let path = target(&uri)?;
+    let asked: ReadQuery = query(&uri)?;
+    fresh(&api, asked.linearizable).await?;
+    let caller = peer.identities();
+    let (list, stat) = api.node.read(|store| store.seen_by(&caller).acl(&path))?;
+    Ok(ok(&AclAnswer {
+        path: &path,
+        acl: shown(&list),
+        stat: (&stat).into(),
+    }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SetQuery {
+    #[serde(default = "any_version")]
+    version: i32,
+}
+
+/// `PUT /v1/acl/{path}`
+pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+    let path = target(&uri)?;
+    let SetQuery { version } = query(&uri)?;
+    let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
+    let body: SetAclBody<'_> = parse(&bytes)?;
+    let session = optional_session(body.session.as_deref())?;
+    let command = Command::Write(Op::SetAcl {
+        path: path.clone(),
+        acl: acl(body.acl)?,
+        aversion: version,
+    });
+    match carry_out(&api, &peer, session, body.request_id, command).await? {
+        Reply::AclSet(stat) => Ok(ok(&ChangedAnswer {
+            path: path.as_str(),
+            stat: (&stat).into(),
+        })),
+        other => Err(Problem::internal(format!(
+            "the replacement of a list was answered by {other:?}"
+        ))),
+    }
+}

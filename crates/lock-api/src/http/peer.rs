@@ -1,0 +1,73 @@
+//! Who calls: what is shown of a caller, and what it has proven to be. What it may do is decided by the state machine.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use znode_store::{Identities, Identity};
+
+/// Where a connection comes from: the socket's own address. Forwarding headers are never believed, as every
+/// caller can write them.
+///
+/// The server puts one among the extensions of every request; handlers take it as an argument. A request that came
+/// without a socket has none, and its caller has the rights of the whole world.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    shown: Arc<str>,
+    identities: Identities,
+}
+
+impl Peer {
+    /// A caller at `address`. An IPv4 address that came in on an IPv6 socket is the IPv4 address: lists and people name
+    /// it so.
+    pub fn new(address: SocketAddr) -> Self {
+        let (ip, port) = (address.ip().to_canonical(), address.port());
+        Self {
+            shown: SocketAddr::new(ip, port).to_string().into(),
+            identities: Identities::new([Identity::Ip(ip)]),
+        }
+    }
+
+    /// The address as it is shown to people: `host:port`, or nothing if it is not known.
+    pub fn shown(&self) -> Arc<str> {
+        self.shown.clone()
+    }
+
+    /// What the caller has proven to be.
+    pub fn identities(&self) -> Identities {
+        self.identities.clone()
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Peer {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let nobody = || Self {
+            shown: "".into(),
+            identities: Identities::none(),
+        };
+        Ok(parts.extensions.get().cloned().unwrap_or_else(nobody))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapped_address_is_the_address() {
+        for (socket, shown, ip) in [
+            ("127.0.0.2:99", "127.0.0.2:99", "127.0.0.2"),
+            ("[::ffff:127.0.0.2]:99", "127.0.0.2:99", "127.0.0.2"),
+            ("[2001:db8::1]:99", "[2001:db8::1]:99", "2001:db8::1"),
+        ] {
+            let peer = Peer::new(socket.parse().unwrap());
+            assert_eq!(&*peer.shown(), shown);
+            let proven = Identities::new([Identity::Ip(ip.parse().unwrap())]);
+            assert_eq!(peer.identities(), proven, "{socket}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Several reads of one state: whatever they show was so at the same position. What one of them fails for is its own
+//! affair.
+
+use std::borrow::Cow;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Uri;
+use serde::{Deserialize, Serialize};
+use znode_store::{Data, Page, Stat, Store, View, ZPath, Zxid};
+
+use super::exchange::{Answer, ReadQuery, fresh, ok, page_length, parse, query, read_body};
+use super::problem::{Code, Problem};
+use super::znode_types::{ChangedAnswer, ChildrenAnswer, StatAnswer, ZnodeAnswer};
+use super::{Peer, Shared};
+
+/// How many reads one request may have: while they are read, nothing is applied.
+const MAX_READS: usize = 100;
+
+/// How many children all reads of one request may ask for together: each has the usual page at least.
+const MAX_CHILDREN: usize = 10_000;
+
+/// How much data the reads of one request may show together in bytes. Each fits alone, and an answer stays something
+/// that a node can hold for each of many callers.
+const MAX_DATA_BYTES: usize = 4 * znode_store::MAX_DATA_BYTES;
+
+/// The body of `POST /v1/read`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReadsBody<'a> {
+    #[serde(borrow)]
+    reads: Vec<ReadBody<'a>>,
+}
+
+/// One read: `{"get": {"path": "/a"}}`.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ReadBody<'a> {
+    #[serde(borrow)]
+    Get(OfNode<'a>),
+    #[serde(borrow)]
+    Children(OfChildren<'a>),
+    #[serde(borrow)]
+    Exists(OfNode<'a>),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfNode<'a> {
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfChildren<'a> {
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+    #[serde(borrow, default)]
+    prefix: Cow<'a, str>,
+    #[serde(borrow)]
+    after: Option<Cow<'a, str>>,
+    count: Option<usize>,
+}
+
+/// One read, checked.
+enum Read<'a> {
+    Get(ZPath),
+    Children {
+        path: ZPath,
+        prefix: Cow<'a, str>,
+        after: Option<Cow<'a, str>>,
+        count: usize,
+    },
+    Exists(ZPath),
+}
+
+/// What a read has found.
+enum Found {
+    Get(ZPath, Data, Stat),
+    Children(ZPath, Page, Stat),
+    Exists(ZPath, Stat),
+}
+
+impl<'a> ReadBody<'a> {
+    fn check(self) -> Result<Read<'a>, Problem> {
+        Ok(match self {
+            Self::Get(OfNode { path }) => Read::Get(ZPath::parse(&path)?),
+            Self::Children(OfChildren {
+                path,
+                prefix,
+                after,
+                count,
+            }) => Read::Children {
+                path: ZPath::parse(&path)?,
+                prefix,
+                after,
+                count: page_length(count)?,
+            },
+            Self::Exists(OfNode { path }) => Read::Exists(ZPath::parse(&path)?),
+        })
+    }
+}
+
+impl Read<'_> {
+    /// Looks at the state; `room` is how many bytes of data may still be shown.
+    fn look(self, view: View<'_>, room: &mut usize) -> Result<Found, Problem> {
+        match self {
+            Self::Get(path) => {
+                let (data, stat) = view.get(&path)?;
+                *room = room.checked_sub(data.len()).ok_or_else(too_much)?;
+                Ok(Found::Get(path, data, stat))
+            }
+            Self::Children {
+                path,
+                prefix,
+                after,
+                count,
+            } => {
+                let page = view.children_page(&path, &prefix, after.as_deref(), count)?;
+                let stat = view.exists(&path)?;
+                Ok(Found::Children(path, page, stat))
+            }
+            Self::Exists(path) => {
+                let stat = view.exists(&path)?;
+                Ok(Found::Exists(path, stat))
+            }
+        }
+    }
+}
+
+fn too_much() -> Problem {
+    let detail = format!("with it the answer would have more than {MAX_DATA_BYTES} bytes of data");
+    Problem::new(Code::TooLarge, detail)
+}
+
+/// What came of one read.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum ResultAnswer<'a> {
+    Get(ZnodeAnswer<'a>),
+    Children(ChildrenOfAnswer<'a>),
+    Exists(ChangedAnswer<'a>),
+    Problem(&'a Problem),
+}
+
+#[derive(Serialize)]
+struct ChildrenOfAnswer<'a> {
+    path: &'a str,
+    stat: StatAnswer,
+    #[serde(flatten)]
+    children: ChildrenAnswer<'a>,
+}
+
+impl<'a> From<&'a Result<Found, Problem>> for ResultAnswer<'a> {
+    fn from(result: &'a Result<Found, Problem>) -> Self {
+        match result {
+            Ok(Found::Get(path, data, stat)) => Self::Get(ZnodeAnswer::new(path, data, stat)),
+            Ok(Found::Children(path, page, stat)) => Self::Children(ChildrenOfAnswer {
+                path: path.as_str(),
+                stat: stat.into(),
+                children: page.into(),
+            }),
+            Ok(Found::Exists(path, stat)) => Self::Exists(ChangedAnswer {
+                path: path.as_str(),
+                stat: stat.into(),
+            }),
+            Err(problem) => Self::Problem(problem),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ReadsAnswer<'a> {
+    zxid: u64,
+    results: Vec<ResultAnswer<'a>>,
+}
+
+/// `POST /v1/read`
+pub async fn read(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+    let asked: ReadQuery = query(&uri)?;
+    let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
+    let body: ReadsBody<'_> = parse(&bytes)?;
+    if !(1..=MAX_READS).contains(&body.reads.len()) {
+        return Err(Problem::bad_request(format!("there are 1 to {MAX_READS} reads")));
+    }
+    let reads: Vec<_> = body.reads.into_iter().map(ReadBody::check).collect();
+    let children = reads.iter().map(|read| match read {
+        Ok(Read::Children { count, .. }) => *count,
+        Ok(Read::Get(_) | Read::Exists(_)) | Err(_) => 0,
+    });
+    if children.sum::<usize>() > MAX_CHILDREN {
+        return Err(Problem::bad_request(format!(
+            "the counts of all reads together are at most {MAX_CHILDREN}"
+        )));
+    }
+    fresh(&api, asked.linearizable).await?;
+    let caller = peer.identities();
+    let look = |store: &Store| -> (Zxid, Vec<Result<Found, Problem>>) {
+        let (view, mut room) = (store.seen_by(&caller), MAX_DATA_BYTES);
+        let found = reads
+            .into_iter()
+            .map(|read| read.and_then(|read| read.look(view, &mut room)));
+        (store.zxid(), found.collect())
+    };
+    let (zxid, found) = api.node.read(look);
+    Ok(ok(&ReadsAnswer {
+        zxid: zxid.0,
+        results: found.iter().map(ResultAnswer::from).collect(),
+    }))
+}
