@@ -54,7 +54,7 @@ impl Record {
     }
 
     fn digest(&self, id: &RequestId) -> u64 {
-        stable_hash::of_words(&[
+        stable_hash::of_words([
             stable_hash::of(id),
             self.fingerprint,
             stable_hash::of(&self.outcome),
@@ -170,7 +170,7 @@ impl Remembered {
 
     /// The records' share of the digest. It is kept up to date, for there may be many.
     pub(crate) fn digest(&self) -> u64 {
-        stable_hash::of_words(&[self.next, self.records.len() as u64, self.digest])
+        stable_hash::of_words([self.next, self.records.len() as u64, self.digest])
     }
 }
 

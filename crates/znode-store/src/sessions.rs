@@ -217,14 +217,14 @@ impl Sessions {
     /// The sessions' share of the digest.
     pub(crate) fn digest(&self) -> u64 {
         let live = self.live.iter().fold(0_u64, |sum, (&id, session)| {
-            let hash = stable_hash::of_words(&[
+            let hash = stable_hash::of_words([
                 stable_hash::of(&session.record(id)),
                 session.ephemerals.len() as u64,
                 session.remembered.digest(),
             ]);
             sum.wrapping_add(hash)
         });
-        stable_hash::of_words(&[live, stable_hash::of(&self.ended_order)])
+        stable_hash::of_words([live, stable_hash::of(&self.ended_order)])
     }
 }
 

@@ -42,13 +42,9 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The hash of a few numbers.
-pub(crate) fn of_words(words: &[u64]) -> u64 {
-    let mut hasher = StableHasher::new();
-    for &word in words {
-        hasher.word(word);
-    }
-    hasher.finish()
+/// The hash of a few numbers, of which there are always as many.
+pub(crate) fn of_words<const N: usize>(words: [u64; N]) -> u64 {
+    of_bytes(words.map(u64::to_le_bytes).as_flattened())
 }
 
 /// The hash of whatever `value` serializes to.

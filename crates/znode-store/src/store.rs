@@ -64,7 +64,7 @@ impl Store {
     /// A number that two replicas at the same position share, and that differs if their states do (but for
     /// an accident of 1 in 2⁶⁴). Costs nothing for the tree, and a look at each session.
     pub fn digest(&self) -> u64 {
-        stable_hash::of_words(&[
+        stable_hash::of_words([
             self.zxid.0,
             self.time_ms,
             stable_hash::of(&self.limits),

@@ -94,7 +94,7 @@ impl Store {
                 self.tree.acl(index).require(Perms::ADMIN, cx.caller, &path)?;
                 let actual = self.tree.node(index).aversion;
                 matches_version(&path, aversion, actual)?;
-                self.tree.set_acl(index, &path, acl);
+                self.tree.set_acl(index, &path, &acl);
                 Ok(Reply::AclSet(self.tree.node(index).stat()))
             }
             Op::Check { path, version } => {

@@ -1,6 +1,7 @@
 //! Drawing a snapshot part by part while the state moves on.
 
-use alloc::collections::VecDeque;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -9,7 +10,6 @@ use crate::limits::Limits;
 use crate::remembered::{Kept, Remembered};
 use crate::sessions::SessionRecord;
 use crate::snapshot::{FORMAT, Part, SnapshotPart};
-use crate::stable_hash::Table;
 use crate::store::Store;
 use crate::tree::{Acls, Node, NodeIndex, Tree, ZnodeRecord};
 
@@ -34,7 +34,8 @@ pub(crate) struct Drawing {
     /// The places that existed at the beginning.
     slots: u32,
     /// Nodes at or behind the cursor that have changed or gone, as they were at the beginning.
-    before: Table<NodeIndex, ZnodeRecord>,
+    /// A tree and not a table, which would stop everybody while it grows.
+    before: BTreeMap<NodeIndex, Box<ZnodeRecord>>,
 }
 
 /// What the next part is about.
@@ -54,7 +55,7 @@ impl Drawing {
         if node.czxid <= self.zxid && index >= self.cursor {
             self.before
                 .entry(index)
-                .or_insert_with(|| ZnodeRecord::of(index, node, acls));
+                .or_insert_with(|| Box::new(ZnodeRecord::of(index, node, acls)));
         }
     }
 
@@ -62,7 +63,7 @@ impl Drawing {
     fn visit(&mut self, index: NodeIndex, tree: &Tree) -> Option<ZnodeRecord> {
         let now = tree.slab().get(index);
         match (self.before.remove(&index), now) {
-            (Some(record), _) => Some(record),
+            (Some(record), _) => Some(*record),
             // Never changed, for else it would have been put aside; but perhaps it is newer.
             (None, Some(node)) if node.czxid <= self.zxid => Some(ZnodeRecord::of(index, node, tree.acls())),
             (None, _) => None,
@@ -85,7 +86,7 @@ impl Store {
             sessionless: self.remembered.clone(),
             cursor: NodeIndex::ROOT,
             slots: self.tree.slab().slots(),
-            before: Table::default(),
+            before: BTreeMap::new(),
         });
     }
 

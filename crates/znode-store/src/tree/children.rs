@@ -19,7 +19,7 @@ const SPARSE: usize = 8;
 
 /// Up to so many children are sorted whenever somebody asks for a page of them; more are kept in order all the time, which
 /// costs each change some comparisons of names.
-const SORTED_EACH_TIME: usize = 4096;
+const SORTED_EACH_TIME: usize = 1024;
 
 /// See the module.
 #[derive(Debug)]

@@ -16,8 +16,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 pub(crate) use acls::Acls;
-use node::FamilyFacts;
 pub(crate) use node::{Family, Node, NodeIndex};
+use node::{FamilyFacts, PathHash};
 pub(crate) use rebuild::{Damage, Rebuild};
 pub(crate) use record::ZnodeRecord;
 pub(crate) use slab::Slab;
@@ -70,7 +70,7 @@ impl Tree {
             Node::new(path.name(), parent, kind, data, acls::AclIndex::OPEN, Zxid(0), 0)
         };
         let root = new(&ZPath::root(), NodeIndex::ROOT);
-        tree.digest = root.own_digest("/", tree.acls.hash(root.acl));
+        tree.digest = root.own_digest(PathHash::of("/"), tree.acls.hash(root.acl));
         tree.slab.insert(root);
         for (index, parent, path) in SPECIAL {
             let path = ZPath::parse(path).expect("it is written here");
@@ -258,41 +258,32 @@ impl Tree {
 
     /// Replaces a node's data. `path` is its own.
     pub(crate) fn set_data(&mut self, index: NodeIndex, path: &ZPath, data: Data, zxid: Zxid, now_ms: u64) {
-        let node = &self.slab[index];
-        // −1 would mean "any version" in the next request, so the counter passes over it.
-        let version = if node.version == -2 {
-            0
-        } else {
-            node.version.wrapping_add(1)
-        };
-        let after = OwnFacts {
-            data,
-            mzxid: zxid,
-            mtime_ms: now_ms,
-            version,
-            ..self.own_facts(index)
-        };
-        self.change(index, path, after);
+        self.change(index, path, |node| {
+            node.data = data;
+            node.mzxid = zxid;
+            node.mtime_ms = now_ms;
+            // −1 would mean "any version" in the next request, so the counter passes over it.
+            node.version = if node.version == -2 {
+                0
+            } else {
+                node.version.wrapping_add(1)
+            };
+        });
     }
 
     /// Replaces a node's data as if it had always been so. `path` is its own.
     pub(crate) fn correct_data(&mut self, index: NodeIndex, path: &ZPath, data: Data) {
-        let after = OwnFacts {
-            data,
-            ..self.own_facts(index)
-        };
-        self.change(index, path, after);
+        self.change(index, path, |node| node.data = data);
     }
 
     /// Replaces a node's access control list. `path` is its own.
-    pub(crate) fn set_acl(&mut self, index: NodeIndex, path: &ZPath, acl: Acl) {
-        let before = self.own_facts(index);
-        let after = OwnFacts {
-            acl,
-            aversion: before.aversion.wrapping_add(1),
-            ..before
-        };
-        self.change(index, path, after);
+    pub(crate) fn set_acl(&mut self, index: NodeIndex, path: &ZPath, acl: &Acl) {
+        let (before, after) = (self.slab[index].acl, self.acls.take(acl));
+        self.change(index, path, |node| {
+            node.acl = after;
+            node.aversion = node.aversion.wrapping_add(1);
+        });
+        self.acls.give_back(before);
     }
 
     /// As if so many children had been created below a node.
@@ -304,59 +295,42 @@ impl Tree {
         });
     }
 
-    fn own_facts(&self, index: NodeIndex) -> OwnFacts {
-        let node = &self.slab[index];
-        OwnFacts {
-            data: node.data.clone(),
-            mzxid: node.mzxid,
-            mtime_ms: node.mtime_ms,
-            version: node.version,
-            acl: self.acls.get(node.acl).clone(),
-            aversion: node.aversion,
-        }
-    }
-
-    fn change(&mut self, index: NodeIndex, path: &ZPath, after: OwnFacts) {
+    /// Changes a node's own facts in a way that can be taken back.
+    fn change(&mut self, index: NodeIndex, path: &ZPath, change: impl FnOnce(&mut Node)) {
         self.before_change(index);
-        let before = self.replace(index, path, after);
-        self.remember(|| Undo::Changed {
-            index,
-            path: path.clone(),
-            before,
-        });
+        if let Some(undo) = &mut self.undo {
+            let node = &self.slab[index];
+            undo.push(Undo::Changed {
+                index,
+                path: path.clone(),
+                before: OwnFacts {
+                    data: node.data.clone(),
+                    mzxid: node.mzxid,
+                    mtime_ms: node.mtime_ms,
+                    version: node.version,
+                    acl: self.acls.get(node.acl).clone(),
+                    aversion: node.aversion,
+                },
+            });
+        }
+        self.change_own(index, path, change);
     }
 
-    /// Gives a node other facts, and returns those that it had.
-    fn replace(&mut self, index: NodeIndex, path: &ZPath, after: OwnFacts) -> OwnFacts {
-        let before = self.own_facts(index);
-        self.remove_own_share(index, path);
-        let OwnFacts {
-            data,
-            mzxid,
-            mtime_ms,
-            version,
-            acl,
-            aversion,
-        } = after;
-        let acl = self.acls.take(&acl);
-        let node = &mut self.slab[index];
-        self.acls.give_back(core::mem::replace(&mut node.acl, acl));
-        node.data = data;
-        node.mzxid = mzxid;
-        node.mtime_ms = mtime_ms;
-        node.version = version;
-        node.aversion = aversion;
-        self.add_own_share(index, path);
-        before
+    /// Changes a node's own facts, with all that follows from them kept true.
+    fn change_own(&mut self, index: NodeIndex, path: &ZPath, change: impl FnOnce(&mut Node)) {
+        let hash = PathHash::of(path.as_str());
+        self.remove_own_share(index, hash);
+        change(&mut self.slab[index]);
+        self.add_own_share(index, hash);
     }
 
     /// Puts a node into the tree, below the parent that it names, whose facts `change`.
     fn attach(&mut self, node: Node, path: &ZPath, change: impl FnOnce(&mut FamilyFacts)) -> NodeIndex {
-        let parent = node.parent;
+        let (parent, hash) = (node.parent, PathHash::of(path.as_str()));
         // A node that comes back may have had children.
-        self.digest = self.digest.wrapping_add(node.family_digest(path.as_str()));
+        self.digest = self.digest.wrapping_add(node.family_digest(hash));
         let index = self.slab.insert(node);
-        self.add_own_share(index, path);
+        self.add_own_share(index, hash);
         self.change_family(parent, path.parent_text(), |family, slab| {
             change(&mut family.facts);
             family.children.insert(index, |child| &slab[child].name);
@@ -366,23 +340,23 @@ impl Tree {
 
     /// Takes a node out of the tree; the facts of its parent `change`.
     fn detach(&mut self, index: NodeIndex, path: &ZPath, change: impl FnOnce(&mut FamilyFacts)) -> Node {
-        let parent = self.slab[index].parent;
+        let (parent, hash) = (self.slab[index].parent, PathHash::of(path.as_str()));
         self.change_family(parent, path.parent_text(), |family, slab| {
             family.children.remove(index, |child| &slab[child].name);
             change(&mut family.facts);
         });
-        self.remove_own_share(index, path);
+        self.remove_own_share(index, hash);
         let node = self.slab.remove(index);
         // It has no children, but it may have had some.
-        self.digest = self.digest.wrapping_sub(node.family_digest(path.as_str()));
+        self.digest = self.digest.wrapping_sub(node.family_digest(hash));
         self.acls.give_back(node.acl);
         node
     }
 
     /// Adds what follows from the node itself to what is known of all nodes.
-    fn add_own_share(&mut self, index: NodeIndex, path: &ZPath) {
+    fn add_own_share(&mut self, index: NodeIndex, path: PathHash) {
         let node = &self.slab[index];
-        let share = node.own_digest(path.as_str(), self.acls.hash(node.acl));
+        let share = node.own_digest(path, self.acls.hash(node.acl));
         self.digest = self.digest.wrapping_add(share);
         self.emptied
             .extend(node.emptied_at_ms().map(|emptied| (emptied, index)));
@@ -391,9 +365,9 @@ impl Tree {
     }
 
     /// The opposite.
-    fn remove_own_share(&mut self, index: NodeIndex, path: &ZPath) {
+    fn remove_own_share(&mut self, index: NodeIndex, path: PathHash) {
         let node = &self.slab[index];
-        let share = node.own_digest(path.as_str(), self.acls.hash(node.acl));
+        let share = node.own_digest(path, self.acls.hash(node.acl));
         self.digest = self.digest.wrapping_sub(share);
         if let Some(emptied) = node.emptied_at_ms() {
             self.emptied.remove(&(emptied, index));
@@ -405,15 +379,15 @@ impl Tree {
 
     /// Changes what `parent` knows of its children, with all that follows from it kept true. `path` is the parent's.
     fn change_family(&mut self, parent: NodeIndex, path: &str, change: impl FnOnce(&mut Family, &Slab)) {
-        let node = &mut self.slab[parent];
-        self.digest = self.digest.wrapping_sub(node.family_digest(path));
+        let (node, hash) = (&mut self.slab[parent], PathHash::of(path));
+        self.digest = self.digest.wrapping_sub(node.family_digest(hash));
         let before = (node.emptied_at_ms(), node.expires_at_ms());
         // Out of the slab for a moment: the set of children asks the slab for their names.
         let mut family = node.take_family();
         change(&mut family, &self.slab);
         let node = &mut self.slab[parent];
         node.family = Some(family);
-        self.digest = self.digest.wrapping_add(node.family_digest(path));
+        self.digest = self.digest.wrapping_add(node.family_digest(hash));
         let after = (node.emptied_at_ms(), node.expires_at_ms());
         if before != after {
             let key = |time: u64| (time, parent);

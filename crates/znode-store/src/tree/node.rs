@@ -33,6 +33,16 @@ impl NodeIndex {
     }
 }
 
+/// The hash of a node's path, which is computed once for several digests.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PathHash(u64);
+
+impl PathHash {
+    pub(crate) fn of(path: &str) -> Self {
+        Self(stable_hash::of_bytes(path.as_bytes()))
+    }
+}
+
 /// A znode.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -158,9 +168,9 @@ impl Node {
     }
 
     /// What the node itself adds to the tree's digest: all but what its children change.
-    pub(crate) fn own_digest(&self, path: &str, acl_hash: u64) -> u64 {
-        stable_hash::of_words(&[
-            stable_hash::of_bytes(path.as_bytes()),
+    pub(crate) fn own_digest(&self, path: PathHash, acl_hash: u64) -> u64 {
+        stable_hash::of_words([
+            path.0,
             stable_hash::of_bytes(self.data.as_bytes()),
             acl_hash,
             self.czxid.0,
@@ -175,13 +185,13 @@ impl Node {
 
     /// What its children changed adds to the tree's digest. Kept apart, for a child that comes or goes would else cost
     /// a look at all data of its parent.
-    pub(crate) fn family_digest(&self, path: &str) -> u64 {
+    pub(crate) fn family_digest(&self, path: PathHash) -> u64 {
         // A creation that was taken back leaves an empty family behind, which is as good as none.
         let Some(family) = self.family.as_ref().filter(|family| !family.is_untouched()) else {
             return 0;
         };
-        stable_hash::of_words(&[
-            stable_hash::of_bytes(path.as_bytes()),
+        stable_hash::of_words([
+            path.0,
             family.facts.pzxid.0,
             family.facts.creations,
             family.children.len() as u64,

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::path::ZPath;
 use crate::stable_hash::Table;
 use crate::stat::Kind;
-use crate::tree::node::NodeIndex;
+use crate::tree::node::{NodeIndex, PathHash};
 use crate::tree::record::ZnodeRecord;
 use crate::tree::{Acls, SPECIAL, Slab, Tree};
 
@@ -72,9 +72,10 @@ impl Rebuild {
                     .map_err(|_| "a path in it is illegal")?;
                 todo.push((child, path));
             }
-            tree.add_own_share(index, &path);
+            let hash = PathHash::of(path.as_str());
+            tree.add_own_share(index, hash);
             let node = &tree.slab[index];
-            tree.digest = tree.digest.wrapping_add(node.family_digest(path.as_str()));
+            tree.digest = tree.digest.wrapping_add(node.family_digest(hash));
             if node.session().is_some() {
                 ephemerals.push((node.czxid, path, index));
             }

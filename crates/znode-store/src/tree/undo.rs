@@ -76,7 +76,17 @@ impl Tree {
                     }
                 }
                 Undo::Changed { index, path, before } => {
-                    self.replace(index, &path, before);
+                    let acl = self.acls.take(&before.acl);
+                    let replaced = self.slab[index].acl;
+                    self.change_own(index, &path, |node| {
+                        node.data = before.data;
+                        node.mzxid = before.mzxid;
+                        node.mtime_ms = before.mtime_ms;
+                        node.version = before.version;
+                        node.acl = acl;
+                        node.aversion = before.aversion;
+                    });
+                    self.acls.give_back(replaced);
                 }
             }
         }
