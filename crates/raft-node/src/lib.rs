@@ -43,13 +43,14 @@
 //! ```no_run
 //! # use std::collections::BTreeMap;
 //! # use raft_node::{MemberAddress, Node, NodeConfig};
-//! # use raft_node::znode_store::{Command, CreateMode, CreatePath, Op, Request};
+//! # use raft_node::znode_store::{Acl, Command, CreateMode, CreatePath, Op, Request};
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let address = MemberAddress { peer: "127.0.0.1:7501".into(), http: "127.0.0.1:7401".into() };
 //! let node = Node::start(NodeConfig::new(1, "demo", BTreeMap::from([(1, address)]), "./data")).await?;
 //! let command = Command::Write(Op::Create {
 //!     path: CreatePath::parse("/greeting", false)?,
 //!     data: "hello".into(),
+//!     acl: Acl::open(),
 //!     mode: CreateMode::Persistent,
 //!     parents: false,
 //! });

@@ -7,3 +7,4 @@ mod failover;
 mod power;
 mod sessions;
 mod snapshots;
+mod watches;
