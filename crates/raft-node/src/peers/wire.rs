@@ -23,7 +23,7 @@ use crate::types::{
 };
 
 /// The version of everything in this file. Nodes of different versions refuse each other with a clear word.
-pub const WIRE_VERSION: u16 = 1;
+pub const WIRE_VERSION: u16 = 2;
 
 /// What a connection begins with, so that a stranger's bytes are not taken for a message.
 pub const MAGIC: [u8; 8] = *b"lockgate";

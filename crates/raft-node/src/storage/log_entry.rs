@@ -3,7 +3,7 @@
 //!
 //! | offset | bytes | what |
 //! |---:|---:|---|
-//! | 0 | 1 | version, 1 |
+//! | 0 | 1 | version, 2 |
 //! | 1 | 1 | 0: blank, 1: proposal, 2: membership |
 //! | 2 | | proposal: its term (8 bytes), then the commands as they came; membership: see [`encode_membership`] |
 
@@ -20,7 +20,7 @@ use crate::types::{
     DiskId, Entry, LogId, Member, Membership, Payload, Proposal, StoredMembership, log_id, term_of,
 };
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const BLANK: u8 = 0;
 const PROPOSAL: u8 = 1;
 const MEMBERSHIP: u8 = 2;
@@ -255,12 +255,12 @@ mod tests {
         };
         assert_eq!(
             encode_entry(&entry).payload.as_ref(),
-            b"\x01\x01\x07\0\0\0\0\0\0\0xy"
+            b"\x02\x01\x07\0\0\0\0\0\0\0xy"
         );
         let one = Membership::new(vec![BTreeSet::from([1])], BTreeMap::from([(1, member(5))])).unwrap();
         let stored = StoredMembership::new(Some(log_id(2, 300)), one);
         let mut expected =
-            b"\x01\x01\x02\xfb\x2c\x01\x01\x01\x01\x01\x01\x0b127.0.0.1:5\x0b127.0.0.2:5".to_vec();
+            b"\x02\x01\x02\xfb\x2c\x01\x01\x01\x01\x01\x01\x0b127.0.0.1:5\x0b127.0.0.2:5".to_vec();
         expected.extend([5; 16]);
         assert_eq!(encode_membership(&stored), expected);
     }
@@ -288,7 +288,7 @@ mod tests {
             };
             assert!(decode_entry(cut).is_err(), "{len} bytes");
         }
-        for bytes in [&b"\x02\x00"[..], b"\x01\x00\x00", b"\x01\x03", b"\x01\x01\x00"] {
+        for bytes in [&b"\x01\x00"[..], b"\x02\x00\x00", b"\x02\x03", b"\x02\x01\x00"] {
             let strange = WalEntry {
                 pos: good.pos,
                 payload: Bytes::copy_from_slice(bytes),
