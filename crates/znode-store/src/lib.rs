@@ -15,6 +15,8 @@
 //! | [`Request`] | a [`Command`], on behalf of a session, perhaps with an id by which a repetition is known |
 //! | [`Reply`], [`Refusal`] | what came of it; a refusal has changed nothing |
 //! | [`Event`] | what it changed, for those who watch and wait |
+//! | [`Acl`], [`Identities`] | who may do what to a znode; what a caller has proven to be |
+//! | [`View`] | the state as one caller may see it |
 //! | lock, contender | the znode `/locks/NAME`, and its ephemeral sequential children |
 //! | holder | a contender that holds the lock; its znode's name is what clients call so |
 //! | fencing token | the zxid at which the contender came |
@@ -25,9 +27,12 @@
 //!   alone. There is no clock, no randomness, no I/O, no logging and no panic that a request could cause.
 //!   [`Store::digest`] compares replicas.
 //! - **ZooKeeper's tree.** Versions, `cversion`, `pzxid`, ten-digit sequence numbers from the parent's counter
-//!   of creations, no children below ephemeral znodes, the order of events: as ZooKeeper has them, so that
-//!   its clients and its recipes mean the same here. Differences: a sequence counter does not overflow into
-//!   negative numbers but is refused beyond [`MAX_SEQUENCE`]; zxids do not carry an epoch.
+//!   of creations, no children below ephemeral znodes, containers and TTL nodes, access control lists, quotas, which of
+//!   several faults is told, the order of events: as ZooKeeper 3.8 has them, so that its clients and its recipes mean the
+//!   same here. Differences: a sequence counter does not overflow into negative numbers but is refused beyond
+//!   [`MAX_SEQUENCE`]; zxids do not carry an epoch; and what else docs/zookeeper-differences.md lists.
+//! - **Guarded writes.** [`Op::Held`] makes a transaction fail unless its session holds a lock, at the very position at
+//!   which the transaction is carried out.
 //! - **All or nothing.** A refused command leaves no trace but its zxid, and a [`Command::Multi`] is one command.
 //! - **Exactly once.** A request that carries a [`RequestId`] and is sent again is answered as before, within
 //!   the bounds of [`MAX_REMEMBERED_REQUESTS`] and the life of its session.
@@ -111,17 +116,18 @@
 //!
 //! # Where to find what
 //!
-//! `command`, `reply`, `event` are the boundary; `apply` decides over commands, `write` over changes of the
-//! tree, `lock/` over locks; `tree/` is how znodes lie in memory; `sessions`, `remembered` and `snapshot/` are
-//! what they say. tests/scripts states the rules one by one.
+//! `command`, `reply`, `event` are the boundary; `apply` decides over commands, `create` and `write` over changes of the
+//! tree, `acl` and `quota` over whether they may be, `lock/` over locks, `read` over what may be seen; `tree/` is how
+//! znodes lie in memory; `sessions`, `remembered` and `snapshot/` are what they say. tests/scripts states the rules one by one.
 #![no_std]
 extern crate alloc;
 
-mod acl;
 mod ids;
-mod limits;
 mod path;
 mod stat;
+
+mod acl;
+mod limits;
 
 mod command;
 mod event;
@@ -129,10 +135,11 @@ mod reply;
 mod show;
 
 mod apply;
-mod remembered;
-mod sessions;
+mod create;
 mod quota;
 mod read;
+mod remembered;
+mod sessions;
 mod store;
 mod write;
 
@@ -145,6 +152,7 @@ mod tree;
 pub use acl::*;
 pub use apply::EntryContext;
 pub use command::*;
+pub use create::MAX_SEQUENCE;
 pub use event::*;
 pub use ids::*;
 pub use limits::Limits;
@@ -157,4 +165,3 @@ pub use sessions::{MAX_ENDED_SESSIONS, SessionFate, SessionView};
 pub use snapshot::{Restorer, SnapshotError, SnapshotPart};
 pub use stat::*;
 pub use store::{MAX_SWEPT, Store};
-pub use write::MAX_SEQUENCE;

@@ -1,0 +1,217 @@
+//! Creations: where a znode would come, who may create it there, what it is called, and what else has to be created.
+
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use crate::acl::{Acl, Perms};
+use crate::apply::Context;
+use crate::command::{CreateMode, MAX_TTL_MS};
+use crate::ids::{Data, SessionId};
+use crate::lock;
+use crate::path::{CreatePath, ZPath};
+use crate::quota::Growth;
+use crate::reply::{Limited, Outcome, Refusal, Reply};
+use crate::stat::Kind;
+use crate::store::Store;
+use crate::tree::NodeIndex;
+
+/// The last sequence number that has ten digits. Clients compare numbers as text, so an eleventh digit
+/// would put the newest contender before the oldest.
+pub const MAX_SEQUENCE: u64 = 9_999_999_999;
+
+/// Where a node is to be created.
+pub(crate) struct Place {
+    /// The deepest ancestor that exists.
+    pub(crate) ancestor: NodeIndex,
+    /// The ancestors that do not, from above.
+    pub(crate) missing: Vec<ZPath>,
+}
+
+impl Store {
+    /// Creates a znode, or refuses and changes nothing.
+    #[expect(clippy::too_many_arguments, reason = "each is a part of what is asked")]
+    pub(crate) fn create(
+        &mut self,
+        cx: &mut Context<'_>,
+        session: Option<SessionId>,
+        path: &CreatePath,
+        data: Data,
+        acl: &Acl,
+        mode: CreateMode,
+        parents: bool,
+    ) -> Outcome {
+        self.check_size(&data)?;
+        let kind = match (mode, session) {
+            (CreateMode::Persistent | CreateMode::PersistentSequential, _) => Kind::Persistent,
+            (CreateMode::Container, _) => Kind::Container,
+            (CreateMode::Ttl { ttl_ms } | CreateMode::TtlSequential { ttl_ms }, _) => match ttl_ms {
+                1..=MAX_TTL_MS => Kind::Ttl(ttl_ms),
+                _ => return Err(Refusal::BadTtl(ttl_ms)),
+            },
+            (CreateMode::Ephemeral | CreateMode::EphemeralSequential, Some(session)) => {
+                Kind::Ephemeral(session)
+            }
+            (CreateMode::Ephemeral | CreateMode::EphemeralSequential, None) => {
+                return Err(Refusal::SessionRequired);
+            }
+        };
+        let acl = acl.as_set_by(cx.caller)?;
+        if path.parent.is_root() && path.name.is_empty() && !mode.is_sequential() {
+            return Err(Refusal::NodeExists(ZPath::root()));
+        }
+        let place = self.place_below(&path.parent);
+        if !place.missing.is_empty() && !parents {
+            return Err(Refusal::NoNode(path.parent.clone()));
+        }
+        self.may_create_at(cx, &place, &acl)?;
+        let parent = place.missing.is_empty().then_some(place.ancestor);
+        let path = if mode.is_sequential() {
+            let sequence = self.next_sequence(parent, &path.parent)?;
+            path.parent.join(&alloc::format!("{}{sequence:010}", path.name))
+        } else {
+            path.parent.join(&path.name)
+        };
+        let path = path.map_err(|bad| Refusal::BadPath(bad.to_string()))?;
+        if mode.is_ephemeral() && lock::is_reserved(&path) {
+            return Err(lock::written_by_locks_alone(&path));
+        }
+        if parent.is_some_and(|parent| self.tree.child(parent, path.name()).is_some()) {
+            return Err(Refusal::NodeExists(path));
+        }
+        self.may_have_children(&place)?;
+        if let Kind::Ephemeral(session) = kind {
+            self.may_own_more(session)?;
+        }
+        self.check_quotas_of_creation(&place, &path, &data)?;
+        let parent = self.create_missing(cx, place, &acl);
+        let index = self.add_node(cx, parent, &path, kind, data, &acl);
+        let stat = self.tree.node(index).stat();
+        Ok(Reply::Created { path, stat })
+    }
+
+    /// Refuses a creation below `place` to whoever has not the right to it, or would not have it at the parents that
+    /// would be created with the list `acl`.
+    pub(crate) fn may_create_at(&self, cx: &Context<'_>, place: &Place, acl: &Acl) -> Result<(), Refusal> {
+        let list = self.tree.acl(place.ancestor);
+        if !list.allows(Perms::CREATE, cx.caller) {
+            return Err(Refusal::NoAuth(self.tree.path(place.ancestor)));
+        }
+        match place.missing.last() {
+            Some(missing) => acl.require(Perms::CREATE, cx.caller, missing),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a creation below an ephemeral node, and below one that has as many children as it may.
+    pub(crate) fn may_have_children(&self, place: &Place) -> Result<(), Refusal> {
+        let node = self.tree.node(place.ancestor);
+        let path = || self.tree.path(place.ancestor);
+        if node.session().is_some() {
+            return Err(Refusal::NoChildrenForEphemerals(path()));
+        }
+        if node.num_children() >= self.limits.children as usize {
+            return Err(Refusal::LimitReached {
+                what: Limited::Children(path()),
+                limit: self.limits.children,
+            });
+        }
+        Ok(())
+    }
+
+    /// Refuses another ephemeral node to a session that has as many as it may.
+    pub(crate) fn may_own_more(&self, session: SessionId) -> Result<(), Refusal> {
+        let owner = self.sessions.get(session).expect("its request was let in");
+        if owner.ephemerals.len() >= self.limits.ephemerals as usize {
+            return Err(Refusal::LimitReached {
+                what: Limited::Ephemerals(session),
+                limit: self.limits.ephemerals,
+            });
+        }
+        Ok(())
+    }
+
+    /// Refuses what would pass a hard quota.
+    pub(crate) fn check_quotas_of_creation(
+        &self,
+        place: &Place,
+        path: &ZPath,
+        data: &Data,
+    ) -> Result<(), Refusal> {
+        // Parents that are missing count as well; they are counted where the node itself is.
+        let growth = Growth {
+            count: 1 + place.missing.len() as i64,
+            bytes: data.len() as i64,
+        };
+        self.check_quota(path, growth)
+    }
+
+    /// The number that the next sequential child gets; `parent` is `None` if it does not exist yet.
+    pub(crate) fn next_sequence(&self, parent: Option<NodeIndex>, path: &ZPath) -> Result<u64, Refusal> {
+        match parent.map_or(0, |parent| self.tree.node(parent).creations()) {
+            sequence if sequence > MAX_SEQUENCE => Err(Refusal::SequenceExhausted(path.clone())),
+            sequence => Ok(sequence),
+        }
+    }
+
+    /// Looks where children of `parent` would come.
+    pub(crate) fn place_below(&self, parent: &ZPath) -> Place {
+        let mut ancestor = NodeIndex::ROOT;
+        let mut missing = Vec::new();
+        let mut end = 0;
+        for name in parent.components() {
+            end += 1 + name.len();
+            match self.tree.child(ancestor, name) {
+                Some(child) if missing.is_empty() => ancestor = child,
+                _ => missing.push(ZPath::from_checked(parent.as_str()[..end].into())),
+            }
+        }
+        Place { ancestor, missing }
+    }
+
+    /// Creates what is missing, as containers with the list `acl`, and returns the last of them.
+    pub(crate) fn create_missing(&mut self, cx: &mut Context<'_>, place: Place, acl: &Acl) -> NodeIndex {
+        place.missing.iter().fold(place.ancestor, |parent, path| {
+            self.add_node(cx, parent, path, Kind::Container, Data::empty(), acl)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Command, EntryContext, Op, Request};
+
+    use super::*;
+
+    fn sequential(store: &mut Store) -> Outcome {
+        let op = Op::Create {
+            path: CreatePath::parse("/q/n", true).expect("it is a path"),
+            data: Data::empty(),
+            acl: Acl::open(),
+            mode: CreateMode::PersistentSequential,
+            parents: true,
+        };
+        let entry = EntryContext { time_ms: 0, term: 1 };
+        let request = Request::anonymous(Command::Write(op));
+        store.apply(&entry, request, &mut Vec::new()).outcome
+    }
+
+    #[test]
+    fn sequence_numbers_end_with_ten_digits_and_never_become_negative() {
+        let mut store = Store::new();
+        sequential(&mut store).expect("the first one");
+        let parent = ZPath::parse("/q").expect("it is a path");
+        let index = store.tree.find(&parent).expect("it was created");
+        for (creations, name) in [
+            (i32::MAX as u64, "/q/n2147483647"),
+            (i32::MAX as u64 + 1, "/q/n2147483648"),
+            (MAX_SEQUENCE, "/q/n9999999999"),
+        ] {
+            store.tree.pretend_creations(index, creations);
+            match sequential(&mut store) {
+                Ok(Reply::Created { path, .. }) => assert_eq!(path.as_str(), name),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(sequential(&mut store), Err(Refusal::SequenceExhausted(parent)));
+    }
+}
