@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use znode_store::{Limits, MAX_DATA_BYTES};
 use znode_watch::WatchLimits;
 
 use crate::error::StartError;
@@ -47,6 +48,9 @@ pub struct NodeConfig {
     pub sessions: SessionBounds,
     /// When containers that nobody uses are swept.
     pub sweeps: SweepConfig,
+    /// How much there may be of what in the tree. What the leader says holds in the whole cluster, from shortly after
+    /// it began to lead; so it should be the same on all nodes.
+    pub limits: Limits,
     /// How much is kept for those who watch.
     pub watches: WatchConfig,
     /// After so long without an answer a proposal is given up; its outcome is then unknown.
@@ -72,6 +76,7 @@ impl NodeConfig {
             log: WalOptions::default(),
             sessions: SessionBounds::default(),
             sweeps: SweepConfig::default(),
+            limits: Limits::default(),
             watches: WatchConfig::default(),
             propose_timeout: Duration::from_secs(10),
         }
@@ -113,6 +118,18 @@ impl NodeConfig {
         }
         if self.snapshots.every_entries == 0 {
             wrong.push("snapshots after every 0 entries".to_owned());
+        }
+        let limits = &self.limits;
+        if !(1..=MAX_DATA_BYTES).contains(&(limits.data_bytes as usize)) {
+            wrong.push(format!(
+                "the most data of a znode must be 1 to {MAX_DATA_BYTES} bytes"
+            ));
+        }
+        if [limits.children, limits.ephemerals, limits.sessions].contains(&0) {
+            wrong.push("the most children, ephemerals or sessions must not be 0".to_owned());
+        }
+        if self.sweeps.every.is_zero() {
+            wrong.push("sweeps must have time between them".to_owned());
         }
         let watches = &self.watches;
         if watches.limits.per_watcher == 0 || watches.limits.per_node == 0 || watches.backlog == 0 {
@@ -200,12 +217,12 @@ impl Default for SessionBounds {
     }
 }
 
-/// When container znodes, and with them locks that nobody uses, are swept.
+/// When container znodes, and with them locks that nobody uses, are swept; and TTL nodes whose time is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SweepConfig {
-    /// How long one must have been empty: a lock in steady use is not to be created again and again.
+    /// How long a container must have been empty: a lock in steady use is not to be created again and again.
     pub empty_for: Duration,
-    /// How often the leader looks.
+    /// How often the leader looks. So much later than its time a TTL node may be swept.
     pub every: Duration,
 }
 

@@ -1,5 +1,5 @@
 //! Who leads, and what a leader does beside ordering the log: it keeps the sessions' deadlines, ends those that
-//! fall silent, and confirms heartbeats and reads with proof that it still leads.
+//! fall silent, confirms heartbeats and reads with proof that it still leads, and makes its configured limits hold.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{ReadPolicy, ServerState};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use znode_store::{Command, Request, SessionId, ZPath};
+use znode_store::{Command, Limits, Request, SessionId, ZPath};
 
 use crate::config::{NodeId, SweepConfig};
 use crate::peers::Gate;
@@ -238,17 +239,24 @@ fn take_up(replica: &Replica, term: u64) {
     replica.sessions.lead(term, Instant::now(), sessions);
 }
 
-/// Ends silent sessions and sweeps empty containers and TTL nodes whose time is over, while this node leads, until `stop`.
+/// Ends silent sessions, sweeps empty containers and TTL nodes whose time is over, and sees to it that `limits` hold, while
+/// this node leads, until `stop`.
 ///
 /// `propose` proposes a command from this node, in the ordinary way. An end that reaches the log in another
 /// term than its own is refused by the state.
-pub async fn tend<P, F>(replica: Arc<Replica>, sweeps: SweepConfig, propose: P, stop: CancellationToken)
-where
+pub async fn tend<P, F>(
+    replica: Arc<Replica>,
+    sweeps: SweepConfig,
+    limits: Limits,
+    propose: P,
+    stop: CancellationToken,
+) where
     P: Fn(Request) -> F + Clone + Send + 'static,
     F: Future<Output = bool> + Send + 'static,
 {
     let mut last = Instant::now();
     let mut swept = Instant::now();
+    let mut setting: Option<JoinHandle<()>> = None;
     loop {
         tokio::select! {
             () = tokio::time::sleep(TICK) => {}
@@ -277,6 +285,15 @@ where
                 }
             });
         }
+        // An earlier leader was configured otherwise. Its word may even come after this one's, if it lost its office with
+        // the proposal in hand; and this one's may fail. So there is no end to looking.
+        if setting.as_ref().is_none_or(JoinHandle::is_finished) && has_other_limits(&replica, limits) {
+            let propose = propose.clone();
+            setting = Some(tokio::spawn(async move {
+                tracing::info!(%limits, "setting the limits");
+                propose(Request::anonymous(Command::SetLimits(limits))).await;
+            }));
+        }
         if now - swept >= sweeps.every {
             swept = now;
             let due = to_sweep(&replica, sweeps.empty_for);
@@ -292,6 +309,16 @@ where
     }
 }
 
+/// Whether this node leads and the state has other limits than these. A look that would have to wait for a long entry to
+/// be applied is left for the next tick: the sessions cannot wait.
+fn has_other_limits(replica: &Replica, limits: Limits) -> bool {
+    replica.sessions.leading_term().is_some()
+        && replica
+            .store
+            .try_read()
+            .is_some_and(|store| store.limits() != limits)
+}
+
 fn to_sweep(replica: &Replica, empty_for: Duration) -> Vec<ZPath> {
     if replica.sessions.leading_term().is_none() {
         return Vec::new();
@@ -303,4 +330,85 @@ fn to_sweep(replica: &Replica, empty_for: Duration) -> Vec<ZPath> {
     let mut due = store.to_sweep(now_ms.saturating_sub(empty_for_ms), now_ms);
     due.truncate(MAX_SWEPT_AT_ONCE);
     due
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use znode_store::EntryContext;
+
+    use super::*;
+    use crate::codec::Origin;
+    use crate::config::WatchConfig;
+    use crate::hub::Hub;
+
+    const FEW: Limits = Limits {
+        data_bytes: 10,
+        children: 20,
+        ephemerals: 30,
+        sessions: 40,
+    };
+
+    fn replica() -> Arc<Replica> {
+        let origin = Origin { node: 1, boot: 7 };
+        let hub = Hub::new(&WatchConfig::default(), 1);
+        Arc::new(Replica::new(origin, hub, mpsc::unbounded_channel().0))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn limits_are_proposed_by_a_leader_until_they_hold() {
+        let (replica, stop) = (replica(), CancellationToken::new());
+        let proposed = Arc::new(AtomicUsize::new(0));
+        let propose = {
+            let (replica, proposed) = (replica.clone(), proposed.clone());
+            move |request: Request| {
+                assert_eq!(request.command, Command::SetLimits(FEW));
+                // The first two are lost.
+                let done = proposed.fetch_add(1, Ordering::SeqCst) >= 2;
+                if done {
+                    let entry = EntryContext { time_ms: 1, term: 1 };
+                    let applied = replica.store.write().apply(&entry, request, &mut Vec::new());
+                    assert!(applied.outcome.is_ok());
+                }
+                async move { done }
+            }
+        };
+        let tending = tend(
+            replica.clone(),
+            SweepConfig::default(),
+            FEW,
+            propose,
+            stop.clone(),
+        );
+        let tending = tokio::spawn(tending);
+
+        tokio::time::sleep(TICK * 10).await;
+        assert_eq!(
+            proposed.load(Ordering::SeqCst),
+            0,
+            "who does not lead proposes nothing"
+        );
+        take_up(&replica, 1);
+        while replica.store.read().limits() != FEW {
+            tokio::time::sleep(TICK).await;
+        }
+        tokio::time::sleep(TICK * 10).await;
+        assert_eq!(proposed.load(Ordering::SeqCst), 3);
+
+        // A deposed leader's word comes late.
+        let late = Request::anonymous(Command::SetLimits(Limits::default()));
+        let entry = EntryContext { time_ms: 2, term: 1 };
+        replica
+            .store
+            .write()
+            .apply(&entry, late, &mut Vec::new())
+            .outcome
+            .unwrap();
+        while replica.store.read().limits() != FEW {
+            tokio::time::sleep(TICK).await;
+        }
+        stop.cancel();
+        tending.await.unwrap();
+    }
 }

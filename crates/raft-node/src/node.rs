@@ -222,6 +222,7 @@ impl Node {
         tasks.spawn(leader::tend(
             replica,
             config.sweeps.clone(),
+            config.limits,
             propose,
             stop.clone(),
         ));

@@ -120,7 +120,7 @@ impl Replica {
                 }
                 let opening = opened_timeout(&envelope.request.command);
                 let applied = store.apply(&entry, envelope.request, &mut events);
-                self.follow_sessions(&applied, &events, opening, now);
+                self.follow_events(&applied, &events, opening, now);
                 self.hub.dispatch(applied.zxid, &events);
                 events.clear();
                 if envelope.origin == self.origin {
@@ -187,7 +187,8 @@ impl Replica {
         }
     }
 
-    fn follow_sessions(&self, applied: &Applied, events: &[Event], opening: Option<Duration>, now: Instant) {
+    /// What events mean for this node itself.
+    fn follow_events(&self, applied: &Applied, events: &[Event], opening: Option<Duration>, now: Instant) {
         for event in events {
             match event {
                 Event::SessionOpened(session) => {
@@ -196,6 +197,15 @@ impl Replica {
                     }
                 }
                 Event::SessionEnded { session, .. } => self.sessions.ended(*session),
+                // Told once in the cluster: by the leader, and not again by whoever reads the log after a restart.
+                Event::SoftQuotaPassed {
+                    path,
+                    what,
+                    limit,
+                    used,
+                } if self.sessions.leading_term().is_some() => {
+                    tracing::warn!(%path, of = %what, limit, used, "a soft quota was passed");
+                }
                 _ => {}
             }
         }
@@ -208,6 +218,9 @@ fn opened_timeout(command: &Command) -> Option<Duration> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod warnings;
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod failover;
+mod limits;
 mod power;
 mod sessions;
 mod snapshots;
