@@ -12,8 +12,8 @@
 use std::time::{Duration, Instant};
 
 use znode_store::{
-    Acl, Command, CreateMode, CreatePath, EntryContext, Event, Op, Request, Restorer, SnapshotPart, Store,
-    ZPath,
+    Acl, Command, CreateMode, CreatePath, EntryContext, Event, Limits, Op, Password, Request, Restorer,
+    SessionId, SnapshotPart, Store, ZPath,
 };
 
 const NODES: u64 = 1_000_000;
@@ -99,6 +99,38 @@ fn main() {
     println!(
         "  longest gap between two entries {gap:.2?}, slowest entry of {ENTRY} commands {slowest_entry:.2?}"
     );
+    close_a_large_session(&mut store);
+}
+
+/// A session may own so many ephemeral znodes by default, and all of them go in one command.
+fn close_a_large_session(store: &mut Store) {
+    let session = SessionId(1);
+    let open = Command::OpenSession {
+        session,
+        password: Password([0; 16]),
+        timeout_ms: 10_000,
+        name: "".into(),
+        address: "".into(),
+    };
+    let mut events = Vec::new();
+    let mut ask = |request| {
+        events.clear();
+        store.apply(&entry(), request, &mut events).outcome.unwrap();
+    };
+    ask(Request::anonymous(open));
+    let ephemerals = Limits::default().ephemerals;
+    for n in 0..ephemerals {
+        let mut request = create(&format!("/ephemerals/p{:03}/node-{n:010}", n / 1_000));
+        if let Command::Write(Op::Create { mode, .. }) = &mut request.command {
+            *mode = CreateMode::Ephemeral;
+        }
+        request.session = Some(session);
+        ask(request);
+    }
+    let begun = Instant::now();
+    ask(Request::anonymous(Command::CloseSession { session }));
+    println!("session with {ephemerals} ephemeral znodes");
+    println!("  closed in {:.2?}", begun.elapsed());
 }
 
 fn entry() -> EntryContext {

@@ -24,7 +24,7 @@ impl Default for Limits {
             data_bytes: MAX_DATA_BYTES as u32,
             // At some 250 bytes each a quarter of a gigabyte, and a list that no client asks for at once.
             children: 1_000_000,
-            // Deleting so many holds the other commands up for about a tenth of a second.
+            // Deleting so many in one command holds the others up for some 40 ms.
             ephemerals: 100_000,
             // With what is remembered of their requests, up to 40 kilobytes each.
             sessions: 100_000,
