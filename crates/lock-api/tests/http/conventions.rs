@@ -43,6 +43,13 @@ async fn unknown_fields_and_parameters_are_refused_everywhere() {
             "/v1/txn",
             json!({"ops": [{"check": {"path": "/", "vers": 1}}]}),
         ),
+        (
+            "POST",
+            "/v1/txn",
+            json!({"ops": [{"held": {"lock": "a", "fencing_token": 1, "session": session}}]}),
+        ),
+        ("PUT", "/v1/acl/a", json!({"acl": [], "version": 3})),
+        ("POST", "/v1/read", json!({"reads": [], "linearizable": true})),
     ] {
         let problem = server
             .call(method, path, Some(&body.to_string()))
@@ -62,6 +69,10 @@ async fn unknown_fields_and_parameters_are_refused_everywhere() {
         ("DELETE", "/v1/znodes/a?x=1"),
         ("GET", "/v1/watch/a?kind=data&x=1"),
         ("GET", "/v1/cluster?x=1"),
+        ("GET", "/v1/acl/a?x=1"),
+        ("PUT", "/v1/acl/a?aversion=1"),
+        ("POST", "/v1/read?x=1"),
+        ("GET", &*format!("/v1/sessions/{session}/ephemerals?x=1")),
         ("POST", "/v1/sessions?ttl_ms=5"),
         ("POST", "/v1/locks/a/acquire?wait_ms=5"),
         ("POST", "/v1/znodes/a?mode=ephemeral"),
@@ -165,6 +176,8 @@ async fn unknown_addresses_and_methods_say_so() {
         ("GET", "/v1/locks/a/release", "post"),
         ("POST", "/v1/watch/a", "get,head"),
         ("GET", "/v1/txn", "post"),
+        ("GET", "/v1/read", "post"),
+        ("DELETE", "/v1/acl/a", "get,head,put"),
     ] {
         let reply = server.call(method, path, None).await;
         reply.problem(405, "method_not_allowed");

@@ -10,9 +10,12 @@
 
 mod support;
 
+mod acls;
 mod cluster;
 mod conventions;
+mod limits;
 mod locks;
+mod reads;
 mod server;
 mod sessions;
 mod txn;

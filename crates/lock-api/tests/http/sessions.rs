@@ -216,3 +216,58 @@ async fn the_list_shows_what_sessions_hold_and_wait_for_page_by_page() {
         .problem(404, "no_session");
     server.stop().await;
 }
+
+#[tokio::test]
+async fn the_ephemeral_znodes_of_a_session_are_listed() {
+    let server = Server::start().await;
+    let (session, other) = (server.session().await, server.session().await);
+    for (path, session) in [
+        ("/a", &session),
+        ("/b", &session),
+        ("/bb", &other),
+        ("/bc", &session),
+    ] {
+        let body = json!({"mode": "ephemeral", "session": session});
+        server.post(&format!("/v1/znodes{path}"), body).await.expect(201);
+    }
+    let grant = server
+        .post("/v1/locks/l/acquire", json!({"session": session}))
+        .await
+        .expect(200);
+    let contender = format!("/locks/l/{}", grant["holder"].as_str().unwrap());
+    let list = async |query: &str| {
+        let path = format!("/v1/sessions/{session}/ephemerals{query}");
+        server.get(&path).await.expect(200)
+    };
+    assert_eq!(
+        list("").await,
+        json!({"ephemerals": ["/a", "/b", "/bc", contender], "next_after": null})
+    );
+    assert_eq!(
+        list("?prefix=/b").await,
+        json!({"ephemerals": ["/b", "/bc"], "next_after": null})
+    );
+    assert_eq!(
+        list("?count=2").await,
+        json!({"ephemerals": ["/a", "/b"], "next_after": "/b"})
+    );
+    assert_eq!(
+        list("?count=2&after=/b&linearizable=true").await,
+        json!({"ephemerals": ["/bc", contender], "next_after": null})
+    );
+    assert_eq!(
+        list("?prefix=/none").await,
+        json!({"ephemerals": [], "next_after": null})
+    );
+    let path = format!("/v1/sessions/{session}");
+    server.delete(&path).await.expect(204);
+    server
+        .get(&format!("{path}/ephemerals"))
+        .await
+        .problem(410, "session_expired");
+    server
+        .get("/v1/sessions/00000000deadbeef/ephemerals")
+        .await
+        .problem(404, "no_session");
+    server.stop().await;
+}

@@ -1,6 +1,6 @@
 //! A server to call and a caller that can misbehave. Nothing here knows the contract.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use lock_api::Locks;
@@ -9,7 +9,7 @@ use raft_node::{MemberAddress, Node, NodeConfig};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -109,6 +109,16 @@ impl Server {
         self.call("POST", path, Some(&body.to_string())).await
     }
 
+    /// The same by a caller with another address of this machine's.
+    pub async fn call_from(&self, host: Ipv4Addr, method: &str, path: &str, body: Option<Value>) -> Reply {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((host, 0).into()).unwrap();
+        let stream = socket.connect(self.address).await.unwrap();
+        let body = body.map(|body| body.to_string());
+        let call = Call::send_on(stream, method, path, body.as_deref());
+        call.await.reply().await
+    }
+
     /// Opens a session that lives for as long as a test.
     pub async fn session(&self) -> String {
         let opened = self
@@ -124,7 +134,11 @@ pub struct Call(pub TcpStream);
 
 impl Call {
     pub async fn send(address: SocketAddr, method: &str, path: &str, body: Option<&str>) -> Self {
-        let mut stream = TcpStream::connect(address).await.unwrap();
+        let stream = TcpStream::connect(address).await.unwrap();
+        Self::send_on(stream, method, path, body).await
+    }
+
+    async fn send_on(mut stream: TcpStream, method: &str, path: &str, body: Option<&str>) -> Self {
         let length = body.map_or(0, str::len);
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"

@@ -1,8 +1,8 @@
 //! Transactions: all or none.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::Server;
+use crate::support::{Call, Server, until};
 
 #[tokio::test]
 async fn a_transaction_is_carried_out_as_a_whole() {
@@ -52,5 +52,90 @@ async fn a_transaction_that_fails_anywhere_does_nothing() {
         .post("/v1/txn", json!({"ops": [{"check": {"path": "a"}}]}))
         .await
         .problem(400, "bad_path");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_guarded_write_is_made_only_while_the_lock_is_held() {
+    let server = Server::start().await;
+    let (holder, other) = (server.session().await, server.session().await);
+    server
+        .post("/v1/znodes/report", json!({"data": "0"}))
+        .await
+        .expect(201);
+    let grant = server
+        .post("/v1/locks/jobs/7/acquire", json!({"session": holder}))
+        .await
+        .expect(200);
+    let write = |session: &str, token: &Value, data: &str| {
+        let body = json!({"session": session, "ops": [
+            {"held": {"lock": "jobs/7", "fencing_token": token}},
+            {"set": {"path": "/report", "data": data}},
+        ]});
+        server.post("/v1/txn", body)
+    };
+    let token = &grant["fencing_token"];
+    let refuse = async |session: &str, token: &Value| {
+        let problem = write(session, token, "wrong").await.problem(409, "not_holder");
+        assert_eq!(
+            (&problem["index"], &problem["lock"], &problem["fencing_token"]),
+            (&json!(0), &json!("jobs/7"), token)
+        );
+    };
+
+    let done = write(&holder, token, "1").await.expect(200);
+    assert_eq!(done["results"][0], json!({"held": {}}));
+    assert_eq!(done["results"][1]["set"]["stat"]["version"], 1);
+    refuse(&other, token).await;
+    refuse(&holder, &json!(token.as_u64().unwrap() + 1)).await;
+    // Who waits does not hold.
+    let waits = Call::send(
+        server.address,
+        "POST",
+        "/v1/locks/jobs/7/acquire",
+        Some(&json!({"session": other, "wait_ms": null}).to_string()),
+    )
+    .await;
+    until("the other waits", async || {
+        let queue = server.get("/v1/locks/jobs/7").await.expect(200)["queue"].clone();
+        queue.as_array().unwrap().len() == 1
+    })
+    .await;
+    let queued = server.get("/v1/locks/jobs/7").await.expect(200)["queue"][0]["fencing_token"].clone();
+    refuse(&other, &queued).await;
+
+    let release = json!({"session": holder, "holder": grant["holder"]});
+    server.post("/v1/locks/jobs/7/release", release).await.expect(200);
+    refuse(&holder, token).await;
+    let next = waits.reply().await.expect(200);
+    assert_eq!(next["fencing_token"], queued);
+    write(&other, &queued, "2").await.expect(200);
+    assert_eq!(server.get("/v1/znodes/report").await.expect(200)["data"], "2");
+
+    // A lock that nobody ever took, a transaction of nobody's, a name that is none.
+    for (body, status, code) in [
+        (
+            json!({"session": holder, "ops": [{"held": {"lock": "none", "fencing_token": 1}}]}),
+            409,
+            "not_holder",
+        ),
+        (
+            json!({"ops": [{"held": {"lock": "jobs/7", "fencing_token": queued}}]}),
+            400,
+            "bad_request",
+        ),
+        (
+            json!({"session": holder, "ops": [{"held": {"lock": "a//b", "fencing_token": 1}}]}),
+            400,
+            "bad_lock_name",
+        ),
+        (
+            json!({"session": holder, "ops": [{"held": {"lock": "jobs/7"}}]}),
+            400,
+            "bad_request",
+        ),
+    ] {
+        server.post("/v1/txn", body).await.problem(status, code);
+    }
     server.stop().await;
 }

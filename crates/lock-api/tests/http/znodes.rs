@@ -1,8 +1,11 @@
 //! Znodes: create, look, set, delete, children.
 
-use serde_json::json;
+use std::time::Duration;
 
-use crate::support::Server;
+use lock_api::http::HttpConfig;
+use serde_json::{Value, json};
+
+use crate::support::{Server, until};
 
 #[tokio::test]
 async fn a_znode_is_created_read_changed_and_deleted() {
@@ -162,6 +165,108 @@ async fn ephemeral_and_sequential_znodes_follow_their_session_and_their_counter(
         .post("/v1/znodes/e", late)
         .await
         .problem(410, "session_expired");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn children_are_found_by_the_beginning_of_their_names() {
+    let server = Server::start().await;
+    for name in [
+        "p",
+        "p/a-1",
+        "p/a-2",
+        "p/a-3",
+        "p/b-1",
+        "p/a-1/deep",
+        "p/a-1/deep/er",
+    ] {
+        server
+            .post(&format!("/v1/znodes/{name}"), json!({}))
+            .await
+            .expect(201);
+    }
+    let names = async |query: &str| {
+        let seen = server.get(&format!("/v1/znodes/p?children=true&{query}")).await;
+        let seen = seen.expect(200);
+        let children = seen["children"].as_array().unwrap().iter();
+        let names: Vec<_> = children.map(|child| child["name"].clone()).collect();
+        (names, seen["next_after"].clone())
+    };
+    assert_eq!(
+        names("prefix=a-&count=2").await,
+        (vec![json!("a-1"), json!("a-2")], json!("a-2"))
+    );
+    assert_eq!(
+        names("prefix=a-&count=2&after=a-2").await,
+        (vec![json!("a-3")], json!(null))
+    );
+    assert_eq!(names("prefix=c").await, (vec![], json!(null)));
+    assert_eq!(names("prefix=").await.0.len(), 4);
+    server
+        .get("/v1/znodes/p?prefix=a")
+        .await
+        .problem(400, "bad_request");
+
+    let seen = server.get("/v1/znodes/p?descendants=true").await.expect(200);
+    assert_eq!(seen["descendants"], 6);
+    assert!(
+        server
+            .get("/v1/znodes/p")
+            .await
+            .expect(200)
+            .get("descendants")
+            .is_none()
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn containers_and_ttl_nodes_say_what_they_are_and_are_swept() {
+    let server = Server::start_node(HttpConfig::default(), |node| {
+        node.sweeps.every = Duration::from_millis(50);
+        node.sweeps.empty_for = Duration::from_millis(50);
+    })
+    .await;
+    let kind = |answer: &Value| {
+        let stat = &answer["stat"];
+        (
+            stat["ephemeral_owner"].clone(),
+            stat["container"].clone(),
+            stat["ttl_ms"].clone(),
+        )
+    };
+    let plain = server.post("/v1/znodes/p", json!({})).await.expect(201);
+    assert_eq!(kind(&plain), (json!(null), json!(false), json!(null)));
+    let container = json!({"mode": "container"});
+    let container = server.post("/v1/znodes/c", container).await.expect(201);
+    assert_eq!(kind(&container), (json!(null), json!(true), json!(null)));
+    let ttl = json!({"mode": "ttl", "ttl_ms": 600_000});
+    let ttl = server.post("/v1/znodes/long", ttl).await.expect(201);
+    assert_eq!(kind(&ttl), (json!(null), json!(false), json!(600_000)));
+    let numbered = json!({"mode": "ttl_sequential", "ttl_ms": 1});
+    let numbered = server.post("/v1/znodes/n-", numbered).await.expect(201);
+    assert_eq!(numbered["path"], "/n-0000000003");
+    server
+        .post("/v1/znodes/short", json!({"mode": "ttl", "ttl_ms": 1}))
+        .await
+        .expect(201);
+
+    for ttl_ms in [0, 1_u64 << 40, u64::MAX] {
+        let body = json!({"mode": "ttl", "ttl_ms": ttl_ms});
+        let problem = server.post("/v1/znodes/x", body).await;
+        let problem = problem.problem(400, "bad_request");
+        assert_eq!(problem["ttl_ms"], ttl_ms);
+    }
+    let body = json!({"ops": [{"create": {"path": "/x", "mode": "ttl", "ttl_ms": 5000}}]});
+    let done = server.post("/v1/txn", body).await.expect(200);
+    assert_eq!(done["results"][0]["created"]["stat"]["ttl_ms"], 5000);
+
+    server.post("/v1/znodes/c/child", json!({})).await.expect(201);
+    server.delete("/v1/znodes/c/child").await.expect(204);
+    for path in ["/v1/znodes/short", "/v1/znodes/n-0000000003", "/v1/znodes/c"] {
+        until("it is swept", async || server.get(path).await.status == 404).await;
+    }
+    server.get("/v1/znodes/long").await.expect(200);
     server.stop().await;
 }
 
