@@ -27,7 +27,8 @@ impl WatchConnection {
         Self { replica, hub }
     }
 
-    /// Locks the state, to read and arm with nothing applied in between. Keep it short.
+    /// Locks the state, to read and arm with nothing applied in between. Keep it short, and take no second one meanwhile:
+    /// with somebody waiting to apply in between, neither would get on.
     pub fn look(&self) -> WatchingLook<'_> {
         WatchingLook {
             store: self.replica.store.read(),
