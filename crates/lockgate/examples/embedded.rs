@@ -12,6 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use lockgate::raft_node::{MemberAddress, NodeId};
+use lockgate::znode_store::{Acl, CreateMode, CreatePath, Op};
 use lockgate::{AcquireOptions, LocalLockError, Lockgate, StartError};
 
 const NODES: u64 = 3;
@@ -84,7 +85,27 @@ async fn take_locks(servers: &[Lockgate]) -> Result<(), Box<dyn Error>> {
         guard.lock(),
         guard.fencing_token()
     );
-    guard.release().await?;
+
+    // What is written into the tree under a lock is written while it is held, or not at all.
+    let note = |text: &str| Op::Create {
+        path: CreatePath::parse("/invoices/42-", true).expect("this is a path"),
+        data: text.into(),
+        acl: Acl::open(),
+        mode: CreateMode::PersistentSequential,
+        parents: true,
+    };
+    for reply in guard.write(vec![note("by bert")]).await? {
+        println!("bert's write was answered: {reply}");
+    }
+    let (lock, holder) = (guard.lock().clone(), guard.holder().to_owned());
+    let broken = servers[2]
+        .locks()
+        .break_holder(lock, holder, "an operator's word", None);
+    broken.await?;
+    match guard.write(vec![note("too late")]).await {
+        Err(error) => println!("bert is told: {error}"),
+        Ok(_) => return Err("a write was made without the lock".into()),
+    }
 
     // Any number of readers, or at most two of three who want a permit.
     let readers = (

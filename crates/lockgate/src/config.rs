@@ -197,6 +197,18 @@ impl Settings<'_> {
         self.duration("sessions.max_ms", &mut node.sessions.max);
         self.duration("sessions.default_ms", &mut node.sessions.default);
 
+        self.count("limits.data_bytes", &mut node.limits.data_bytes);
+        self.count("limits.children", &mut node.limits.children);
+        self.count("limits.ephemerals", &mut node.limits.ephemerals);
+        self.count("limits.sessions", &mut node.limits.sessions);
+
+        self.duration("sweeps.empty_for_ms", &mut node.sweeps.empty_for);
+        self.duration("sweeps.every_ms", &mut node.sweeps.every);
+
+        self.count("watches.per_watcher", &mut node.watches.limits.per_watcher);
+        self.count("watches.per_node", &mut node.watches.limits.per_node);
+        self.size("watches.backlog", &mut node.watches.backlog);
+
         // Whether it makes sense as a whole the node knows best; without id and members it would only say so.
         if node_id != 0
             && !node.members.is_empty()
@@ -349,6 +361,15 @@ impl Settings<'_> {
             Some(0) => self.wrong(key, "must be at least 1"),
             Some(number) => *setting = number,
             None => {}
+        }
+    }
+
+    fn count(&mut self, key: &'static str, setting: &mut u32) {
+        let mut number = u64::from(*setting);
+        self.positive(key, &mut number);
+        match u32::try_from(number) {
+            Ok(number) => *setting = number,
+            Err(_) => self.wrong(key, &format!("must be at most {}", u32::MAX)),
         }
     }
 

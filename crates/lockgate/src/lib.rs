@@ -6,6 +6,7 @@
 //! [`LocalSession`]:
 //!
 //! ```no_run
+//! use lockgate::znode_store::{Op, ZPath};
 //! use lockgate::{AcquireOptions, Lockgate};
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,6 +21,10 @@
 //! let session = server.open_session("worker-7").await?;
 //! let guard = session.acquire("orders/42", AcquireOptions::exclusive()).await?;
 //! println!("nobody else writes to order 42, and {} proves it", guard.fencing_token());
+//!
+//! // A write into the cluster's own tree that is made only if the lock is held at that very moment.
+//! let invoiced = Op::Set { path: ZPath::parse("/orders/42")?, data: "invoiced".into(), version: -1 };
+//! guard.write(vec![invoiced]).await?;
 //! guard.release().await?;
 //!
 //! session.close().await?;
@@ -59,3 +64,4 @@ pub use server::{Builder, Lockgate, StartError};
 
 pub use lock_api;
 pub use raft_node;
+pub use znode_store;

@@ -1,6 +1,8 @@
 //! Locks for the program that the server runs in, without HTTP: a session that is kept alive in the background,
 //! and guards that give their lock back. What a lock means is `lock_api`'s business.
 
+mod write;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -10,11 +10,15 @@ use std::time::Duration;
 use lock_api::http;
 use lock_api::http::HttpConfig;
 use lock_api::locks::Locks;
-use raft_node::{MemberAddress, Node, NodeConfig, NodeId, RaftTiming, SessionBounds, SnapshotConfig};
+use raft_node::{
+    MemberAddress, Node, NodeConfig, NodeId, RaftTiming, SessionBounds, SnapshotConfig, SweepConfig,
+    WatchConfig,
+};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use znode_store::Limits;
 
 use crate::local::{LocalLockError, LocalSession};
 
@@ -141,6 +145,24 @@ impl Builder {
     /// Bounds of session timeouts.
     pub fn sessions(mut self, bounds: SessionBounds) -> Self {
         self.config.sessions = bounds;
+        self
+    }
+
+    /// When containers that nobody uses and TTL nodes whose time is over are swept.
+    pub fn sweeps(mut self, sweeps: SweepConfig) -> Self {
+        self.config.sweeps = sweeps;
+        self
+    }
+
+    /// How much there may be of what in the tree. The leader's hold in the whole cluster.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.config.limits = limits;
+        self
+    }
+
+    /// How much is kept for those who watch.
+    pub fn watches(mut self, watches: WatchConfig) -> Self {
+        self.config.watches = watches;
         self
     }
 

@@ -21,7 +21,37 @@ fn the_smallest_file_has_the_documented_defaults() {
     assert_eq!(config.node.data_dir, Path::new("/base/data"));
     assert_eq!(config.node.timing, raft_node::RaftTiming::default());
     assert_eq!(config.node.sessions, raft_node::SessionBounds::default());
+    assert_eq!(config.node.limits, znode_store::Limits::default());
     assert_eq!(config.workers, default_workers());
+}
+
+#[test]
+fn limits_are_counted_within_bounds() {
+    let with = |limits: &str| parse(&format!("{SMALLEST}[limits]\n{limits}\n"), &[]);
+    let config = with("data_bytes = 1000\nchildren = 5\nephemerals = 6\nsessions = 7").unwrap();
+    let limits = znode_store::Limits {
+        data_bytes: 1000,
+        children: 5,
+        ephemerals: 6,
+        sessions: 7,
+    };
+    assert_eq!(config.node.limits, limits);
+    let environment = [("LOCKGATE_LIMITS_SESSIONS", "9")];
+    assert_eq!(parse(SMALLEST, &environment).unwrap().node.limits.sessions, 9);
+    for (limits, error) in [
+        ("children = 0", "limits.children: must be at least 1"),
+        (
+            "sessions = 4294967296",
+            "limits.sessions: must be at most 4294967295",
+        ),
+        ("child = 5", "limits.child: there is no such setting"),
+        (
+            "data_bytes = 1048576",
+            "the most data of a znode must be 1 to 1048575 bytes",
+        ),
+    ] {
+        assert_eq!(with(limits).unwrap_err(), [error], "{limits}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockgate::cluster::layout::free_ports;
 use lockgate::lock_api::locks::LockError;
-use lockgate::raft_node::znode_store::{LockName, Refusal};
+use lockgate::znode_store::{Acl, CreateMode, CreatePath, LockName, Op, Refusal, Reply, ZPath};
 use lockgate::{AcquireOptions, LocalGuard, LocalLockError, LocalSession, Lockgate};
 use tempfile::TempDir;
 
@@ -89,6 +89,75 @@ async fn guards_exclude_each_other_even_within_a_session_unless_they_are_reentra
     anna.close().await.unwrap();
     assert_eq!(embedded.crowd("door"), (0, 0));
     assert!(matches!(waited.release().await, Err(LocalLockError::SessionLost)));
+    embedded.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_guarded_write_is_made_while_the_lock_is_held_or_not_at_all() {
+    let embedded = Embedded::start().await;
+    let (anna, bert) = (embedded.session("anna").await, embedded.session("bert").await);
+    let report = || ZPath::parse("/report").unwrap();
+    let create = Op::Create {
+        path: CreatePath::parse("/report", false).unwrap(),
+        data: "0".into(),
+        acl: Acl::open(),
+        mode: CreateMode::Ttl { ttl_ms: 600_000 },
+        parents: false,
+    };
+    let set = |data: &str, version| Op::Set {
+        path: report(),
+        data: data.into(),
+        version,
+    };
+    let stored = || {
+        let (data, stat) = embedded.server.node().read(|store| store.get(&report())).unwrap();
+        (data, stat.version, stat.ephemeral_owner.ttl_ms())
+    };
+    let guard = anna.acquire("door", AcquireOptions::exclusive()).await.unwrap();
+    let window = anna.acquire("window", AcquireOptions::shared()).await.unwrap();
+    let done = guard.write(vec![create, set("1", 0)]).await.unwrap();
+    assert!(
+        matches!(&done[..], [Reply::Created { .. }, Reply::Set(_)]),
+        "{done:?}"
+    );
+    // By two locks, and with something of the session's own.
+    let done = anna
+        .transaction(vec![guard.held(), window.held(), set("2", 1)])
+        .await
+        .unwrap();
+    assert!(
+        matches!(&done[..], [Reply::Held, Reply::Held, Reply::Set(_)]),
+        "{done:?}"
+    );
+    assert_eq!(stored(), ("2".into(), 2, Some(600_000)));
+
+    // What is wrong is counted as the caller counts.
+    match guard.write(vec![set("3", 2), set("4", 2)]).await {
+        Err(LocalLockError::Refused(Refusal::Multi { index: 1, refusal })) => {
+            assert!(matches!(*refusal, Refusal::BadVersion { .. }), "{refusal}");
+        }
+        other => panic!("{other:?}"),
+    }
+    // The token is no use to another session.
+    match bert.transaction(vec![guard.held(), set("3", 2)]).await {
+        Err(LocalLockError::Refused(Refusal::Multi { index: 0, refusal })) => {
+            assert!(matches!(*refusal, Refusal::NotHeld { .. }), "{refusal}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let (lock, holder) = (guard.lock().clone(), guard.holder().to_owned());
+    let broken = embedded.server.locks().break_holder(lock, holder, "stuck", None);
+    broken.await.unwrap();
+    match guard.write(vec![set("3", 2)]).await {
+        Err(LocalLockError::Refused(Refusal::NotHeld { .. })) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(stored(), ("2".into(), 2, Some(600_000)));
+    anna.close().await.unwrap();
+    assert!(matches!(
+        window.write(Vec::new()).await,
+        Err(LocalLockError::SessionLost)
+    ));
     embedded.server.stop().await;
 }
 
