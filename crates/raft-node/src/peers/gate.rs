@@ -371,7 +371,7 @@ mod tests {
             )
         };
         assert!(refused(|hello| hello.magic = *b"GET / HT"));
-        assert!(refused(|hello| hello.version = 2));
+        assert!(refused(|hello| hello.version = WIRE_VERSION + 1));
         assert!(refused(|hello| hello.cluster = "another".into()));
         assert!(refused(|hello| hello.to = 3));
         assert!(refused(|hello| hello.from = 4));
