@@ -32,6 +32,13 @@
 //! what the same node has said before. `?linearizable=true` waits until the node knows all that was committed
 //! before; the check of a fencing token always does.
 //!
+//! # Who calls
+//!
+//! A call carries what its caller has proven to be, and the state machine decides by the access control lists of the
+//! znodes what it may do; reads ask the same lists. Over HTTP a caller is the address of its connection
+//! ([`http::Peer`]). In a program it is whoever [`Locks::on_behalf_of`] says, and else somebody with the rights of the
+//! whole world.
+//!
 //! # Names in addresses
 //!
 //! `POST /v1/locks/orders/42/acquire` acquires the lock `orders/42`: the last segment is the verb. A lock whose
