@@ -2,11 +2,16 @@
 //!
 //! One at a time, because the zxids that replies carry are the whole server's. Several arenas may run side by side.
 
+use std::any::Any;
+use std::fmt::Write;
+use std::panic;
+
 use anyhow::{Context, Result};
 
 use crate::compare::{Difference, shrink};
 use crate::lockgate::Lockgate;
 use crate::program::{Program, Root};
+use crate::reserved;
 use crate::server::{Installation, Server};
 use crate::side::{self, Run};
 use crate::tally::Tally;
@@ -23,6 +28,7 @@ pub enum Opponent {
 
 /// A server and what is needed to use it.
 pub struct Arena {
+    installation: Installation,
     server: Server,
     observer: Observer,
     runs: u64,
@@ -34,7 +40,13 @@ impl Arena {
     pub fn start(installation: &Installation) -> Result<Self> {
         let server = Server::start(installation)?;
         let observer = Observer::connect(server.address())?;
-        Ok(Self { server, observer, runs: 0, tally: Tally::default() })
+        Ok(Self {
+            installation: installation.clone(),
+            server,
+            observer,
+            runs: 0,
+            tally: Tally::default(),
+        })
     }
 
     /// The server.
@@ -54,30 +66,77 @@ impl Arena {
         Ok(difference)
     }
 
+    /// Runs a program against ZooKeeper, and returns each step with what it showed.
+    pub fn show(&mut self, program: &Program) -> Result<String> {
+        let trace = self.zookeeper(program)?.trace;
+        let mut text = String::new();
+        for (label, lines) in side::labels(program).iter().zip(&trace.0) {
+            writeln!(text, "{label}\n       {}", lines.join("\n       ")).expect("a String takes everything");
+        }
+        Ok(text)
+    }
+
+    /// Runs the program about the reserved tree against both sides. It needs a server that has run nothing else.
+    pub fn examine_reserved(mut self) -> Result<Option<Difference>> {
+        let program = reserved::program();
+        let zookeeper = self.run_at(&program, &Root::written())?;
+        let other = lockgate(&program)?;
+        Ok(Difference::find(
+            &program,
+            &zookeeper.trace,
+            &other.trace,
+            "Lockgate",
+        ))
+    }
+
     /// Makes a difference small.
     pub fn shrink(&mut self, difference: Difference, opponent: Opponent) -> Result<Difference> {
-        shrink(difference, |program| Ok(self.compare(program, opponent)?.0))
+        // A piece of a program may be one that a server does not survive; it is no smaller example of this.
+        shrink(difference, |program| {
+            Ok(self.compare(program, opponent).map_or(None, |(found, _)| found))
+        })
     }
 
     fn compare(&mut self, program: &Program, opponent: Opponent) -> Result<(Option<Difference>, Tally)> {
         let zookeeper = self.zookeeper(program)?;
-        let (other, name) = match opponent {
-            Opponent::Lockgate => (lockgate(program)?, "Lockgate"),
-            Opponent::Itself => (self.zookeeper(program)?, "ZooKeeper again"),
+        let difference = match opponent {
+            // A state machine that panics takes all replicas with it: a difference, and not the end of a run.
+            Opponent::Lockgate => match panic::catch_unwind(|| lockgate(program)) {
+                Ok(other) => Difference::find(program, &zookeeper.trace, &other?.trace, "Lockgate"),
+                Err(payload) => Some(Difference::panicked(
+                    program,
+                    &panic_message(&*payload),
+                    "Lockgate",
+                )),
+            },
+            Opponent::Itself => {
+                let again = self.zookeeper(program)?;
+                Difference::find(program, &zookeeper.trace, &again.trace, "ZooKeeper again")
+            }
         };
-        let difference = Difference::find(program, &zookeeper.trace, &other.trace, name);
         Ok((difference, zookeeper.tally))
     }
 
     fn zookeeper(&mut self, program: &Program) -> Result<Run> {
         self.runs += 1;
-        let root = Root::numbered(self.runs);
+        let ran = self.run_at(program, &Root::numbered(self.runs)).and_then(|ran| {
+            self.observer.sweep(&ran.left)?;
+            Ok(ran)
+        });
+        if ran.is_err() {
+            // Whatever it was, what comes next deserves a server that is well.
+            let log = self.server.log_tail();
+            self.server = Server::start(&self.installation)?;
+            self.observer = Observer::connect(self.server.address())?;
+            return ran.with_context(|| format!("ZooKeeper's log ends with\n{log}\n"));
+        }
+        ran
+    }
+
+    fn run_at(&mut self, program: &Program, root: &Root) -> Result<Run> {
         let mut side = ZooKeeper::new(self.server.address(), &mut self.observer, program.sessions);
-        let ran = side::run(&mut side, program, &root);
-        drop(side);
-        let ran = ran.with_context(|| format!("ZooKeeper, seed {}\n{program}", program.seed))?;
-        self.observer.sweep(&ran.left)?;
-        Ok(ran)
+        side::run(&mut side, program, root)
+            .with_context(|| format!("ZooKeeper, seed {}\n{program}", program.seed))
     }
 }
 
@@ -85,4 +144,12 @@ fn lockgate(program: &Program) -> Result<Run> {
     let mut side = Lockgate::new(program.sessions);
     side::run(&mut side, program, &Root::written())
         .with_context(|| format!("Lockgate, seed {}\n{program}", program.seed))
+}
+
+fn panic_message(payload: &(dyn Any + Send)) -> String {
+    let text = payload
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or(payload.downcast_ref::<&str>().copied());
+    format!("panicked: {}", text.unwrap_or("without a message"))
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use anyhow::Result;
 
-use crate::program::{Program, Step};
+use crate::program::{Program, QUOTA_ROOT, Step};
 use crate::side::labels;
 use crate::trace::Trace;
 use crate::wire::Request;
@@ -22,32 +22,66 @@ pub struct Difference {
 
 impl Difference {
     /// Compares what ZooKeeper showed with what another side showed.
-    pub fn find(program: &Program, zookeeper: &Trace, other: &Trace, other_name: &'static str) -> Option<Self> {
-        let at = zookeeper.0.iter().zip(&other.0).position(|(left, right)| left != right)?;
+    pub fn find(
+        program: &Program,
+        zookeeper: &Trace,
+        other: &Trace,
+        other_name: &'static str,
+    ) -> Option<Self> {
+        let at = zookeeper
+            .0
+            .iter()
+            .zip(&other.0)
+            .position(|(left, right)| left != right)?;
         Some(Self {
             program: program.clone(),
-            label: labels(program)[at].clone(),
+            label: format!("first difference at\n{}", labels(program)[at]),
             zookeeper: zookeeper.0[at].clone(),
             other: other.0[at].clone(),
             other_name,
         })
     }
+
+    /// Another side did not come to the end of a program.
+    pub fn panicked(program: &Program, message: &str, other_name: &'static str) -> Self {
+        Self {
+            program: program.clone(),
+            label: "one side did not come to the end".to_owned(),
+            zookeeper: Vec::new(),
+            other: vec![message.to_owned()],
+            other_name,
+        }
+    }
 }
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "seed {} differs; {} steps show it:", self.program.seed, self.program.steps.len())?;
+        writeln!(
+            f,
+            "seed {} differs; {} steps show it:",
+            self.program.seed,
+            self.program.steps.len()
+        )?;
         write!(f, "{}", self.program)?;
-        writeln!(f, "first difference at\n{}", self.label)?;
-        for (name, lines, others) in
-            [("ZooKeeper", &self.zookeeper, &self.other), (self.other_name, &self.other, &self.zookeeper)]
-        {
+        writeln!(f, "{}", self.label)?;
+        for (name, lines, others) in [
+            ("ZooKeeper", &self.zookeeper, &self.other),
+            (self.other_name, &self.other, &self.zookeeper),
+        ] {
             writeln!(f, "  {name}:")?;
             for line in lines.iter().filter(|line| !others.contains(line)) {
                 writeln!(f, "    {line}")?;
             }
             if lines.iter().all(|line| others.contains(line)) {
-                writeln!(f, "    {}", if lines.len() < others.len() { "(nothing more)" } else { "(another order)" })?;
+                writeln!(
+                    f,
+                    "    {}",
+                    if lines.len() < others.len() {
+                        "(nothing more)"
+                    } else {
+                        "(another order)"
+                    }
+                )?;
             }
         }
         Ok(())
@@ -104,27 +138,57 @@ fn simplified(step: &Step) -> Vec<Step> {
     let mut simpler = Vec::new();
     match request {
         Request::Multi(items) => {
-            simpler.extend(items.iter().cloned());
+            // A check outside of a multi is no request: see `lone-check` in `differences`.
+            simpler.extend(
+                items
+                    .iter()
+                    .filter(|item| !matches!(item, Request::Check { .. }))
+                    .cloned(),
+            );
             simpler.extend(without_one(items).map(Request::Multi));
         }
         Request::MultiRead(items) => simpler.extend(without_one(items).map(Request::MultiRead)),
-        Request::Create { call, path, data: Some(_), acl, flags } => simpler.push(Request::Create {
+        // What stands in the znodes of a quota means something.
+        Request::Create { path, .. } | Request::SetData { path, .. } if path.starts_with(QUOTA_ROOT) => {}
+        Request::Create {
+            call,
+            path,
+            data: Some(_),
+            acl,
+            flags,
+        } => simpler.push(Request::Create {
             call: *call,
             path: path.clone(),
             data: None,
             acl: acl.clone(),
             flags: *flags,
         }),
-        Request::SetData { path, data: Some(_), version } => {
-            simpler.push(Request::SetData { path: path.clone(), data: None, version: *version });
+        Request::SetData {
+            path,
+            data: Some(_),
+            version,
+        } => {
+            simpler.push(Request::SetData {
+                path: path.clone(),
+                data: None,
+                version: *version,
+            });
         }
         _ => {}
     }
-    simpler.into_iter().map(|request| Step::Call { session, request }).collect()
+    simpler
+        .into_iter()
+        .map(|request| Step::Call { session, request })
+        .collect()
 }
 
 fn without_one(items: &[Request]) -> impl Iterator<Item = Vec<Request>> + '_ {
     (0..items.len()).map(|left_out| {
-        items.iter().enumerate().filter(|(index, _)| *index != left_out).map(|(_, item)| item.clone()).collect()
+        items
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| *index != left_out)
+            .map(|(_, item)| item.clone())
+            .collect()
     })
 }

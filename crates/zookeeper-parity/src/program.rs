@@ -31,7 +31,11 @@ pub enum Step {
     /// A request on a session's connection.
     Call { session: usize, request: Request },
     /// setWatches2, whose zxid is not a number here.
-    Rewatch { session: usize, relative: Relative, watches: SetWatches },
+    Rewatch {
+        session: usize,
+        relative: Relative,
+        watches: SetWatches,
+    },
     /// The connection ends without a word; the session goes on.
     Drop { session: usize },
     /// A new connection takes up the session; an older one that is still there is closed by the server.
@@ -59,7 +63,13 @@ impl Step {
     /// Whether ephemeral znodes may end by it, in an order that ZooKeeper does not define.
     pub fn ends_session(&self) -> bool {
         matches!(self, Step::Close { .. } | Step::End { .. })
-            || matches!(self, Step::Call { request: Request::CloseSession, .. })
+            || matches!(
+                self,
+                Step::Call {
+                    request: Request::CloseSession,
+                    ..
+                }
+            )
     }
 }
 
@@ -77,7 +87,11 @@ pub struct Program {
 impl Program {
     /// The same, without the sessions' ends that every run appends.
     pub fn with_steps(&self, steps: Vec<Step>) -> Self {
-        Self { seed: self.seed, sessions: self.sessions, steps }
+        Self {
+            seed: self.seed,
+            sessions: self.sessions,
+            steps,
+        }
     }
 
     /// Whether an ACL stands for whoever the caller is: its entries then come in no defined order.
@@ -91,7 +105,9 @@ impl Program {
                 _ => false,
             }
         }
-        self.steps.iter().any(|step| matches!(step, Step::Call { request, .. } if any(request)))
+        self.steps
+            .iter()
+            .any(|step| matches!(step, Step::Call { request, .. } if any(request)))
     }
 }
 

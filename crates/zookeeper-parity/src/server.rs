@@ -30,6 +30,9 @@ const START_POLL: Duration = Duration::from_millis(20);
 /// Another program may take a port between our look and the server's; then the next one is tried.
 const START_ATTEMPTS: usize = 3;
 
+/// What the programs of a test need.
+const HEAP_MEGABYTES: u32 = 512;
+
 /// SHA-1 and base64 of `super:secret`, which [`SUPER_CREDENTIALS`] proves.
 pub const SUPER_DIGEST: &str = "super:lK75jTNcA+U9vtVEw5vB51mj/w4=";
 
@@ -50,8 +53,13 @@ impl Installation {
             Err(_) if Path::new(DEBIAN_SERVER).exists() => format!("{DEBIAN_SERVER}:{DEBIAN_LOGGER}"),
             Err(_) => return None,
         };
-        let java = Command::new("java").arg("-version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        java.is_ok_and(|status| status.success()).then_some(Self { class_path })
+        let java = Command::new("java")
+            .arg("-version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        java.is_ok_and(|status| status.success())
+            .then_some(Self { class_path })
     }
 }
 
@@ -66,9 +74,14 @@ pub struct Server {
 impl Server {
     /// Starts a server with empty data, and waits until it serves.
     pub fn start(installation: &Installation) -> Result<Self> {
+        Self::start_with_heap(installation, HEAP_MEGABYTES)
+    }
+
+    /// Likewise, with so large a heap.
+    pub fn start_with_heap(installation: &Installation, megabytes: u32) -> Result<Self> {
         let mut last = None;
         for _ in 0..START_ATTEMPTS {
-            match Self::start_once(installation) {
+            match Self::start_once(installation, megabytes) {
                 Ok(server) => return Ok(server),
                 Err(error) => last = Some(error),
             }
@@ -89,19 +102,30 @@ impl Server {
     /// The end of its log, for whoever must find out why it failed.
     pub fn log_tail(&self) -> String {
         let log = fs::read(self.directory.path().join("log")).unwrap_or_default();
-        let lines = String::from_utf8_lossy(&log).lines().map(str::to_owned).collect::<Vec<_>>();
+        let lines = String::from_utf8_lossy(&log)
+            .lines()
+            .map(str::to_owned)
+            .collect::<Vec<_>>();
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
-    fn start_once(installation: &Installation) -> Result<Self> {
+    /// The id of its process.
+    pub fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
+    fn start_once(installation: &Installation, heap_megabytes: u32) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("zookeeper-parity-").tempdir()?;
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let data = directory.path().join("data");
         fs::write(directory.path().join("zoo.cfg"), configuration(&data, address))?;
         let log = File::create(directory.path().join("log"))?;
         let process = Command::new("java")
+            .arg(format!("-Xmx{heap_megabytes}m"))
             .args(PROPERTIES)
-            .arg(format!("-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPER_DIGEST}"))
+            .arg(format!(
+                "-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPER_DIGEST}"
+            ))
             .args(["-cp", &installation.class_path])
             .arg("org.apache.zookeeper.server.ZooKeeperServerMain")
             .arg(directory.path().join("zoo.cfg"))
@@ -111,7 +135,12 @@ impl Server {
             .stderr(log)
             .spawn()
             .context("start Java")?;
-        let mut server = Self { process, address, version: String::new(), directory };
+        let mut server = Self {
+            process,
+            address,
+            version: String::new(),
+            directory,
+        };
         server.wait_until_serving()?;
         Ok(server)
     }
@@ -120,7 +149,10 @@ impl Server {
         let started = Instant::now();
         loop {
             if let Some(status) = self.process.try_wait()? {
-                bail!("ZooKeeper ended with {status} when it was started\n{}", self.log_tail());
+                bail!(
+                    "ZooKeeper ended with {status} when it was started\n{}",
+                    self.log_tail()
+                );
             }
             // `ruok` is answered too early; only a server that serves tells its version.
             if let Some(version) = ask(self.address, "srvr").and_then(|answer| parse_version(&answer)) {
@@ -128,7 +160,10 @@ impl Server {
                 return Ok(());
             }
             if started.elapsed() > START_TIMEOUT {
-                bail!("ZooKeeper did not serve within {START_TIMEOUT:?}\n{}", self.log_tail());
+                bail!(
+                    "ZooKeeper did not serve within {START_TIMEOUT:?}\n{}",
+                    self.log_tail()
+                );
             }
             thread::sleep(START_POLL);
         }
@@ -144,8 +179,7 @@ impl Drop for Server {
 }
 
 /// What a test wants otherwise than a service does.
-const PROPERTIES: [&str; 10] = [
-    "-Xmx512m",
+const PROPERTIES: [&str; 9] = [
     "-XX:+UseSerialGC",
     // Nodes with a time to live, and quotas that refuse.
     "-Dzookeeper.extendedTypesEnabled=true",

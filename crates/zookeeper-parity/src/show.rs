@@ -5,8 +5,8 @@ use std::fmt;
 use crate::program::{Relative, Step};
 use crate::wire::{AclEntry, CreateCall, Request, SetWatches};
 
-/// Data longer than this is printed as a start, a length and a digest.
-const SHOWN_DATA: usize = 100;
+/// What is longer than this is printed as a start, a length and a digest.
+const SHOWN_BYTES: usize = 100;
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -14,17 +14,26 @@ impl fmt::Display for Step {
         match self {
             Step::Open { .. } => f.write_str("open"),
             Step::Call { request, .. } => write!(f, "{request}"),
-            Step::Rewatch { relative, watches, .. } => {
+            Step::Rewatch {
+                relative, watches, ..
+            } => {
                 match relative {
                     Relative::Zero => f.write_str("setWatches2 since the beginning")?,
                     Relative::Reply(0) => f.write_str("setWatches2 since the last reply")?,
-                    Relative::Reply(before) => write!(f, "setWatches2 since {before} replies before the last")?,
+                    Relative::Reply(before) => {
+                        write!(f, "setWatches2 since {before} replies before the last")?
+                    }
                 }
                 write!(f, "{watches}")
             }
             Step::Drop { .. } => f.write_str("drop the connection"),
-            Step::Resume { wrong_password: false, .. } => f.write_str("resume"),
-            Step::Resume { wrong_password: true, .. } => f.write_str("resume with a wrong password"),
+            Step::Resume {
+                wrong_password: false,
+                ..
+            } => f.write_str("resume"),
+            Step::Resume {
+                wrong_password: true, ..
+            } => f.write_str("resume with a wrong password"),
             Step::Close { .. } => f.write_str("close"),
             Step::End { .. } => f.write_str("end"),
         }
@@ -52,14 +61,20 @@ impl fmt::Display for SetWatches {
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Request::Create { call, path, data, acl, flags } => {
+            Request::Create {
+                call,
+                path,
+                data,
+                acl,
+                flags,
+            } => {
                 match call {
                     CreateCall::Create => f.write_str("create")?,
                     CreateCall::Create2 => f.write_str("create2")?,
                     CreateCall::Container => f.write_str("createContainer")?,
                     CreateCall::Ttl(ttl_ms) => write!(f, "createTTL {ttl_ms} ms")?,
                 }
-                write!(f, " {path:?} {} flags={flags}", Data(data.as_deref()))?;
+                write!(f, " {} {} flags={flags}", Text(path), Data(data.as_deref()))?;
                 match flags {
                     1 => f.write_str(" (ephemeral)")?,
                     2 => f.write_str(" (sequential)")?,
@@ -71,30 +86,42 @@ impl fmt::Display for Request {
                 }
                 write!(f, " acl={}", Acl(acl))
             }
-            Request::Delete { path, version } => write!(f, "delete {path:?} version={version}"),
+            Request::Delete { path, version } => write!(f, "delete {} version={version}", Text(path)),
             Request::SetData { path, data, version } => {
-                write!(f, "setData {path:?} {} version={version}", Data(data.as_deref()))
+                write!(
+                    f,
+                    "setData {} {} version={version}",
+                    Text(path),
+                    Data(data.as_deref())
+                )
             }
             Request::SetAcl { path, acl, version } => {
-                write!(f, "setACL {path:?} acl={} version={version}", Acl(acl))
+                write!(f, "setACL {} acl={} version={version}", Text(path), Acl(acl))
             }
-            Request::Check { path, version } => write!(f, "check {path:?} version={version}"),
+            Request::Check { path, version } => write!(f, "check {} version={version}", Text(path)),
             Request::Multi(items) => show_items(f, "multi", items),
             Request::MultiRead(items) => show_items(f, "multiRead", items),
-            Request::Exists { path, watch } => write!(f, "exists {path:?}{}", watched(*watch)),
-            Request::GetData { path, watch } => write!(f, "getData {path:?}{}", watched(*watch)),
-            Request::GetAcl { path } => write!(f, "getACL {path:?}"),
-            Request::GetChildren { path, watch } => write!(f, "getChildren {path:?}{}", watched(*watch)),
-            Request::GetChildren2 { path, watch } => write!(f, "getChildren2 {path:?}{}", watched(*watch)),
-            Request::GetAllChildrenNumber { path } => write!(f, "getAllChildrenNumber {path:?}"),
-            Request::GetEphemerals { prefix } => write!(f, "getEphemerals {prefix:?}"),
-            Request::Sync { path } => write!(f, "sync {path:?}"),
+            Request::Exists { path, watch } => write!(f, "exists {}{}", Text(path), watched(*watch)),
+            Request::GetData { path, watch } => write!(f, "getData {}{}", Text(path), watched(*watch)),
+            Request::GetAcl { path } => write!(f, "getACL {}", Text(path)),
+            Request::GetChildren { path, watch } => {
+                write!(f, "getChildren {}{}", Text(path), watched(*watch))
+            }
+            Request::GetChildren2 { path, watch } => {
+                write!(f, "getChildren2 {}{}", Text(path), watched(*watch))
+            }
+            Request::GetAllChildrenNumber { path } => write!(f, "getAllChildrenNumber {}", Text(path)),
+            Request::GetEphemerals { prefix } => write!(f, "getEphemerals {}", Text(prefix)),
+            Request::Sync { path } => write!(f, "sync {}", Text(path)),
             Request::WhoAmI => f.write_str("whoAmI"),
             Request::Auth { scheme, auth } => write!(f, "auth {scheme} {auth:?}"),
-            Request::AddWatch { path, mode } => write!(f, "addWatch {path:?} mode={mode}"),
-            Request::CheckWatches { path, kind } => write!(f, "checkWatches {path:?} type={kind}"),
-            Request::RemoveWatches { path, kind } => write!(f, "removeWatches {path:?} type={kind}"),
-            Request::SetWatches2 { relative_zxid, watches } => {
+            Request::AddWatch { path, mode } => write!(f, "addWatch {} mode={mode}", Text(path)),
+            Request::CheckWatches { path, kind } => write!(f, "checkWatches {} type={kind}", Text(path)),
+            Request::RemoveWatches { path, kind } => write!(f, "removeWatches {} type={kind}", Text(path)),
+            Request::SetWatches2 {
+                relative_zxid,
+                watches,
+            } => {
                 write!(f, "setWatches2 since {relative_zxid:#x}{watches}")
             }
             Request::Ping => f.write_str("ping"),
@@ -122,15 +149,39 @@ impl fmt::Display for Data<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             None => f.write_str("null"),
-            Some(bytes) if bytes.len() <= SHOWN_DATA => write!(f, "\"{}\"", bytes.escape_ascii()),
-            Some(bytes) => {
-                // FNV-1a: two texts that differ must not be printed alike.
-                let digest = bytes
-                    .iter()
-                    .fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
-                write!(f, "\"{}...\" ({} bytes, {digest:016x})", bytes[..16].escape_ascii(), bytes.len())
-            }
+            Some(bytes) if bytes.len() <= SHOWN_BYTES => write!(f, "\"{}\"", bytes.escape_ascii()),
+            Some(bytes) => write!(f, "\"{}...\" ({})", bytes[..16].escape_ascii(), Digest(bytes)),
         }
+    }
+}
+
+/// A path or another text for people.
+pub struct Text<'a>(pub &'a str);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.len() <= SHOWN_BYTES {
+            write!(f, "{:?}", self.0)
+        } else {
+            let start = self.0.chars().take(16).collect::<String>();
+            write!(
+                f,
+                "\"{}...\" ({})",
+                start.escape_debug(),
+                Digest(self.0.as_bytes())
+            )
+        }
+    }
+}
+
+/// A length, and a number that differs if the bytes do: what differs must not be printed alike. (FNV-1a.)
+struct Digest<'a>(&'a [u8]);
+
+impl fmt::Display for Digest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let add = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        let digest = self.0.iter().fold(0xcbf2_9ce4_8422_2325, add);
+        write!(f, "{} bytes, {digest:016x}", self.0.len())
     }
 }
 
@@ -142,7 +193,12 @@ impl fmt::Display for Acl<'_> {
         f.write_str("[")?;
         for (index, AclEntry { perms, scheme, id }) in self.0.iter().enumerate() {
             let separator = if index == 0 { "" } else { ", " };
-            write!(f, "{separator}{scheme}:{id}:")?;
+            write!(f, "{separator}{scheme}:")?;
+            if id.len() <= SHOWN_BYTES {
+                write!(f, "{id}:")?
+            } else {
+                write!(f, "{}:", Text(id))?
+            }
             if (0..32).contains(perms) {
                 let letters = [(4, 'c'), (8, 'd'), (1, 'r'), (2, 'w'), (16, 'a')];
                 for (_, letter) in letters.iter().filter(|(bit, _)| perms & bit != 0) {

@@ -32,9 +32,12 @@ pub fn run(side: &mut dyn Side, program: &Program, root: &Root) -> Result<Run> {
     let mut recorder = Recorder::new(program, root);
     let mut trace = Trace::default();
     let mut tally = Tally::default();
-    let ends = (0..program.sessions).map(|session| Step::End { session }).collect::<Vec<_>>();
+    let ends = (0..program.sessions)
+        .map(|session| Step::End { session })
+        .collect::<Vec<_>>();
 
-    side.step(&Step::Open { session: 0 }).map(|moment| recorder.record(0, &Step::Open { session: 0 }, moment))?;
+    side.step(&Step::Open { session: 0 })
+        .map(|moment| recorder.record(0, &Step::Open { session: 0 }, moment))?;
     let make_root = make_root(root);
     let moment = side.step(&make_root)?;
     trace.0.push(recorder.record(0, &make_root, moment));
@@ -44,7 +47,9 @@ pub fn run(side: &mut dyn Side, program: &Program, root: &Root) -> Result<Run> {
         for (index, step) in steps.iter().enumerate() {
             let number = first + index;
             let placed = place(step, root);
-            let moment = side.step(&placed).with_context(|| format!("step {number}, {step}"))?;
+            let moment = side
+                .step(&placed)
+                .with_context(|| format!("step {number}, {step}"))?;
             tally.note(step, &moment);
             trace.0.push(recorder.record(number, step, moment));
         }
@@ -63,7 +68,11 @@ pub fn labels(program: &Program) -> Vec<String> {
     }
     labels.push("     what is there before the sessions end".to_owned());
     for session in 0..program.sessions {
-        labels.push(format!("{:>3}  {}", program.steps.len() + 1 + session, Step::End { session }));
+        labels.push(format!(
+            "{:>3}  {}",
+            program.steps.len() + 1 + session,
+            Step::End { session }
+        ));
     }
     labels.push("     what is there in the end".to_owned());
     labels
@@ -74,7 +83,11 @@ fn make_root(root: &Root) -> Step {
         call: CreateCall::Create2,
         path: root.path().to_owned(),
         data: None,
-        acl: vec![AclEntry { perms: 31, scheme: "world".to_owned(), id: "anyone".to_owned() }],
+        acl: vec![AclEntry {
+            perms: 31,
+            scheme: "world".to_owned(),
+            id: "anyone".to_owned(),
+        }],
         flags: 0,
     };
     Step::Call { session: 0, request }
@@ -82,10 +95,19 @@ fn make_root(root: &Root) -> Step {
 
 fn place(step: &Step, root: &Root) -> Step {
     match step {
-        Step::Call { session, request } => Step::Call { session: *session, request: root.place(request) },
-        Step::Rewatch { session, relative, watches } => {
-            Step::Rewatch { session: *session, relative: *relative, watches: root.place_watches(watches) }
-        }
+        Step::Call { session, request } => Step::Call {
+            session: *session,
+            request: root.place(request),
+        },
+        Step::Rewatch {
+            session,
+            relative,
+            watches,
+        } => Step::Rewatch {
+            session: *session,
+            relative: *relative,
+            watches: root.place_watches(watches),
+        },
         other => other.clone(),
     }
 }
@@ -95,15 +117,24 @@ fn place(step: &Step, root: &Root) -> Step {
 fn survey(side: &mut dyn Side, recorder: &mut Recorder, root: &Root) -> Result<(Vec<String>, Vec<String>)> {
     let mut lines = Vec::new();
     let mut paths = Vec::new();
-    let mut level = vec![root.path().to_owned(), root.placed(&format!("{QUOTA_ROOT}{WRITTEN_ROOT}"))];
+    let mut level = vec![
+        root.path().to_owned(),
+        root.placed(&format!("{QUOTA_ROOT}{WRITTEN_ROOT}")),
+    ];
     while !level.is_empty() {
         let requests = level
             .iter()
             .flat_map(|path| {
                 [
-                    Request::GetData { path: path.clone(), watch: false },
+                    Request::GetData {
+                        path: path.clone(),
+                        watch: false,
+                    },
                     Request::GetAcl { path: path.clone() },
-                    Request::GetChildren2 { path: path.clone(), watch: false },
+                    Request::GetChildren2 {
+                        path: path.clone(),
+                        watch: false,
+                    },
                 ]
             })
             .collect::<Vec<_>>();

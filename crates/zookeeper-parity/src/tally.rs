@@ -26,7 +26,14 @@ impl Tally {
             Happened::Refused => "refused",
             Happened::Closed => "closed",
             Happened::Replied { outcome, .. } => {
-                if let (Step::Call { request: Request::Multi(items), .. }, Ok(Reply::Results(results))) = (step, outcome) {
+                if let (
+                    Step::Call {
+                        request: Request::Multi(items),
+                        ..
+                    },
+                    Ok(Reply::Results(results)),
+                ) = (step, outcome)
+                {
                     for (item, result) in items.iter().zip(results) {
                         self.count(in_multi(item), result);
                     }
@@ -67,7 +74,10 @@ impl Tally {
 
     /// How often a kind of step met an outcome.
     pub fn met(&self, kind: &'static str, outcome: &str) -> u64 {
-        self.steps.get(&(kind, outcome.to_owned())).copied().unwrap_or_default()
+        self.steps
+            .get(&(kind, outcome.to_owned()))
+            .copied()
+            .unwrap_or_default()
     }
 
     fn count(&mut self, kind: &'static str, outcome: &Outcome) {

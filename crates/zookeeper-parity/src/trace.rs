@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
 use crate::program::{Program, Root, Step};
-use crate::show::{Acl, Data};
+use crate::show::{Acl, Data, Text};
 use crate::wire::{ErrorCode, Notification, Outcome, Reply, Request, Stat};
 
 /// What one step showed on one side, as that side has it.
@@ -95,17 +95,27 @@ impl Recorder {
         let mut lines = Vec::new();
         match moment.happened {
             Happened::Skipped => lines.push("skipped".to_owned()),
-            Happened::Opened { session_id, timeout_ms } => {
+            Happened::Opened {
+                session_id,
+                timeout_ms,
+            } => {
                 self.sessions.insert(session_id, step.session());
                 lines.push(format!("opened, timeout {timeout_ms} ms"));
             }
-            Happened::Resumed { session_id, timeout_ms } => {
+            Happened::Resumed {
+                session_id,
+                timeout_ms,
+            } => {
                 let session = self.owner(session_id);
                 lines.push(format!("resumed {session}, timeout {timeout_ms} ms"));
             }
             Happened::Refused => lines.push("refused".to_owned()),
             Happened::Dropped => lines.push("dropped".to_owned()),
-            Happened::Replied { zxid, outcome, closed } => {
+            Happened::Replied {
+                zxid,
+                outcome,
+                closed,
+            } => {
                 self.learn_from(&outcome);
                 if is_change(step) && is_success(&outcome) {
                     self.zxids.insert(zxid, number);
@@ -122,7 +132,10 @@ impl Recorder {
                 notifications.sort();
             }
             for notification in notifications {
-                lines.push(format!("session {session} hears {}", self.notification(&notification)));
+                lines.push(format!(
+                    "session {session} hears {}",
+                    self.notification(&notification)
+                ));
             }
         }
         lines
@@ -135,7 +148,7 @@ impl Recorder {
             Request::GetChildren2 { .. } => "children",
             _ => "acl",
         };
-        format!("{} {name}: {}", self.root.written_from(path), self.outcome(outcome))
+        format!("{} {name}: {}", self.path(path), self.outcome(outcome))
     }
 
     /// Takes the time of each zxid from a stat, before anything is said about one.
@@ -170,12 +183,16 @@ impl Recorder {
         };
         match reply {
             Reply::Done => "done".to_owned(),
-            Reply::Path(path) => format!("{:?}", self.root.written_from(path)),
-            Reply::Created(path, stat) => format!("{:?} {}", self.root.written_from(path), self.stat(stat)),
+            Reply::Path(path) => self.path(path),
+            Reply::Created(path, stat) => format!("{} {}", self.path(path), self.stat(stat)),
             Reply::Stat(stat) => self.stat(stat),
             // Null and no bytes are the same here: see `null-data` in `differences`.
             Reply::Data(data, stat) => {
-                format!("{} {}", Data(Some(data.as_deref().unwrap_or_default())), self.stat(stat))
+                format!(
+                    "{} {}",
+                    Data(Some(data.as_deref().unwrap_or_default())),
+                    self.stat(stat)
+                )
             }
             Reply::Names(names) => self.names(names),
             Reply::NamesAndStat(names, stat) => format!("{} {}", self.names(names), self.stat(stat)),
@@ -203,8 +220,15 @@ impl Recorder {
         }
     }
 
+    fn path(&self, path: &str) -> String {
+        Text(&self.root.written_from(path)).to_string()
+    }
+
     fn names(&self, names: &[String]) -> String {
-        let mut names = names.iter().map(|name| self.root.written_from(name)).collect::<Vec<_>>();
+        let mut names = names
+            .iter()
+            .map(|name| self.root.written_from(name))
+            .collect::<Vec<_>>();
         names.sort();
         format!("{names:?}")
     }
@@ -217,8 +241,12 @@ impl Recorder {
             4 => "NodeChildrenChanged",
             other => return format!("event {other} in state {state} of {path:?}"),
         };
-        let path = self.root.written_from(path);
-        if *state == SYNC_CONNECTED { format!("{kind} {path:?}") } else { format!("{kind} {path:?} in state {state}") }
+        let path = self.path(path);
+        if *state == SYNC_CONNECTED {
+            format!("{kind} {path}")
+        } else {
+            format!("{kind} {path} in state {state}")
+        }
     }
 
     fn stat(&self, stat: &Stat) -> String {
@@ -236,7 +264,10 @@ impl Recorder {
         if stat.ephemeral_owner != 0 {
             write!(text, " owner={}", self.owner(stat.ephemeral_owner)).expect("a String takes everything");
         }
-        for (name, zxid, time) in [("ctime", stat.czxid, stat.ctime), ("mtime", stat.mzxid, stat.mtime)] {
+        for (name, zxid, time) in [
+            ("ctime", stat.czxid, stat.ctime),
+            ("mtime", stat.mzxid, stat.mtime),
+        ] {
             if self.times.get(&zxid).is_some_and(|known| *known != time) {
                 write!(text, " {name} is another than that of its zxid").expect("a String takes everything");
             }
@@ -264,7 +295,13 @@ impl Recorder {
     fn exact(&self, zxid: i64) -> String {
         match self.zxids.get(&zxid) {
             Some(step) => format!("#{step}"),
-            None if self.zxids.first_key_value().is_none_or(|(first, _)| zxid < *first) => "before".to_owned(),
+            None if self
+                .zxids
+                .first_key_value()
+                .is_none_or(|(first, _)| zxid < *first) =>
+            {
+                "before".to_owned()
+            }
             None => "unknown".to_owned(),
         }
     }

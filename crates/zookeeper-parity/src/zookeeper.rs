@@ -21,7 +21,10 @@ impl Observer {
         let Resumed::Accepted(mut connection, _) = Connection::open(server, None, 0)? else {
             bail!("the server refused a new session")
         };
-        let auth = Request::Auth { scheme: "digest".to_owned(), auth: SUPER_CREDENTIALS.to_owned() };
+        let auth = Request::Auth {
+            scheme: "digest".to_owned(),
+            auth: SUPER_CREDENTIALS.to_owned(),
+        };
         expect_success(connection.call(&auth)?)?;
         Ok(Self(connection))
     }
@@ -32,7 +35,10 @@ impl Observer {
         deepest_first.sort_by_key(|path| std::cmp::Reverse(path.matches('/').count()));
         let requests = deepest_first
             .into_iter()
-            .map(|path| Request::Delete { path: path.clone(), version: -1 })
+            .map(|path| Request::Delete {
+                path: path.clone(),
+                version: -1,
+            })
             .collect::<Vec<_>>();
         for outcome in self.call_all(&requests)? {
             if let Err(code) = outcome {
@@ -43,7 +49,10 @@ impl Observer {
     }
 
     fn call_all(&mut self, requests: &[Request]) -> Result<Vec<Outcome>> {
-        let xids = requests.iter().map(|request| self.0.send(request)).collect::<Result<Vec<_>>>()?;
+        let xids = requests
+            .iter()
+            .map(|request| self.0.send(request))
+            .collect::<Result<Vec<_>>>()?;
         let mut outcomes = Vec::new();
         for (request, xid) in requests.iter().zip(xids) {
             let Answered::Reply { outcome, .. } = self.0.receive(request, xid)?.answered else {
@@ -80,20 +89,34 @@ struct Session {
 impl<'a> ZooKeeper<'a> {
     /// A side for one program with so many sessions.
     pub fn new(server: SocketAddr, observer: &'a mut Observer, sessions: usize) -> Self {
-        Self { server, observer, sessions: (0..sessions).map(|_| None).collect() }
+        Self {
+            server,
+            observer,
+            sessions: (0..sessions).map(|_| None).collect(),
+        }
     }
 
     fn open(&mut self, session: usize) -> Result<Happened> {
-        if self.sessions[session].as_ref().is_some_and(|session| !session.ended) {
+        if self.sessions[session]
+            .as_ref()
+            .is_some_and(|session| !session.ended)
+        {
             return Ok(Happened::Skipped);
         }
         let Resumed::Accepted(connection, accepted) = Connection::open(self.server, None, 0)? else {
             bail!("the server refused a new session")
         };
         let (session_id, timeout_ms) = (accepted.session_id, accepted.timeout_ms);
-        self.sessions[session] =
-            Some(Session { accepted, connection: Some(connection), seen: Vec::new(), ended: false });
-        Ok(Happened::Opened { session_id, timeout_ms })
+        self.sessions[session] = Some(Session {
+            accepted,
+            connection: Some(connection),
+            seen: Vec::new(),
+            ended: false,
+        });
+        Ok(Happened::Opened {
+            session_id,
+            timeout_ms,
+        })
     }
 
     fn resume(&mut self, session: usize, wrong_password: bool) -> Result<Happened> {
@@ -113,22 +136,35 @@ impl<'a> ZooKeeper<'a> {
         let claim = (session.accepted.session_id, password);
         let resumed = Connection::open(self.server, Some(claim), last_zxid_seen)?;
         if let Some(mut older) = older {
-            ensure!(older.is_closed()?, "the connection that lost its session was sent something");
+            ensure!(
+                older.is_closed()?,
+                "the connection that lost its session was sent something"
+            );
         }
         match resumed {
             Resumed::Refused => Ok(Happened::Refused),
             Resumed::Accepted(connection, accepted) => {
                 session.connection = Some(connection);
-                let Accepted { session_id, timeout_ms, .. } = accepted;
-                Ok(Happened::Resumed { session_id, timeout_ms })
+                let Accepted {
+                    session_id,
+                    timeout_ms,
+                    ..
+                } = accepted;
+                Ok(Happened::Resumed {
+                    session_id,
+                    timeout_ms,
+                })
             }
         }
     }
 
-    fn drop_connection(&mut self, session: usize) -> Happened {
-        match self.sessions[session].as_mut().and_then(|session| session.connection.take()) {
-            Some(_) => Happened::Dropped,
-            None => Happened::Skipped,
+    fn drop_connection(&mut self, session: usize) -> Result<Happened> {
+        match self.sessions[session]
+            .as_mut()
+            .and_then(|session| session.connection.take())
+        {
+            Some(connection) => connection.leave().map(|()| Happened::Dropped),
+            None => Ok(Happened::Skipped),
         }
     }
 
@@ -139,7 +175,10 @@ impl<'a> ZooKeeper<'a> {
         let Some(connection) = &mut session.connection else {
             return Ok((Happened::Skipped, Vec::new()));
         };
-        let Answer { notifications, answered } = connection.call(request)?;
+        let Answer {
+            notifications,
+            answered,
+        } = connection.call(request)?;
         let Answered::Reply { zxid, outcome } = answered else {
             session.connection = None;
             return Ok((Happened::Closed, notifications));
@@ -147,15 +186,27 @@ impl<'a> ZooKeeper<'a> {
         session.seen.push(zxid);
         let closed = closes_connection(request, &outcome);
         if closed {
-            ensure!(connection.is_closed()?, "something came after the reply that ends a connection");
+            ensure!(
+                connection.is_closed()?,
+                "something came after the reply that ends a connection"
+            );
             session.connection = None;
             session.ended = *request == Request::CloseSession;
         }
-        Ok((Happened::Replied { zxid, outcome, closed }, notifications))
+        Ok((
+            Happened::Replied {
+                zxid,
+                outcome,
+                closed,
+            },
+            notifications,
+        ))
     }
 
     fn rewatched(&self, number: usize, relative: Relative) -> i64 {
-        let seen = self.sessions[number].as_ref().map_or(&[][..], |session| &session.seen);
+        let seen = self.sessions[number]
+            .as_ref()
+            .map_or(&[][..], |session| &session.seen);
         relative_zxid(seen, relative)
     }
 
@@ -168,7 +219,10 @@ impl<'a> ZooKeeper<'a> {
         }
         if session.connection.is_none() {
             let resumed = self.resume(number, false)?;
-            ensure!(matches!(resumed, Happened::Resumed { .. }), "a session is gone that nobody closed");
+            ensure!(
+                matches!(resumed, Happened::Resumed { .. }),
+                "a session is gone that nobody closed"
+            );
         }
         self.call(number, &Request::CloseSession)
     }
@@ -176,17 +230,27 @@ impl<'a> ZooKeeper<'a> {
     /// Reads what other sessions were told. A reply to a ping comes after everything that was sent before it.
     fn hear(&mut self, acting: usize) -> Result<Vec<(usize, Vec<Notification>)>> {
         let mut pings = Vec::new();
-        for (number, session) in self.sessions.iter_mut().enumerate().filter(|(number, _)| *number != acting) {
+        for (number, session) in self
+            .sessions
+            .iter_mut()
+            .enumerate()
+            .filter(|(number, _)| *number != acting)
+        {
             if let Some(connection) = session.as_mut().and_then(|session| session.connection.as_mut()) {
                 pings.push((number, connection.send(&Request::Ping)?));
             }
         }
         let mut heard = Vec::new();
         for (number, xid) in pings {
-            let connection = self.sessions[number].as_mut().and_then(|session| session.connection.as_mut());
+            let connection = self.sessions[number]
+                .as_mut()
+                .and_then(|session| session.connection.as_mut());
             let connection = connection.expect("it was there to be sent a ping");
             let answer = connection.receive(&Request::Ping, xid)?;
-            ensure!(matches!(answer.answered, Answered::Reply { .. }), "an idle connection was closed");
+            ensure!(
+                matches!(answer.answered, Answered::Reply { .. }),
+                "an idle connection was closed"
+            );
             if !answer.notifications.is_empty() {
                 heard.push((number, answer.notifications));
             }
@@ -200,12 +264,25 @@ impl Side for ZooKeeper<'_> {
         let acting = step.session();
         let (happened, notifications) = match step {
             Step::Open { session } => (self.open(*session)?, Vec::new()),
-            Step::Drop { session } => (self.drop_connection(*session), Vec::new()),
-            Step::Resume { session, wrong_password } => (self.resume(*session, *wrong_password)?, Vec::new()),
+            Step::Drop { session } => (self.drop_connection(*session)?, Vec::new()),
+            Step::Resume {
+                session,
+                wrong_password,
+            } => (self.resume(*session, *wrong_password)?, Vec::new()),
             Step::Call { session, request } => self.call(*session, request)?,
-            Step::Rewatch { session, relative, watches } => {
+            Step::Rewatch {
+                session,
+                relative,
+                watches,
+            } => {
                 let relative_zxid = self.rewatched(*session, *relative);
-                self.call(*session, &Request::SetWatches2 { relative_zxid, watches: watches.clone() })?
+                self.call(
+                    *session,
+                    &Request::SetWatches2 {
+                        relative_zxid,
+                        watches: watches.clone(),
+                    },
+                )?
             }
             Step::Close { session } => self.call(*session, &Request::CloseSession)?,
             Step::End { session } => self.end(*session)?,
@@ -238,10 +315,10 @@ pub fn relative_zxid(seen: &[i64], relative: Relative) -> i64 {
 
 /// Whether a server ends a connection after a reply.
 pub fn closes_connection(request: &Request, outcome: &Outcome) -> bool {
-    match (request, outcome) {
-        (Request::CloseSession, _) | (_, Err(ErrorCode::UNIMPLEMENTED)) => true,
-        (Request::Auth { .. }, Err(_)) => true,
-        _ => false,
+    match outcome {
+        Err(ErrorCode::UNIMPLEMENTED) => true,
+        Err(_) => matches!(request, Request::CloseSession | Request::Auth { .. }),
+        Ok(_) => matches!(request, Request::CloseSession),
     }
 }
 

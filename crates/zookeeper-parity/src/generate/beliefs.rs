@@ -36,9 +36,16 @@ impl Beliefs {
 
     /// A path without children, other than the root; none if there is none.
     pub fn leaf(&self, rng: &mut Rng) -> Option<String> {
-        let leaves = self.0.keys().filter(|path| *path != WRITTEN_ROOT && !self.has_children(path));
+        let leaves = self
+            .0
+            .keys()
+            .filter(|path| *path != WRITTEN_ROOT && !self.has_children(path));
         let leaves = leaves.collect::<Vec<_>>();
-        if leaves.is_empty() { None } else { Some(leaves[rng.below(leaves.len())].clone()) }
+        if leaves.is_empty() {
+            None
+        } else {
+            Some(leaves[rng.below(leaves.len())].clone())
+        }
     }
 
     /// The version of a znode, or that of a new one.
@@ -83,13 +90,21 @@ impl Beliefs {
     }
 
     fn create(&mut self, session: usize, path: &str, flags: i32) -> bool {
-        let Some((parent, name)) = path.rsplit_once('/') else { return false };
-        let Some(of) = self.0.get_mut(parent) else { return false };
+        let Some((parent, name)) = path.rsplit_once('/') else {
+            return false;
+        };
+        let Some(of) = self.0.get_mut(parent) else {
+            return false;
+        };
         if of.owner.is_some() {
             return false;
         }
         let is_sequential = matches!(flags, 2 | 3 | 6);
-        let path = if is_sequential { format!("{parent}/{name}{:010}", of.creations) } else { path.to_owned() };
+        let path = if is_sequential {
+            format!("{parent}/{name}{:010}", of.creations)
+        } else {
+            path.to_owned()
+        };
         if self.0.contains_key(&path) || material::ILLEGAL_CHILDREN.contains(&&*path) {
             return false;
         }
@@ -97,16 +112,27 @@ impl Beliefs {
             of.creations += 1;
         }
         let owner = matches!(flags, 1 | 3).then_some(session);
-        self.0.insert(path, Node { owner, ..Node::default() });
+        self.0.insert(
+            path,
+            Node {
+                owner,
+                ..Node::default()
+            },
+        );
         true
     }
 
     fn is_at(&self, path: &str, version: i32) -> bool {
-        self.0.get(path).is_some_and(|node| version == -1 || version == node.version)
+        self.0
+            .get(path)
+            .is_some_and(|node| version == -1 || version == node.version)
     }
 
     fn has_children(&self, path: &str) -> bool {
         let below = format!("{path}/");
-        self.0.range(below.clone()..).next().is_some_and(|(other, _)| other.starts_with(&below))
+        self.0
+            .range(below.clone()..)
+            .next()
+            .is_some_and(|(other, _)| other.starts_with(&below))
     }
 }

@@ -1,6 +1,5 @@
 //! What programs are made of: names, data, versions, ACLs. Small sets, so that things meet.
 
-use super::DEEPEST;
 use crate::program::WRITTEN_ROOT;
 use crate::rng::Rng;
 use crate::server::{SUPER_CREDENTIALS, SUPER_DIGEST};
@@ -31,25 +30,35 @@ pub fn credentials(shown: &str) -> (&'static str, bool) {
     if shown == SUPER_CREDENTIALS {
         return (SUPER_DIGEST, true);
     }
-    let known = [ALICE, BOB, IMPOSTOR, NAMELESS].into_iter().find(|(credentials, _)| *credentials == shown);
+    let known = [ALICE, BOB, IMPOSTOR, NAMELESS]
+        .into_iter()
+        .find(|(credentials, _)| *credentials == shown);
     (known.expect("programs show no other credentials").1, false)
 }
 
-/// A path below the root.
-pub fn path(rng: &mut Rng) -> String {
+/// A path below the root, at most so many levels deep.
+pub fn path(rng: &mut Rng, deepest: usize) -> String {
     let mut path = WRITTEN_ROOT.to_owned();
-    for _ in 0..1 + rng.below(DEEPEST).min(rng.below(DEEPEST)) {
+    for _ in 0..1 + rng.below(deepest).min(rng.below(deepest)) {
         path.push('/');
         path.push_str(name(rng));
     }
     path
 }
 
-/// A name of a znode.
+/// A name of a znode. Names of blanks are left out, see `blank-names-in-quotas` in `differences`.
 pub fn name(rng: &mut Rng) -> &'static str {
-    const COMMON: [&str; 3] = ["a", "b", "c"];
-    const RARE: [&str; 8] = ["c1", "n-", "é", " ", "...", ".a", "a=b,c", "a0000000001"];
-    if rng.percent(90) { rng.pick(&COMMON) } else { rng.pick(&RARE) }
+    const RARE: [&str; 9] = ["c", "c1", "n-", "é", "a b", "...", ".a", "a=b,c", "a0000000001"];
+    if rng.percent(80) {
+        common_name(rng)
+    } else {
+        rng.pick(&RARE)
+    }
+}
+
+/// One of the few names that most znodes have.
+pub fn common_name(rng: &mut Rng) -> &'static str {
+    rng.pick(&["a", "b"])
 }
 
 /// What a sequential create puts before its number.
@@ -59,12 +68,31 @@ pub fn prefix(rng: &mut Rng) -> &'static str {
 
 /// Paths that no znode can have. Their parent, if they look as if they had one, is the root, which is always there
 /// and open: see `illegal-paths` in `differences`; and `characters` for those that are missing here.
-pub const ILLEGAL_CHILDREN: [&str; 10] =
-    ["p", "", "/p/.", "/p/..", "/p/", "/p/\u{1}", "/p/a\u{0}", "/p/\u{85}", "/p/\u{e000}", "/p/\u{fff1}"];
+pub const ILLEGAL_CHILDREN: [&str; 10] = [
+    "p",
+    "",
+    "/p/.",
+    "/p/..",
+    "/p/",
+    "/p/\u{1}",
+    "/p/a\u{0}",
+    "/p/\u{85}",
+    "/p/\u{e000}",
+    "/p/\u{fff1}",
+];
 
 /// Paths that no znode can have, for requests that neither create nor delete.
 pub const ILLEGAL: [&str; 11] = [
-    "p", "/p//a", "/p/a/", "//", "/p/./a", "/p/../a", "/p/\u{1f}", "/p/a\u{0}", "/p/\u{7f}", "/p/\u{f8ff}",
+    "p",
+    "/p//a",
+    "/p/a/",
+    "//",
+    "/p/./a",
+    "/p/../a",
+    "/p/\u{1f}",
+    "/p/a\u{0}",
+    "/p/\u{7f}",
+    "/p/\u{f8ff}",
     "/p/\u{fffd}",
 ];
 
@@ -81,7 +109,16 @@ pub fn data(rng: &mut Rng) -> Option<Vec<u8>> {
 
 /// A version, seldom a right one by plan.
 pub fn version(rng: &mut Rng) -> i32 {
-    rng.weighted(&[(60, -1), (20, 0), (10, 1), (5, 2), (2, 7), (1, -2), (1, i32::MAX), (1, i32::MIN)])
+    rng.weighted(&[
+        (60, -1),
+        (20, 0),
+        (10, 1),
+        (5, 2),
+        (2, 7),
+        (1, -2),
+        (1, i32::MAX),
+        (1, i32::MIN),
+    ])
 }
 
 /// The ACL of whoever wants none.
@@ -92,6 +129,9 @@ pub fn open_acl() -> Vec<AclEntry> {
 /// An ACL of any kind, also one that is refused. Schemes that only one side knows are left out: see `acl-schemes`
 /// in `differences`.
 pub fn acl(rng: &mut Rng) -> Vec<AclEntry> {
+    if rng.percent(40) {
+        return usual_acl(rng);
+    }
     let count = rng.weighted(&[(1, 0), (60, 1), (25, 2), (14, 3)]);
     let mut entries = (0..count).map(|_| valid_entry(rng)).collect::<Vec<_>>();
     if rng.percent(12) && !entries.is_empty() {
@@ -105,6 +145,22 @@ pub fn acl(rng: &mut Rng) -> Vec<AclEntry> {
     entries
 }
 
+/// What people protect their znodes with: everything for one, and a little for the others.
+fn usual_acl(rng: &mut Rng) -> Vec<AclEntry> {
+    let owner = rng.pick(&[
+        ("auth", ""),
+        ("digest", ALICE.1),
+        ("digest", ALICE.1),
+        ("digest", BOB.1),
+    ]);
+    let others = rng.pick(&[0, 1, 1, 1, 2, 3, 4, 8, 12, 17, 30]);
+    let mut entries = vec![entry(31, owner.0, owner.1)];
+    if others != 0 {
+        entries.push(entry(others, "world", "anyone"));
+    }
+    entries
+}
+
 fn valid_entry(rng: &mut Rng) -> AclEntry {
     let perms = perms(rng);
     match rng.below(12) {
@@ -113,8 +169,28 @@ fn valid_entry(rng: &mut Rng) -> AclEntry {
         6 | 7 => entry(perms, "digest", ALICE.1),
         8 => entry(perms, "digest", BOB.1),
         9 => entry(perms, "digest", "carol:no-hash-at-all"),
-        10 => entry(perms, "ip", rng.pick(&["127.0.0.1", "127.0.0.1/32", "127.0.0.0/8", "127.0.0.2/30", "0.0.0.0/0"])),
-        _ => entry(perms, "ip", rng.pick(&["10.0.0.1", "10.0.0.0/8", "127.0.0.2", "126.0.0.1/8", "128.0.0.0/1"])),
+        10 => entry(
+            perms,
+            "ip",
+            rng.pick(&[
+                "127.0.0.1",
+                "127.0.0.1/32",
+                "127.0.0.0/8",
+                "127.0.0.2/30",
+                "0.0.0.0/0",
+            ]),
+        ),
+        _ => entry(
+            perms,
+            "ip",
+            rng.pick(&[
+                "10.0.0.1",
+                "10.0.0.0/8",
+                "127.0.0.2",
+                "126.0.0.1/8",
+                "128.0.0.0/1",
+            ]),
+        ),
     }
 }
 
@@ -152,7 +228,11 @@ fn perms(rng: &mut Rng) -> i32 {
 }
 
 fn entry(perms: i32, scheme: &str, id: &str) -> AclEntry {
-    AclEntry { perms, scheme: scheme.to_owned(), id: id.to_owned() }
+    AclEntry {
+        perms,
+        scheme: scheme.to_owned(),
+        id: id.to_owned(),
+    }
 }
 
 /// A create that has nothing special.

@@ -5,7 +5,8 @@
 
 mod beliefs;
 mod material;
-mod requests;
+mod reads;
+mod writes;
 
 pub use material::credentials;
 
@@ -23,6 +24,7 @@ const MOST_STEPS: usize = 40;
 
 /// How deep paths go below the root.
 const DEEPEST: usize = 4;
+const NARROW_DEPTH: usize = 2;
 
 /// More sessions would meet more seldom.
 const MOST_SESSIONS: usize = 3;
@@ -32,6 +34,7 @@ pub fn program(seed: u64) -> Program {
     let mut rng = Rng::new(seed);
     let sessions = 1 + rng.below(MOST_SESSIONS);
     let theme = Theme {
+        narrow: rng.percent(50),
         acl: rng.percent(40),
         quota: rng.percent(20),
         watches: rng.percent(60),
@@ -53,11 +56,17 @@ pub fn program(seed: u64) -> Program {
     while generator.steps.len() < length {
         generator.step();
     }
-    Program { seed, sessions, steps: generator.steps }
+    Program {
+        seed,
+        sessions,
+        steps: generator.steps,
+    }
 }
 
 /// What a program is mostly about; everything may happen in each.
 struct Theme {
+    /// Few and short paths, so that everybody is concerned by everything.
+    narrow: bool,
     acl: bool,
     quota: bool,
     watches: bool,
@@ -114,9 +123,9 @@ impl Generator {
         let kind = self.rng.weighted(&[
             (50, Kind::Write),
             (25, Kind::Read),
-            (if self.theme.watches { 25 } else { 5 }, Kind::Watch),
-            (if self.theme.acl { 7 } else { 1 }, Kind::Auth),
-            (4, Kind::Special),
+            (if self.theme.watches { 30 } else { 5 }, Kind::Watch),
+            (if self.theme.acl { 9 } else { 1 }, Kind::Auth),
+            (3, Kind::Special),
             (if self.theme.connections { 8 } else { 1 }, Kind::Connection),
         ]);
         let request = match kind {
@@ -146,14 +155,24 @@ impl Generator {
 
     fn open(&mut self, session: usize) {
         self.steps.push(Step::Open { session });
-        self.sessions[session] = Sketch { open: true, connected: true, ..Sketch::default() };
+        self.sessions[session] = Sketch {
+            open: true,
+            connected: true,
+            ..Sketch::default()
+        };
     }
 
     fn resume(&mut self, session: usize) {
         if self.rng.percent(10) {
-            self.steps.push(Step::Resume { session, wrong_password: true });
+            self.steps.push(Step::Resume {
+                session,
+                wrong_password: true,
+            });
         }
-        self.steps.push(Step::Resume { session, wrong_password: false });
+        self.steps.push(Step::Resume {
+            session,
+            wrong_password: false,
+        });
         let sketch = &mut self.sessions[session];
         sketch.connected = true;
         sketch.is_super = false;
@@ -174,7 +193,10 @@ impl Generator {
                 self.close(session);
                 // What a session that has ended may still do: nothing, until another one is opened.
                 if self.rng.percent(30) {
-                    self.steps.push(Step::Resume { session, wrong_password: false });
+                    self.steps.push(Step::Resume {
+                        session,
+                        wrong_password: false,
+                    });
                 }
             }
             _ => {
@@ -202,38 +224,63 @@ impl Generator {
                 list.push(path);
             }
         }
-        let relative = if self.rng.percent(15) { Relative::Zero } else { Relative::Reply(self.rng.below(6)) };
-        self.steps.push(Step::Rewatch { session, relative, watches });
+        let relative = if self.rng.percent(15) {
+            Relative::Zero
+        } else {
+            Relative::Reply(self.rng.below(6))
+        };
+        self.steps.push(Step::Rewatch {
+            session,
+            relative,
+            watches,
+        });
     }
 
     /// Notes a watch; false if it must not be armed, because there is one of another kind: see `kinds-of-watches` in
     /// `differences`.
     fn may_watch(&mut self, session: usize, path: &str, watched: Watched) -> bool {
-        *self.sessions[session].watched.entry(path.to_owned()).or_insert(watched) == watched
+        *self.sessions[session]
+            .watched
+            .entry(path.to_owned())
+            .or_insert(watched)
+            == watched
     }
 
-    /// A quota on the root or below it, as ZooKeeper's shell sets it up, and the subtree that it is about.
+    /// One or two quotas on the root or below it, as ZooKeeper's shell sets them up, and the subtrees that they are
+    /// about.
     fn set_up_quota(&mut self) {
-        let subtree = self.rng.pick(&["/p", "/p/a", "/p/a", "/p/a/b"]);
-        let mut calls = Vec::new();
-        let mut path = WRITTEN_ROOT.to_owned();
-        calls.push(material::plain_create(&format!("{QUOTA_ROOT}{path}"), b""));
-        for name in subtree[WRITTEN_ROOT.len()..].split('/').skip(1) {
-            path = format!("{path}/{name}");
-            calls.push(material::plain_create(&path, b"x"));
+        let subtrees: &[_] = match self.rng.below(6) {
+            0 | 1 => &["/p"],
+            2 => &["/p/a"],
+            3 => &["/p/a/b"],
+            4 => &["/p", "/p/a"],
+            _ => &["/p/a", "/p/a/b"],
+        };
+        for subtree in subtrees {
+            let mut calls = Vec::new();
+            let mut path = WRITTEN_ROOT.to_owned();
             calls.push(material::plain_create(&format!("{QUOTA_ROOT}{path}"), b""));
-        }
-        let limits = self.limits();
-        let limits_path = format!("{QUOTA_ROOT}{subtree}/{}", material::LIMITS);
-        let usage_path = format!("{QUOTA_ROOT}{subtree}/{}", material::USAGE);
-        calls.push(material::plain_create(&limits_path, limits.as_bytes()));
-        calls.push(material::plain_create(&usage_path, b"count=0,bytes=0"));
-        if self.rng.percent(20) {
-            let last = calls.len() - 1;
-            calls.swap(last - 1, last);
-        }
-        for request in calls {
-            self.call(0, request);
+            for name in subtree[WRITTEN_ROOT.len()..].split('/').skip(1) {
+                path = format!("{path}/{name}");
+                calls.push(material::plain_create(&path, b"x"));
+                calls.push(material::plain_create(&format!("{QUOTA_ROOT}{path}"), b""));
+            }
+            let limits = material::plain_create(
+                &format!("{QUOTA_ROOT}{subtree}/{}", material::LIMITS),
+                self.limits().as_bytes(),
+            );
+            let usage = material::plain_create(
+                &format!("{QUOTA_ROOT}{subtree}/{}", material::USAGE),
+                b"count=0,bytes=0",
+            );
+            if self.rng.percent(20) {
+                calls.extend([usage, limits]);
+            } else {
+                calls.extend([limits, usage]);
+            }
+            for request in calls {
+                self.call(0, request);
+            }
         }
     }
 
@@ -242,16 +289,28 @@ impl Generator {
         match self.rng.below(100) {
             0..=74 => self.beliefs.existing(&mut self.rng),
             75..=91 => self.fresh(),
-            _ => material::path(&mut self.rng),
+            _ => {
+                let deepest = self.depth();
+                material::path(&mut self.rng, deepest)
+            }
         }
+    }
+
+    fn depth(&self) -> usize {
+        if self.theme.narrow { NARROW_DEPTH } else { DEEPEST }
     }
 
     /// A path below one that exists, where there may be nothing yet.
     fn fresh(&mut self) -> String {
         let parent = self.beliefs.existing(&mut self.rng);
-        let deep = parent.matches('/').count() > DEEPEST;
+        let deep = parent.matches('/').count() > self.depth();
         let parent = if deep { WRITTEN_ROOT } else { &parent };
-        format!("{parent}/{}", material::name(&mut self.rng))
+        let name = if self.theme.narrow {
+            material::common_name(&mut self.rng)
+        } else {
+            material::name(&mut self.rng)
+        };
+        format!("{parent}/{name}")
     }
 
     /// A version for a request about a path: any, the right one, or one of the others.

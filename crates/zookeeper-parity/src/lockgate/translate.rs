@@ -16,24 +16,56 @@ const BAD_ARGUMENTS: FrontEndRefusal = FrontEndRefusal(ErrorCode::BAD_ARGUMENTS)
 pub fn op(request: &Request, in_multi: bool) -> Result<Op, FrontEndRefusal> {
     let path = |text: &str| ZPath::parse(text).map_err(|_| BAD_ARGUMENTS);
     Ok(match request {
-        Request::Create { call, path, data, acl, flags } => {
+        Request::Create {
+            call,
+            path,
+            data,
+            acl,
+            flags,
+        } => {
             let mode = create_mode(*call, *flags, in_multi)?;
             let path = CreatePath::parse(path, mode.is_sequential()).map_err(|_| BAD_ARGUMENTS)?;
-            Op::Create { path, data: bytes(data), acl: acl_of(acl), mode, parents: false }
+            Op::Create {
+                path,
+                data: bytes(data),
+                acl: acl_of(acl),
+                mode,
+                parents: false,
+            }
         }
         // ZooKeeper looks a path up to delete it, and does not ask whether it could be one.
         Request::Delete { path: text, version } => match ZPath::parse(text) {
-            Ok(path) => Op::Delete { path, version: *version },
-            Err(_) if text.contains('/') && !text.contains('\0') => return Err(FrontEndRefusal(ErrorCode::NO_NODE)),
+            Ok(path) => Op::Delete {
+                path,
+                version: *version,
+            },
+            Err(_) if text.contains('/') && !text.contains('\0') => {
+                return Err(FrontEndRefusal(ErrorCode::NO_NODE));
+            }
             Err(_) => return Err(BAD_ARGUMENTS),
         },
-        Request::SetData { path: text, data, version } => {
-            Op::Set { path: path(text)?, data: bytes(data), version: *version }
-        }
-        Request::SetAcl { path: text, acl, version } => {
-            Op::SetAcl { path: path(text)?, acl: acl_of(acl), aversion: *version }
-        }
-        Request::Check { path: text, version } => Op::Check { path: path(text)?, version: *version },
+        Request::SetData {
+            path: text,
+            data,
+            version,
+        } => Op::Set {
+            path: path(text)?,
+            data: bytes(data),
+            version: *version,
+        },
+        Request::SetAcl {
+            path: text,
+            acl,
+            version,
+        } => Op::SetAcl {
+            path: path(text)?,
+            acl: acl_of(acl),
+            aversion: *version,
+        },
+        Request::Check { path: text, version } => Op::Check {
+            path: path(text)?,
+            version: *version,
+        },
         other => unreachable!("{other} writes nothing"),
     })
 }
@@ -58,7 +90,11 @@ fn create_mode(call: CreateCall, flags: i32, in_multi: bool) -> Result<CreateMod
     if has_ttl {
         return Err(BAD_ARGUMENTS);
     }
-    let is_container = if in_multi { flags == 4 } else { call == CreateCall::Container };
+    let is_container = if in_multi {
+        flags == 4
+    } else {
+        call == CreateCall::Container
+    };
     Ok(match flags {
         _ if is_container => CreateMode::Container,
         1 => CreateMode::Ephemeral,
@@ -138,7 +174,10 @@ pub fn stat(of: &Stat) -> wire::Stat {
         cversion: of.cversion,
         aversion: of.aversion,
         // Only sessions: ZooKeeper tells no client that a node is a container, or how long it may live.
-        ephemeral_owner: of.ephemeral_owner.session().map_or(0, |session| signed(session.0)),
+        ephemeral_owner: of
+            .ephemeral_owner
+            .session()
+            .map_or(0, |session| signed(session.0)),
         data_length: small(of.data_length),
         num_children: small(of.num_children),
         pzxid: signed(of.pzxid.0),
@@ -165,16 +204,21 @@ pub fn notification(notice: &Notice) -> Notification {
         ZnodeEventKind::DataChanged => 3,
         ZnodeEventKind::ChildrenChanged => 4,
     };
-    Notification { kind, state: crate::trace::SYNC_CONNECTED, path: notice.path.as_str().to_owned() }
+    Notification {
+        kind,
+        state: crate::trace::SYNC_CONNECTED,
+        path: notice.path.as_str().to_owned(),
+    }
 }
 
 /// What whoAmI says of an identity: its scheme, and a name without secrets.
 pub fn identity(identity: &Identity) -> (String, String) {
     match identity {
         Identity::Ip(address) => ("ip".to_owned(), address.to_string()),
-        Identity::Digest(id) => {
-            ("digest".to_owned(), id.split(':').next().unwrap_or_default().to_owned())
-        }
+        Identity::Digest(id) => (
+            "digest".to_owned(),
+            id.split(':').next().unwrap_or_default().to_owned(),
+        ),
         Identity::X509(id) => ("x509".to_owned(), id.to_string()),
         Identity::Super => ("super".to_owned(), String::new()),
     }

@@ -1,7 +1,7 @@
 //! A client's connection: it sends one request, and returns what came until its reply, in order.
 
 use std::io::{self, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -77,12 +77,19 @@ pub struct Connection {
 
 impl Connection {
     /// Connects, and opens a session or takes up an existing one.
-    pub fn open(server: SocketAddr, session: Option<(i64, Password)>, last_zxid_seen: i64) -> Result<Resumed> {
+    pub fn open(
+        server: SocketAddr,
+        session: Option<(i64, Password)>,
+        last_zxid_seen: i64,
+    ) -> Result<Resumed> {
         let stream = TcpStream::connect_timeout(&server, PATIENCE).context("connect to the server")?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let mut connection = Self { stream: BufReader::new(stream), next_xid: 1 };
+        let mut connection = Self {
+            stream: BufReader::new(stream),
+            next_xid: 1,
+        };
 
         let (session_id, password) = session.unwrap_or((0, [0; 16]));
         let mut request = Writer::new();
@@ -108,10 +115,20 @@ impl Connection {
             bail!("the server sent a password that has not 16 bytes")
         };
         if timeout_ms <= 0 {
-            ensure!(connection.is_closed()?, "the server refused a session and kept the connection");
+            ensure!(
+                connection.is_closed()?,
+                "the server refused a session and kept the connection"
+            );
             return Ok(Resumed::Refused);
         }
-        Ok(Resumed::Accepted(connection, Accepted { session_id, password, timeout_ms }))
+        Ok(Resumed::Accepted(
+            connection,
+            Accepted {
+                session_id,
+                password,
+                timeout_ms,
+            },
+        ))
     }
 
     /// Sends a request and reads until its reply.
@@ -133,7 +150,10 @@ impl Connection {
         frame.int(xid);
         frame.int(request.op_code());
         request.write(&mut frame);
-        self.stream.get_mut().write_all(&frame.frame()).context("send a request")?;
+        self.stream
+            .get_mut()
+            .write_all(&frame.frame())
+            .context("send a request")?;
         Ok(xid)
     }
 
@@ -142,7 +162,10 @@ impl Connection {
         let mut notifications = Vec::new();
         loop {
             let Some(body) = self.frame()? else {
-                return Ok(Answer { notifications, answered: Answered::Closed });
+                return Ok(Answer {
+                    notifications,
+                    answered: Answered::Closed,
+                });
             };
             let mut reader = Reader::new(&body);
             let (got, zxid, err) = (reader.int()?, reader.long()?, reader.int()?);
@@ -160,8 +183,25 @@ impl Connection {
             } else {
                 Err(ErrorCode(err))
             };
-            return Ok(Answer { notifications, answered: Answered::Reply { zxid, outcome } });
+            return Ok(Answer {
+                notifications,
+                answered: Answered::Reply { zxid, outcome },
+            });
         }
+    }
+
+    /// Ends the connection without closing its session, and waits until the server has noticed: if the session came
+    /// back while the server was still busy with its older connection, ZooKeeper would mistake the one for the other.
+    pub fn leave(mut self) -> Result<()> {
+        self.stream
+            .get_mut()
+            .shutdown(Shutdown::Write)
+            .context("end a connection")?;
+        ensure!(
+            self.is_closed()?,
+            "the server sent something to a client that has gone"
+        );
+        Ok(())
     }
 
     /// Waits for the server to close the connection; false if it sent something instead.
@@ -173,10 +213,17 @@ impl Connection {
     fn frame(&mut self) -> Result<Option<Vec<u8>>> {
         let mut length = [0; 4];
         if let Err(error) = self.stream.read_exact(&mut length) {
-            return if is_end(&error) { Ok(None) } else { Err(error).context("wait for the server") };
+            return if is_end(&error) {
+                Ok(None)
+            } else {
+                Err(error).context("wait for the server")
+            };
         }
         let length = usize::try_from(i32::from_be_bytes(length)).unwrap_or(usize::MAX);
-        ensure!(length <= LONGEST_FRAME, "the server announced a frame of {length} bytes");
+        ensure!(
+            length <= LONGEST_FRAME,
+            "the server announced a frame of {length} bytes"
+        );
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body).context("read a frame")?;
         Ok(Some(body))
@@ -185,5 +232,8 @@ impl Connection {
 
 /// Whether an error says that the other side has ended the connection.
 fn is_end(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+    matches!(
+        error.kind(),
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+    )
 }

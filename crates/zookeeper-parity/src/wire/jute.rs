@@ -88,7 +88,11 @@ impl<'a> Reader<'a> {
 
     /// Fails unless all has been read: a longer record is another one than we took it for.
     pub fn end(&self) -> Result<(), Malformed> {
-        if self.0.is_empty() { Ok(()) } else { Err(Malformed("record: it is longer than its type")) }
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(Malformed("record: it is longer than its type"))
+        }
     }
 
     /// One byte.

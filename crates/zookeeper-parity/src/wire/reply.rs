@@ -64,7 +64,11 @@ pub struct Notification {
 
 impl Notification {
     pub(super) fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Self { kind: from.int()?, state: from.int()?, path: from.text()? })
+        Ok(Self {
+            kind: from.int()?,
+            state: from.int()?,
+            path: from.text()?,
+        })
     }
 }
 
@@ -72,7 +76,11 @@ impl Reply {
     /// Reads the body that belongs to a request.
     pub(super) fn read(request: &Request, from: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(match request {
-            Request::Create { call: CreateCall::Create, .. } | Request::Sync { .. } => Reply::Path(from.text()?),
+            Request::Create {
+                call: CreateCall::Create,
+                ..
+            }
+            | Request::Sync { .. } => Reply::Path(from.text()?),
             Request::Create { .. } => Reply::Created(from.text()?, read_stat(from)?),
             Request::Exists { .. } | Request::SetData { .. } | Request::SetAcl { .. } => {
                 Reply::Stat(read_stat(from)?)
@@ -80,14 +88,10 @@ impl Reply {
             Request::GetData { .. } => Reply::Data(from.buffer()?, read_stat(from)?),
             Request::GetAcl { .. } => Reply::Acl(from.vector(read_acl_entry)?, read_stat(from)?),
             Request::GetChildren { .. } => Reply::Names(from.vector(Reader::text)?),
-            Request::GetChildren2 { .. } => {
-                Reply::NamesAndStat(from.vector(Reader::text)?, read_stat(from)?)
-            }
+            Request::GetChildren2 { .. } => Reply::NamesAndStat(from.vector(Reader::text)?, read_stat(from)?),
             Request::GetAllChildrenNumber { .. } | Request::AddWatch { .. } => Reply::Number(from.int()?),
             Request::GetEphemerals { .. } => Reply::Paths(from.vector(Reader::text)?),
-            Request::WhoAmI => {
-                Reply::Identities(from.vector(|from| Ok((from.text()?, from.text()?)))?)
-            }
+            Request::WhoAmI => Reply::Identities(from.vector(|from| Ok((from.text()?, from.text()?)))?),
             Request::Multi(_) | Request::MultiRead(_) => Reply::Results(read_results(from)?),
             Request::Delete { .. }
             | Request::Check { .. }
@@ -118,7 +122,11 @@ fn read_stat(from: &mut Reader<'_>) -> Result<Stat, Malformed> {
 }
 
 fn read_acl_entry(from: &mut Reader<'_>) -> Result<AclEntry, Malformed> {
-    Ok(AclEntry { perms: from.int()?, scheme: from.text()?, id: from.text()? })
+    Ok(AclEntry {
+        perms: from.int()?,
+        scheme: from.text()?,
+        id: from.text()?,
+    })
 }
 
 /// Each result names its own type, which is not always the request's: all that create and return a stat say

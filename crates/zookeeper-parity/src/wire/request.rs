@@ -39,27 +39,82 @@ pub struct SetWatches {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the names are ZooKeeper's own")]
 pub enum Request {
-    Create { call: CreateCall, path: String, data: Option<Vec<u8>>, acl: Vec<AclEntry>, flags: i32 },
-    Delete { path: String, version: i32 },
-    SetData { path: String, data: Option<Vec<u8>>, version: i32 },
-    SetAcl { path: String, acl: Vec<AclEntry>, version: i32 },
-    Check { path: String, version: i32 },
+    Create {
+        call: CreateCall,
+        path: String,
+        data: Option<Vec<u8>>,
+        acl: Vec<AclEntry>,
+        flags: i32,
+    },
+    Delete {
+        path: String,
+        version: i32,
+    },
+    SetData {
+        path: String,
+        data: Option<Vec<u8>>,
+        version: i32,
+    },
+    SetAcl {
+        path: String,
+        acl: Vec<AclEntry>,
+        version: i32,
+    },
+    Check {
+        path: String,
+        version: i32,
+    },
     Multi(Vec<Request>),
-    Exists { path: String, watch: bool },
-    GetData { path: String, watch: bool },
-    GetAcl { path: String },
-    GetChildren { path: String, watch: bool },
-    GetChildren2 { path: String, watch: bool },
-    GetAllChildrenNumber { path: String },
-    GetEphemerals { prefix: String },
+    Exists {
+        path: String,
+        watch: bool,
+    },
+    GetData {
+        path: String,
+        watch: bool,
+    },
+    GetAcl {
+        path: String,
+    },
+    GetChildren {
+        path: String,
+        watch: bool,
+    },
+    GetChildren2 {
+        path: String,
+        watch: bool,
+    },
+    GetAllChildrenNumber {
+        path: String,
+    },
+    GetEphemerals {
+        prefix: String,
+    },
     MultiRead(Vec<Request>),
-    Sync { path: String },
+    Sync {
+        path: String,
+    },
     WhoAmI,
-    Auth { scheme: String, auth: String },
-    AddWatch { path: String, mode: i32 },
-    CheckWatches { path: String, kind: i32 },
-    RemoveWatches { path: String, kind: i32 },
-    SetWatches2 { relative_zxid: i64, watches: SetWatches },
+    Auth {
+        scheme: String,
+        auth: String,
+    },
+    AddWatch {
+        path: String,
+        mode: i32,
+    },
+    CheckWatches {
+        path: String,
+        kind: i32,
+    },
+    RemoveWatches {
+        path: String,
+        kind: i32,
+    },
+    SetWatches2 {
+        relative_zxid: i64,
+        watches: SetWatches,
+    },
     Ping,
     CloseSession,
 }
@@ -71,7 +126,10 @@ impl Request {
     /// ZooKeeper's number of the operation.
     pub fn op_code(&self) -> i32 {
         match self {
-            Request::Create { call: CreateCall::Create, .. } => 1,
+            Request::Create {
+                call: CreateCall::Create,
+                ..
+            } => 1,
             Request::Delete { .. } => 2,
             Request::Exists { .. } => 3,
             Request::GetData { .. } => 4,
@@ -84,11 +142,20 @@ impl Request {
             Request::GetChildren2 { .. } => 12,
             Request::Check { .. } => 13,
             Request::Multi(_) => 14,
-            Request::Create { call: CreateCall::Create2, .. } => 15,
+            Request::Create {
+                call: CreateCall::Create2,
+                ..
+            } => 15,
             Request::CheckWatches { .. } => 17,
             Request::RemoveWatches { .. } => 18,
-            Request::Create { call: CreateCall::Container, .. } => 19,
-            Request::Create { call: CreateCall::Ttl(_), .. } => 21,
+            Request::Create {
+                call: CreateCall::Container,
+                ..
+            } => 19,
+            Request::Create {
+                call: CreateCall::Ttl(_),
+                ..
+            } => 21,
             Request::MultiRead(_) => 22,
             Request::Auth { .. } => 100,
             Request::GetEphemerals { .. } => 103,
@@ -103,7 +170,13 @@ impl Request {
     /// Writes the body, without the header.
     pub(super) fn write(&self, to: &mut Writer) {
         match self {
-            Request::Create { call, path, data, acl, flags } => {
+            Request::Create {
+                call,
+                path,
+                data,
+                acl,
+                flags,
+            } => {
                 to.text(path);
                 to.buffer(data.as_deref());
                 write_acl(to, acl);
@@ -155,9 +228,18 @@ impl Request {
                 to.text(path);
                 to.int(*number);
             }
-            Request::SetWatches2 { relative_zxid, watches } => {
+            Request::SetWatches2 {
+                relative_zxid,
+                watches,
+            } => {
                 to.long(*relative_zxid);
-                let SetWatches { data, exist, child, persistent, persistent_recursive } = watches;
+                let SetWatches {
+                    data,
+                    exist,
+                    child,
+                    persistent,
+                    persistent_recursive,
+                } = watches;
                 for paths in [data, exist, child, persistent, persistent_recursive] {
                     to.vector(paths, |to, path| to.text(path));
                 }

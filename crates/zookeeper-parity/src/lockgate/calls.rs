@@ -1,0 +1,210 @@
+//! What becomes of a request: who carries it out, what its sender and the others are told.
+
+use anyhow::Result;
+use znode_store::{Command, Identities, Identity, Op, SessionId, ZPath, Zxid};
+use znode_watch::{WatchLists, WatcherId};
+
+use super::translate::{self, FrontEndRefusal, code, notification};
+use super::{Answered, Lockgate, wire_zxid};
+use crate::generate::credentials;
+use crate::trace::{Happened, Moment};
+use crate::wire::{CreateCall, ErrorCode, Notification, Reply, Request, SetWatches};
+use crate::zookeeper::closes_connection;
+
+impl Lockgate {
+    /// Carries out a request on a session's connection, if it has one.
+    pub(super) fn call(&mut self, number: usize, request: &Request) -> Result<Moment> {
+        let skipped = Moment {
+            happened: Happened::Skipped,
+            heard: Vec::new(),
+        };
+        let Some(session) = &self.sessions[number] else {
+            return Ok(skipped);
+        };
+        let Some(client) = &session.connection else {
+            return Ok(skipped);
+        };
+        let (id, watcher, caller) = (session.id, client.watcher, client.identities());
+
+        let Answered { zxid, outcome, told } = match request {
+            Request::Auth { scheme, auth } => self.auth(number, scheme, auth),
+            Request::CloseSession => {
+                let mut told = Vec::new();
+                let command = Command::CloseSession { session: id };
+                let (zxid, outcome) = self.apply(Some(id), caller, command, &mut told);
+                let outcome = outcome.map(|_| Reply::Done).map_err(|refusal| code(&refusal));
+                Answered {
+                    zxid: wire_zxid(zxid),
+                    outcome,
+                    told,
+                }
+            }
+            Request::Create { .. }
+            | Request::Delete { .. }
+            | Request::SetData { .. }
+            | Request::SetAcl { .. } => self.write(id, caller, request),
+            Request::Multi(items) => self.multi(id, caller, items),
+            Request::SetWatches2 {
+                relative_zxid,
+                watches,
+            } => self.rewatch(watcher, *relative_zxid, watches)?,
+            _ => {
+                let outcome = self.read(id, watcher, &caller, request)?;
+                Answered {
+                    zxid: wire_zxid(self.store.zxid()),
+                    outcome,
+                    told: Vec::new(),
+                }
+            }
+        };
+
+        let heard = self.heard(number, told);
+        let closed = closes_connection(request, &outcome);
+        let session = self.sessions[number].as_mut().expect("it has made this call");
+        session.seen.push(zxid);
+        if closed {
+            session.ended = *request == Request::CloseSession;
+            session.connection = None;
+            self.watches.disconnect(watcher);
+        }
+        Ok(Moment {
+            happened: Happened::Replied {
+                zxid,
+                outcome,
+                closed,
+            },
+            heard,
+        })
+    }
+
+    /// Sorts notifications by who was told, whoever acted first.
+    fn heard(&self, acting: usize, told: Vec<(WatcherId, Notification)>) -> Vec<(usize, Vec<Notification>)> {
+        let others = (0..self.sessions.len()).filter(|number| *number != acting);
+        std::iter::once(acting)
+            .chain(others)
+            .filter_map(|number| {
+                let watcher = self.sessions[number].as_ref()?.connection.as_ref()?.watcher;
+                let its_own = told.iter().filter(|(told, _)| *told == watcher);
+                let notifications = its_own
+                    .map(|(_, notification)| notification.clone())
+                    .collect::<Vec<_>>();
+                (!notifications.is_empty()).then_some((number, notifications))
+            })
+            .collect()
+    }
+
+    fn auth(&mut self, number: usize, scheme: &str, auth: &str) -> Answered {
+        let client = self.sessions[number]
+            .as_mut()
+            .and_then(|session| session.connection.as_mut());
+        let client = client.expect("it has made this call");
+        let outcome = if scheme == "digest" {
+            let (digest, is_super) = credentials(auth);
+            if is_super {
+                client.proven.push(Identity::Super);
+            }
+            client.proven.push(Identity::Digest(digest.into()));
+            self.watches.set_identities(client.watcher, client.identities());
+            Ok(Reply::Done)
+        } else {
+            Err(ErrorCode::AUTH_FAILED)
+        };
+        Answered {
+            zxid: 0,
+            outcome,
+            told: Vec::new(),
+        }
+    }
+
+    fn write(&mut self, session: SessionId, caller: Identities, request: &Request) -> Answered {
+        let mut told = Vec::new();
+        let op = match translate::op(request, false) {
+            Ok(op) => op,
+            // Refused by the front end: no command, and no zxid.
+            Err(FrontEndRefusal(code)) => {
+                return Answered {
+                    zxid: wire_zxid(self.store.zxid()),
+                    outcome: Err(code),
+                    told,
+                };
+            }
+        };
+        let (zxid, outcome) = self.apply(Some(session), caller, Command::Write(op), &mut told);
+        let with_stat = matches!(request, Request::Create { call, .. } if *call != CreateCall::Create);
+        let outcome = match outcome {
+            Ok(reply) => Ok(translate::reply(reply, with_stat)),
+            Err(refusal) => Err(code(&refusal)),
+        };
+        Answered {
+            zxid: wire_zxid(zxid),
+            outcome,
+            told,
+        }
+    }
+
+    /// An item that the front end refuses becomes one that the state machine refuses with the same code, for an
+    /// earlier item may fail before it.
+    fn multi(&mut self, session: SessionId, caller: Identities, items: &[Request]) -> Answered {
+        let mut told = Vec::new();
+        let ops = items
+            .iter()
+            .map(|item| translate::op(item, true).unwrap_or_else(|FrontEndRefusal(code)| refused_with(code)))
+            .collect();
+        let (zxid, outcome) = self.apply(Some(session), caller, Command::Multi(ops), &mut told);
+        let results = match outcome {
+            Ok(znode_store::Reply::Multi(replies)) => items
+                .iter()
+                .zip(replies)
+                .map(|(item, reply)| Ok(translate::reply(reply, translate::has_stat_in_multi(item))))
+                .collect(),
+            Ok(other) => unreachable!("a multi was answered by {other:?}"),
+            Err(refusal) => translate::failed_multi(&refusal, items.len()),
+        };
+        Answered {
+            zxid: wire_zxid(zxid),
+            outcome: Ok(Reply::Results(results)),
+            told,
+        }
+    }
+
+    fn rewatch(&mut self, watcher: WatcherId, relative_zxid: i64, watches: &SetWatches) -> Result<Answered> {
+        let parse = |paths: &[String]| {
+            paths
+                .iter()
+                .map(|path| ZPath::parse(path))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        let lists = WatchLists {
+            data: parse(&watches.data)?,
+            exists: parse(&watches.exist)?,
+            children: parse(&watches.child)?,
+            persistent: parse(&watches.persistent)?,
+            recursive: parse(&watches.persistent_recursive)?,
+        };
+        let since = Zxid(relative_zxid.unsigned_abs());
+        let mut told = Vec::new();
+        self.watches
+            .rearm(watcher, &self.store, since, &lists, |notice| {
+                told.push((watcher, notification(&notice)))
+            })?;
+        Ok(Answered {
+            zxid: wire_zxid(self.store.zxid()),
+            outcome: Ok(Reply::Done),
+            told,
+        })
+    }
+}
+
+/// An operation that is always refused, in a way that becomes this code.
+fn refused_with(code: ErrorCode) -> Op {
+    match code {
+        ErrorCode::NO_NODE => Op::Check {
+            path: ZPath::parse("/zookeeper/none").expect("it is a path"),
+            version: -1,
+        },
+        _ => Op::Delete {
+            path: ZPath::root(),
+            version: -1,
+        },
+    }
+}

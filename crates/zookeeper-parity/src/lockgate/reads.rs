@@ -1,0 +1,134 @@
+//! Requests that change no znode: what a caller may see, and the watches that it leaves.
+
+use anyhow::{Result, bail};
+use znode_store::{Identities, SessionId, ZPath};
+use znode_watch::{WatchKind, WatcherId, WatcherType};
+
+use super::Lockgate;
+use super::translate::{self, code, stat};
+use crate::wire::{ErrorCode, Outcome, Reply, Request};
+
+impl Lockgate {
+    fn arm(&mut self, watcher: WatcherId, kind: WatchKind, path: &ZPath) -> Result<()> {
+        Ok(self.watches.arm(watcher, kind, path)?)
+    }
+
+    /// Answers a request that changes no znode.
+    pub(super) fn read(
+        &mut self,
+        session: SessionId,
+        watcher: WatcherId,
+        caller: &Identities,
+        request: &Request,
+    ) -> Result<Outcome> {
+        match request {
+            Request::Exists { path: text, watch } => {
+                let Ok(path) = ZPath::parse(text) else {
+                    let code = if text.contains('\0') {
+                        ErrorCode::BAD_ARGUMENTS
+                    } else {
+                        ErrorCode::NO_NODE
+                    };
+                    return Ok(Err(code));
+                };
+                if *watch {
+                    self.arm(watcher, WatchKind::Data, &path)?;
+                }
+                Ok(self.look_at(caller, request))
+            }
+            Request::GetData { path, watch }
+            | Request::GetChildren { path, watch }
+            | Request::GetChildren2 { path, watch } => {
+                let outcome = self.look_at(caller, request);
+                if *watch && outcome.is_ok() {
+                    let kind = match request {
+                        Request::GetData { .. } => WatchKind::Data,
+                        _ => WatchKind::Children,
+                    };
+                    self.arm(watcher, kind, &ZPath::parse(path)?)?;
+                }
+                Ok(outcome)
+            }
+            Request::GetAcl { .. } | Request::GetAllChildrenNumber { .. } => {
+                Ok(self.look_at(caller, request))
+            }
+            Request::MultiRead(items) => Ok(Ok(Reply::Results(
+                items.iter().map(|item| self.look_at(caller, item)).collect(),
+            ))),
+            Request::GetEphemerals { prefix } => {
+                let paths = self.store.seen_by(caller).ephemerals(session, prefix);
+                let texts = paths.map(|paths| paths.iter().map(|path| path.as_str().to_owned()).collect());
+                Ok(texts.map(Reply::Paths).map_err(|refusal| code(&refusal)))
+            }
+            Request::Sync { path } => Ok(Ok(Reply::Path(path.clone()))),
+            Request::Ping => Ok(Ok(Reply::Done)),
+            Request::WhoAmI => Ok(Ok(Reply::Identities(
+                caller.iter().map(translate::identity).collect(),
+            ))),
+            Request::AddWatch { path, mode } => {
+                let kind = match mode {
+                    0 => WatchKind::Persistent,
+                    1 => WatchKind::PersistentRecursive,
+                    _ => return Ok(Err(ErrorCode::MARSHALLING_ERROR)),
+                };
+                self.arm(watcher, kind, &ZPath::parse(path)?)?;
+                Ok(Ok(Reply::Number(0)))
+            }
+            Request::CheckWatches { path, kind } => {
+                let Some(which) = watcher_type(*kind) else {
+                    return Ok(Err(ErrorCode::MARSHALLING_ERROR));
+                };
+                let is_armed = self.watches.is_armed(watcher, &ZPath::parse(path)?, which);
+                Ok(if is_armed {
+                    Ok(Reply::Done)
+                } else {
+                    Err(ErrorCode::NO_WATCHER)
+                })
+            }
+            Request::RemoveWatches { path, kind } => {
+                let Some(which) = watcher_type(*kind) else {
+                    return Ok(Err(ErrorCode::MARSHALLING_ERROR));
+                };
+                let removed = self.watches.remove(watcher, &ZPath::parse(path)?, which);
+                Ok(removed.map(|()| Reply::Done).map_err(|_| ErrorCode::NO_WATCHER))
+            }
+            other => bail!("programs do not contain {other}"),
+        }
+    }
+
+    /// Answers a request that changes nothing and leaves no watch. No znode has a path that is none.
+    pub(super) fn look_at(&self, caller: &Identities, request: &Request) -> Outcome {
+        let parse = |path: &str| ZPath::parse(path).map_err(|_| ErrorCode::NO_NODE);
+        let view = self.store.seen_by(caller);
+        let names = |names: Vec<std::sync::Arc<str>>| names.iter().map(|name| name.to_string()).collect();
+        let reply = match request {
+            Request::Exists { path, .. } => view.exists(&parse(path)?).map(|found| Reply::Stat(stat(&found))),
+            Request::GetData { path, .. } => view
+                .get(&parse(path)?)
+                .map(|(data, found)| Reply::Data(Some(data.as_bytes().to_vec()), stat(&found))),
+            Request::GetAcl { path } => view
+                .acl(&parse(path)?)
+                .map(|(acl, found)| Reply::Acl(translate::acl_entries(&acl), stat(&found))),
+            Request::GetChildren { path, .. } => view
+                .children(&parse(path)?)
+                .map(|(found, _)| Reply::Names(names(found))),
+            Request::GetChildren2 { path, .. } => view
+                .children(&parse(path)?)
+                .map(|(found, of)| Reply::NamesAndStat(names(found), stat(&of))),
+            Request::GetAllChildrenNumber { path } => view
+                .descendants(&parse(path)?)
+                .map(|number| Reply::Number(i32::try_from(number).expect("programs make few znodes"))),
+            other => unreachable!("{other} is no look"),
+        };
+        reply.map_err(|refusal| code(&refusal))
+    }
+}
+
+fn watcher_type(kind: i32) -> Option<WatcherType> {
+    match kind {
+        1 => Some(WatcherType::Children),
+        2 => Some(WatcherType::Data),
+        3 => Some(WatcherType::Any),
+        _ => None,
+    }
+}

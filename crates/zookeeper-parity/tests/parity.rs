@@ -1,0 +1,114 @@
+//! A short run of what `zookeeper-parity` does for hours. Without a ZooKeeper on the machine there is nothing to
+//! compare with, and each test says so.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on may say so shortly")]
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use zookeeper_parity::arena::{Arena, Opponent};
+use zookeeper_parity::differences::{self, CHAPTERS};
+use zookeeper_parity::generate;
+use zookeeper_parity::program::Program;
+use zookeeper_parity::server::Installation;
+
+/// A few seconds' worth.
+const PROGRAMS: u64 = 200;
+
+/// Enough to find what traces forget to make alike.
+const REPEATED: u64 = 20;
+
+#[test]
+fn both_sides_show_the_same() {
+    let Some(mut arena) = arena("both_sides_show_the_same") else {
+        return;
+    };
+    for seed in 1..=PROGRAMS {
+        if let Some(difference) = arena
+            .examine(&generate::program(seed), Opponent::Lockgate)
+            .unwrap()
+        {
+            panic!("{}", arena.shrink(difference, Opponent::Lockgate).unwrap());
+        }
+    }
+    // A comparison of programs in which nothing happens would prove nothing.
+    let tally = arena.tally();
+    let enough = |kind, outcome, least| {
+        let met = tally.met(kind, outcome);
+        assert!(
+            met >= least,
+            "{kind}: {outcome} was met {met} times only\n{tally}"
+        );
+    };
+    enough("create", "ok", 300);
+    enough("create", "NodeExists", 50);
+    enough("create", "NoAuth", 5);
+    enough("create", "QuotaExceeded", 3);
+    enough("multi", "ok", 100);
+    enough("multi", "failed", 50);
+    enough("setData", "ok", 100);
+    enough("delete", "ok", 80);
+    enough("delete", "NotEmpty", 5);
+    enough("setWatches2", "ok", 50);
+    enough("removeWatches", "ok", 5);
+    assert!(tally.notifications() >= 400, "only so few notifications\n{tally}");
+
+    // ZooKeeper against itself: what differs here is not a server's doing.
+    for seed in 1..=REPEATED {
+        if let Some(difference) = arena.examine(&generate::program(seed), Opponent::Itself).unwrap() {
+            panic!("ZooKeeper differs from itself\n{difference}");
+        }
+    }
+    // And what is said to differ does differ.
+    for known in CHAPTERS.iter().flat_map(|chapter| chapter.known) {
+        if let Some(steps) = known.example {
+            let example = Program {
+                seed: 0,
+                sessions: 2,
+                steps: steps(),
+            };
+            let difference = arena.examine(&example, Opponent::Lockgate).unwrap();
+            assert!(difference.is_some(), "{} is no difference any more", known.name);
+        }
+    }
+}
+
+#[test]
+fn the_reserved_tree_is_the_same() {
+    let Some(arena) = arena("the_reserved_tree_is_the_same") else {
+        return;
+    };
+    if let Some(difference) = arena.examine_reserved().unwrap() {
+        panic!("{difference}");
+    }
+}
+
+#[test]
+fn a_seed_is_one_program() {
+    for seed in 0..100 {
+        assert_eq!(generate::program(seed), generate::program(seed));
+    }
+    assert_ne!(generate::program(1).steps, generate::program(2).steps);
+}
+
+#[test]
+fn the_page_of_differences_is_up_to_date() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/zookeeper-differences.md");
+    let advice =
+        "write it with `cargo run -p zookeeper-parity -- --differences > docs/zookeeper-differences.md`";
+    assert_eq!(
+        fs::read_to_string(page).unwrap(),
+        differences::markdown(),
+        "{advice}"
+    );
+}
+
+/// A server; none if there is no ZooKeeper, which is said past the test harness, for a skipped test must be seen.
+fn arena(test: &str) -> Option<Arena> {
+    let Some(installation) = Installation::find() else {
+        let notice = format!("\nSKIPPED {test}: ZooKeeper is not installed (apt-get install zookeeper)\n");
+        std::io::stderr().write_all(notice.as_bytes()).unwrap();
+        return None;
+    };
+    Some(Arena::start(&installation).unwrap())
+}
