@@ -9,7 +9,7 @@ use std::panic;
 use anyhow::{Context, Result};
 
 use crate::compare::{Difference, shrink};
-use crate::lockgate::Lockgate;
+use crate::lockgate::{Habits, Lockgate};
 use crate::program::{Program, Root};
 use crate::reserved;
 use crate::server::{Installation, Server};
@@ -80,7 +80,7 @@ impl Arena {
     pub fn examine_reserved(mut self) -> Result<Option<Difference>> {
         let program = reserved::program();
         let zookeeper = self.run_at(&program, &Root::written())?;
-        let other = lockgate(&program)?;
+        let other = lockgate(&program, Habits::default())?;
         Ok(Difference::find(
             &program,
             &zookeeper.trace,
@@ -100,15 +100,14 @@ impl Arena {
     fn compare(&mut self, program: &Program, opponent: Opponent) -> Result<(Option<Difference>, Tally)> {
         let zookeeper = self.zookeeper(program)?;
         let difference = match opponent {
-            // A state machine that panics takes all replicas with it: a difference, and not the end of a run.
-            Opponent::Lockgate => match panic::catch_unwind(|| lockgate(program)) {
-                Ok(other) => Difference::find(program, &zookeeper.trace, &other?.trace, "Lockgate"),
-                Err(payload) => Some(Difference::panicked(
-                    program,
-                    &panic_message(&*payload),
-                    "Lockgate",
-                )),
-            },
+            Opponent::Lockgate => HABITS.into_iter().find_map(|(name, habits)| {
+                // A state machine that panics takes all replicas with it: a difference, and not the end of a run.
+                match panic::catch_unwind(|| lockgate(program, habits)) {
+                    Ok(Ok(other)) => Difference::find(program, &zookeeper.trace, &other.trace, name),
+                    Ok(Err(error)) => Some(Difference::failed(program, &format!("{error:#}"), name)),
+                    Err(payload) => Some(Difference::failed(program, &panic_message(&*payload), name)),
+                }
+            }),
             Opponent::Itself => {
                 let again = self.zookeeper(program)?;
                 Difference::find(program, &zookeeper.trace, &again.trace, "ZooKeeper again")
@@ -140,8 +139,26 @@ impl Arena {
     }
 }
 
-fn lockgate(program: &Program) -> Result<Run> {
-    let mut side = Lockgate::new(program.sessions);
+/// What our side lives through beside the program: nothing, or what must not be seen.
+const HABITS: [(&str, Habits); 2] = [
+    (
+        "Lockgate",
+        Habits {
+            repeats: false,
+            restores_after: None,
+        },
+    ),
+    (
+        "Lockgate, repeated and restored",
+        Habits {
+            repeats: true,
+            restores_after: Some(5),
+        },
+    ),
+];
+
+fn lockgate(program: &Program, habits: Habits) -> Result<Run> {
+    let mut side = Lockgate::new(program.sessions, habits);
     side::run(&mut side, program, &Root::written())
         .with_context(|| format!("Lockgate, seed {}\n{program}", program.seed))
 }

@@ -43,7 +43,7 @@ impl Difference {
     }
 
     /// Another side did not come to the end of a program.
-    pub fn panicked(program: &Program, message: &str, other_name: &'static str) -> Self {
+    pub fn failed(program: &Program, message: &str, other_name: &'static str) -> Self {
         Self {
             program: program.clone(),
             label: "one side did not come to the end".to_owned(),

@@ -116,6 +116,20 @@ const RIGHTS: Chapter = Chapter {
             }),
         },
         Known {
+            name: "acl-ids",
+            zookeeper: "Numbers in an address are whatever Java takes for a number, as in `127.0.00.1` and \
+                        `127.0.0.+1`, and colons after the hash of a `digest` are passed over when the ACL is set.",
+            lockgate: "Such an ACL is invalid.",
+            reason: "Elsewhere a leading zero makes another number of it, and a right should not be given to \
+                     whoever a reader does not think of. An id with colons at its end matches nobody.",
+            example: Some(|| {
+                vec![
+                    create_with(0, "/p/a", acl(31, "ip", "127.0.00.1")),
+                    create_with(0, "/p/b", acl(31, "digest", "a:b:")),
+                ]
+            }),
+        },
+        Known {
             name: "acl-size",
             zookeeper: "An ACL may be as long as a request.",
             lockgate: "The texts of an ACL have at most 16 KiB.",

@@ -17,6 +17,8 @@ pub const QUOTA_ROOT: &str = "/zookeeper/quota";
 pub enum Relative {
     /// None at all: everything is news.
     Zero,
+    /// One that is still to come: nothing is news, but what is gone.
+    Future,
     /// The one of this session's reply before so many others; 0 is its last one.
     Reply(usize),
 }

@@ -24,6 +24,9 @@ const DEBIAN_LOGGER: &str = "/usr/share/java/slf4j-simple.jar";
 /// A server answers after about a second; a busy machine may take far longer.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Sweeps go by the clock, and a program's outcome must not: long after any program has ended.
+const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// How often a starting server is asked whether it serves.
 const START_POLL: Duration = Duration::from_millis(20);
 
@@ -72,16 +75,25 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server with empty data, and waits until it serves.
+    /// Starts a server with empty data, and waits until it serves. Nothing in it happens by the clock.
     pub fn start(installation: &Installation) -> Result<Self> {
-        Self::start_with_heap(installation, HEAP_MEGABYTES)
+        Self::start_as(installation, HEAP_MEGABYTES, NEVER)
     }
 
     /// Likewise, with so large a heap.
     pub fn start_with_heap(installation: &Installation, megabytes: u32) -> Result<Self> {
+        Self::start_as(installation, megabytes, NEVER)
+    }
+
+    /// Likewise, but it sweeps containers and nodes with a time to live, and looks for them so often.
+    pub fn start_sweeping(installation: &Installation, every: Duration) -> Result<Self> {
+        Self::start_as(installation, HEAP_MEGABYTES, every)
+    }
+
+    fn start_as(installation: &Installation, heap_megabytes: u32, sweep_every: Duration) -> Result<Self> {
         let mut last = None;
         for _ in 0..START_ATTEMPTS {
-            match Self::start_once(installation, megabytes) {
+            match Self::start_once(installation, heap_megabytes, sweep_every) {
                 Ok(server) => return Ok(server),
                 Err(error) => last = Some(error),
             }
@@ -114,7 +126,7 @@ impl Server {
         self.process.id()
     }
 
-    fn start_once(installation: &Installation, heap_megabytes: u32) -> Result<Self> {
+    fn start_once(installation: &Installation, heap_megabytes: u32, sweep_every: Duration) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("zookeeper-parity-").tempdir()?;
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let data = directory.path().join("data");
@@ -123,6 +135,10 @@ impl Server {
         let process = Command::new("java")
             .arg(format!("-Xmx{heap_megabytes}m"))
             .args(PROPERTIES)
+            .arg(format!(
+                "-Dznode.container.checkIntervalMs={}",
+                sweep_every.as_millis()
+            ))
             .arg(format!(
                 "-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPER_DIGEST}"
             ))
@@ -179,7 +195,7 @@ impl Drop for Server {
 }
 
 /// What a test wants otherwise than a service does.
-const PROPERTIES: [&str; 9] = [
+const PROPERTIES: [&str; 8] = [
     "-XX:+UseSerialGC",
     // Nodes with a time to live, and quotas that refuse.
     "-Dzookeeper.extendedTypesEnabled=true",
@@ -188,8 +204,6 @@ const PROPERTIES: [&str; 9] = [
     "-Dzookeeper.forceSync=no",
     "-Dzookeeper.snapCount=100000000",
     "-Dzookeeper.admin.enableServer=false",
-    // Sweeps go by the clock; a program's outcome must not.
-    "-Dznode.container.checkIntervalMs=86400000",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
 ];

@@ -19,6 +19,7 @@ impl fmt::Display for Step {
             } => {
                 match relative {
                     Relative::Zero => f.write_str("setWatches2 since the beginning")?,
+                    Relative::Future => f.write_str("setWatches2 since the future")?,
                     Relative::Reply(0) => f.write_str("setWatches2 since the last reply")?,
                     Relative::Reply(before) => {
                         write!(f, "setWatches2 since {before} replies before the last")?

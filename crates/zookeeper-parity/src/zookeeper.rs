@@ -306,6 +306,7 @@ impl Side for ZooKeeper<'_> {
 pub fn relative_zxid(seen: &[i64], relative: Relative) -> i64 {
     match relative {
         Relative::Zero => 0,
+        Relative::Future => i64::MAX,
         Relative::Reply(before) => match seen.len().checked_sub(before + 1) {
             Some(index) => seen[index],
             None => seen.first().copied().unwrap_or(0),

@@ -14,6 +14,9 @@ pub const USAGE: &str = "zookeeper_stats";
 /// Data that is more than a few bytes, and still cheap to send.
 const LARGE_DATA: usize = 2_000;
 
+/// Data that still fits into a request, also beside others in a multi. Seldom, for it takes its time.
+const LARGEST_DATA: usize = 1_000_000;
+
 /// What a client of the scheme `digest` shows, and how ACLs name it: with the base64 of a SHA-1, which stands here
 /// because nothing else needs one.
 pub const ALICE: (&str, &str) = ("alice:wonder", "alice:8y0lhh/7xkdEiwhX7vo9i+/Nmzc=");
@@ -63,7 +66,7 @@ pub fn common_name(rng: &mut Rng) -> &'static str {
 
 /// What a sequential create puts before its number.
 pub fn prefix(rng: &mut Rng) -> &'static str {
-    rng.pick(&["s-", "s-", "", "1", "a", "c1"])
+    rng.pick(&["s-", "s-", "", "", "1", "a", "c1", ".", ".."])
 }
 
 /// Paths that no znode can have. Their parent, if they look as if they had one, is the root, which is always there
@@ -98,6 +101,9 @@ pub const ILLEGAL: [&str; 11] = [
 
 /// Data of all lengths that matter.
 pub fn data(rng: &mut Rng) -> Option<Vec<u8>> {
+    if rng.below(10_000) == 0 {
+        return Some(vec![b'y'; LARGEST_DATA]);
+    }
     match rng.below(20) {
         0 | 1 => None,
         2 | 3 => Some(Vec::new()),
@@ -126,8 +132,8 @@ pub fn open_acl() -> Vec<AclEntry> {
     vec![entry(31, "world", "anyone")]
 }
 
-/// An ACL of any kind, also one that is refused. Schemes that only one side knows are left out: see `acl-schemes`
-/// in `differences`.
+/// An ACL of any kind, also one that is refused. Schemes and ids that only one side knows are left out: see
+/// `acl-schemes` and `acl-ids` in `differences`.
 pub fn acl(rng: &mut Rng) -> Vec<AclEntry> {
     if rng.percent(40) {
         return usual_acl(rng);
@@ -168,7 +174,7 @@ fn valid_entry(rng: &mut Rng) -> AclEntry {
         4 | 5 => entry(perms, "auth", if rng.percent(80) { "" } else { "ignored" }),
         6 | 7 => entry(perms, "digest", ALICE.1),
         8 => entry(perms, "digest", BOB.1),
-        9 => entry(perms, "digest", "carol:no-hash-at-all"),
+        9 => entry(perms, "digest", rng.pick(&["carol:no-hash-at-all", ":nobody"])),
         10 => entry(
             perms,
             "ip",
@@ -178,6 +184,8 @@ fn valid_entry(rng: &mut Rng) -> AclEntry {
                 "127.0.0.0/8",
                 "127.0.0.2/30",
                 "0.0.0.0/0",
+                "127.0.0.1/08",
+                "127.0.0.1/+8",
             ]),
         ),
         _ => entry(
@@ -204,6 +212,9 @@ fn invalid_entry(rng: &mut Rng) -> AclEntry {
         ("digest", "alice"),
         ("digest", "a:b:c"),
         ("digest", ""),
+        ("digest", ":"),
+        ("digest", "a:"),
+        ("digest", "a::b"),
         ("ip", ""),
         ("ip", "localhost"),
         ("ip", "300.0.0.1"),

@@ -224,10 +224,10 @@ impl Generator {
                 list.push(path);
             }
         }
-        let relative = if self.rng.percent(15) {
-            Relative::Zero
-        } else {
-            Relative::Reply(self.rng.below(6))
+        let relative = match self.rng.below(20) {
+            0 | 1 => Relative::Zero,
+            2 => Relative::Future,
+            _ => Relative::Reply(self.rng.below(6)),
         };
         self.steps.push(Step::Rewatch {
             session,

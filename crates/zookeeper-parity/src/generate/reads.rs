@@ -54,8 +54,10 @@ impl Generator {
     }
 
     fn ephemerals(&mut self, path: String) -> Request {
-        let prefix = match self.rng.below(4) {
+        let prefix = match self.rng.below(6) {
             0 => "/".to_owned(),
+            4 => String::new(),
+            5 => "p".to_owned(),
             1 => WRITTEN_ROOT.to_owned(),
             2 => path,
             _ => format!("{WRITTEN_ROOT}/a"),
@@ -84,10 +86,10 @@ impl Generator {
                 Request::AddWatch { path, mode: 0 }
             }
             4..=8 => {
-                let path = if self.rng.percent(30) {
-                    WRITTEN_ROOT.to_owned()
-                } else {
-                    path
+                let path = match self.rng.below(10) {
+                    0 => "/".to_owned(),
+                    1..=3 => WRITTEN_ROOT.to_owned(),
+                    _ => path,
                 };
                 if !self.may_watch(session, &path, Watched::Recursively) {
                     return Some(Request::Exists { path, watch: false });

@@ -78,7 +78,11 @@ impl Lockgate {
     }
 
     /// Sorts notifications by who was told, whoever acted first.
-    fn heard(&self, acting: usize, told: Vec<(WatcherId, Notification)>) -> Vec<(usize, Vec<Notification>)> {
+    pub(super) fn heard(
+        &self,
+        acting: usize,
+        told: Vec<(WatcherId, Notification)>,
+    ) -> Vec<(usize, Vec<Notification>)> {
         let others = (0..self.sessions.len()).filter(|number| *number != acting);
         std::iter::once(acting)
             .chain(others)

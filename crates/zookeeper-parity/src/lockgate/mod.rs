@@ -10,7 +10,9 @@ mod translate;
 use std::net::{IpAddr, Ipv4Addr};
 
 use anyhow::{Result, bail};
-use znode_store::{Command, EntryContext, Event, Identities, Identity, Password, SessionId, Store, Zxid};
+use znode_store::{
+    Command, EntryContext, Event, Identities, Identity, Password, RequestId, Restorer, SessionId, Store, Zxid,
+};
 use znode_watch::{WatchLimits, WatcherId, Watches};
 
 use crate::program::{Relative, Step};
@@ -26,8 +28,20 @@ const SESSION_TIMEOUT_MS: i32 = 40_000;
 /// Time passes from command to command, so that two commands never have the same time by accident.
 const TIME_STEP_MS: u64 = 1_000;
 
+/// Small, for programs make few znodes and snapshots have several parts.
+const ZNODES_PER_PART: usize = 3;
+
 /// Where ZooKeeper sees its clients come from.
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// What happens to a state beside its requests, and must not be seen by anybody.
+#[derive(Clone, Copy, Default)]
+pub struct Habits {
+    /// Every request of a session has an id, and comes a second time.
+    pub repeats: bool,
+    /// After so many commands the state is replaced by what a snapshot of it becomes.
+    pub restores_after: Option<u64>,
+}
 
 /// A state of its own for one program.
 pub struct Lockgate {
@@ -36,6 +50,8 @@ pub struct Lockgate {
     time_ms: u64,
     sessions: Vec<Option<Session>>,
     drawn: u64,
+    habits: Habits,
+    commands: u64,
 }
 
 struct Session {
@@ -66,13 +82,15 @@ struct Answered {
 
 impl Lockgate {
     /// An empty state, for a program with so many sessions.
-    pub fn new(sessions: usize) -> Self {
+    pub fn new(sessions: usize, habits: Habits) -> Self {
         Self {
             store: Store::new(),
             watches: Watches::new(WatchLimits::default(), 0x5eed),
             time_ms: TIME_STEP_MS,
             sessions: (0..sessions).map(|_| None).collect(),
             drawn: 0,
+            habits,
+            commands: 0,
         }
     }
 
@@ -83,19 +101,34 @@ impl Lockgate {
         command: Command,
         told: &mut Vec<(WatcherId, Notification)>,
     ) -> (Zxid, znode_store::Outcome) {
+        self.commands += 1;
         self.time_ms += TIME_STEP_MS;
         let entry = EntryContext {
             time_ms: self.time_ms,
             term: 1,
         };
-        let mut events = Vec::new();
+        let is_repeated =
+            self.habits.repeats && session.is_some() && !matches!(command, Command::CloseSession { .. });
+        let request_id =
+            is_repeated.then(|| RequestId::parse(&self.commands.to_string()).expect("a number is short"));
         let request = znode_store::Request {
             session,
-            request_id: None,
+            request_id,
             caller,
             command,
         };
+        let again = is_repeated.then(|| request.clone());
+        let mut events = Vec::new();
         let applied = self.store.apply(&entry, request, &mut events);
+        if let Some(again) = again {
+            let mut no_events = Vec::new();
+            let second = self.store.apply(&entry, again, &mut no_events);
+            assert_eq!(
+                second.outcome, applied.outcome,
+                "a repeated request is answered as before"
+            );
+            assert_eq!(no_events, [], "a repeated request changes nothing");
+        }
         for event in &events {
             if let Event::Znode(event) = event {
                 self.watches.fire(applied.zxid, event, |watcher, notice| {
@@ -103,7 +136,49 @@ impl Lockgate {
                 });
             }
         }
+        if self
+            .habits
+            .restores_after
+            .is_some_and(|after| self.commands.is_multiple_of(after))
+        {
+            self.restore();
+        }
         (applied.zxid, applied.outcome)
+    }
+
+    /// Sweeps as a leader does: all that is due, once. Returns what a session hears of it; `None` if nothing was due.
+    pub fn sweep(&mut self, listening: usize) -> Option<Vec<Notification>> {
+        let due = self.store.to_sweep(self.time_ms + 1, self.time_ms);
+        if due.is_empty() {
+            return None;
+        }
+        let mut told = Vec::new();
+        let (_, outcome) = self.apply(None, Identities::none(), Command::Sweep(due), &mut told);
+        outcome.expect("a sweep is never refused");
+        let heard = self.heard(listening, told);
+        Some(
+            heard
+                .into_iter()
+                .filter(|(session, _)| *session == listening)
+                .flat_map(|(_, notifications)| notifications)
+                .collect(),
+        )
+    }
+
+    /// Goes on with what a snapshot of the state becomes.
+    fn restore(&mut self) {
+        let mut restorer = Restorer::new();
+        self.store.begin_snapshot();
+        while let Some(part) = self.store.next_snapshot_part(ZNODES_PER_PART) {
+            restorer.add(part).expect("what was drawn can be restored");
+        }
+        let restored = restorer.finish().expect("what was drawn can be restored");
+        assert_eq!(
+            restored.digest(),
+            self.store.digest(),
+            "a snapshot becomes the same state"
+        );
+        self.store = restored;
     }
 
     fn connect(&mut self) -> Client {

@@ -190,6 +190,22 @@ impl Connection {
         }
     }
 
+    /// Waits for a notification. No request may be under way.
+    pub fn next_notification(&mut self) -> Result<Notification> {
+        let Some(body) = self.frame()? else {
+            bail!("the server closed an idle connection")
+        };
+        let mut reader = Reader::new(&body);
+        let (xid, _zxid, _err) = (reader.int()?, reader.long()?, reader.int()?);
+        ensure!(
+            xid == NOTIFICATION_XID,
+            "a reply to {xid} came, which nobody waits for"
+        );
+        let notification = Notification::read(&mut reader)?;
+        reader.end()?;
+        Ok(notification)
+    }
+
     /// Ends the connection without closing its session, and waits until the server has noticed: if the session came
     /// back while the server was still busy with its older connection, ZooKeeper would mistake the one for the other.
     pub fn leave(mut self) -> Result<()> {

@@ -2,6 +2,8 @@
 //! compare with, and each test says so.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may say so shortly")]
 
+mod clock;
+
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -103,12 +105,16 @@ fn the_page_of_differences_is_up_to_date() {
     );
 }
 
-/// A server; none if there is no ZooKeeper, which is said past the test harness, for a skipped test must be seen.
 fn arena(test: &str) -> Option<Arena> {
-    let Some(installation) = Installation::find() else {
+    Some(Arena::start(&installation(test)?).unwrap())
+}
+
+/// None if there is no ZooKeeper, which is said past the test harness, for a skipped test must be seen.
+fn installation(test: &str) -> Option<Installation> {
+    let installation = Installation::find();
+    if installation.is_none() {
         let notice = format!("\nSKIPPED {test}: ZooKeeper is not installed (apt-get install zookeeper)\n");
         std::io::stderr().write_all(notice.as_bytes()).unwrap();
-        return None;
-    };
-    Some(Arena::start(&installation).unwrap())
+    }
+    installation
 }

@@ -1,0 +1,205 @@
+//! What goes by the clock, and so cannot be in programs: containers and nodes with a time to live are swept. Both sides
+//! must sweep the same ones, and tell the same of it.
+
+use std::time::Duration;
+
+use zookeeper_parity::lockgate::{Habits, Lockgate};
+use zookeeper_parity::program::Step;
+use zookeeper_parity::server::Server;
+use zookeeper_parity::side::Side;
+use zookeeper_parity::trace::Happened;
+use zookeeper_parity::wire::{
+    AclEntry, Answered, Connection, CreateCall, Notification, Outcome, Reply, Request, Resumed,
+};
+
+use crate::installation;
+
+/// Often enough not to wait for it.
+const SWEEP_EVERY: Duration = Duration::from_millis(100);
+
+/// When a node that was made after another is swept, the other's time has come, too; one sweep more, and it is gone,
+/// for siblings go in no order; and one for a container that only a sweep has emptied.
+const MARKERS: [&str; 3] = ["/p/marker-1", "/p/marker-2", "/p/marker-3"];
+
+const NODE_DELETED: i32 = 2;
+
+#[test]
+fn the_same_znodes_are_swept() {
+    let Some(installation) = installation("the_same_znodes_are_swept") else {
+        return;
+    };
+    let server = Server::start_sweeping(&installation, SWEEP_EVERY).unwrap();
+    assert_eq!(zookeeper(&server), lockgate());
+}
+
+/// What was deleted, and what is left.
+#[derive(PartialEq, Debug)]
+struct Swept {
+    deleted: Vec<String>,
+    left: Vec<String>,
+}
+
+fn zookeeper(server: &Server) -> Swept {
+    let Resumed::Accepted(mut connection, _) = Connection::open(server.address(), None, 0).unwrap() else {
+        panic!("a new session was refused")
+    };
+    let mut heard = Vec::new();
+    for request in requests() {
+        call(&mut connection, &request, &mut heard).unwrap_or_else(|code| panic!("{request}: {code}"));
+    }
+    for marker in MARKERS {
+        call(
+            &mut connection,
+            &create(CreateCall::Ttl(1), marker, 5),
+            &mut heard,
+        )
+        .unwrap();
+        while !heard.iter().any(|notification| is_deletion(notification, marker)) {
+            heard.push(connection.next_notification().unwrap());
+        }
+    }
+    let mut read = |request: &Request| call(&mut connection, request, &mut Vec::new());
+    Swept {
+        deleted: deletions(&heard),
+        left: left(&mut read),
+    }
+}
+
+fn call(connection: &mut Connection, request: &Request, heard: &mut Vec<Notification>) -> Outcome {
+    let answer = connection.call(request).unwrap();
+    heard.extend(answer.notifications);
+    match answer.answered {
+        Answered::Reply { outcome, .. } => outcome,
+        Answered::Closed => panic!("{request} ended the connection"),
+    }
+}
+
+fn lockgate() -> Swept {
+    let mut side = Lockgate::new(1, Habits::default());
+    side.step(&Step::Open { session: 0 }).unwrap();
+    let mut heard = Vec::new();
+    let markers = MARKERS.map(|marker| create(CreateCall::Ttl(1), marker, 5));
+    for request in requests().into_iter().chain(markers) {
+        let moment = side
+            .step(&Step::Call {
+                session: 0,
+                request: request.clone(),
+            })
+            .unwrap();
+        let Happened::Replied { outcome: Ok(_), .. } = moment.happened else {
+            panic!("{request}: {:?}", moment.happened)
+        };
+        heard.extend(
+            moment
+                .heard
+                .into_iter()
+                .flat_map(|(_, notifications)| notifications),
+        );
+    }
+    while let Some(notifications) = side.sweep(0) {
+        heard.extend(notifications);
+    }
+    let mut read = |request: &Request| side.look(std::slice::from_ref(request)).unwrap().remove(0);
+    Swept {
+        deleted: deletions(&heard),
+        left: left(&mut read),
+    }
+}
+
+/// One znode for each rule.
+fn requests() -> Vec<Request> {
+    let plain = |path| create(CreateCall::Create, path, 0);
+    let container = |path| create(CreateCall::Container, path, 4);
+    let delete = |path: &str| Request::Delete {
+        path: path.to_owned(),
+        version: -1,
+    };
+    vec![
+        plain("/p"),
+        Request::AddWatch {
+            path: "/p".to_owned(),
+            mode: 1,
+        },
+        // A container goes when it has had children, and not before.
+        container("/p/emptied"),
+        plain("/p/emptied/child"),
+        delete("/p/emptied/child"),
+        container("/p/never-used"),
+        container("/p/in-use"),
+        plain("/p/in-use/child"),
+        // A container in a container: when the inner one goes, the outer one is empty.
+        container("/p/outer"),
+        container("/p/outer/inner"),
+        plain("/p/outer/inner/child"),
+        delete("/p/outer/inner/child"),
+        // Nodes with a time to live go when it is over, but not from under their children.
+        create(CreateCall::Ttl(1), "/p/short", 5),
+        create(CreateCall::Ttl(1), "/p/numbered-", 6),
+        create(CreateCall::Ttl(1_000_000_000), "/p/long", 5),
+        // (With their children at once, lest they go before those come.)
+        Request::Multi(vec![
+            create(CreateCall::Ttl(1), "/p/parent", 5),
+            plain("/p/parent/child"),
+        ]),
+        Request::Multi(vec![
+            create(CreateCall::Ttl(1), "/p/bereft", 5),
+            plain("/p/bereft/child"),
+            delete("/p/bereft/child"),
+        ]),
+        // And whoever asks for a container in other words gets a plain node.
+        create(CreateCall::Create, "/p/in-name-only", 4),
+        plain("/p/in-name-only/child"),
+        delete("/p/in-name-only/child"),
+    ]
+}
+
+fn create(call: CreateCall, path: &str, flags: i32) -> Request {
+    let acl = vec![AclEntry {
+        perms: 31,
+        scheme: "world".to_owned(),
+        id: "anyone".to_owned(),
+    }];
+    Request::Create {
+        call,
+        path: path.to_owned(),
+        data: None,
+        acl,
+        flags,
+    }
+}
+
+fn is_deletion(notification: &Notification, path: &str) -> bool {
+    notification.kind == NODE_DELETED && notification.path == path
+}
+
+fn deletions(heard: &[Notification]) -> Vec<String> {
+    let deleted = heard
+        .iter()
+        .filter(|notification| notification.kind == NODE_DELETED);
+    let mut paths = deleted
+        .map(|notification| notification.path.clone())
+        .collect::<Vec<_>>();
+    paths.sort();
+    paths
+}
+
+/// All paths that are left, with what a deletion of a child changes in them.
+fn left(read: &mut dyn FnMut(&Request) -> Outcome) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut paths = vec!["/p".to_owned()];
+    while let Some(path) = paths.pop() {
+        let Ok(Reply::NamesAndStat(names, stat)) = read(&Request::GetChildren2 {
+            path: path.clone(),
+            watch: false,
+        }) else {
+            panic!("{path} has gone while it was looked at")
+        };
+        lines.push(format!(
+            "{path} cversion={} children={}",
+            stat.cversion, stat.num_children
+        ));
+        paths.extend(names.iter().map(|name| format!("{path}/{name}")));
+    }
+    lines.sort();
+    lines
+}
