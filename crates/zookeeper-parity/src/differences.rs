@@ -90,9 +90,10 @@ const TREE: Chapter = Chapter {
         Known {
             name: "locks",
             zookeeper: "`/locks` is a path as any other.",
-            lockgate: "Ephemeral znodes below `/locks` are written by the lock protocol alone. They can be deleted, \
-                       as ZooKeeper's recipes do it.",
-            reason: "Below it live the locks of all other clients, and what stands there decides who holds them.",
+            lockgate: "Below it live the locks of all clients. What Curator and kazoo create there are contenders of \
+                       those locks. Ephemeral znodes whose names are those that the lock protocol itself gives can \
+                       be created and written by it alone; anybody may delete them, which ends the contender.",
+            reason: "Their data says how many permits they hold. Who could forge that could hold more than there is.",
             example: None,
         },
     ],
@@ -148,6 +149,13 @@ const RIGHTS: Chapter = Chapter {
 const QUOTAS: Chapter = Chapter {
     title: "Quotas",
     known: &[
+        Known {
+            name: "hard-quotas",
+            zookeeper: "Hard limits refuse nothing unless every server was started with `enforceQuota`.",
+            lockgate: "They refuse, always. Soft limits are a warning in the log, as in ZooKeeper.",
+            reason: "Whoever sets a hard limit wants one.",
+            example: None,
+        },
         Known {
             name: "quota-in-multi",
             zookeeper: "Each operation of a multi is compared with what was used before the multi. Together they \
