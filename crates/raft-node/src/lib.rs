@@ -89,6 +89,8 @@ mod snapshot_file;
 mod codec;
 mod types;
 pub mod error;
+#[doc(hidden)]
+pub mod fuzz;
 
 pub use config::{
     MemberAddress, NodeConfig, NodeId, RaftTiming, SessionBounds, SnapshotConfig, SweepConfig, WatchConfig,

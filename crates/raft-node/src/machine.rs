@@ -11,7 +11,7 @@ use openraft::EntryPayload;
 use openraft::alias::SnapshotOf;
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use tokio::sync::mpsc;
-use znode_store::{Restorer, SnapshotPart};
+use znode_store::SnapshotPart;
 
 use crate::codec;
 use crate::replica::{LogPosition, Replica};
@@ -111,15 +111,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         meta: &SnapshotMeta,
         snapshot: SnapshotHandle,
     ) -> Result<(), io::Error> {
-        let restored = snapshot_file::blocking(move || {
-            let mut restorer = Restorer::new();
-            snapshot.read_parts(|bytes| {
-                let part: SnapshotPart = codec::decode(bytes).map_err(io::Error::other)?;
-                restorer.add(part).map_err(io::Error::other)
-            })?;
-            restorer.finish().map_err(io::Error::other)
-        })
-        .await?;
+        let restored = snapshot_file::blocking(move || snapshot.restore()).await?;
         let at = meta.last_log_id.map_or(LogPosition::default(), |id| LogPosition {
             index: id.index,
             term: term_of(&id),

@@ -1,9 +1,11 @@
-//! Snapshot files for async callers: every touch of the disk happens on a thread that may block.
+//! Snapshot files as states, for async callers: every touch of the disk happens on a thread that may block.
 
 use std::io;
 
 use bytes::Bytes;
+use znode_store::{Restorer, SnapshotPart, Store};
 
+use crate::codec;
 use crate::storage::log_entry::{decode_membership, encode_membership, id_at, position};
 use crate::storage::{SnapshotFile, SnapshotMeta, SnapshotReceiver, SnapshotStore};
 use crate::types::{self, Snapshot};
@@ -25,13 +27,9 @@ pub struct SnapshotHandle {
 }
 
 impl SnapshotHandle {
-    /// Gives every part's bytes to `take`, in order. Blocks.
-    pub fn read_parts(&self, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        let mut reader = self.file.read()?;
-        while let Some(part) = reader.next_part()? {
-            take(&part)?;
-        }
-        Ok(())
+    /// The state that is in the file. Blocks.
+    pub fn restore(&self) -> io::Result<Store> {
+        restore(&self.file)
     }
 
     /// The bytes of the file from `offset` on, at most `max`; none at its end.
@@ -76,6 +74,17 @@ impl Incoming {
         })
         .await
     }
+}
+
+/// The state that is in a snapshot file. Blocks.
+pub fn restore(file: &SnapshotFile) -> io::Result<Store> {
+    let mut parts = file.read()?;
+    let mut restorer = Restorer::new();
+    while let Some(bytes) = parts.next_part()? {
+        let part: SnapshotPart = codec::decode(&bytes).map_err(io::Error::other)?;
+        restorer.add(part).map_err(io::Error::other)?;
+    }
+    restorer.finish().map_err(io::Error::other)
 }
 
 /// Writes a snapshot from the parts that `next` gives, and makes it the current one. Blocks.
