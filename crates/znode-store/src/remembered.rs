@@ -11,6 +11,7 @@ use crate::command::{Command, LockCommand};
 use crate::ids::RequestId;
 use crate::reply::{Outcome, Refusal, Reply};
 use crate::stable_hash::{self, Table};
+use crate::snapshot::NEVER_COUNTED;
 use crate::tree::Damage;
 
 /// How many outcomes a session has remembered, beside those of calls that wait in a queue. A client repeats
@@ -157,12 +158,19 @@ impl Remembered {
 
     /// Takes in what a snapshot has kept of it.
     pub(crate) fn restore(&mut self, kept: Kept) -> Result<(), Damage> {
-        self.next = kept.next;
+        if kept.next >= NEVER_COUNTED {
+            return Err("a request in it came after all that can come");
+        }
+        self.next = self.next.max(kept.next);
+        let mut earliest = self.order.last_key_value().map_or(0, |(arrival, _)| arrival + 1);
         for (id, record) in kept.records {
-            let known = self.records.contains_key(&id) || self.order.contains_key(&record.arrival);
-            if known || record.arrival >= kept.next {
+            if !(earliest..kept.next).contains(&record.arrival) {
+                return Err("the requests in it are not in the order in which they came");
+            }
+            if self.records.contains_key(&id) {
                 return Err("a request in it is there twice");
             }
+            earliest = record.arrival + 1;
             self.put(id, record);
         }
         Ok(())
@@ -179,6 +187,13 @@ impl Remembered {
 pub(crate) struct Kept {
     pub(crate) next: u64,
     pub(crate) records: Vec<(RequestId, Record)>,
+}
+
+impl Kept {
+    /// Whether one of the requests waits for its answer.
+    pub(crate) fn waits(&self) -> bool {
+        self.records.iter().any(|(_, record)| record.waits())
+    }
 }
 
 /// Whether an outcome is the final answer to its request. A drawn id that was taken is not: the node draws

@@ -237,8 +237,12 @@ impl Record {
             .into()
     }
 
-    /// The name decides between exclusive, shared and lease: it cannot be changed, the data can.
+    /// The name decides between exclusive, shared and lease: it cannot be changed, the data can. A contender that
+    /// stands for no call was never written.
     fn from_json(kind: Kind, json: Json) -> Option<Self> {
+        if json.attempts.is_empty() {
+            return None;
+        }
         let claim = match (kind, json.mode, json.limit) {
             (Kind::Exclusive, JsonMode::Exclusive, None) => Claim {
                 mode: LockMode::Exclusive,
@@ -400,6 +404,13 @@ mod tests {
             record(LockMode::Exclusive, 1).to_data().as_bytes(),
             LockMode::Exclusive,
         );
+    }
+
+    #[test]
+    fn a_contender_that_stands_for_no_call_is_foreign() {
+        let mut record = record(LockMode::Exclusive, 1);
+        record.released = core::mem::take(&mut record.attempts);
+        foreign(&name(LockMode::Exclusive), record.to_data().as_bytes(), LockMode::Exclusive);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use drawing::Drawing;
+pub(crate) use restore::NEVER_COUNTED;
 pub use restore::{Restorer, SnapshotError};
 
 use crate::ids::{SessionId, Zxid};

@@ -9,6 +9,9 @@ use crate::store::Store;
 use crate::tree::{Damage, Rebuild};
 use crate::write::lock_of_child;
 
+/// What counts commands, or what they brought about, never gets so far. A counter that did could not go on.
+pub(crate) const NEVER_COUNTED: u64 = 1 << 63;
+
 /// Why a snapshot cannot be restored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
@@ -21,6 +24,14 @@ pub enum SnapshotError {
     /// Its last part is missing.
     #[error("the end of the snapshot is missing")]
     Incomplete,
+    /// It is not the state that was drawn.
+    #[error("the snapshot comes to the digest {found:016x}, and began with {claimed:016x}")]
+    WrongDigest {
+        /// What its last part says.
+        claimed: u64,
+        /// What its parts come to.
+        found: u64,
+    },
     /// What it says cannot be true.
     #[error("the snapshot is damaged: {0}")]
     Damaged(&'static str),
@@ -57,6 +68,9 @@ impl Restorer {
             (Part::Begin { format, .. }, None) if format != FORMAT => {
                 return Err(SnapshotError::UnknownFormat(format));
             }
+            (Part::Begin { zxid, .. }, None) if zxid.0 >= NEVER_COUNTED => {
+                return Err(SnapshotError::Damaged("its position is beyond all that there are"));
+            }
             (
                 Part::Begin {
                     zxid,
@@ -77,6 +91,9 @@ impl Restorer {
             (Part::Sessions(records), Some(store)) => {
                 for mut record in records {
                     let id = record.session;
+                    if !id.is_legal() {
+                        return Err(SnapshotError::Damaged("the id of a session in it is none"));
+                    }
                     if store.sessions.fate(id) != SessionFate::Unknown {
                         return Err(SnapshotError::Damaged("two of its sessions are the same"));
                     }
@@ -94,12 +111,16 @@ impl Restorer {
                     store.sessions.remember_ended(session);
                 }
             }
+            // Only a session stands in queues.
+            (Part::Requests(requests), Some(_)) if requests.waits() => {
+                return Err(SnapshotError::Damaged("a request in it waits without a session"));
+            }
             (Part::Requests(requests), Some(store)) => {
                 Arc::make_mut(&mut store.remembered).restore(requests)?;
             }
-            (Part::Znodes(records), Some(_)) => {
+            (Part::Znodes(records), Some(store)) => {
                 for record in records {
-                    self.tree.add(record)?;
+                    self.tree.add(record, store.zxid)?;
                 }
             }
             (Part::End { digest }, Some(_)) => self.digest = Some(digest),
@@ -109,7 +130,7 @@ impl Restorer {
 
     /// The state, after the last part.
     pub fn finish(self) -> Result<Store, SnapshotError> {
-        let (Some(mut store), Some(digest)) = (self.store, self.digest) else {
+        let (Some(mut store), Some(claimed)) = (self.store, self.digest) else {
             return Err(SnapshotError::Incomplete);
         };
         let (tree, ephemerals) = self.tree.finish()?;
@@ -132,11 +153,12 @@ impl Restorer {
             }
         }
         store.locks_restored();
-        if store.digest() != digest {
-            return Err(SnapshotError::Damaged(
-                "it does not come to the digest that it began with",
-            ));
+        match store.digest() {
+            found if found != claimed => Err(SnapshotError::WrongDigest { claimed, found }),
+            _ => Ok(store),
         }
-        Ok(store)
     }
 }
+
+#[cfg(test)]
+mod tests;

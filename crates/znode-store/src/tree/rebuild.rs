@@ -3,7 +3,9 @@
 
 use alloc::vec::Vec;
 
+use crate::ids::Zxid;
 use crate::path::ZPath;
+use crate::snapshot::NEVER_COUNTED;
 use crate::stable_hash::Table;
 use crate::stat::Kind;
 use crate::tree::node::{NodeIndex, PathHash};
@@ -23,8 +25,14 @@ pub(crate) struct Rebuild {
 pub(crate) type Damage = &'static str;
 
 impl Rebuild {
-    /// Takes one record; the root's comes first.
-    pub(crate) fn add(&mut self, record: ZnodeRecord) -> Result<(), Damage> {
+    /// Takes one record of a tree that was as it was at `zxid`; the root's comes first.
+    pub(crate) fn add(&mut self, record: ZnodeRecord, zxid: Zxid) -> Result<(), Damage> {
+        if record.newest() > zxid {
+            return Err("a znode in it is newer than it");
+        }
+        if record.creations() >= NEVER_COUNTED {
+            return Err("a znode in it had more children than there can be");
+        }
         let is_root = record.index == NodeIndex::ROOT;
         if is_root != (self.slab.len() == 0) {
             return Err("the root is not its first znode");
@@ -85,7 +93,8 @@ impl Rebuild {
         }
         for (index, _, path) in SPECIAL {
             let path = ZPath::parse(path).expect("it is written in this crate");
-            if tree.find(&path) != Some(index) {
+            // Of another kind it could end, and it must not.
+            if tree.find(&path) != Some(index) || tree.node(index).kind() != Kind::Persistent {
                 return Err("what is there from the beginning is not in it");
             }
         }

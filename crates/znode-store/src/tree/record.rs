@@ -21,13 +21,13 @@ pub(crate) struct ZnodeRecord {
     pub(crate) data: Data,
     acl: Acl,
     pub(crate) owner: EphemeralOwner,
-    czxid: Zxid,
+    pub(crate) czxid: Zxid,
     mzxid: Zxid,
     ctime_ms: u64,
     mtime_ms: u64,
     version: i32,
     aversion: i32,
-    family: Option<FamilyFacts>,
+    pub(crate) family: Option<FamilyFacts>,
 }
 
 impl ZnodeRecord {
@@ -48,6 +48,17 @@ impl ZnodeRecord {
             aversion: node.aversion,
             family: node.family.as_ref().map(|family| family.facts),
         }
+    }
+
+    /// The position of the last change that it tells of.
+    pub(crate) fn newest(&self) -> Zxid {
+        let family = self.family.map_or(self.czxid, |family| family.pzxid);
+        self.czxid.max(self.mzxid).max(family)
+    }
+
+    /// How many children were ever created below it.
+    pub(crate) fn creations(&self) -> u64 {
+        self.family.map_or(0, |family| family.creations)
     }
 
     /// The node, still without its children.

@@ -1,0 +1,153 @@
+//! Snapshots that lie without being damaged: their digest is that of what they say. Whoever writes such a one has other
+//! means, too, but a state that could not go on would take the whole cluster with it.
+
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use super::*;
+use crate::ids::{Password, RequestId, SessionId, Zxid};
+use crate::path::LockName;
+use crate::remembered::Kept;
+use crate::reply::{Place, Reply};
+use crate::tree::{NodeIndex, ZnodeRecord};
+use crate::{Command, EntryContext, Request};
+
+/// A state with a session, at position 1.
+fn parts() -> Vec<Part> {
+    let mut store = Store::new();
+    let command = Command::OpenSession {
+        session: SessionId(1),
+        password: Password([0; 16]),
+        timeout_ms: 1,
+        name: "".into(),
+        address: "".into(),
+    };
+    let request = Request {
+        request_id: RequestId::parse("open").ok(),
+        ..Request::anonymous(command)
+    };
+    let entry = EntryContext { time_ms: 1, term: 1 };
+    store.apply(&entry, request, &mut Vec::new()).outcome.expect("it is the first one");
+    store.begin_snapshot();
+    core::iter::from_fn(|| store.next_snapshot_part(100)).map(|part| part.0).collect()
+}
+
+/// The state that comes of the parts, whatever digest they say.
+fn restore(parts: &[Part]) -> Result<Store, SnapshotError> {
+    let add = |end: Option<u64>| {
+        let mut restorer = Restorer::new();
+        for part in parts {
+            let part = match (part, end) {
+                (Part::End { .. }, Some(digest)) => Part::End { digest },
+                (part, _) => part.clone(),
+            };
+            restorer.add(SnapshotPart(part))?;
+        }
+        restorer.finish()
+    };
+    match add(None) {
+        Err(SnapshotError::WrongDigest { found, .. }) => add(Some(found)),
+        other => other,
+    }
+}
+
+#[track_caller]
+fn refused(change: impl Fn(&mut Part), why: &str) {
+    let mut parts = parts();
+    assert!(restore(&parts).is_ok());
+    parts.iter_mut().for_each(change);
+    let error = restore(&parts).err().expect("it was restored");
+    assert!(error.to_string().contains(why), "{error}");
+}
+
+#[track_caller]
+fn refused_znode(at: usize, change: impl Fn(&mut ZnodeRecord), why: &str) {
+    let change = |part: &mut Part| {
+        if let Part::Znodes(records) = part {
+            change(&mut records[at]);
+        }
+    };
+    refused(change, why);
+}
+
+#[track_caller]
+fn refused_requests(change: impl Fn(&mut Kept), why: &str) {
+    let change = |part: &mut Part| {
+        if let Part::Requests(kept) = part
+            && kept.records.len() == 1
+        {
+            change(kept);
+        }
+    };
+    refused(change, why);
+}
+
+#[test]
+fn a_position_that_could_not_go_on() {
+    let change = |part: &mut Part| {
+        if let Part::Begin { zxid, .. } = part {
+            *zxid = Zxid(u64::MAX);
+        }
+    };
+    refused(change, "its position is beyond");
+}
+
+#[test]
+fn znodes_that_are_newer_than_the_snapshot() {
+    // A contender from the future would stand behind those that come, and hold the lock before them.
+    refused_znode(0, |znode| znode.czxid = Zxid(2), "newer");
+    let pzxid = |znode: &mut ZnodeRecord| {
+        znode.family.as_mut().expect("the root has children").pzxid = Zxid(2);
+    };
+    refused_znode(0, pzxid, "newer");
+}
+
+#[test]
+fn counters_of_children_that_could_not_go_on() {
+    let creations = |znode: &mut ZnodeRecord| {
+        znode.family.as_mut().expect("the root has children").creations = u64::MAX;
+    };
+    refused_znode(0, creations, "more children than there can be");
+}
+
+#[test]
+fn a_special_znode_that_could_be_swept() {
+    let ttl = crate::stat::Kind::Ttl(1);
+    for special in [NodeIndex::SYSTEM, NodeIndex::QUOTA, NodeIndex::CONFIG] {
+        refused_znode(special.0 as usize, |znode| znode.owner = ttl.into(), "from the beginning");
+    }
+}
+
+#[test]
+fn a_session_that_could_not_own_anything() {
+    let change = |part: &mut Part| {
+        if let Part::Sessions(records) = part {
+            records[0].session = SessionId(0);
+        }
+    };
+    refused(change, "the id of a session");
+}
+
+#[test]
+fn requests_whose_order_could_not_go_on() {
+    refused_requests(|kept| kept.next = u64::MAX, "after all that can come");
+    refused_requests(|kept| kept.next = 0, "not in the order");
+    let twice = |kept: &mut Kept| {
+        let mut again = kept.records[0].clone();
+        again.0 = RequestId::parse("again").expect("it is short");
+        kept.records.push(again);
+    };
+    refused_requests(twice, "not in the order");
+}
+
+#[test]
+fn a_request_that_waits_without_a_session() {
+    let waits = |kept: &mut Kept| {
+        kept.records[0].1.outcome = Ok(Reply::Queued(Place {
+            lock: LockName::parse("x").expect("it is a name"),
+            holder: "n0000000000".into(),
+            ahead: 0,
+        }));
+    };
+    refused_requests(waits, "waits without a session");
+}
