@@ -131,6 +131,7 @@ mod limits;
 
 mod command;
 mod event;
+mod flat;
 mod reply;
 mod show;
 

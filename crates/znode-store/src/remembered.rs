@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::command::{Command, LockCommand};
 use crate::ids::RequestId;
 use crate::reply::{Outcome, Refusal, Reply};
-use crate::stable_hash::{self, Table};
 use crate::snapshot::NEVER_COUNTED;
+use crate::stable_hash::{self, Table};
 use crate::tree::Damage;
 
 /// How many outcomes a session has remembered, beside those of calls that wait in a queue. A client repeats

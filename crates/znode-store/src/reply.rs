@@ -56,7 +56,7 @@ pub enum Reply {
     /// The session holds the lock.
     Held,
     /// The replies of a multi, in order.
-    Multi(Vec<Reply>),
+    Multi(#[serde(deserialize_with = "crate::flat::replies")] Vec<Reply>),
     /// How many containers and TTL nodes were swept.
     Swept(u32),
     /// The limits were replaced.
@@ -217,6 +217,7 @@ pub enum Refusal {
         /// Counted from 0.
         index: u32,
         /// What was wrong with it.
+        #[serde(deserialize_with = "crate::flat::refusal")]
         refusal: Box<Refusal>,
     },
     /// The repeated request id was used for something else before.

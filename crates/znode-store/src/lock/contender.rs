@@ -410,7 +410,11 @@ mod tests {
     fn a_contender_that_stands_for_no_call_is_foreign() {
         let mut record = record(LockMode::Exclusive, 1);
         record.released = core::mem::take(&mut record.attempts);
-        foreign(&name(LockMode::Exclusive), record.to_data().as_bytes(), LockMode::Exclusive);
+        foreign(
+            &name(LockMode::Exclusive),
+            record.to_data().as_bytes(),
+            LockMode::Exclusive,
+        );
     }
 
     #[test]

@@ -69,7 +69,9 @@ impl Restorer {
                 return Err(SnapshotError::UnknownFormat(format));
             }
             (Part::Begin { zxid, .. }, None) if zxid.0 >= NEVER_COUNTED => {
-                return Err(SnapshotError::Damaged("its position is beyond all that there are"));
+                return Err(SnapshotError::Damaged(
+                    "its position is beyond all that there are",
+                ));
             }
             (
                 Part::Begin {

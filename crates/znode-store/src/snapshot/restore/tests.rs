@@ -27,9 +27,14 @@ fn parts() -> Vec<Part> {
         ..Request::anonymous(command)
     };
     let entry = EntryContext { time_ms: 1, term: 1 };
-    store.apply(&entry, request, &mut Vec::new()).outcome.expect("it is the first one");
+    store
+        .apply(&entry, request, &mut Vec::new())
+        .outcome
+        .expect("it is the first one");
     store.begin_snapshot();
-    core::iter::from_fn(|| store.next_snapshot_part(100)).map(|part| part.0).collect()
+    core::iter::from_fn(|| store.next_snapshot_part(100))
+        .map(|part| part.0)
+        .collect()
 }
 
 /// The state that comes of the parts, whatever digest they say.
@@ -114,7 +119,11 @@ fn counters_of_children_that_could_not_go_on() {
 fn a_special_znode_that_could_be_swept() {
     let ttl = crate::stat::Kind::Ttl(1);
     for special in [NodeIndex::SYSTEM, NodeIndex::QUOTA, NodeIndex::CONFIG] {
-        refused_znode(special.0 as usize, |znode| znode.owner = ttl.into(), "from the beginning");
+        refused_znode(
+            special.0 as usize,
+            |znode| znode.owner = ttl.into(),
+            "from the beginning",
+        );
     }
 }
 
