@@ -167,7 +167,11 @@ mod tests {
     #[test]
     fn small_numbers_count_for_what_they_take() {
         // Three bytes for how many there are, and one for each.
-        for count in [SHORT_BYTES - 3, SHORT_BYTES, MAX_ENCODED_BYTES / COUNTED_TIMES + 1] {
+        for count in [
+            SHORT_BYTES - 3,
+            SHORT_BYTES,
+            MAX_ENCODED_BYTES / COUNTED_TIMES + 1,
+        ] {
             let numbers = vec![1_u128; count];
             assert_eq!(decode(&encode(&numbers)), Ok(numbers), "{count}");
         }

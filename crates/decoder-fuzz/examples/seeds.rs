@@ -1,0 +1,23 @@
+//! Writes the first inputs of the fuzz targets: `cargo run -p decoder-fuzz --example seeds -- fuzz/corpus`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use decoder_fuzz::seeds;
+
+fn main() -> io::Result<()> {
+    let Some(corpus) = std::env::args_os().nth(1).map(PathBuf::from) else {
+        return Err(io::Error::other("the directory for the inputs is missing"));
+    };
+    write(&corpus.join("command"), &seeds::commands())?;
+    write(&corpus.join("snapshot"), &seeds::snapshots())
+}
+
+fn write(dir: &Path, inputs: &[Vec<u8>]) -> io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    for (number, input) in inputs.iter().enumerate() {
+        std::fs::write(dir.join(format!("seed-{number:03}")), input)?;
+    }
+    println!("{} inputs in {}", inputs.len(), dir.display());
+    Ok(())
+}

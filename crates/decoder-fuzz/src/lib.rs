@@ -1,0 +1,25 @@
+//! Fuzz targets for what decodes bytes that come from elsewhere: commands out of log entries, and snapshots out of files.
+//!
+//! A target is a function that takes any bytes and panics if something does not hold that must:
+//!
+//! | target | the bytes are | must hold |
+//! |---|---|---|
+//! | [`command::run`] | the commands of a log entry | what is decoded is encoded to the same value; replicas, restored at any point, answer alike |
+//! | [`snapshot::run`] | a snapshot file | an error, or a whole state that goes on as any other |
+//!
+//! libFuzzer calls them from `fuzz/` in the root of the repository, which needs a nightly compiler; `fuzz/README.md` says
+//! how. Here is all that needs none: the targets, what the first inputs are made of ([`seeds`]), how inputs are changed
+//! so that lengths and checksums stay right ([`mutate`]), and in `tests/` the replay of the inputs that were found to be
+//! worth keeping (`fuzz/corpus`), which plain `cargo test` does.
+//!
+//! Nothing here decides what is right: that two replicas agree, and that nobody panics, is all that is asked. The rules
+//! are the business of `znode-store`'s own tests.
+
+pub mod command;
+pub mod mutate;
+pub mod replicas;
+pub mod seeds;
+pub mod snapshot;
+
+mod look;
+mod material;

@@ -1,0 +1,65 @@
+//! Reads: all that can be asked of a state. Whatever is in it, none of them panics.
+
+use std::hint::black_box;
+
+use znode_store::{ContenderView, Identities, LockView, Standing, Store, ZPath};
+
+/// So many znodes are looked at: there may be thousands, and a fuzzer tries thousands of states.
+const PATHS: usize = 12;
+
+/// Asks all that can be asked.
+pub(crate) fn look(store: &Store) {
+    let nobody = Identities::none();
+    let view = store.seen_by(&nobody);
+    for path in paths(store) {
+        black_box((
+            view.get(&path).is_ok(),
+            view.acl(&path).is_ok(),
+            view.exists(&path).is_ok(),
+        ));
+        black_box((view.descendants(&path).is_ok(), view.children(&path).is_ok()));
+        black_box(view.children_page(&path, "", Some("m"), 3).is_ok());
+    }
+    for session in store.sessions() {
+        black_box(session.to_string());
+        black_box(store.contenders_of(session.session));
+        black_box(view.ephemerals(session.session, "/").is_ok());
+    }
+    for lock in store.locks("", None, usize::MAX) {
+        let view = store.lock(&lock.lock).expect("it was just listed");
+        for (contender, holds) in contenders(&view) {
+            let standing = store
+                .standing(&lock.lock, &contender.holder)
+                .expect("it was just listed");
+            let is_holder = matches!(standing, Standing::Holds(_));
+            assert_eq!(is_holder, holds, "two views of one contender");
+        }
+    }
+    black_box(store.to_sweep(u64::MAX, u64::MAX));
+}
+
+/// All contenders of a lock, and whether they hold it.
+pub(crate) fn contenders(view: &LockView) -> impl Iterator<Item = (&ContenderView, bool)> {
+    let holders = view.holders.iter().map(|holder| (holder, true));
+    holders.chain(view.queue.iter().map(|waiter| (waiter, false)))
+}
+
+/// Some paths, parents before their children. Which ones depends on the state, so that each gets its turn.
+pub(crate) fn paths(store: &Store) -> Vec<ZPath> {
+    let mut paths = vec![ZPath::root()];
+    let mut at = 0;
+    while at < paths.len() {
+        let children = store.children(&paths[at]).expect("it was just listed");
+        let children = children
+            .iter()
+            .map(|name| paths[at].join(name).expect("it is in the tree"));
+        let children: Vec<_> = children.collect();
+        paths.extend(children);
+        at += 1;
+    }
+    let skipped = store.digest() as usize % paths.len();
+    paths.rotate_left(skipped);
+    paths.truncate(PATHS);
+    paths.sort_unstable();
+    paths
+}

@@ -1,0 +1,126 @@
+//! How a fuzzer changes inputs so that their lengths and checksums stay right. Its own way, to change any bytes, would
+//! hardly ever come past them; it is used within the pieces, and sometimes on the whole.
+
+use bytes::Bytes;
+use raft_node::fuzz::{CommandBatch, Envelope, decode, encode};
+
+use crate::seeds;
+use crate::snapshot::Layout;
+
+/// How a fuzzer changes bytes that it knows nothing about: `data` begins with `size` bytes of them, and there is room for
+/// as many as it has. Answers how many there are then.
+pub trait Blind: FnMut(&mut [u8], usize) -> usize {}
+
+impl<F: FnMut(&mut [u8], usize) -> usize> Blind for F {}
+
+/// One change in so many is a blind one of the whole input, so that wrong lengths come too.
+const WHOLE: u64 = 8;
+
+/// Changes an input of [`crate::command::run`] in place, within the room that `data` has.
+pub fn command(data: &mut [u8], size: usize, seed: u32, blind: &mut impl Blind) -> usize {
+    let mut dice = Dice(seed.into());
+    let decoded = CommandBatch::decode(Bytes::copy_from_slice(&data[..size]));
+    let (Ok(mut batch), false) = (decoded, dice.one_in(WHOLE)) else {
+        return blind(data, size);
+    };
+    match dice.below(6) {
+        0 => batch.time_ms = batch.time_ms.wrapping_add(dice.below(2_000)),
+        1 => {
+            let requests = seeds::requests();
+            let request = requests[dice.index(requests.len())].clone();
+            let at = dice.index(batch.envelopes.len() + 1);
+            batch.envelopes.insert(at, seeds::envelope(request));
+        }
+        2 => cross(&mut batch.envelopes, &mut dice),
+        _ => change_pieces(&mut batch.envelopes, data.len(), &mut dice, blind),
+    }
+    replace(data, size, &batch.encode(), blind)
+}
+
+/// Changes an input of [`crate::snapshot::run`] in place, within the room that `data` has.
+pub fn snapshot(data: &mut [u8], size: usize, seed: u32, blind: &mut impl Blind) -> usize {
+    let mut dice = Dice(seed.into());
+    let (Some(mut layout), false) = (Layout::of(&data[..size]), dice.one_in(WHOLE)) else {
+        return blind(data, size);
+    };
+    if dice.one_in(WHOLE) {
+        layout.header = changed(&layout.header, data.len(), blind);
+    } else {
+        change_pieces(&mut layout.parts, data.len(), &mut dice, blind);
+    }
+    replace(data, size, &layout.file(), blind)
+}
+
+/// Gives one request something of another.
+fn cross(envelopes: &mut [Bytes], dice: &mut Dice) {
+    let (to, from) = (dice.index(envelopes.len()), dice.index(envelopes.len()));
+    let decoded = |at: usize| envelopes.get(at).and_then(|bytes| decode::<Envelope>(bytes).ok());
+    let (Some(mut to_envelope), Some(from)) = (decoded(to), decoded(from)) else {
+        return;
+    };
+    let (request, other) = (&mut to_envelope.request, from.request);
+    match dice.below(4) {
+        0 => request.session = other.session,
+        1 => request.request_id = other.request_id,
+        2 => request.caller = other.caller,
+        _ => request.command = other.command,
+    }
+    envelopes[to] = encode(&to_envelope).into();
+}
+
+/// Changes one of the pieces, or their order, or their number.
+fn change_pieces<P>(pieces: &mut Vec<P>, room: usize, dice: &mut Dice, blind: &mut impl Blind)
+where
+    P: AsRef<[u8]> + From<Vec<u8>>,
+{
+    if pieces.is_empty() {
+        return;
+    }
+    let (at, other) = (dice.index(pieces.len()), dice.index(pieces.len()));
+    match dice.below(10) {
+        0 => drop(pieces.remove(at)),
+        1 => pieces.insert(other, pieces[at].as_ref().to_vec().into()),
+        2 => pieces.swap(at, other),
+        _ => pieces[at] = changed(pieces[at].as_ref(), room, blind).into(),
+    }
+}
+
+fn changed(piece: &[u8], room: usize, blind: &mut impl Blind) -> Vec<u8> {
+    let mut bytes = piece.to_vec();
+    bytes.resize(room.max(piece.len()), 0);
+    let size = blind(&mut bytes, piece.len());
+    bytes.truncate(size);
+    bytes
+}
+
+/// Puts the changed input in the place of the old one. What has grown beyond the room is changed blindly instead.
+fn replace(data: &mut [u8], size: usize, new: &[u8], blind: &mut impl Blind) -> usize {
+    match data.get_mut(..new.len()) {
+        Some(room) => {
+            room.copy_from_slice(new);
+            new.len()
+        }
+        None => blind(data, size),
+    }
+}
+
+/// Numbers that follow from a seed: SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit.max(1)
+    }
+
+    fn index(&mut self, length: usize) -> usize {
+        self.below(length as u64) as usize
+    }
+
+    fn one_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+}

@@ -1,0 +1,380 @@
+//! The first inputs: something of every kind, written by the encoders of a real node. `examples/seeds.rs` writes them
+//! where a fuzzer looks for them.
+
+use bytes::Bytes;
+use raft_node::fuzz::{CommandBatch, Envelope, Origin, encode};
+use znode_store::{
+    Acl, AclEntry, AttemptId, Command, CreateMode, EntryContext, Identities, Identity, Limits, LockCommand,
+    LockMode, Op, Perms, Request, SessionId, Store, WithdrawCause, Zxid,
+};
+
+use crate::material::{
+    ALICE, CURATOR, ENDED, TERM, TIME_MS, acquire, alice, ask, ask_as, base, close, create, create_below,
+    delete, lock_name, mixed_acl, open, set, write, zpath,
+};
+use crate::snapshot;
+
+/// A request in the bytes in which it stands in the log.
+pub fn envelope(request: Request) -> Bytes {
+    let envelope = Envelope {
+        origin: Origin { node: 1, boot: 0 },
+        call: 1,
+        request,
+    };
+    encode(&envelope).into()
+}
+
+/// Requests that share a log entry.
+pub fn batch(requests: impl IntoIterator<Item = Request>) -> Vec<u8> {
+    let batch = CommandBatch {
+        time_ms: TIME_MS + 20,
+        envelopes: requests.into_iter().map(envelope).collect(),
+    };
+    batch.encode().to_vec()
+}
+
+/// Inputs for [`crate::command::run`]: each request alone, and some programs.
+pub fn commands() -> Vec<Vec<u8>> {
+    let alone = requests().into_iter().map(|request| batch([request]));
+    alone.chain(programs().into_iter().map(batch)).collect()
+}
+
+/// Inputs for [`crate::snapshot::run`].
+pub fn snapshots() -> Vec<Vec<u8>> {
+    let mut states = vec![Store::new(), base()];
+    // What each program makes of a state is another one.
+    for program in programs().into_iter().chain([requests()]) {
+        let mut store = base();
+        let entry = EntryContext {
+            time_ms: TIME_MS + 20,
+            term: TERM,
+        };
+        for request in program {
+            store.apply(&entry, request, &mut Vec::new());
+        }
+        states.push(store);
+    }
+    states.iter_mut().map(snapshot::file_of).collect()
+}
+
+/// A request of every kind.
+pub fn requests() -> Vec<Request> {
+    let mut requests = vec![
+        open(7),
+        open(1),
+        ask(1, "close", close(1)),
+        ask(0, "", close(ENDED)),
+        ask(
+            0,
+            "",
+            Command::ExpireSessions {
+                sessions: vec![SessionId(1), SessionId(ENDED)],
+                term: TERM,
+            },
+        ),
+        ask(
+            0,
+            "",
+            Command::ExpireSessions {
+                sessions: vec![SessionId(2)],
+                term: TERM + 1,
+            },
+        ),
+        ask(
+            0,
+            "",
+            Command::Sweep(vec![zpath("/e"), zpath("/t"), zpath("/v"), zpath("/a/b")]),
+        ),
+        ask(
+            0,
+            "",
+            Command::SetLimits(Limits {
+                data_bytes: 8,
+                children: 3,
+                ephemerals: 2,
+                sessions: 4,
+            }),
+        ),
+        write(
+            1,
+            "check",
+            Op::Check {
+                path: zpath("/a"),
+                version: 0,
+            },
+        ),
+        write(
+            1,
+            "held",
+            Op::Held {
+                lock: lock_name("x"),
+                fencing_token: Zxid(33),
+            },
+        ),
+        write(1, "", delete("/a/n0000000003")),
+        write(1, "", delete("/locks/x")),
+        write(1, "", Op::DeleteRecursive { path: zpath("/a") }),
+        write(
+            2,
+            "",
+            Op::DeleteRecursive {
+                path: zpath("/locks"),
+            },
+        ),
+        write(
+            0,
+            "",
+            Op::DeleteRecursive {
+                path: zpath("/zookeeper/quota/q"),
+            },
+        ),
+        write(0, "", set("/a", "other data")),
+        write(0, "", set("/q/r", "a little more")),
+        write(
+            0,
+            "",
+            set("/zookeeper/quota/q/zookeeper_limits", "count=2,bytes=10"),
+        ),
+        write(
+            1,
+            "",
+            create(
+                "/locks/x/anything0000000001",
+                "",
+                CreateMode::Ephemeral,
+                Acl::open(),
+            ),
+        ),
+        write(
+            1,
+            "",
+            create(
+                "/locks/r/n__READ__",
+                "",
+                CreateMode::EphemeralSequential,
+                Acl::open(),
+            ),
+        ),
+        write(
+            1,
+            "",
+            create(
+                &format!("/locks/d/{CURATOR}"),
+                "{}",
+                CreateMode::Ephemeral,
+                Acl::open(),
+            ),
+        ),
+    ];
+    for mode in [
+        CreateMode::Persistent,
+        CreateMode::Ephemeral,
+        CreateMode::PersistentSequential,
+        CreateMode::EphemeralSequential,
+        CreateMode::Container,
+        CreateMode::Ttl { ttl_ms: 5 },
+        CreateMode::TtlSequential { ttl_ms: 5 },
+    ] {
+        requests.push(write(
+            2,
+            "create",
+            create_below("/a/new/k", "data", mode, Acl::open(), true),
+        ));
+    }
+    requests.extend(rights());
+    requests.extend(locks());
+    requests
+}
+
+/// Rights: lists of all kinds, set by callers of all kinds.
+fn rights() -> Vec<Request> {
+    let auth = Acl::new(vec![AclEntry {
+        perms: Perms::ALL,
+        scheme: "auth".into(),
+        id: "".into(),
+    }]);
+    let set_acl = |path, acl| {
+        Command::Write(Op::SetAcl {
+            path: zpath(path),
+            acl,
+            aversion: -1,
+        })
+    };
+    let operator = Identities::new([Identity::Super]);
+    let by_digest = Identities::new([Identity::Digest(ALICE.into())]);
+    vec![
+        ask_as(1, "", alice(), set_acl("/a", auth.clone())),
+        ask_as(
+            0,
+            "",
+            alice(),
+            Command::Write(create("/mine", "", CreateMode::Persistent, auth)),
+        ),
+        ask_as(0, "", alice(), Command::Write(set("/closed", "by its owner"))),
+        ask_as(0, "", operator, Command::Write(delete("/read-only"))),
+        ask_as(0, "", by_digest, set_acl("/closed", mixed_acl())),
+        ask(0, "", set_acl("/closed", Acl::open())),
+        ask(0, "", set_acl("/q", Acl::new(Vec::new()))),
+        ask(
+            0,
+            "",
+            Command::Write(create("/closed/n", "", CreateMode::Persistent, Acl::open())),
+        ),
+    ]
+}
+
+/// Every step of the lock protocol.
+fn locks() -> Vec<Request> {
+    let holder = |number: u64, kind: &str, sequence: u64| format!("_c_{number:032x}-{kind}{sequence:010}");
+    // See the order in which the base state was made.
+    let first = first_call();
+    let step = |session, id, step| ask(session, id, Command::Lock(step));
+    let semaphore = LockMode::Semaphore { limit: 3 };
+    vec![
+        ask(1, "try", acquire("x", LockMode::Exclusive, 1, 90, false)),
+        ask(2, "try", acquire("x", LockMode::Shared, 1, 91, false)),
+        ask(2, "new", acquire("new/lock", LockMode::Shared, 1, 92, true)),
+        ask(3, "more", acquire("s", semaphore, 1, 93, true)),
+        ask(
+            3,
+            "zero",
+            acquire("s", LockMode::Semaphore { limit: 2 }, 9, 94, true),
+        ),
+        // A repetition.
+        ask(
+            2,
+            &(first + 2).to_string(),
+            acquire("x", LockMode::Exclusive, 1, 95, true),
+        ),
+        step(
+            1,
+            "release",
+            LockCommand::Release {
+                lock: lock_name("x"),
+                holder: holder(first, "lock-", 0),
+            },
+        ),
+        step(
+            2,
+            "time out",
+            LockCommand::Withdraw {
+                lock: lock_name("x"),
+                holder: holder(first + 2, "lock-", 1),
+                attempt: AttemptId(first + 2),
+                cause: WithdrawCause::TimedOut,
+            },
+        ),
+        step(
+            1,
+            "",
+            LockCommand::Withdraw {
+                lock: lock_name("x"),
+                holder: holder(first, "lock-", 0),
+                attempt: AttemptId(first + 1),
+                cause: WithdrawCause::Abandoned,
+            },
+        ),
+        step(
+            0,
+            "break",
+            LockCommand::Break {
+                lock: lock_name("r"),
+                holder: holder(first + 5, "__READ__", 0),
+                reason: "out of order".into(),
+            },
+        ),
+    ]
+}
+
+/// The number of the call by which the base state's first lock was acquired.
+fn first_call() -> u64 {
+    let view = base().lock(&lock_name("x")).expect("it is there");
+    let holder = &view.holders[0].holder;
+    let guid = holder
+        .trim_start_matches("_c_")
+        .split('-')
+        .next()
+        .expect("a name has a beginning");
+    u64::from_str_radix(guid, 16).expect("it is a small number")
+}
+
+/// Requests that need what others did before.
+fn programs() -> Vec<Vec<Request>> {
+    let multi = |ops: Vec<Op>| ask(1, "multi", Command::Multi(ops));
+    let first = first_call();
+    let x = lock_name("x");
+    let holder = format!("_c_{first:032x}-lock-0000000000");
+    let release = |id: &str| {
+        let (lock, holder) = (x.clone(), holder.clone());
+        ask(1, id, Command::Lock(LockCommand::Release { lock, holder }))
+    };
+    vec![
+        vec![multi(vec![
+            create("/m", "", CreateMode::Persistent, Acl::open()),
+            create("/m/n", "", CreateMode::EphemeralSequential, mixed_acl()),
+            set("/m", "changed"),
+            delete("/a/b/c"),
+            Op::Check {
+                path: zpath("/m"),
+                version: 1,
+            },
+        ])],
+        // Taken back as a whole.
+        vec![multi(vec![
+            delete("/a/b/c"),
+            create("/locks/x/n", "", CreateMode::EphemeralSequential, Acl::open()),
+            Op::SetAcl {
+                path: zpath("/a"),
+                acl: mixed_acl(),
+                aversion: 0,
+            },
+            delete("/not/there"),
+        ])],
+        vec![
+            release("one"),
+            release("two"),
+            release("two"),
+            ask(0, "", close(2)),
+            open(8),
+            ask(8, "", close(8)),
+        ],
+        vec![
+            ask(1, "", close(1)),
+            ask(3, "", acquire("x", LockMode::Exclusive, 1, 70, true)),
+            ask(
+                0,
+                "",
+                Command::ExpireSessions {
+                    sessions: vec![SessionId(2), SessionId(3)],
+                    term: TERM,
+                },
+            ),
+            ask(
+                0,
+                "",
+                Command::Sweep(vec![zpath("/locks/x"), zpath("/locks/c"), zpath("/locks")]),
+            ),
+        ],
+        // More contenders than are searched one by one.
+        (0..20)
+            .map(|number| {
+                ask(
+                    1,
+                    "",
+                    not_reentrant(acquire("x", LockMode::Exclusive, 1, 100 + number, true)),
+                )
+            })
+            .collect(),
+        (0..12)
+            .map(|number| write(1, "", delete(&format!("/a/n{:010}", number + 2))))
+            .collect(),
+    ]
+}
+
+/// A call that is a contender of its own.
+fn not_reentrant(mut command: Command) -> Command {
+    if let Command::Lock(LockCommand::Acquire { wish, .. }) = &mut command {
+        wish.reentrant = false;
+    }
+    command
+}

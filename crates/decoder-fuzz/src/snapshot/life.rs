@@ -1,0 +1,215 @@
+//! What a restored state has to stand: all reads, and commands that hit what is in it. Its own snapshot has to lead to
+//! the same state, before, in between and after.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use znode_store::{
+    Acl, AclEntry, AttemptId, Command, CreateMode, CreatePath, EntryContext, Identities, Identity, Limits,
+    LockCommand, LockMode, LockName, LockView, LockWish, Op, Perms, Request, RequestId, SessionId, Store,
+    WithdrawCause, ZPath,
+};
+
+use crate::look::{contenders, look, paths};
+use crate::material::TERM;
+use crate::replicas::{Replicas, draw, restore};
+
+/// So many of each kind of things get commands: a snapshot may hold thousands, and a fuzzer tries thousands.
+const SESSIONS: usize = 4;
+const LOCKS: usize = 4;
+const CONTENDERS: usize = 4;
+
+/// Panics if the state does not go on as any other.
+pub fn check(mut store: Store) {
+    look(&store);
+    let again = restore(&draw(&mut store));
+    let digest = store.digest();
+    assert_eq!(
+        again.digest(),
+        digest,
+        "the snapshot of a restored state leads elsewhere"
+    );
+    let requests = requests(&store);
+    let entry = EntryContext {
+        time_ms: store.time_ms().saturating_add(1),
+        term: TERM,
+    };
+    let mut replicas = Replicas::new(store, again, digest);
+    for request in &requests {
+        replicas.apply(&entry, request);
+    }
+    look(&replicas.finish());
+}
+
+type Asked = (Option<SessionId>, Command);
+
+/// Commands about what is there: locks first, then znodes, then the end of all.
+fn requests(store: &Store) -> Vec<Request> {
+    let mut asked: Vec<Asked> = vec![
+        (None, Command::SetLimits(Limits::default())),
+        (None, Command::Sweep(store.to_sweep(u64::MAX, u64::MAX))),
+    ];
+    let sessions: Vec<_> = store
+        .sessions()
+        .iter()
+        .map(|view| view.session)
+        .take(SESSIONS)
+        .collect();
+    let first = sessions.first().copied();
+    for lock in store.locks("", None, LOCKS) {
+        let view = store.lock(&lock.lock).expect("it was just listed");
+        asked.extend(about_lock(store, &view, &sessions));
+    }
+    let paths = paths(store);
+    let ops: Vec<_> = paths
+        .iter()
+        .zip(0..)
+        .map(|(path, number)| about_path(path, number))
+        .collect();
+    // All at once, and taken back at the end.
+    let nowhere = Op::Delete {
+        path: ZPath::parse("/no/where").expect("it is a path"),
+        version: -1,
+    };
+    asked.push((
+        first,
+        Command::Multi(ops.iter().flatten().cloned().chain([nowhere]).collect()),
+    ));
+    asked.extend(ops.into_iter().flatten().map(|op| (first, Command::Write(op))));
+    asked.extend(first.map(|session| (None, Command::CloseSession { session })));
+    let sessions = sessions.into_iter().chain([SessionId(u64::MAX)]).collect();
+    asked.push((None, Command::ExpireSessions { sessions, term: TERM }));
+    asked.extend(
+        paths
+            .into_iter()
+            .map(|path| (None, Command::Write(Op::DeleteRecursive { path }))),
+    );
+    asked.push((None, Command::Sweep(store.to_sweep(u64::MAX, u64::MAX))));
+    asked.into_iter().enumerate().flat_map(as_requests).collect()
+}
+
+/// Every third one carries an id, and is sent twice. Most callers are the operator, whom no list of rights stops.
+fn as_requests((number, (session, command)): (usize, Asked)) -> Vec<Request> {
+    let address = Identity::Ip(Ipv4Addr::new(10, 0, 0, 7).into());
+    let identity = if number % 4 == 1 { address } else { Identity::Super };
+    let id = RequestId::parse(&number.to_string()).expect("a number is short");
+    let is_repeated = number.is_multiple_of(3);
+    let request = Request {
+        session,
+        request_id: is_repeated.then_some(id),
+        caller: Identities::new([identity, Identity::Digest("user:hash".into())]),
+        command,
+    };
+    vec![request; 1 + usize::from(is_repeated)]
+}
+
+fn about_path(path: &ZPath, number: usize) -> Vec<Op> {
+    let auth = Acl::new(vec![AclEntry {
+        perms: Perms::ALL,
+        scheme: "auth".into(),
+        id: "".into(),
+    }]);
+    let mode = match number % 4 {
+        0 => CreateMode::PersistentSequential,
+        1 => CreateMode::EphemeralSequential,
+        2 => CreateMode::TtlSequential { ttl_ms: 1 },
+        _ => CreateMode::Container,
+    };
+    let child = CreatePath {
+        parent: path.clone(),
+        name: "n".into(),
+    };
+    vec![
+        Op::Check {
+            path: path.clone(),
+            version: 0,
+        },
+        Op::Set {
+            path: path.clone(),
+            data: "count=1".into(),
+            version: -1,
+        },
+        Op::SetAcl {
+            path: path.clone(),
+            acl: auth,
+            aversion: -1,
+        },
+        Op::Create {
+            path: child,
+            data: "x".into(),
+            acl: Acl::open(),
+            mode,
+            parents: true,
+        },
+        Op::Delete {
+            path: path.clone(),
+            version: -1,
+        },
+    ]
+}
+
+fn about_lock(store: &Store, view: &LockView, sessions: &[SessionId]) -> Vec<Asked> {
+    let mut steps = Vec::new();
+    for (contender, _) in contenders(view).take(CONTENDERS) {
+        let session = contender.session;
+        let name = || (view.lock.clone(), contender.holder.clone());
+        steps.push((session, acquire(view, contender.owner.clone(), true)));
+        for attempt in attempts(store, &view.lock, &contender.holder) {
+            for cause in [WithdrawCause::TimedOut, WithdrawCause::Abandoned] {
+                let (lock, holder) = name();
+                let withdraw = LockCommand::Withdraw {
+                    lock,
+                    holder,
+                    attempt,
+                    cause,
+                };
+                steps.push((session, withdraw));
+            }
+        }
+        let (lock, holder) = name();
+        steps.push((session, LockCommand::Release { lock, holder }));
+    }
+    steps.extend(
+        sessions
+            .iter()
+            .map(|&session| (session, acquire(view, "".into(), false))),
+    );
+    if let Some((last, _)) = contenders(view).last() {
+        let (lock, holder, reason) = (view.lock.clone(), last.holder.clone(), "tried".into());
+        steps.push((last.session, LockCommand::Break { lock, holder, reason }));
+    }
+    let asked = steps
+        .into_iter()
+        .map(|(session, step)| (Some(session), Command::Lock(step)));
+    asked.collect()
+}
+
+/// A wish in the mode in which the lock is used.
+fn acquire(view: &LockView, owner: Arc<str>, wait: bool) -> LockCommand {
+    LockCommand::Acquire {
+        wish: LockWish {
+            lock: view.lock.clone(),
+            mode: view.mode.unwrap_or(LockMode::Exclusive),
+            permits: 1,
+            owner,
+            reentrant: true,
+            note: "".into(),
+            address: "".into(),
+        },
+        guid: 1,
+        attempt: AttemptId(1),
+        wait,
+    }
+}
+
+/// The calls that a contender's record names: numbers behind `"id":`, as far as one can see without reading JSON.
+fn attempts(store: &Store, lock: &LockName, holder: &str) -> Vec<AttemptId> {
+    let path = ZPath::parse(&format!("/locks/{lock}/{holder}")).expect("it is where a contender is");
+    let (data, _) = store.get(&path).expect("it was just listed");
+    let text = String::from_utf8_lossy(data.as_bytes());
+    let numbers = text.split("\"id\":").skip(1).take(CONTENDERS).filter_map(|rest| {
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok().map(AttemptId)
+    });
+    numbers.collect()
+}
