@@ -35,10 +35,13 @@ pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
 
 /// Decodes a value that fills `bytes` to the last one.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BadBytes> {
-    match bytes.len() {
-        0..=SHORT_BYTES => decode_within::<T, { SHORT_BYTES * COUNTED_TIMES }>(bytes),
-        ..=MAX_ENCODED_BYTES => decode_within::<T, { MAX_ENCODED_BYTES * COUNTED_TIMES }>(bytes),
-        length => Err(BadBytes(format!("{length} bytes are more than a message has"))),
+    let length = bytes.len();
+    if length <= SHORT_BYTES {
+        decode_within::<T, { SHORT_BYTES * COUNTED_TIMES }>(bytes)
+    } else if length <= MAX_ENCODED_BYTES {
+        decode_within::<T, { MAX_ENCODED_BYTES * COUNTED_TIMES }>(bytes)
+    } else {
+        Err(BadBytes(format!("{length} bytes are more than a message has")))
     }
 }
 
