@@ -16,9 +16,22 @@ use crate::server::Lockgate;
 pub fn serve(config: ServeConfig) -> anyhow::Result<()> {
     let _claim = config.pid_file.as_deref().map(PidFile::claim).transpose()?;
     start_logging(&config.log)?;
+    end_at_panics();
     runtime(config.workers)
         .context("starting the runtime")?
         .block_on(run(config))
+}
+
+/// A panic ends the process there and then. What it leaves half changed is never shown to anybody, and whoever looks
+/// after the process starts it again, from what is on its disk. Unwinding would give locks back whose tables are half
+/// changed, and `panic = "abort"` would hold for release builds only, and for those who embed the library as well.
+fn end_at_panics() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        eprintln!("the node ends: after a panic nothing that it says could be relied on");
+        std::process::abort();
+    }));
 }
 
 /// One thread that does everything, or a pool of workers.

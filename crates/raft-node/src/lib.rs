@@ -83,6 +83,7 @@ mod sessions;
 mod leader;
 mod asker;
 mod formation;
+mod panics;
 mod peers;
 pub mod storage;
 mod snapshot_file;

@@ -14,6 +14,8 @@ use tokio::sync::mpsc;
 use znode_store::SnapshotPart;
 
 use crate::codec;
+use crate::panics::Alarm;
+use crate::peers::Gate;
 use crate::replica::{LogPosition, Replica};
 use crate::snapshot_file::{self, SnapshotHandle};
 use crate::storage::SnapshotStore;
@@ -29,16 +31,19 @@ const PORTIONS_QUEUED: usize = 16;
 pub struct StateMachine {
     replica: Arc<Replica>,
     snapshots: SnapshotStore,
+    /// openraft notices late that a state machine has panicked, and never that a snapshot has.
+    gate: Arc<Gate>,
     last_applied: Option<LogId>,
     membership: StoredMembership,
 }
 
 impl StateMachine {
-    /// Feeds `replica`, and keeps snapshots in `snapshots`.
-    pub fn new(replica: Arc<Replica>, snapshots: SnapshotStore) -> Self {
+    /// Feeds `replica`, and keeps snapshots in `snapshots`. A panic of either ends the node of `gate`.
+    pub fn new(replica: Arc<Replica>, snapshots: SnapshotStore, gate: Arc<Gate>) -> Self {
         Self {
             replica,
             snapshots,
+            gate,
             last_applied: None,
             membership: StoredMembership::default(),
         }
@@ -64,6 +69,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     where
         S: Stream<Item = Result<EntryResponder<TypeConfig>, io::Error>> + Unpin + Send,
     {
+        let _alarm = Alarm::new(&self.gate, "the state machine");
         while let Some((entry, responder)) = entries.try_next().await? {
             let at = LogPosition {
                 index: entry.log_id.index,
@@ -92,6 +98,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     }
 
     async fn get_snapshot_builder(&mut self) -> Builder {
+        let _alarm = Alarm::new(&self.gate, "the state machine");
         // No entry is applied while this runs: the frozen state is the one at `last_applied`.
         let generation = {
             let mut store = self.replica.store.write();
@@ -101,6 +108,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         Builder {
             replica: self.replica.clone(),
             snapshots: self.snapshots.clone(),
+            gate: self.gate.clone(),
             meta: self.meta(),
             generation,
         }
@@ -111,6 +119,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         meta: &SnapshotMeta,
         snapshot: SnapshotHandle,
     ) -> Result<(), io::Error> {
+        let _alarm = Alarm::new(&self.gate, "the state machine");
         let restored = snapshot_file::blocking(move || snapshot.restore()).await?;
         let at = meta.last_log_id.map_or(LogPosition::default(), |id| LogPosition {
             index: id.index,
@@ -137,6 +146,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
 pub struct Builder {
     replica: Arc<Replica>,
     snapshots: SnapshotStore,
+    gate: Arc<Gate>,
     meta: SnapshotMeta,
     generation: u64,
 }
@@ -145,6 +155,7 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
     type SnapshotData = SnapshotHandle;
 
     async fn build_snapshot(&mut self) -> Result<SnapshotOf<TypeConfig, SnapshotHandle>, io::Error> {
+        let _alarm = Alarm::new(&self.gate, "the snapshot of the state");
         // `None` is the end; a channel that is closed without it was abandoned, and so is the file.
         let (portions, mut queue) = mpsc::channel::<Option<SnapshotPart>>(PORTIONS_QUEUED);
         let (snapshots, meta) = (self.snapshots.clone(), self.meta.clone());

@@ -27,6 +27,7 @@ use crate::formation;
 use crate::hub::{GrantWait, Hub, Watcher};
 use crate::leader::{self, LeaderView};
 use crate::machine::StateMachine;
+use crate::panics::{Alarm, Tasks};
 use crate::peers::network::Network;
 use crate::peers::server::{self, Services};
 use crate::peers::wire::Touched;
@@ -149,7 +150,7 @@ impl Node {
         let hub = Hub::new(&config.watches, random_u64());
         let replica = Arc::new(Replica::new(origin, hub, queue.clone()));
 
-        let machine = StateMachine::new(replica.clone(), storage.snapshots.clone());
+        let machine = StateMachine::new(replica.clone(), storage.snapshots.clone(), gate.clone());
         let network = Network::new(peers.clone(), config.timing.election_max * 2);
         let raft_config = Arc::new(raft_config(&config)?);
         let raft = Raft::new(config.node_id, raft_config, network, storage.log_store(), machine)
@@ -179,6 +180,7 @@ impl Node {
             }),
         };
 
+        let tasks = Tasks::new(gate.clone(), tasks);
         let services = Services {
             raft: raft.clone(),
             submissions: submissions.clone(),
@@ -217,7 +219,11 @@ impl Node {
         let proposing = node.clone();
         let propose = move |request| {
             let node = proposing.clone();
-            async move { matches!(node.propose(request).await, Ok(Applied { outcome: Ok(_), .. })) }
+            async move {
+                // The task that this is called in is nobody's.
+                let _alarm = Alarm::new(&node.inner.gate, "a proposal of the leader's own");
+                matches!(node.propose(request).await, Ok(Applied { outcome: Ok(_), .. }))
+            }
         };
         tasks.spawn(leader::tend(
             replica,
@@ -569,7 +575,13 @@ impl Node {
                 return;
             }
             tokio::select! {
-                changed = metrics.changed() => if changed.is_err() { return },
+                changed = metrics.changed() => if changed.is_err() {
+                    // Whoever tells of Raft's state has gone without a word: it has panicked.
+                    if !self.inner.stop.is_cancelled() {
+                        self.inner.gate.fail("raft has ended without a reason".to_owned());
+                    }
+                    return;
+                },
                 () = self.inner.stop.cancelled() => return,
             }
         }

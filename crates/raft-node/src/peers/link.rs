@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use super::gate::Gate;
 use super::wire::{Answer, Ask, FrameReader, HelloReply, Purpose, decode_frame, put_frame};
 use crate::config::NodeId;
+use crate::panics::Alarm;
 use crate::types::DiskId;
 
 /// How long a connection may take to be made, handshake included. Peers are a fraction of a millisecond
@@ -133,6 +134,7 @@ async fn run(
     mut queue: mpsc::Receiver<Question>,
     suspicion: Arc<tokio::sync::Notify>,
 ) {
+    let _alarm = Alarm::new(&gate, "a line to a peer");
     let mut last_failure = String::new();
     while let Some(first) = queue.recv().await {
         let (reader, writer, _) = match connect(&gate, to, purpose).await {

@@ -29,6 +29,7 @@ use super::wire::{
 };
 use super::wire::{decode_frame, put_frame};
 use crate::config::NodeId;
+use crate::panics::Alarm;
 use crate::snapshot_file::SnapshotHandle;
 use crate::types::{Member, TypeConfig, Vote};
 
@@ -99,6 +100,8 @@ pub struct Client {
 
 impl Client {
     async fn ask(&self, ask: Ask, rpc: RPCTypes, option: RPCOption) -> Rpc<Answer> {
+        // Its caller is a task of openraft's that nobody misses.
+        let _alarm = Alarm::new(self.peers.gate(), "a question to a peer");
         let patience = option.hard_ttl();
         match self
             .peers
@@ -157,6 +160,7 @@ impl RaftNetworkV2<TypeConfig> for Client {
             return stream_append_sequential(self, input, option);
         }
         Box::pin(async move {
+            let alarm = Alarm::new(self.peers.gate(), "the stream of entries to a peer");
             let mut input = input;
             // The pause after a failure is in the input: whoever connects before asking it never pauses.
             let Some(first) = input.next().await else {
@@ -167,6 +171,7 @@ impl RaftNetworkV2<TypeConfig> for Client {
                 .await
                 .map_err(|error| RPCError::Unreachable(Unreachable::new(&error)))?;
             let appends = Appends {
+                _alarm: alarm,
                 reader,
                 writer,
                 input: Some(stream::iter([first]).chain(input)),
@@ -262,6 +267,8 @@ impl RaftNetworkV2<TypeConfig> for Client {
 
 /// One stream of appends: requests go out as they come, answers come back in the same order.
 struct Appends<S> {
+    /// The task that draws the answers is one of openraft's that nobody misses.
+    _alarm: Alarm,
     reader: FrameReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
     input: Option<S>,
@@ -332,6 +339,7 @@ async fn send_snapshot(
     vote: Vote,
     snapshot: SnapshotOf<TypeConfig, SnapshotHandle>,
 ) -> io::Result<Vote> {
+    let _alarm = Alarm::new(peers.gate(), "the sending of a snapshot");
     let (mut reader, mut writer, _) = connect(peers.gate(), to, Purpose::Snapshot).await?;
     let mut out = BytesMut::new();
     put_frame(

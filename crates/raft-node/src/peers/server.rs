@@ -20,6 +20,7 @@ use super::wire::{
     WireAppendResult, decode_frame, put_frame,
 };
 use crate::leader::Leadership;
+use crate::panics::Alarm;
 use crate::proposer::Submissions;
 use crate::snapshot_file::{Incoming, blocking};
 use crate::storage::Storage;
@@ -70,10 +71,11 @@ pub async fn serve(listener: TcpListener, gate: Arc<Gate>, services: Services, s
         };
         let (gate, services, stop) = (gate.clone(), services.clone(), stop.clone());
         connections.spawn(async move {
+            let _alarm = Alarm::new(&gate, "the connection of a peer");
             let served = async {
                 let (hello, reader, writer) = greet(stream, &gate, &services.storage).await?;
                 match hello.purpose {
-                    Purpose::Control | Purpose::Traffic => answer(reader, writer, &services).await,
+                    Purpose::Control | Purpose::Traffic => answer(reader, writer, &gate, &services).await,
                     Purpose::Append => append(reader, writer, &services.raft).await,
                     Purpose::Snapshot => receive(reader, writer, &services).await,
                 }
@@ -134,6 +136,7 @@ async fn greet(
 async fn answer(
     mut reader: FrameReader<OwnedReadHalf>,
     mut writer: OwnedWriteHalf,
+    gate: &Arc<Gate>,
     services: &Services,
 ) -> io::Result<()> {
     let (answers, mut answered) = mpsc::channel::<(u64, Answer)>(MAX_ANSWERS_QUEUED);
@@ -156,7 +159,9 @@ async fn answer(
             // The place in the queue is taken here, in order; the answer may come in any order.
             let answer = begin(ask, services.clone()).await;
             let answers = answers.clone();
+            let alarm = Alarm::new(gate, "the answer to a peer");
             pending.spawn(async move {
+                let _alarm = alarm;
                 // A connection that is gone needs no answer.
                 let _ = answers.send((id, answer.await)).await;
             });

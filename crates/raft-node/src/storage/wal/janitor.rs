@@ -82,7 +82,10 @@ impl Janitor {
             let yard = yard.clone();
             let spawned = std::thread::Builder::new()
                 .name("raft-log-janitor".into())
-                .spawn(move || yard.run());
+                .spawn(move || {
+                    let _missed = Missed(&yard);
+                    yard.run();
+                });
             thread = Some(spawned.map_err(|source| StorageError::io("start the janitor of", dir, source))?);
         }
         Ok(Self { yard, thread })
@@ -133,6 +136,20 @@ impl Drop for Janitor {
             && thread.join().is_err()
         {
             tracing::error!("the janitor thread of the log has panicked");
+        }
+    }
+}
+
+/// Ends the log if the thread panics. The writer may be waiting for it just then.
+struct Missed<'a>(&'a Yard);
+
+impl Drop for Missed<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let error = StorageError::Contract("the janitor thread of the log has panicked".into());
+            self.0.shared.fail(error.clone());
+            self.0.state.lock().ahead = Ahead::Failed(error);
+            self.0.changed.notify_all();
         }
     }
 }

@@ -116,6 +116,21 @@ impl Shared {
     }
 }
 
+/// A thread of the log that panics leaves everybody waiting; so the log has failed.
+struct PanicAlarm {
+    shared: Arc<Shared>,
+    thread: &'static str,
+}
+
+impl Drop for PanicAlarm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let text = format!("the {} thread of the log has panicked", self.thread);
+            self.shared.fail(StorageError::Contract(text));
+        }
+    }
+}
+
 struct Handle {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -149,9 +164,16 @@ impl Wal {
 
     /// Gives the writer a thread.
     pub(super) fn start_writer(&self, writer: WalWriter) -> Result<(), StorageError> {
+        let alarm = PanicAlarm {
+            shared: self.handle.shared.clone(),
+            thread: "writer",
+        };
         let thread = std::thread::Builder::new()
             .name("raft-log".into())
-            .spawn(move || writer.run());
+            .spawn(move || {
+                let _alarm = alarm;
+                writer.run();
+            });
         let thread = thread.map_err(|source| StorageError::Io {
             what: "start the writer thread of the log".into(),
             source: Arc::new(source),
