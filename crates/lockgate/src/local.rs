@@ -262,15 +262,18 @@ impl LocalSession {
         let id = fresh_request_id();
         let shared = &self.shared;
         let granted = async {
+            let mut retry = 0;
             loop {
+                let (wish, id) = (wish.clone(), Some(id.clone()));
                 let call = shared
                     .locks
-                    .acquire(shared.session, wish.clone(), options.wait, Some(id.clone()));
+                    .acquire_again(shared.session, wish, options.wait, id, retry);
                 match call.await {
                     // The same request again: if the lost one was carried out, this finds its place.
                     Err(LockError::OutcomeUnknown(_)) => tokio::time::sleep(RETRY_PAUSE).await,
                     other => return other,
                 }
+                retry = retry.saturating_add(1);
             }
         };
         tokio::select! {

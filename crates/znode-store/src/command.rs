@@ -224,8 +224,29 @@ pub type HolderId = String;
 
 /// One call of `acquire`, told from the others by a random number. A call that is given up takes back
 /// exactly itself, never a later one that stands in the same place.
+///
+/// The upper sixteen bits say how often its request was sent before, see [`AttemptId::of_retry`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AttemptId(pub u64);
+
+impl AttemptId {
+    /// The bits of the random number.
+    const RANDOM_BITS: u32 = 48;
+
+    /// A call whose request was sent `retry` times before, with random bits to tell it from others.
+    ///
+    /// A copy of a request can be late: it lay in the buffers of a node that stood still while the client, long
+    /// since, was answered by another one. It must not take the later call's place, for nobody waits for its answer,
+    /// and so its node would give the lock back that the client believes to hold.
+    pub fn of_retry(retry: u16, random: u64) -> Self {
+        Self(u64::from(retry) << Self::RANDOM_BITS | random & ((1 << Self::RANDOM_BITS) - 1))
+    }
+
+    /// How often the request was sent before.
+    pub fn retry(self) -> u64 {
+        self.0 >> Self::RANDOM_BITS
+    }
+}
 
 /// The steps of the lock protocol. All but `Break` act for the request's session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -71,6 +71,7 @@ pub struct AcquireBody<'a> {
     #[serde(borrow, default)]
     note: Cow<'a, str>,
     request_id: Option<RequestId>,
+    retry: Option<u16>,
 }
 
 /// What the lock service takes.
@@ -83,6 +84,8 @@ pub struct Acquire {
     pub wait: WaitFor,
     /// For repeating it.
     pub request_id: Option<RequestId>,
+    /// How often it was sent before.
+    pub retry: u16,
 }
 
 impl AcquireBody<'_> {
@@ -120,6 +123,7 @@ impl AcquireBody<'_> {
             },
             wait: self.wait_ms,
             request_id: self.request_id,
+            retry: self.retry.unwrap_or_default(),
         })
     }
 }

@@ -53,7 +53,13 @@ async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer {
     let asked = parse::<AcquireBody<'_>>(body)?.check(lock, peer.shown())?;
     // If the caller hangs up, this future is dropped, and with it the place in the queue.
     let grant = locks_of(api, &peer)
-        .acquire(asked.session, asked.wish, asked.wait, asked.request_id)
+        .acquire_again(
+            asked.session,
+            asked.wish,
+            asked.wait,
+            asked.request_id,
+            asked.retry,
+        )
         .await?;
     Ok(ok(&GrantAnswer::from(&grant)))
 }

@@ -15,7 +15,7 @@ use znode_store::{
 
 use super::clean_up::{BARRIER_PAUSE, clean_up};
 use super::error::LockError;
-use super::{Shared, random_attempt, random_guid};
+use super::{Shared, random_guid};
 
 /// One call of `acquire`. Dropped before it is over, it is tidied up after in the background.
 pub(super) struct Call {
@@ -49,6 +49,10 @@ pub(super) enum Stage {
 
 impl Call {
     /// Proposes to stand in the queue.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what a call is made of, for the one place that makes them"
+    )]
     pub fn propose(
         shared: &Arc<Shared>,
         place: OwnedSemaphorePermit,
@@ -57,8 +61,9 @@ impl Call {
         wish: LockWish,
         wait: bool,
         request_id: Option<RequestId>,
+        attempt: AttemptId,
     ) -> Self {
-        let (lock, attempt, repeatable) = (wish.lock.clone(), random_attempt(), request_id.is_some());
+        let (lock, repeatable) = (wish.lock.clone(), request_id.is_some());
         let acquire = LockCommand::Acquire {
             wish,
             guid: random_guid(),

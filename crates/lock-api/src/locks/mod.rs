@@ -103,6 +103,19 @@ impl Locks {
         wait: WaitFor,
         request_id: Option<RequestId>,
     ) -> Result<Grant, LockError> {
+        self.acquire_again(session, wish, wait, request_id, 0).await
+    }
+
+    /// [`Locks::acquire`] for a call that was sent `retry` times before under its `request_id`. Who counts is safe from
+    /// copies of its own calls that are carried out late: they take nothing from a later one.
+    pub async fn acquire_again(
+        &self,
+        session: SessionId,
+        wish: LockWish,
+        wait: WaitFor,
+        request_id: Option<RequestId>,
+        retry: u16,
+    ) -> Result<Grant, LockError> {
         let deadline = match wait {
             WaitFor::Try | WaitFor::Forever => None,
             // Beyond what the clock can tell is for ever.
@@ -110,7 +123,17 @@ impl Locks {
         };
         let place = self.shared.enter()?;
         let (caller, may_wait) = (self.caller.clone(), may_wait(wait));
-        let mut call = Call::propose(&self.shared, place, caller, session, wish, may_wait, request_id);
+        let attempt = random_attempt(retry);
+        let mut call = Call::propose(
+            &self.shared,
+            place,
+            caller,
+            session,
+            wish,
+            may_wait,
+            request_id,
+            attempt,
+        );
         match call.outcome().await? {
             Some(grant) => Ok(grant),
             None => call.wait(deadline).await,
@@ -264,10 +287,10 @@ fn random_guid() -> u128 {
     u128::from_le_bytes(bytes)
 }
 
-fn random_attempt() -> AttemptId {
+fn random_attempt(retry: u16) -> AttemptId {
     let mut bytes = [0; 8];
     fill(&mut bytes);
-    AttemptId(u64::from_le_bytes(bytes))
+    AttemptId::of_retry(retry, u64::from_le_bytes(bytes))
 }
 
 fn fill(bytes: &mut [u8]) {

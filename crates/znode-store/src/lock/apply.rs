@@ -235,8 +235,8 @@ impl Store {
         let Some(mut found) = found else {
             return first;
         };
-        // From now on the new call stands there, and what the node of the old one may still do about it (give it
-        // up, because its caller went away) concerns nobody.
+        // From now on the call that was sent last stands there, and what the nodes of the others may still do about
+        // them (give them up, because their caller went away) concerns nobody.
         let replaced = found
             .record
             .as_mut()

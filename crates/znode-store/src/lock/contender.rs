@@ -181,11 +181,16 @@ impl Record {
         known.request_id.clone()
     }
 
-    /// Puts a call in the place of the one that it repeats; false if there is none.
+    /// Puts a call in the place of the one that it repeats, unless that was sent later; false if there is none.
     pub fn replace(&mut self, request_id: &RequestId, attempt: AttemptId) -> bool {
         let mut known = self.attempts.iter_mut().chain(&mut self.released);
-        let repeated = known.find(|known| known.request_id.as_ref() == Some(request_id));
-        repeated.map(|repeated| repeated.id = attempt).is_some()
+        let Some(repeated) = known.find(|known| known.request_id.as_ref() == Some(request_id)) else {
+            return false;
+        };
+        if attempt.retry() >= repeated.id.retry() {
+            repeated.id = attempt;
+        }
+        true
     }
 
     /// Gives back one hold of several.

@@ -8,6 +8,7 @@
 //! | command | meaning |
 //! |---|---|
 //! | `acquire CALL LOCK [WISH]`, `try CALL LOCK [WISH]` | stands in the queue; or leaves nothing behind |
+//! | `acquire CALL LOCK [WISH] retry=N` | the same, of a request that was sent N times before |
 //! | `release LOCK HOLDER` | gives one hold back |
 //! | `time_out CALL LOCK HOLDER`, `abandon CALL LOCK HOLDER` | withdraws a call |
 //! | `break LOCK HOLDER [REASON]` | takes the lock away |
@@ -38,11 +39,12 @@ pub fn run(script: &mut Script, line: &Line) -> Output {
     let command = match line.name.as_str() {
         name @ ("acquire" | "try") => {
             let call: u64 = args.next_pos().ok_or("which call?")?.parse()?;
+            let retry = args.take_key("retry").map_or(Ok(0), str::parse)?;
             let lock = lock(&mut args)?;
             LockCommand::Acquire {
                 wish: wish(lock, &mut args)?,
                 guid: call.into(),
-                attempt: AttemptId(call),
+                attempt: AttemptId::of_retry(retry, call),
                 wait: name == "acquire",
             }
         }
@@ -51,7 +53,10 @@ pub fn run(script: &mut Script, line: &Line) -> Output {
             holder: holder(&mut args)?,
         },
         name @ ("time_out" | "abandon") => LockCommand::Withdraw {
-            attempt: AttemptId(args.next_pos().ok_or("which call?")?.parse()?),
+            attempt: {
+                let call = args.next_pos().ok_or("which call?")?.parse()?;
+                AttemptId::of_retry(args.take_key("retry").map_or(Ok(0), str::parse)?, call)
+            },
             lock: lock(&mut args)?,
             holder: holder(&mut args)?,
             cause: match name {

@@ -21,6 +21,7 @@ fn the_defaults_are_those_of_the_contract() {
         wish,
         wait,
         request_id,
+        retry,
     } = with("").unwrap();
     assert_eq!(session, SessionId(0x2a));
     assert_eq!(
@@ -32,7 +33,7 @@ fn the_defaults_are_those_of_the_contract() {
         ("", "", "127.0.0.1:9")
     );
     assert!(matches!(wait, WaitFor::Try));
-    assert_eq!(request_id, None);
+    assert_eq!((request_id, retry), (None, 0));
 }
 
 #[test]
