@@ -118,7 +118,7 @@
 //!
 //! `command`, `reply`, `event` are the boundary; `apply` decides over commands, `create` and `write` over changes of the
 //! tree, `acl` and `quota` over whether they may be, `lock/` over locks, `read` over what may be seen; `tree/` is how
-//! znodes lie in memory; `sessions`, `remembered` and `snapshot/` are what they say. tests/scripts states the rules one by one.
+//! znodes lie in memory; `sessions`, `remembered` and `snapshot/` are what they say, `anew` makes of a backup the beginning of a new cluster. tests/scripts states the rules one by one.
 #![no_std]
 extern crate alloc;
 
@@ -135,6 +135,7 @@ mod flat;
 mod reply;
 mod show;
 
+mod anew;
 mod apply;
 mod create;
 mod quota;
@@ -151,6 +152,7 @@ mod stable_hash;
 mod tree;
 
 pub use acl::*;
+pub use anew::{LAST_MOVED_POSITION, TooFar};
 pub use apply::EntryContext;
 pub use command::*;
 pub use create::MAX_SEQUENCE;

@@ -19,6 +19,7 @@
 //! | `get PATH`, `children PATH`, `tree`, `count` | reads |
 //! | `see PATH`, `list PATH [prefix=] [after=] [count=N]`, `acl PATH`, `descendants PATH`, `ephemerals N [PREFIX]` | reads with rights |
 //! | `sessions`, `fate N…`, `to_sweep EMPTIED_BEFORE_MS NOW_MS` | reads |
+//! | `move_position BY`, `end_all_sessions` | makes a backup's state the first one of a new cluster |
 //! | `begin_snapshot`, `part N`, `abandon_snapshot`, `restore` | draws a snapshot; restores it |
 //!
 //! All requests take `session=N` and `request=ID`, and they and reads with rights take `as=WHO`: `ip:10.0.0.7`, `digest:bob:x`,
@@ -388,6 +389,19 @@ impl Script {
                     .map(ToString::to_string)
                     .collect();
                 return Ok(format!("[{}]", paths.join(", ")));
+            }
+            "move_position" => {
+                let by = args.next_pos().ok_or("by how much?")?.parse()?;
+                let moved = store.move_position(by);
+                let store = restore(draw(store, 1000));
+                self.replicas.replace(store);
+                return Ok(moved.map_or_else(|error| error.to_string(), |to| format!("at {to}")));
+            }
+            "end_all_sessions" => {
+                let ended = store.end_all_sessions();
+                let store = restore(draw(store, 1000));
+                self.replicas.replace(store);
+                return Ok(format!("{ended} ended, at {}", self.replicas.store.zxid()));
             }
             "begin_snapshot" => {
                 store.begin_snapshot();

@@ -1,0 +1,87 @@
+//! How the state of a backup becomes the first state of a new cluster: its position moves forward, and its sessions
+//! end. How far it has to move is not decided here: the store does not know how old the backup is.
+
+use alloc::vec::Vec;
+
+use crate::apply::EntryContext;
+use crate::command::{Command, Request};
+use crate::ids::Zxid;
+use crate::reply::Reply;
+use crate::sessions::SessionView;
+use crate::store::Store;
+
+/// No state is moved beyond this position. Positions are JSON numbers and so stay below 2⁵³; the other half of them is
+/// left for commands: 140 years of a million in every second.
+pub const LAST_MOVED_POSITION: Zxid = Zxid(1 << 52);
+
+/// A position cannot be moved so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "position {from} cannot be moved forward by {by}: no state is moved beyond position {LAST_MOVED_POSITION}"
+)]
+pub struct TooFar {
+    /// Where the state stands.
+    pub from: Zxid,
+    /// How far it should have been moved.
+    pub by: u64,
+}
+
+impl Store {
+    /// Moves the position forward without a command. What comes next gets a position, and so a fencing token, that is
+    /// larger than any of those passed over. Nothing in the tree changes.
+    ///
+    /// Only for a state that nobody serves: watchers and clients of a running one would miss what they cannot miss.
+    pub fn move_position(&mut self, by: u64) -> Result<Zxid, TooFar> {
+        let from = self.zxid();
+        let to = from.0.checked_add(by).filter(|to| *to <= LAST_MOVED_POSITION.0);
+        self.zxid = Zxid(to.ok_or(TooFar { from, by })?);
+        Ok(self.zxid)
+    }
+
+    /// Ends all sessions in one command, as if none had been heard of, and returns how many there were. None of those
+    /// who waited in a queue is let in meanwhile. If there are more than [`crate::MAX_ENDED_SESSIONS`], those that were
+    /// opened last are remembered.
+    ///
+    /// Only for a state that nobody serves: nobody is told.
+    pub fn end_all_sessions(&mut self) -> u32 {
+        let mut sessions = self.sessions();
+        if sessions.is_empty() {
+            return 0;
+        }
+        sessions.sort_unstable_by_key(|view: &SessionView| (view.opened_at_ms, view.session));
+        // The command's own entry: of a term that no leader has, at the time of the command before.
+        let entry = EntryContext { time_ms: 0, term: 0 };
+        let command = Command::ExpireSessions {
+            sessions: sessions.iter().map(|view| view.session).collect(),
+            term: entry.term,
+        };
+        match self
+            .apply(&entry, Request::anonymous(command), &mut Vec::new())
+            .outcome
+        {
+            Ok(Reply::SessionsExpired(ended)) => ended,
+            other => unreachable!("sessions that live are ended in the entry's own term, not {other:?}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_is_moved_up_to_the_last_one_and_not_beyond() {
+        let mut store = Store::new();
+        assert_eq!(store.move_position(0), Ok(Zxid(0)));
+        assert_eq!(store.move_position(5), Ok(Zxid(5)));
+        assert_eq!(
+            store.move_position(LAST_MOVED_POSITION.0 - 5),
+            Ok(LAST_MOVED_POSITION)
+        );
+        for by in [1, u64::MAX] {
+            let from = LAST_MOVED_POSITION;
+            assert_eq!(store.move_position(by), Err(TooFar { from, by }));
+        }
+        assert_eq!(store.zxid(), LAST_MOVED_POSITION);
+    }
+}
