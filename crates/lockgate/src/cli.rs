@@ -16,6 +16,7 @@ use crate::cluster::{
     HTTP_BASE_PORT, LocalCluster, NodeReport, PEER_BASE_PORT, Ports, START_TIMEOUT, STOP_TIMEOUT,
 };
 use crate::config::ServeConfig;
+use crate::snapshot;
 
 /// How many nodes a new local cluster has: the fewest that survive the loss of one.
 const DEFAULT_NODES: u64 = 3;
@@ -41,6 +42,11 @@ enum Command {
     Cluster {
         #[command(subcommand)]
         command: ClusterCommand,
+    },
+    /// Save, inspect and restore backups
+    Snapshot {
+        #[command(subcommand)]
+        command: snapshot::Command,
     },
     /// Measure a running cluster, or its failover
     Bench {
@@ -120,6 +126,7 @@ fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Serve { config } => crate::serve::serve(ServeConfig::load(config.as_deref())?),
         Command::Cluster { command } => block_on(cluster(command)),
+        Command::Snapshot { command } => block_on(snapshot::run(command)),
         Command::Bench { command } => block_on(bench::run(command)),
     }
 }
@@ -291,6 +298,6 @@ fn what_next(reports: &[NodeReport], dir: &Path) -> String {
 }
 
 /// Prints a line. That nobody listens any more (`lockgate … | head`) is an error, not a panic.
-fn say(text: impl AsRef<str>) -> anyhow::Result<()> {
+pub(crate) fn say(text: impl AsRef<str>) -> anyhow::Result<()> {
     writeln!(std::io::stdout().lock(), "{}", text.as_ref()).context("writing to standard output")
 }

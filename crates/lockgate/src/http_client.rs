@@ -17,6 +17,12 @@ const MAX_HEADERS: usize = 64;
 /// The largest response that is read: a page of locks or children with their data stays far below.
 const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 
+/// The node may have to write a snapshot before a download begins, which takes it two minutes at the most.
+const DOWNLOAD_PATIENCE: Duration = Duration::from_secs(150);
+
+/// A download reads so much at once.
+const DOWNLOAD_READ_BYTES: usize = 256 * 1024;
+
 /// A node on the same network that does not accept a connection for so long does not live.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -118,9 +124,67 @@ pub async fn request(address: &str, method: &str, path: &str, body: &str) -> io:
     Connection::connect(address).await?.send(method, path, body).await
 }
 
-/// `None`: more has to be read first.
-fn parse(received: &[u8]) -> io::Result<Option<Response>> {
-    let malformed = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+/// Sends a `GET` over a connection of its own, and gives the body of a 200 to `sink`, piece by piece as it comes; what
+/// `sink` says ends it. The body of any other answer is in the response. An answer that ends before its length, or that
+/// stands still for [`DOWNLOAD_PATIENCE`], is an error.
+pub async fn download(
+    address: &str,
+    path: &str,
+    mut sink: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<Response> {
+    let mut connection = Connection::connect(address).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    connection.stream.write_all(request.as_bytes()).await?;
+    let mut received = connection.received;
+    let mut stream = connection.stream;
+    let (status, head_bytes, body_bytes) = loop {
+        read_more(&mut stream, &mut received).await?;
+        if let Some(head) = parse_head(&received)? {
+            break head;
+        }
+    };
+    received.drain(..head_bytes);
+    let mut response = Response {
+        status,
+        body: Vec::new(),
+    };
+    let mut left = body_bytes;
+    loop {
+        left = left
+            .checked_sub(received.len() as u64)
+            .ok_or_else(|| malformed("more than one response to one request"))?;
+        match status {
+            200 => sink(&received)?,
+            _ if response.body.len() + received.len() > MAX_RESPONSE_BYTES => {
+                return Err(malformed("a long answer that is no file"));
+            }
+            _ => response.body.extend_from_slice(&received),
+        }
+        received.clear();
+        if left == 0 {
+            return Ok(response);
+        }
+        read_more(&mut stream, &mut received).await?;
+    }
+}
+
+async fn read_more(stream: &mut TcpStream, received: &mut Vec<u8>) -> io::Result<()> {
+    received.reserve(DOWNLOAD_READ_BYTES);
+    match tokio::time::timeout(DOWNLOAD_PATIENCE, stream.read_buf(received)).await {
+        Ok(Ok(0)) => Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "the node closed the connection before the end",
+        )),
+        Ok(read) => read.map(drop),
+        Err(_) => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("nothing came for {DOWNLOAD_PATIENCE:?}"),
+        )),
+    }
+}
+
+/// Status, length of the head, and length of the body. `None`: more has to be read first.
+fn parse_head(received: &[u8]) -> io::Result<Option<(u16, usize, u64)>> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut head = httparse::Response::new(&mut headers);
     let head_bytes = match head.parse(received) {
@@ -136,12 +200,27 @@ fn parse(received: &[u8]) -> io::Result<Option<Response>> {
     let body_bytes = match length {
         Some(length) => std::str::from_utf8(length.value)
             .ok()
-            .and_then(|text| text.parse::<usize>().ok())
-            .filter(|bytes| *bytes <= MAX_RESPONSE_BYTES)
+            .and_then(|text| text.parse::<u64>().ok())
             .ok_or_else(|| malformed("no usable content-length"))?,
         None if status == 204 => 0,
         None => return Err(malformed("a response without content-length")),
     };
+    Ok(Some((status, head_bytes, body_bytes)))
+}
+
+fn malformed(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+}
+
+/// `None`: more has to be read first.
+fn parse(received: &[u8]) -> io::Result<Option<Response>> {
+    let Some((status, head_bytes, body_bytes)) = parse_head(received)? else {
+        return Ok(None);
+    };
+    let body_bytes = usize::try_from(body_bytes)
+        .ok()
+        .filter(|bytes| *bytes <= MAX_RESPONSE_BYTES)
+        .ok_or_else(|| malformed("no usable content-length"))?;
     let body = &received[head_bytes..];
     match body.len() {
         have if have < body_bytes => Ok(None),

@@ -58,6 +58,8 @@ pub mod config;
 pub mod http_client;
 #[cfg(feature = "cli")]
 mod serve;
+#[cfg(feature = "cli")]
+pub mod snapshot;
 
 pub use local::{AcquireOptions, LocalGuard, LocalLockError, LocalSession};
 pub use server::{Builder, Lockgate, StartError};

@@ -5,21 +5,34 @@
 //! each one's data directory. When it knows them all it writes the first entry of the log: the membership,
 //! directories included. So a cluster forms only when all its first members are up, and from then on nobody
 //! can take part with a directory that the membership does not name.
+//!
+//! A cluster that begins with the state of a backup (see `crate::backup`) begins with a snapshot instead of an entry: it
+//! covers the place where that entry would be, and holds the same membership. The others find that the founder's log
+//! begins behind it, and get it.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::errors::{InitializeError, RaftError};
 use tokio_util::sync::CancellationToken;
 
+use crate::backup::Seed;
 use crate::config::{MemberAddress, NodeId};
 use crate::peers::link::connect;
 use crate::peers::{Gate, Purpose};
-use crate::types::{DiskId, Member, Raft};
+use crate::snapshot_file::blocking;
+use crate::storage::SnapshotStore;
+use crate::types::{
+    DiskId, Member, Membership, Raft, Snapshot, SnapshotMeta, StoredMembership, Vote, log_id,
+};
 
 /// Between two calls on a member that is not up yet.
 const CALL_PAUSE: Duration = Duration::from_millis(100);
+
+/// No node has this id.
+const NOBODY: NodeId = 0;
 
 /// The member that forms the cluster.
 pub fn founder(members: &BTreeMap<NodeId, MemberAddress>) -> Option<NodeId> {
@@ -32,6 +45,7 @@ pub async fn form(
     gate: Arc<Gate>,
     own_disk: DiskId,
     members: BTreeMap<NodeId, MemberAddress>,
+    seed: Option<(Seed, SnapshotStore)>,
     stop: CancellationToken,
 ) {
     let formed = async {
@@ -53,15 +67,49 @@ pub async fn form(
             members = voters.len(),
             "all members are up: the cluster is formed"
         );
-        match raft.initialize(voters).await {
-            Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
-            Err(error) => gate.fail(format!("the cluster cannot be formed: {error}")),
+        let begun = match seed {
+            None => match raft.initialize(voters).await {
+                Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            },
+            Some((seed, snapshots)) => begin_with(seed, snapshots, &raft, voters)
+                .await
+                .map_err(|error| error.to_string()),
+        };
+        if let Err(error) = begun {
+            gate.fail(format!("the cluster cannot be formed: {error}"));
         }
     };
     tokio::select! {
         () = formed => {}
         () = stop.cancelled() => {}
     }
+}
+
+/// Lets the cluster begin with the state in `seed`. If this ends in the middle, the next start either finds no snapshot
+/// and does it again, or finds one and goes on from it.
+async fn begin_with(
+    seed: Seed,
+    snapshots: SnapshotStore,
+    raft: &Raft,
+    voters: BTreeMap<NodeId, Member>,
+) -> io::Result<()> {
+    let sets = vec![voters.keys().copied().collect()];
+    let membership = Membership::new(sets, voters).map_err(io::Error::other)?;
+    let meta = SnapshotMeta {
+        last_log_id: Some(log_id(0, 0)),
+        last_membership: StoredMembership::new(Some(log_id(0, 0)), membership),
+    };
+    let (sown, described) = (seed.clone(), meta.clone());
+    let snapshot = blocking(move || sown.become_snapshot(&snapshots, &described)).await?;
+    // As from a leader that was before the first election. It is nobody, and so will not be heard of again.
+    let nobody = Vote::new_committed(1, NOBODY);
+    let snapshot = Snapshot { meta, snapshot };
+    let answered = raft.install_full_snapshot(nobody, snapshot).await;
+    answered.map_err(io::Error::other)?;
+    blocking(move || Ok(seed.discard()?)).await?;
+    tracing::info!("the cluster begins with the state of a backup");
+    Ok(())
 }
 
 async fn learn_disk(gate: &Gate, id: NodeId) -> DiskId {

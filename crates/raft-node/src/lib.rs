@@ -84,6 +84,7 @@ mod leader;
 mod asker;
 mod formation;
 mod panics;
+pub mod backup;
 mod peers;
 pub mod storage;
 mod snapshot_file;
@@ -98,7 +99,7 @@ pub use config::{
 };
 pub use error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
 pub use hub::{GrantWait, NotArmed, Verdict, Watcher, WatchesLost};
-pub use node::{Node, OpenedSession};
+pub use node::{BackupRefused, Node, OpenedSession};
 pub use status::{ClusterStatus, MemberStatus, Role};
 pub use watch_connection::{WatchConnection, WatchingLook};
 pub use znode_store;

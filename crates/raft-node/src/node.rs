@@ -1,6 +1,8 @@
 //! The handle that front ends hold, and the life of a node: which tasks it consists of, how they begin, and
 //! how they end.
 
+mod backup;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +12,7 @@ use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{Instant as _, ServerState, SnapshotPolicy};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use znode_store::{
@@ -19,7 +21,9 @@ use znode_store::{
 };
 use znode_watch::{TooManyWatches, WatchCounts, WatchKind};
 
+pub use self::backup::BackupRefused;
 use crate::asker::{self, Asker, Questions};
+use crate::backup::Seed;
 use crate::codec::{self, Envelope, Origin};
 use crate::config::{NodeConfig, NodeId};
 use crate::error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
@@ -76,6 +80,8 @@ struct Inner {
     confirmed: Mutex<Option<Instant>>,
     stop: CancellationToken,
     tasks: TaskTracker,
+    /// Places for backups that are being made.
+    backups: Arc<Semaphore>,
     /// Gone when the node has stopped: its directory can be used again.
     storage: Mutex<Option<Arc<Storage>>>,
 }
@@ -123,11 +129,11 @@ impl Node {
         let opening = config.clone();
         let founder = formation::founder(&config.members) == Some(config.node_id);
         let opened = tokio::task::spawn_blocking(move || open_storage(disk, &opening, founder));
-        let storage = Arc::new(
-            opened
-                .await
-                .map_err(|error| StartError::Raft(error.to_string()))??,
-        );
+        let (storage, seed) = opened
+            .await
+            .map_err(|error| StartError::Raft(error.to_string()))??;
+        let storage = Arc::new(storage);
+        let seed = seed.map(|seed| (seed, storage.snapshots.clone()));
         let identity = storage.dir.identity();
         let own_disk = DiskId(identity.disk_id);
         let log = storage.wal.clone();
@@ -176,6 +182,7 @@ impl Node {
                 confirmed: Mutex::new(None),
                 stop: stop.clone(),
                 tasks: tasks.clone(),
+                backups: Arc::new(Semaphore::new(backup::BACKUPS_AT_ONCE)),
                 storage: Mutex::new(Some(storage.clone())),
             }),
         };
@@ -244,7 +251,7 @@ impl Node {
         tasks.spawn(node.clone().watch_log(log));
         tasks.spawn(node.clone().watch_readiness());
         if founder {
-            tasks.spawn(formation::form(raft, gate, own_disk, config.members, stop));
+            tasks.spawn(formation::form(raft, gate, own_disk, config.members, seed, stop));
         }
         Ok(node)
     }
@@ -632,14 +639,32 @@ impl Drop for Forget<'_> {
     }
 }
 
-/// Opens the data directory. The founder of a new cluster draws its id.
-fn open_storage(disk: Arc<dyn Disk>, config: &NodeConfig, founder: bool) -> Result<Storage, StartError> {
+/// Opens the data directory. The founder of a new cluster draws its id, or finds the state with which it begins.
+fn open_storage(
+    disk: Arc<dyn Disk>,
+    config: &NodeConfig,
+    founder: bool,
+) -> Result<(Storage, Option<Seed>), StartError> {
     let options = config.log.clone();
-    let storage = Storage::open(disk, &config.data_dir, &config.cluster, config.node_id, options)?;
+    let storage = Storage::open(
+        disk.clone(),
+        &config.data_dir,
+        &config.cluster,
+        config.node_id,
+        options,
+    )?;
+    let begun = storage.wal.last().is_some() || storage.snapshots.latest().is_some();
+    let cluster_id = storage.dir.identity().cluster_id;
+    let seed = Seed::find(disk, &config.data_dir, cluster_id, begun)?;
+    if seed.is_some() && !founder {
+        let text = "a backup was restored into this node's data directory, so a cluster has to begin here, and it does \
+                    at the member with the lowest id: this node is not that one";
+        return Err(StartError::Config(text.to_owned()));
+    }
     if founder && storage.dir.identity().cluster_id.is_none() {
         storage.set_cluster_id(random_bytes())?;
     }
-    Ok(storage)
+    Ok((storage, seed))
 }
 
 fn raft_config(config: &NodeConfig) -> Result<openraft::Config, StartError> {

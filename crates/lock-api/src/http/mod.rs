@@ -16,6 +16,7 @@ mod reads;
 mod serve;
 mod session_types;
 mod sessions;
+mod snapshot;
 mod txn;
 mod url;
 mod watch;
@@ -63,6 +64,7 @@ pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
         .route("/healthz", get(cluster::healthz))
         .route("/readyz", get(cluster::readyz))
         .route("/v1/cluster", get(cluster::cluster))
+        .route("/v1/snapshot", get(snapshot::download))
         .route("/v1/sessions", get(sessions::list).post(sessions::open))
         .route(
             "/v1/sessions/{session}",

@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use raft_node::{HeartbeatError, OpenSessionError, ProposeError, TooManyWatches, Unavailable};
+use raft_node::{BackupRefused, HeartbeatError, OpenSessionError, ProposeError, TooManyWatches, Unavailable};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use znode_store::{BadPath, BadRequestId, Limited, LockMode, Refusal};
@@ -357,6 +357,17 @@ impl From<TooManyWatches> for Problem {
         Self::new(Code::TooManyRequests, refusal.to_string())
             .with("limit", limit)
             .retry_after(DEFAULT_RETRY_AFTER)
+    }
+}
+
+impl From<BackupRefused> for Problem {
+    fn from(refusal: BackupRefused) -> Self {
+        match refusal {
+            BackupRefused::TooMany { limit } => Self::new(Code::TooManyRequests, refusal.to_string())
+                .with("limit", limit)
+                .retry_after(DEFAULT_RETRY_AFTER),
+            BackupRefused::Unavailable(unavailable) => unavailable.into(),
+        }
     }
 }
 

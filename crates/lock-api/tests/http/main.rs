@@ -18,6 +18,7 @@ mod locks;
 mod reads;
 mod server;
 mod sessions;
+mod snapshot;
 mod txn;
 mod watch;
 mod znodes;

@@ -6,6 +6,7 @@
 // clippy's exception for tests does not reach their helpers.
 #![allow(clippy::unwrap_used)]
 
+mod backup;
 mod command_line;
 mod embedded;
 mod errors;

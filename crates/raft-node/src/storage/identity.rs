@@ -17,6 +17,8 @@ const VERSION: u32 = 2;
 const FILE_NAME: &str = "identity";
 const TEMPORARY_NAME: &str = "identity.tmp";
 const LOCK_NAME: &str = "lock";
+/// The state with which a cluster that is made of a backup begins; see `crate::backup`.
+pub(crate) const RESTORED_NAME: &str = "restored";
 /// Where the cluster's name starts.
 const NAME_AT: usize = 56;
 /// Longer names are refused, so that they fit wherever they are shown.
@@ -109,20 +111,7 @@ impl DataDir {
             let text = format!("a cluster's name has between 1 and {MAX_CLUSTER_NAME_BYTES} bytes");
             return Err(StorageError::Contract(text));
         }
-        disk.create_dir_all(path)
-            .map_err(|source| StorageError::io("create", path, source))?;
-        let lock_path = path.join(LOCK_NAME);
-        let lock = disk
-            .try_lock(&lock_path)
-            .map_err(|source| StorageError::io("lock", &lock_path, source))?;
-        let Some(lock) = lock else {
-            let text = format!(
-                "the data directory {} is in use by another process. Stop that one, or give this node a data \
-                 directory of its own",
-                path.display()
-            );
-            return Err(StorageError::InUse(text));
-        };
+        let lock = lock(disk.as_ref(), path)?;
         let identity = match load(disk.as_ref(), path)? {
             Some(identity) => {
                 check(path, &identity, cluster, node_id)?;
@@ -154,6 +143,35 @@ impl DataDir {
             identity: Mutex::new(identity),
             _lock: lock,
         })
+    }
+
+    /// Makes a data directory that belongs to `identity` and has more in it than that: what `fill` writes. The identity
+    /// comes last; if this is interrupted before, no node starts in the directory, and it can be made again.
+    ///
+    /// `Err` in the answer: the name of something that was there already, and nothing was done.
+    pub fn make(
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        identity: Identity,
+        fill: impl FnOnce() -> Result<(), StorageError>,
+    ) -> Result<Result<Self, String>, StorageError> {
+        let lock = lock(disk.as_ref(), path)?;
+        if let Some(found) = something_in(disk.as_ref(), path)? {
+            return Ok(Err(found));
+        }
+        fill()?;
+        save(disk.as_ref(), path, &identity)?;
+        Ok(Ok(Self {
+            disk,
+            path: path.to_owned(),
+            identity: Mutex::new(identity),
+            _lock: lock,
+        }))
+    }
+
+    /// Whether a name in a data directory may be there from a [`DataDir::make`] that was interrupted.
+    pub fn is_left_by_making(name: &str) -> bool {
+        name == LOCK_NAME || name == RESTORED_NAME || name.ends_with(".tmp")
     }
 
     /// Whose it is.
@@ -197,6 +215,43 @@ impl DataDir {
         *identity = changed;
         Ok(())
     }
+}
+
+/// Takes the lock of a data directory, which is created if it is missing.
+fn lock(disk: &dyn Disk, path: &Path) -> Result<DiskLock, StorageError> {
+    disk.create_dir_all(path)
+        .map_err(|source| StorageError::io("create", path, source))?;
+    let lock_path = path.join(LOCK_NAME);
+    let lock = disk
+        .try_lock(&lock_path)
+        .map_err(|source| StorageError::io("lock", &lock_path, source))?;
+    lock.ok_or_else(|| {
+        let text = format!(
+            "the data directory {} is in use by another process. Stop that one, or give this node a data \
+             directory of its own",
+            path.display()
+        );
+        StorageError::InUse(text)
+    })
+}
+
+/// The name of something in a directory that is somebody's.
+fn something_in(disk: &dyn Disk, path: &Path) -> Result<Option<String>, StorageError> {
+    let list = |dir: &Path| match disk.list(dir) {
+        Ok(names) => Ok(names),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(StorageError::io("list", dir, error)),
+    };
+    let mine = list(path)?;
+    if let Some(name) = mine.into_iter().find(|name| !DataDir::is_left_by_making(name)) {
+        return Ok(Some(name));
+    }
+    for part in [super::LOG_DIR, super::SNAPSHOT_DIR] {
+        if let Some(name) = list(&path.join(part))?.first() {
+            return Ok(Some(format!("{part}/{name}")));
+        }
+    }
+    Ok(None)
 }
 
 fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<Identity>, StorageError> {
@@ -254,6 +309,15 @@ fn check(path: &Path, found: &Identity, cluster: &str, node_id: u64) -> Result<(
 
 /// A log without an identity was somebody's. Going on as somebody new would forget its promises.
 fn refuse_data_without_identity(disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
+    let names = disk
+        .list(path)
+        .map_err(|source| StorageError::io("list", path, source))?;
+    if names.iter().any(|name| name == RESTORED_NAME) {
+        return Err(StorageError::Foreign(format!(
+            "a backup was being restored into the data directory {}, and that was interrupted. Restore it again",
+            path.display()
+        )));
+    }
     for part in [super::LOG_DIR, super::SNAPSHOT_DIR] {
         let dir = path.join(part);
         let names = match disk.list(&dir) {

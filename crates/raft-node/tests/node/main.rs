@@ -2,6 +2,7 @@
 // A test that cannot go on may say so shortly.
 #![allow(clippy::unwrap_used)]
 
+mod backup;
 mod cluster;
 mod failover;
 mod limits;

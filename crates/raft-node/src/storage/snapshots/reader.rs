@@ -104,6 +104,16 @@ impl SnapshotFile {
         self.inner.bytes
     }
 
+    /// How many parts it has.
+    pub fn parts(&self) -> u64 {
+        self.inner.footer.parts
+    }
+
+    /// How many bytes its parts have, without their frames.
+    pub fn part_bytes(&self) -> u64 {
+        self.inner.footer.part_bytes
+    }
+
     /// Reads its parts from the first.
     pub fn read(&self) -> Result<SnapshotReader, StorageError> {
         let opened = &self.inner;

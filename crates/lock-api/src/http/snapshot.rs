@@ -1,0 +1,87 @@
+//! The route that hands out a backup. What is in one, and how it is read again, is `raft_node::backup`'s.
+
+use std::io;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderValue, Uri};
+use axum::response::Response;
+use futures_util::stream;
+use raft_node::backup::Backup;
+use serde::Deserialize;
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+
+use super::Shared;
+use super::exchange::{Answer, query};
+
+/// A receiver that takes nothing for so long is cut off: it keeps one of the few places for backups.
+const RECEIVE_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Chunks on their way to a receiver. One is read from the disk while the one before is sent.
+const CHUNKS_QUEUED: usize = 1;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotQuery {
+    /// Whether everything that was acknowledged before has to be in it.
+    #[serde(default = "yes")]
+    linearizable: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// `GET /v1/snapshot`: the file, as it is read from the disk.
+pub async fn download(State(api): State<Shared>, uri: Uri) -> Answer {
+    let SnapshotQuery { linearizable } = query(&uri)?;
+    let backup = api.node.backup(linearizable).await?;
+    let head = backup.head();
+    let name = format!("attachment; filename=\"lockgate-{}.backup\"", head.index);
+    info!(
+        index = head.index,
+        bytes = backup.bytes(),
+        "a backup is downloaded"
+    );
+    let length = HeaderValue::from(backup.bytes());
+    let (chunks, mut queue) = mpsc::channel(CHUNKS_QUEUED);
+    // Ends with the file, or with the connection, which drops the queue.
+    tokio::spawn(send(backup, chunks));
+    let body = stream::poll_fn(move |cx| queue.poll_recv(cx));
+    let mut response = Response::new(Body::from_stream(body));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(CONTENT_LENGTH, length);
+    headers.insert(
+        CONTENT_DISPOSITION,
+        HeaderValue::from_str(&name).expect("it is ASCII"),
+    );
+    Ok(response)
+}
+
+async fn send(mut backup: Backup, chunks: mpsc::Sender<io::Result<Bytes>>) {
+    loop {
+        let chunk = match backup.next_chunk().await {
+            Ok(Some(chunk)) => Ok(chunk),
+            Ok(None) => return,
+            Err(error) => {
+                warn!(%error, "a backup could not be read to its end");
+                Err(error)
+            }
+        };
+        let failed = chunk.is_err();
+        match tokio::time::timeout(RECEIVE_PATIENCE, chunks.send(chunk)).await {
+            Ok(Ok(())) if !failed => {}
+            // The receiver has gone, or was told.
+            Ok(_) => return,
+            // The connection ends before the length that it was promised, so this is not taken for the end.
+            Err(_) => {
+                warn!("the receiver of a backup takes nothing any more");
+                return;
+            }
+        }
+    }
+}

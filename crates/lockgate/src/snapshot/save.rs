@@ -1,0 +1,147 @@
+//! A backup from a node into a file: beside its place first, read again there, and only then under its name.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use raft_node::backup::{BackupError, Inspection, inspect};
+
+use crate::api_client::request_id;
+use crate::http_client;
+
+/// A backup holds the passwords of sessions: it is for its owner only.
+const PRIVATE: u32 = 0o600;
+
+/// Why no backup was saved. Nothing is left behind.
+#[derive(Debug, thiserror::Error)]
+pub enum SaveError {
+    /// The place is taken.
+    #[error("{} exists already, and is not replaced", .0.display())]
+    Exists(PathBuf),
+    /// The node did not send a file.
+    #[error("the node answered {status}: {detail}")]
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// The reason in words.
+        detail: String,
+    },
+    /// The download broke off.
+    #[error("the download failed: {0}")]
+    Download(io::Error),
+    /// What came is no whole backup.
+    #[error("what came is no backup: {0}")]
+    Bad(#[from] BackupError),
+    /// The file cannot be written.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// Which file, or its directory.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+/// Downloads a backup from the node at `node` (`host:port`) and puts it into `file`, durably, when every checksum and
+/// the state's digest were found right. Returns what is in it. With `linearizable` it holds everything that was
+/// acknowledged before, else what the node knows.
+pub async fn save(node: &str, file: &Path, linearizable: bool) -> Result<Inspection, SaveError> {
+    if fs::symlink_metadata(file).is_ok() {
+        return Err(SaveError::Exists(file.to_owned()));
+    }
+    let mut part = Part::create(file)?;
+    let node = node.strip_prefix("http://").unwrap_or(node).trim_end_matches('/');
+    let path = format!("/v1/snapshot?linearizable={linearizable}");
+    let mut failed = None;
+    let downloaded = http_client::download(node, &path, |bytes| {
+        part.file.write_all(bytes).inspect_err(|error| {
+            failed = Some(io::Error::new(error.kind(), error.to_string()));
+        })
+    });
+    let answer = downloaded.await;
+    match (answer, failed) {
+        (_, Some(error)) => return Err(part.error(error)),
+        (Err(error), None) => return Err(SaveError::Download(error)),
+        (Ok(response), None) if response.status != 200 => {
+            let document = response.json();
+            let detail = document["detail"].as_str().map(str::to_owned);
+            return Err(SaveError::Refused {
+                status: response.status,
+                detail: detail.unwrap_or_else(|| String::from_utf8_lossy(&response.body).into_owned()),
+            });
+        }
+        (Ok(_), None) => {}
+    }
+    part.file.sync_all().map_err(|error| part.error(error))?;
+    let inspection = inspect(&part.path)?;
+    part.take_place(file)?;
+    Ok(inspection)
+}
+
+/// The file while it is not whole. Goes when it is dropped.
+struct Part {
+    path: PathBuf,
+    file: File,
+}
+
+impl Part {
+    fn create(whole: &Path) -> Result<Self, SaveError> {
+        let mut name = whole.file_name().unwrap_or_default().to_owned();
+        // No other save uses it, not even one of the same file at the same time.
+        name.push(format!(".{}.part", request_id()));
+        let path = whole.with_file_name(name);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(PRIVATE)
+            .open(&path)
+            .map_err(|error| SaveError::File {
+                path: path.clone(),
+                error,
+            })?;
+        Ok(Self { path, file })
+    }
+
+    /// Gives it its name, unless somebody else has got it meanwhile, and makes that durable.
+    fn take_place(self, whole: &Path) -> Result<(), SaveError> {
+        let error = |error| SaveError::File {
+            path: whole.to_owned(),
+            error,
+        };
+        // A link, and not another name: a rename replaces what is there.
+        match fs::hard_link(&self.path, whole) {
+            Ok(()) => {}
+            Err(taken) if taken.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(SaveError::Exists(whole.to_owned()));
+            }
+            // A file system without links.
+            Err(_) if fs::symlink_metadata(whole).is_err() => fs::rename(&self.path, whole).map_err(error)?,
+            Err(other) => return Err(error(other)),
+        }
+        let dir = match whole.parent() {
+            Some(dir) if !dir.as_os_str().is_empty() => dir,
+            _ => Path::new("."),
+        };
+        // The name of the part goes before the sync, so that it does not come back.
+        drop(self);
+        File::open(dir).and_then(|dir| dir.sync_all()).map_err(error)
+    }
+
+    fn error(&self, error: io::Error) -> SaveError {
+        SaveError::File {
+            path: self.path.clone(),
+            error,
+        }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(path = %self.path.display(), %error, "an unfinished backup stays behind");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Looking into a backup without a cluster: is it whole, and what is in it.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use serde::Serialize;
+use znode_store::Store;
+
+use super::{BackupError, BackupHead, BackupReader};
+
+/// A read of the file asks for so many bytes.
+const READ_BYTES: usize = 256 * 1024;
+
+/// What is in a whole backup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Inspection {
+    /// What it says of itself.
+    #[serde(flatten)]
+    pub head: BackupHead,
+    /// The position of the state.
+    pub zxid: u64,
+    /// The time of its last command, by the leaders' clocks, in milliseconds since 1970.
+    pub last_command_at_ms: u64,
+    /// How many znodes there are.
+    pub znodes: u64,
+    /// How many sessions.
+    pub sessions: u64,
+    /// How many locks somebody holds or waits for.
+    pub locks: u64,
+    /// How many bytes the file has.
+    pub bytes: u64,
+    /// The digest of the state: that of every replica at the same position.
+    pub digest: u64,
+}
+
+/// Reads all of the backup in `file`, and checks every checksum and the state's digest.
+pub fn inspect(file: &Path) -> Result<Inspection, BackupError> {
+    inspect_with(file, |_| ()).map(|(inspection, ())| inspection)
+}
+
+/// The same, with a look at the state.
+pub fn inspect_with<T>(file: &Path, look: impl FnOnce(&Store) -> T) -> Result<(Inspection, T), BackupError> {
+    let mut reader = open(file)?;
+    let store = reader.load()?;
+    let inspection = Inspection {
+        head: reader.head().clone(),
+        zxid: store.zxid().0,
+        last_command_at_ms: store.time_ms(),
+        znodes: store.node_count() as u64,
+        sessions: store.sessions().len() as u64,
+        locks: store.locks("", None, usize::MAX).len() as u64,
+        bytes: reader.bytes(),
+        digest: store.digest(),
+    };
+    Ok((inspection, look(&store)))
+}
+
+/// Opens the backup in `file`, and reads its head.
+pub(super) fn open(file: &Path) -> Result<BackupReader<BufReader<File>>, BackupError> {
+    BackupReader::open(BufReader::with_capacity(READ_BYTES, File::open(file)?))
+}

@@ -1,0 +1,111 @@
+//! How a node comes to a backup: it sees to it that a snapshot on its disk covers what has to be in it.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use openraft::async_runtime::watch::WatchReceiver;
+
+use super::Node;
+use crate::backup::{Backup, BackupHead};
+use crate::error::Unavailable;
+use crate::storage::{SnapshotFile, Storage};
+
+/// Backups that are read from one node at a time. Each costs a snapshot, a part of it in memory, and reads of the disk
+/// that the log writes to.
+pub(super) const BACKUPS_AT_ONCE: usize = 2;
+
+/// How long a backup waits for its snapshot: a million znodes take a second or two.
+const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(120);
+
+/// A snapshot that was being built already may not cover enough, and then the wish for another one was not heard.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+/// Why there is no backup.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupRefused {
+    /// Others are being made.
+    #[error("this node makes {limit} backups already; try again, or ask another node")]
+    TooMany {
+        /// So many.
+        limit: usize,
+    },
+    /// This node cannot make one now.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
+impl Node {
+    /// A backup of the state. It holds everything that was acknowledged anywhere before this was called, or, if it
+    /// need not be `linearizable`, all that this node has applied: so a node without a leader can make one, too.
+    pub async fn backup(&self, linearizable: bool) -> Result<Backup, BackupRefused> {
+        let inner = &self.inner;
+        let limit = BACKUPS_AT_ONCE;
+        let place = inner.backups.clone().try_acquire_owned();
+        let place = place.map_err(|_| BackupRefused::TooMany { limit })?;
+        let head = BackupHead {
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            cluster: inner.config.cluster.clone(),
+            cluster_id: inner.gate.cluster_id().map(|id| id.0).unwrap_or_default(),
+            node_id: self.id(),
+            // Before anything is looked at: what is not in the backup happens later.
+            made_at_ms: now_ms(),
+            term: 0,
+            index: 0,
+            members: Vec::new(),
+        };
+        if linearizable {
+            self.read_barrier().await?;
+        }
+        let storage = inner.storage.lock().clone();
+        let storage = storage.ok_or_else(|| Unavailable::new("this node is stopping"))?;
+        let made = tokio::time::timeout(SNAPSHOT_PATIENCE, self.snapshot_to(&storage));
+        let file = match made.await {
+            Ok(file) => file?,
+            Err(_) => {
+                let reason = format!("no snapshot was written within {SNAPSHOT_PATIENCE:?}");
+                return Err(Unavailable::new(reason).into());
+            }
+        };
+        Backup::of(&file, head, place)
+            .map_err(|error| Unavailable::new(format!("the snapshot cannot be read: {error}")).into())
+    }
+
+    /// A snapshot on the disk that covers all that is applied now.
+    async fn snapshot_to(&self, storage: &Arc<Storage>) -> Result<SnapshotFile, Unavailable> {
+        let wanted = self.inner.replica.applied();
+        let mut metrics = self.inner.raft.metrics();
+        loop {
+            if let Some(file) = storage.snapshots.latest()
+                && file.meta().last.is_some_and(|last| last.index >= wanted.index)
+            {
+                return Ok(file);
+            }
+            if wanted.term == 0 {
+                return Err(Unavailable::new("the cluster is not formed yet"));
+            }
+            // Heard by openraft, or not, if it builds one already.
+            if self.inner.raft.trigger().snapshot().await.is_err() {
+                return Err(Unavailable::new("this node is stopping"));
+            }
+            let before = metrics.borrow_watched().snapshot;
+            let built = async {
+                while metrics.borrow_watched().snapshot == before {
+                    if metrics.changed().await.is_err() {
+                        return;
+                    }
+                }
+            };
+            tokio::select! {
+                () = built => {}
+                () = tokio::time::sleep(ASK_AGAIN_AFTER) => {}
+                () = self.inner.stop.cancelled() => return Err(Unavailable::new("this node is stopping")),
+            }
+        }
+    }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
+}
