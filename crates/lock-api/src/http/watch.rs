@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::Uri;
 use raft_node::{Unavailable, WatchKind};
 use serde::{Deserialize, Serialize};
-use znode_store::{ZPath, ZnodeEventKind};
+use znode_store::{Stat, ZPath, ZnodeEventKind, Zxid};
 
 use super::exchange::{Answer, fresh, no_content, ok, query};
 use super::problem::Problem;
@@ -57,6 +57,7 @@ impl KindWord {
 struct WatchQuery {
     kind: KindWord,
     timeout_ms: Option<u64>,
+    seen_zxid: Option<u64>,
     #[serde(default)]
     linearizable: bool,
 }
@@ -66,6 +67,18 @@ struct EventAnswer<'a> {
     event: &'static str,
     path: &'a str,
     zxid: u64,
+}
+
+/// What a caller has missed that saw the znode as it was at `seen`: ZooKeeper's rule for watches that are set again.
+fn missed(kind: KindWord, stat: &Stat, seen: Zxid) -> Option<(ZnodeEventKind, Zxid)> {
+    let (what, at) = match kind {
+        KindWord::Data => (ZnodeEventKind::DataChanged, stat.mzxid),
+        KindWord::Children => (ZnodeEventKind::ChildrenChanged, stat.pzxid),
+        KindWord::Exists => (ZnodeEventKind::Created, stat.mzxid),
+        // No stat tells what happened below it; such a request was refused.
+        KindWord::Recursive => return None,
+    };
+    (at > seen).then_some((what, at))
 }
 
 fn event_word(kind: ZnodeEventKind) -> &'static str {
@@ -88,11 +101,26 @@ pub async fn watch(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
             "timeout_ms is at most {MAX_TIMEOUT_MS}"
         )));
     }
+    if asked.kind == KindWord::Recursive && asked.seen_zxid.is_some() {
+        return Err(Problem::bad_request(
+            "seen_zxid does not go with kind=recursive: no stat tells what has changed below a znode",
+        ));
+    }
     fresh(&api, asked.linearizable).await?;
     let (kind, caller) = (asked.kind.kind(), peer.identities());
     let (read, watcher) = api.node.read_and_watch(&path, kind, caller.clone(), |store| {
-        store.seen_by(&caller).get(&path).map(drop)
+        store.seen_by(&caller).get(&path).map(|(_, stat)| stat)
     })?;
+    // Read and armed at one moment: what is not seen here fires the watch.
+    if let (Some(seen), Ok(stat)) = (asked.seen_zxid, &read)
+        && let Some((event, zxid)) = missed(asked.kind, stat, Zxid(seen))
+    {
+        return Ok(ok(&EventAnswer {
+            event: event_word(event),
+            path: path.as_str(),
+            zxid: zxid.0,
+        }));
+    }
     if asked.kind.needs_reading() {
         read?;
     }

@@ -178,3 +178,36 @@ async fn too_many_watches_are_refused() {
         .expect(204);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn what_happened_since_a_position_is_told_at_once() {
+    let server = Server::start().await;
+    let created = server.post("/v1/znodes/a", json!({})).await.expect(201);
+    let seen = created["stat"]["mzxid"].as_u64().unwrap();
+    let watch = async |kind: &str, path: &str, seen: u64| {
+        let address = format!("/v1/watch/{path}?kind={kind}&timeout_ms=0&seen_zxid={seen}");
+        server.get(&address).await
+    };
+    for kind in ["data", "children", "exists"] {
+        watch(kind, "a", seen).await.expect(204);
+    }
+    watch("exists", "b", seen).await.expect(204);
+    server.put("/v1/znodes/a", json!({"data": "x"})).await.expect(200);
+    server.post("/v1/znodes/a/c", json!({})).await.expect(201);
+    server.post("/v1/znodes/b", json!({})).await.expect(201);
+    for (kind, path, event) in [
+        ("data", "a", "data_changed"),
+        ("children", "a", "children_changed"),
+        ("exists", "b", "created"),
+    ] {
+        let told = watch(kind, path, seen).await.expect(200);
+        assert_eq!(told["event"], event);
+        let now = told["zxid"].as_u64().unwrap();
+        assert!(now > seen);
+        watch(kind, path, now).await.expect(204);
+    }
+    server.delete("/v1/znodes/b").await.expect(204);
+    watch("data", "b", seen).await.problem(404, "no_node");
+    watch("recursive", "a", seen).await.problem(400, "bad_request");
+    server.stop().await;
+}

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod backup;
+mod client;
 mod command_line;
 mod embedded;
 mod errors;

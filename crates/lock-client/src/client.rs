@@ -1,0 +1,176 @@
+//! The client itself: which servers there are, and where sessions begin.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::deadline::Margin;
+use crate::servers::{Patience, Servers};
+use crate::session::SessionBuilder;
+use crate::znodes::Znodes;
+
+/// How long a call is tried at all servers: some elections long.
+const DEFAULT_PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long one server may take for an answer: longer than an election, during which a server holds its callers back.
+const DEFAULT_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a connection may take: a server that does not accept one for so long does not live.
+const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A cluster's client. Cheap to clone; all clones share their connections.
+#[derive(Debug, Clone)]
+pub struct LockClient {
+    pub(crate) servers: Arc<Servers>,
+    pub(crate) margin: Margin,
+}
+
+/// What is no address of a server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// There is none.
+    #[error("at least one address of a server is needed")]
+    None,
+    /// It is not `host:port`.
+    #[error("{0:?} is not the address of a server: host:port, or http://host:port")]
+    Malformed(String),
+    /// It asks for TLS.
+    #[error("{0:?} asks for TLS, which this client does not speak")]
+    Tls(String),
+}
+
+/// Says how a client shall behave; see [`LockClient::builder`].
+#[derive(Debug, Clone)]
+pub struct ClientBuilder {
+    addresses: Vec<String>,
+    patience: Patience,
+    margin: Margin,
+}
+
+impl LockClient {
+    /// A client of the cluster whose servers have these addresses: `host:port` or `http://host:port`. One is enough;
+    /// with more of them it goes on when one dies. Nothing is sent before it is asked for something.
+    pub fn new(addresses: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, AddressError> {
+        Self::builder(addresses).build()
+    }
+
+    /// Likewise, with a say in its patience.
+    pub fn builder(addresses: impl IntoIterator<Item = impl AsRef<str>>) -> ClientBuilder {
+        ClientBuilder {
+            addresses: addresses
+                .into_iter()
+                .map(|address| address.as_ref().to_owned())
+                .collect(),
+            patience: Patience {
+                total: DEFAULT_PATIENCE,
+                answer: DEFAULT_ANSWER_TIMEOUT,
+                connect: DEFAULT_CONNECT_TIMEOUT,
+            },
+            margin: Margin::default(),
+        }
+    }
+
+    /// A session to be opened. Locks belong to sessions.
+    pub fn session(&self) -> SessionBuilder {
+        SessionBuilder::new(self.clone())
+    }
+
+    /// The tree of znodes, for changes that belong to no session.
+    pub fn znodes(&self) -> Znodes {
+        Znodes::new(self.servers.clone(), None)
+    }
+}
+
+impl ClientBuilder {
+    /// How long a call is tried at all servers before it fails (15 s). What belongs to a session fails with it.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience.total = patience;
+        self
+    }
+
+    /// How long one server may take for an answer before the next one is asked (5 s). While a server waits for a new
+    /// leader it answers nobody, so less than an election makes unrest.
+    pub fn answer_timeout(mut self, timeout: Duration) -> Self {
+        self.patience.answer = timeout;
+        self
+    }
+
+    /// How long connecting to a server may take (2 s).
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.patience.connect = timeout;
+        self
+    }
+
+    /// What is taken off the time of sessions; see [`Margin`].
+    pub fn margin(mut self, margin: Margin) -> Self {
+        self.margin = margin;
+        self
+    }
+
+    /// The client.
+    pub fn build(self) -> Result<LockClient, AddressError> {
+        let addresses: Vec<String> = self
+            .addresses
+            .iter()
+            .map(|text| host_and_port(text))
+            .collect::<Result<_, _>>()?;
+        if addresses.is_empty() {
+            return Err(AddressError::None);
+        }
+        Ok(LockClient {
+            servers: Arc::new(Servers::new(addresses, self.patience)),
+            margin: self.margin,
+        })
+    }
+}
+
+/// `host:port` out of an address.
+fn host_and_port(text: &str) -> Result<String, AddressError> {
+    let malformed = || AddressError::Malformed(text.to_owned());
+    let trimmed = text.trim();
+    if trimmed.starts_with("https://") {
+        return Err(AddressError::Tls(text.to_owned()));
+    }
+    let rest = trimmed.strip_prefix("http://").unwrap_or(trimmed);
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let authority: hyper::http::uri::Authority = rest.parse().map_err(|_| malformed())?;
+    match authority.port_u16() {
+        Some(_) if !authority.host().is_empty() && !rest.contains('@') => Ok(rest.to_owned()),
+        _ => Err(malformed()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_hosts_with_ports() {
+        for (text, taken) in [
+            ("127.0.0.1:7401", "127.0.0.1:7401"),
+            ("http://lock-1.example:7400/", "lock-1.example:7400"),
+            (" [::1]:7400 ", "[::1]:7400"),
+        ] {
+            assert_eq!(host_and_port(text).as_deref(), Ok(taken));
+        }
+        for text in [
+            "",
+            "lock-1",
+            "lock-1:",
+            ":7400",
+            "lock-1:port",
+            "http://a:1/v1",
+            "me@a:1",
+            "ftp://a:1",
+        ] {
+            assert!(
+                matches!(host_and_port(text), Err(AddressError::Malformed(_))),
+                "{text}"
+            );
+        }
+        assert!(matches!(host_and_port("https://a:1"), Err(AddressError::Tls(_))));
+        assert!(matches!(
+            LockClient::new(Vec::<&str>::new()),
+            Err(AddressError::None)
+        ));
+    }
+}

@@ -1,0 +1,132 @@
+//! A clock that counts while the machine is suspended, and a timer on it.
+//!
+//! [`std::time::Instant`] stands still while a laptop sleeps or a virtual machine is frozen; the cluster's clocks do not.
+//! A client that counted its session's time with it would believe after waking up that hardly any time has passed. It
+//! knows nothing of sessions.
+
+use std::io;
+use std::ops::{Add, Sub};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
+
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId as TimerClock, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::time::{ClockId, clock_gettime};
+use tokio::io::unix::AsyncFd;
+
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "lock-client needs a clock and a timer that count suspend (CLOCK_BOOTTIME, timerfd): Linux has them"
+);
+
+/// A moment on `CLOCK_BOOTTIME`: the time since the machine was started, suspended or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BootInstant(Duration);
+
+impl BootInstant {
+    /// Now.
+    pub(crate) fn now() -> Self {
+        let now = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("every Linux since 2.6.39 has this clock");
+        Self(now.into())
+    }
+
+    /// Whether the moment has come.
+    pub(crate) fn has_passed(self) -> bool {
+        Self::now() >= self
+    }
+}
+
+impl Add<Duration> for BootInstant {
+    type Output = Self;
+
+    fn add(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(time))
+    }
+}
+
+impl Sub<BootInstant> for BootInstant {
+    type Output = Duration;
+
+    /// The time between two moments; nothing if the second is the later one.
+    fn sub(self, earlier: BootInstant) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// Wakes one task at moments of [`BootInstant`]. Tokio's own timers count on `CLOCK_MONOTONIC`, and would be late by
+/// as long as the machine slept.
+#[derive(Debug)]
+pub(crate) struct BootTimer(AsyncFd<Descriptor>);
+
+/// A timer whose readiness tokio can wait for.
+#[derive(Debug)]
+struct Descriptor(TimerFd);
+
+impl AsFd for Descriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Descriptor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_fd().as_raw_fd()
+    }
+}
+
+impl BootTimer {
+    /// A timer of the current runtime. It costs a file descriptor.
+    #[expect(
+        deprecated,
+        reason = "its successor is an unsafe function, for types that do not own the descriptor they name; this one does"
+    )]
+    pub(crate) fn new() -> io::Result<Self> {
+        let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+        let timer = TimerFd::new(TimerClock::CLOCK_BOOTTIME, flags)?;
+        Ok(Self(AsyncFd::new(Descriptor(timer))?))
+    }
+
+    /// Waits until `at`. May be dropped and called again.
+    pub(crate) async fn until(&self, at: BootInstant) -> io::Result<()> {
+        // To a timer zero means never.
+        let at = at.0.max(Duration::from_nanos(1));
+        let expiration = Expiration::OneShot(TimeSpec::from_duration(at));
+        self.0
+            .get_ref()
+            .0
+            .set(expiration, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
+        loop {
+            let mut ready = self.0.readable().await?;
+            // An expiration of an earlier call leaves readiness behind, but nothing to be read.
+            if let Ok(expired) = ready.try_io(|timer| Ok(timer.get_ref().0.wait()?)) {
+                return expired;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_timer_wakes_not_before_its_moment_and_can_be_set_anew() {
+        let timer = BootTimer::new().unwrap();
+        let begin = BootInstant::now();
+        // Given up before its moment, and set to a later one.
+        let soon = begin + Duration::from_millis(5);
+        assert!(
+            tokio::time::timeout(
+                Duration::from_millis(1),
+                timer.until(begin + Duration::from_secs(60))
+            )
+            .await
+            .is_err()
+        );
+        timer.until(soon).await.unwrap();
+        assert!(soon.has_passed());
+        // What has passed does not wait.
+        timer.until(begin).await.unwrap();
+        assert!(BootInstant::now() - begin >= Duration::from_millis(5));
+    }
+}

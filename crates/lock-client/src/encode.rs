@@ -1,0 +1,35 @@
+//! Names as they stand in addresses.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// What is encoded within one segment: all but RFC 3986's unreserved characters.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// Likewise, but the slashes of a path stay.
+const PATH: &AsciiSet = &SEGMENT.remove(b'/');
+
+/// A name in one segment, or a value in a query. The slashes of a lock's name are encoded, too: so a last part that looks
+/// like a verb is not taken for one.
+pub(crate) fn segment(name: &str) -> String {
+    utf8_percent_encode(name, SEGMENT).to_string()
+}
+
+/// The path of a znode.
+pub(crate) fn path(path: &str) -> String {
+    utf8_percent_encode(path, PATH).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_encoded_byte_by_byte() {
+        assert_eq!(segment("orders/4 2?ä%"), "orders%2F4%202%3F%C3%A4%25");
+        assert_eq!(path("/orders/4 2"), "/orders/4%202");
+    }
+}

@@ -1,0 +1,106 @@
+//! One request to one server: the only door to the HTTP library. No retries, no meaning.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, Uri};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+/// The largest answer that is read: a page of a thousand znodes with their data stays far below.
+const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
+
+/// An idle connection is closed after so long. Servers and what stands between may forget it before.
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A host that vanished without a word is noticed by TCP after some of these; heartbeats notice it earlier.
+const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// A pool of connections to any number of servers.
+#[derive(Debug, Clone)]
+pub(crate) struct Http(Client<HttpConnector, Full<Bytes>>);
+
+/// A request that may be sent to any server, more than once.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    /// Path and query, encoded.
+    pub(crate) path: String,
+    /// JSON; empty for none.
+    pub(crate) body: Bytes,
+}
+
+/// What a server answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Bytes,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum SendError {
+    /// There was no connection: the server has seen nothing of it.
+    NotSent(String),
+    /// It was sent, or begun to be: nobody knows what became of it.
+    Broken(String),
+}
+
+impl Http {
+    pub(crate) fn new(connect_timeout: Duration) -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(connect_timeout));
+        connector.set_keepalive(Some(TCP_KEEPALIVE));
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+            .build(connector);
+        Self(client)
+    }
+
+    /// Sends a request to `server` (`host:port`) and reads the answer. Dropped before that, it closes the connection, by
+    /// which the server knows that nobody waits any more.
+    pub(crate) async fn send(&self, server: &str, call: &Call) -> Result<Answer, SendError> {
+        let uri: Uri = format!("http://{server}{}", call.path)
+            .parse()
+            .map_err(|error| SendError::NotSent(format!("{server}{}: {error}", call.path)))?;
+        let mut request = Request::new(Full::new(call.body.clone()));
+        *request.method_mut() = call.method.clone();
+        *request.uri_mut() = uri;
+        if !call.body.is_empty() {
+            let json = HeaderValue::from_static("application/json");
+            request.headers_mut().insert(CONTENT_TYPE, json);
+        }
+        let response = self.0.request(request).await.map_err(|error| {
+            let told = format!("{server}: {}", with_causes(&error));
+            match error.is_connect() {
+                true => SendError::NotSent(told),
+                false => SendError::Broken(told),
+            }
+        })?;
+        let status = response.status().as_u16();
+        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
+            .collect()
+            .await;
+        let body = body.map_err(|error| SendError::Broken(format!("{server}: {error}")))?;
+        Ok(Answer {
+            status,
+            body: body.to_bytes(),
+        })
+    }
+}
+
+/// An error in one line: hyper's own text says little without what caused it.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,79 @@
+//! The Rust client of Lockgate: sessions that are kept alive, locks whose loss is told in time, and the tree of znodes.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use lock_client::{AcquireOptions, LockClient};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = LockClient::new(["127.0.0.1:7401", "127.0.0.1:7402", "127.0.0.1:7403"])?;
+//! let session = client.session().name("invoicing").ttl(Duration::from_secs(10)).open().await?;
+//!
+//! let guard = session.acquire("orders/42", AcquireOptions::exclusive()).await?;
+//! tokio::select! {
+//!     done = write_invoice(guard.fencing_token()) => done?,
+//!     loss = guard.lost() => return Err(loss.into()),
+//! }
+//! guard.release().await?;
+//! session.close().await?;
+//! # Ok(())
+//! # }
+//! # async fn write_invoice(_token: lock_client::FencingToken) -> Result<(), std::io::Error> { Ok(()) }
+//! ```
+//!
+//! # What a holder may believe
+//!
+//! A **session** lives as long as its heartbeats reach the cluster. The client counts its time from when the last confirmed
+//! heartbeat was *sent*, on a clock that goes on while the machine is suspended, less a [`Margin`]. The cluster counts from
+//! when it heard of it, which is later. So the client knows of a loss before the cluster gives the lock to somebody
+//! else, if the machine's clock is not slower than the margin allows:
+//!
+//! - [`LockGuard::check`] looks at the clock at that very moment. Ask it before each step; a process that was paused beyond
+//!   its time is told so by it, whichever task runs first.
+//! - [`LockGuard::lost`] is a future that completes at the loss, to be raced against the work.
+//! - [`LockSession::standing`] says earlier that heartbeats fail: [`Standing::Uncertain`].
+//!
+//! Between a check and the write that follows, a process can still be paused for as long as the scheduler likes. Only the
+//! storage itself can refuse such a write: by the [`FencingToken`], or, if it is a znode, by [`Transaction::held`].
+//!
+//! # What becomes of a request
+//!
+//! Requests go to one server, and on to the next one when it dies, is silent, or cannot serve. Every change carries a
+//! request id, so it is made once however often it is sent. An acquire that waits keeps its place in the queue in this.
+//! What comes out is one of four, which never mix: [`Error::Refused`] (the cluster has decided, and changed nothing; it is
+//! not sent again), [`Error::Unavailable`] (nothing was done), [`Error::Unknown`] (perhaps), [`Error::Lost`].
+//!
+//! Every future may be dropped at any time. An acquire that is dropped leaves the queue, and gives back what it was granted
+//! in the same moment; a guard or a release that is dropped gives the lock back; a session that is dropped, with its last
+//! guard, is closed. All of that happens in the background, for at most the session's time.
+//!
+//! # What is absent
+//!
+//! Nothing here knows Raft, or which server leads: any server will do. There is no TLS yet. Nothing here decides who holds
+//! a lock. The crate needs Linux, for the clock that counts suspend, and tokio.
+
+mod client;
+mod session;
+mod acquire;
+mod guard;
+mod znodes;
+mod looks;
+mod error;
+
+mod life;
+mod heartbeat;
+mod deadline;
+mod clock;
+
+mod servers;
+mod http;
+mod encode;
+
+pub use acquire::{AcquireOptions, Mode};
+pub use client::{AddressError, ClientBuilder, LockClient};
+pub use deadline::Margin;
+pub use error::{Code, Error, Loss, Refusal};
+pub use guard::{FencingToken, LockGuard};
+pub use life::Standing;
+pub use looks::{Contender, LockSummary, LockView, Place, SessionView};
+pub use session::{LockSession, SessionBuilder};
+pub use znodes::{Child, CreateMode, Stat, Transaction, WatchKind, Znode, ZnodeEvent, Znodes};

@@ -1,0 +1,254 @@
+//! What is known of one session's life, and who is told of its end. It sends nothing; `heartbeat.rs` does.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::clock::BootInstant;
+use crate::deadline::{Margin, doubtful_from};
+use crate::error::Loss;
+
+/// How sure it is that a session lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// A heartbeat was confirmed lately.
+    Sure,
+    /// None was for half of the session's time. It lives, but it will be lost unless a server confirms one soon.
+    Uncertain,
+    /// It is lost, or may be: somebody else may hold its locks. It does not come back.
+    Lost(Loss),
+}
+
+/// One session's life.
+#[derive(Debug)]
+pub(crate) struct Life {
+    margin: Margin,
+    facts: Mutex<Facts>,
+    standing: watch::Sender<Standing>,
+}
+
+#[derive(Debug)]
+struct Facts {
+    /// When the last confirmed heartbeat was sent.
+    confirmed: BootInstant,
+    ttl: Duration,
+    lost: Option<Loss>,
+    /// Guards that live, by a number of their own.
+    guards: HashMap<u64, Held>,
+    next_guard: u64,
+}
+
+#[derive(Debug)]
+struct Held {
+    holder: String,
+    since: BootInstant,
+    lost: watch::Sender<Option<Loss>>,
+}
+
+impl Life {
+    /// Of a session that was asked for at `sent`.
+    pub(crate) fn new(sent: BootInstant, ttl: Duration, margin: Margin) -> Self {
+        let facts = Facts {
+            confirmed: sent,
+            ttl,
+            lost: None,
+            guards: HashMap::new(),
+            next_guard: 0,
+        };
+        Self {
+            margin,
+            facts: Mutex::new(facts),
+            standing: watch::Sender::new(Standing::Sure),
+        }
+    }
+
+    /// Until when it surely lives.
+    pub(crate) fn valid_until(&self) -> BootInstant {
+        let facts = self.facts.lock();
+        self.margin.valid_until(facts.confirmed, facts.ttl)
+    }
+
+    /// From when on it is uncertain.
+    pub(crate) fn doubtful_from(&self) -> BootInstant {
+        let facts = self.facts.lock();
+        doubtful_from(facts.confirmed, facts.ttl)
+    }
+
+    /// A heartbeat that was sent at `sent` is confirmed for `ttl`. What is lost stays lost: its guards have said so.
+    pub(crate) fn confirm(&self, sent: BootInstant, ttl: Duration) {
+        {
+            let mut facts = self.facts.lock();
+            if facts.lost.is_some() || sent < facts.confirmed {
+                return;
+            }
+            (facts.confirmed, facts.ttl) = (sent, ttl);
+        }
+        self.look();
+    }
+
+    /// Looks at the clock, and tells what has changed by that.
+    pub(crate) fn look(&self) -> Standing {
+        let (now, valid_until, doubtful) = (BootInstant::now(), self.valid_until(), self.doubtful_from());
+        if now >= valid_until {
+            self.lose(Loss::NoHeartbeat);
+        }
+        let lost = self.facts.lock().lost.clone();
+        let standing = match lost {
+            Some(loss) => Standing::Lost(loss),
+            None if now >= doubtful => Standing::Uncertain,
+            None => Standing::Sure,
+        };
+        self.standing.send_if_modified(|known| {
+            let news = *known != standing && !matches!(known, Standing::Lost(_));
+            if news {
+                *known = standing.clone();
+            }
+            news
+        });
+        standing
+    }
+
+    /// Why it is lost, as of this very moment: the clock decides, not whether a task has noticed.
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        match self.look() {
+            Standing::Lost(loss) => Some(loss),
+            Standing::Sure | Standing::Uncertain => None,
+        }
+    }
+
+    /// It is lost, unless it was before.
+    pub(crate) fn lose(&self, loss: Loss) {
+        let guards = {
+            let mut facts = self.facts.lock();
+            if facts.lost.is_some() {
+                return;
+            }
+            facts.lost = Some(loss.clone());
+            std::mem::take(&mut facts.guards)
+        };
+        self.standing.send_replace(Standing::Lost(loss.clone()));
+        for held in guards.into_values() {
+            held.lost.send_replace(Some(loss.clone()));
+        }
+    }
+
+    /// Tells of every change.
+    pub(crate) fn standing(&self) -> watch::Receiver<Standing> {
+        self.standing.subscribe()
+    }
+
+    /// Waits until it is lost.
+    pub(crate) async fn lost(&self) -> Loss {
+        let mut standing = self.standing();
+        // The task that looks at the clock may be late, and who asks may be the first to run again.
+        if let Some(loss) = self.loss() {
+            return loss;
+        }
+        let lost = standing
+            .wait_for(|standing| matches!(standing, Standing::Lost(_)))
+            .await;
+        match &*lost.expect("the sender lives as long as this") {
+            Standing::Lost(loss) => loss.clone(),
+            Standing::Sure | Standing::Uncertain => unreachable!("it was waited for"),
+        }
+    }
+
+    /// A lock is held from now on; tells when it is lost.
+    pub(crate) fn enter(&self, holder: &str) -> (u64, watch::Receiver<Option<Loss>>) {
+        let mut facts = self.facts.lock();
+        let (lost, told) = watch::channel(facts.lost.clone());
+        let number = facts.next_guard;
+        facts.next_guard += 1;
+        let held = Held {
+            holder: holder.to_owned(),
+            since: BootInstant::now(),
+            lost,
+        };
+        facts.guards.insert(number, held);
+        (number, told)
+    }
+
+    /// It is not held any more, by its holder's own will.
+    pub(crate) fn leave(&self, guard: u64) {
+        self.facts.lock().guards.remove(&guard);
+    }
+
+    /// Whether any lock is held.
+    pub(crate) fn holds_any(&self) -> bool {
+        !self.facts.lock().guards.is_empty()
+    }
+
+    /// The session was asked at `asked` which locks it holds, and these are all. Guards of others have lost theirs.
+    pub(crate) fn holds_only(&self, asked: BootInstant, holders: &[&str]) {
+        let mut facts = self.facts.lock();
+        facts.guards.retain(|_, held| {
+            let stays = held.since >= asked || holders.contains(&held.holder.as_str());
+            if !stays {
+                held.lost.send_replace(Some(Loss::TakenAway));
+            }
+            stays
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn life(ttl_ms: u64) -> Life {
+        let margin = Margin {
+            clock_rate_per_mille: 0,
+            notice: Duration::ZERO,
+        };
+        Life::new(BootInstant::now(), Duration::from_millis(ttl_ms), margin)
+    }
+
+    #[test]
+    fn the_clock_alone_ends_it_and_nothing_brings_it_back() {
+        let sent = BootInstant::now();
+        let life = life(1);
+        let (_, guard) = life.enter("a");
+        while !life.valid_until().has_passed() {}
+        assert_eq!(life.loss(), Some(Loss::NoHeartbeat));
+        assert_eq!(*guard.borrow(), Some(Loss::NoHeartbeat));
+        life.confirm(sent + Duration::from_secs(1), Duration::from_secs(60));
+        life.lose(Loss::Expired);
+        assert_eq!(life.loss(), Some(Loss::NoHeartbeat));
+        let (_, late) = life.enter("b");
+        assert_eq!(*late.borrow(), Some(Loss::NoHeartbeat));
+    }
+
+    #[test]
+    fn an_older_confirmation_shortens_nothing() {
+        let life = life(60_000);
+        let earlier = BootInstant::now();
+        let before = life.valid_until();
+        while BootInstant::now() == earlier {}
+        let now = BootInstant::now();
+        life.confirm(now, Duration::from_secs(60));
+        let after = life.valid_until();
+        assert!(after >= before);
+        // Sent before, and answered later than the other.
+        life.confirm(earlier, Duration::from_secs(60));
+        assert_eq!(life.valid_until(), after);
+    }
+
+    #[test]
+    fn a_guard_that_the_cluster_does_not_know_has_lost_its_lock() {
+        let life = life(60_000);
+        let (_, kept) = life.enter("kept");
+        let (_, broken) = life.enter("broken");
+        let (released, given_back) = life.enter("given back");
+        life.leave(released);
+        let asked = BootInstant::now();
+        let (_, new) = life.enter("granted while the question was on its way");
+        life.holds_only(asked, &["kept"]);
+        assert_eq!(*broken.borrow(), Some(Loss::TakenAway));
+        for guard in [kept, new, given_back] {
+            assert_eq!(*guard.borrow(), None);
+        }
+        assert_eq!(life.loss(), None);
+    }
+}

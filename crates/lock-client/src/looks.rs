@@ -1,0 +1,165 @@
+//! What there is to see of locks and sessions, and what an operator may do about a lock. Whatever a newer server says
+//! beyond what is known here is kept under `more`.
+
+use hyper::Method;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::client::LockClient;
+use crate::encode;
+use crate::error::{Code, Error};
+use crate::http::Call;
+use crate::servers::request_id;
+
+/// How many items a page of a list has: the most that a server gives at once.
+const PAGE: usize = 1000;
+
+/// One lock in the list of locks.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+pub struct LockSummary {
+    /// Its name.
+    pub lock: String,
+    /// How it is used; `None` while nobody uses it.
+    pub mode: Option<String>,
+    /// How many hold it.
+    pub holders: u32,
+    /// How many wait for it.
+    pub waiters: u32,
+    /// What else was said.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+/// One lock with all who hold it and wait for it.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+pub struct LockView {
+    /// Its name.
+    pub lock: String,
+    /// How it is used; `None` while nobody uses it.
+    pub mode: Option<String>,
+    /// The permits of a semaphore.
+    pub limit: Option<u32>,
+    /// Who holds it.
+    pub holders: Vec<Contender>,
+    /// Who waits for it, in order.
+    pub queue: Vec<Contender>,
+    /// What else was said.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+/// Somebody who holds a lock or waits for it.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+pub struct Contender {
+    /// What its place in the lock is called.
+    pub holder: String,
+    /// Whose it is.
+    pub session: String,
+    /// The scope of re-entrancy.
+    pub owner: String,
+    /// What it says of itself.
+    pub note: String,
+    /// How it holds the lock, or wants to.
+    pub mode: String,
+    /// How many permits.
+    pub permits: u32,
+    /// How often it has entered.
+    pub holds: u32,
+    /// The proof of its grant.
+    pub fencing_token: u64,
+    /// Since when it holds or waits (RFC 3339).
+    pub since_at: String,
+    /// Where it called from.
+    pub address: String,
+    /// Its place in the queue, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<u32>,
+    /// What else was said.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+/// One session.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+pub struct SessionView {
+    /// Its id.
+    pub session: String,
+    /// Its name.
+    pub name: String,
+    /// How long it lives without a heartbeat.
+    pub ttl_ms: u64,
+    /// How old it is.
+    pub age_ms: u64,
+    /// Where it was opened from.
+    pub address: String,
+    /// The locks that it holds.
+    pub held: Vec<Place>,
+    /// The locks that it waits for.
+    pub awaited: Vec<Place>,
+    /// What else was said.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+/// A session's place in a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Place {
+    /// Which lock.
+    pub lock: String,
+    /// What the place is called.
+    pub holder: String,
+}
+
+/// A page of a list, whatever its items are called there.
+#[derive(Deserialize)]
+struct Page<T> {
+    #[serde(alias = "locks", alias = "sessions")]
+    items: Vec<T>,
+    next_after: Option<String>,
+}
+
+impl LockClient {
+    /// The locks whose names begin with `prefix`, by name. They come in pages, so where much happens this is no picture of
+    /// one moment.
+    pub async fn locks(&self, prefix: &str) -> Result<Vec<LockSummary>, Error> {
+        self.all(&format!("/v1/locks?prefix={}&", encode::segment(prefix)))
+            .await
+    }
+
+    /// One lock; `None` if it does not exist, which means that it is free.
+    pub async fn lock(&self, name: &str) -> Result<Option<LockView>, Error> {
+        let path = format!("/v1/locks/{}?linearizable=true", encode::segment(name));
+        match self.servers.ask(&Call::get(path)).await {
+            Ok(view) => Ok(Some(view)),
+            Err(error) if error.is(Code::NoLock) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All sessions.
+    pub async fn sessions(&self) -> Result<Vec<SessionView>, Error> {
+        self.all("/v1/sessions?").await
+    }
+
+    /// Takes a lock, or a place in its queue, away from `holder`, whatever that still does under it.
+    pub async fn break_lock(&self, name: &str, holder: &str, reason: &str) -> Result<(), Error> {
+        let body = json!({ "holder": holder, "reason": reason, "request_id": request_id() });
+        let path = format!("/v1/locks/{}/break", encode::segment(name));
+        let call = Call::with(Method::POST, path, &body);
+        self.servers.call(&call).await.map(drop)
+    }
+
+    async fn all<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Error> {
+        let (mut items, mut after) = (Vec::new(), String::new());
+        loop {
+            let call = Call::get(format!("{path}linearizable=true&count={PAGE}{after}"));
+            let mut page: Page<T> = self.servers.ask(&call).await?;
+            items.append(&mut page.items);
+            match page.next_after {
+                Some(last) => after = format!("&after={}", encode::segment(&last)),
+                None => return Ok(items),
+            }
+        }
+    }
+}

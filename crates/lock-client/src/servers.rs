@@ -1,0 +1,278 @@
+//! The servers of a cluster, and requests that survive the loss of some of them. What an acquire does beyond that
+//! stands in `acquire.rs`; sessions are not known here.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::Method;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::error::{Error, Refusal};
+use crate::http::{Answer, Call, Http, SendError};
+
+/// The first pause between two tries. A server that has died is noticed at once, and the next one can serve.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+
+/// The longest pause between two tries. An election takes some hundred milliseconds: a longer pause would add to every
+/// failover, and so would what `Retry-After` says, which counts in seconds.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// How a client behaves when servers do not.
+#[derive(Debug, Clone)]
+pub(crate) struct Patience {
+    /// How long a call is tried at all servers before it fails.
+    pub(crate) total: Duration,
+    /// How long one server may take for an answer.
+    pub(crate) answer: Duration,
+    /// How long a connection may take.
+    pub(crate) connect: Duration,
+}
+
+/// All servers, and which of them is asked.
+#[derive(Debug)]
+pub(crate) struct Servers {
+    pub(crate) patience: Patience,
+    http: Http,
+    servers: Vec<Server>,
+    current: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Server {
+    /// `host:port`.
+    address: String,
+    /// Counts how often it left a heartbeat without an answer.
+    suspicions: watch::Sender<u64>,
+}
+
+/// What one server said to one request.
+pub(crate) enum Verdict {
+    /// It was done.
+    Done(Bytes),
+    /// The cluster has decided against it.
+    Refused(Refusal),
+    /// By this try nothing was done.
+    NotDone(String),
+    /// Perhaps it was.
+    InDoubt(String),
+}
+
+/// Pauses that grow, with chance in them: clients that lost the same server must not come back all at once.
+pub(crate) struct Pauses(Duration);
+
+impl Pauses {
+    pub(crate) fn new() -> Self {
+        Self(FIRST_PAUSE)
+    }
+
+    /// The next pause.
+    pub(crate) fn next(&mut self) -> Duration {
+        let pause = self.0;
+        self.0 = (pause * 2).min(LONGEST_PAUSE);
+        let mut bits = [0; 1];
+        getrandom::fill(&mut bits).expect("the operating system has random numbers");
+        pause / 2 + pause / 2 * u32::from(bits[0]) / 255
+    }
+}
+
+impl Servers {
+    /// `addresses` (`host:port`) has at least one.
+    pub(crate) fn new(addresses: Vec<String>, patience: Patience) -> Self {
+        // Clients that were given the same list begin at different servers.
+        let mut bits = [0; 8];
+        getrandom::fill(&mut bits).expect("the operating system has random numbers");
+        let first = usize::from_le_bytes(bits) % addresses.len();
+        let server = |address| Server {
+            address,
+            suspicions: watch::Sender::new(0),
+        };
+        Self {
+            http: Http::new(patience.connect),
+            patience,
+            servers: addresses.into_iter().map(server).collect(),
+            current: AtomicUsize::new(first),
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// The one that is asked next.
+    pub(crate) fn current(&self) -> usize {
+        self.current.load(Ordering::Relaxed)
+    }
+
+    /// Turns to the next one, unless somebody has turned away from this one already.
+    pub(crate) fn turn_away(&self, from: usize) {
+        let next = (from + 1) % self.count();
+        // That somebody else was faster is as good.
+        let _ = self
+            .current
+            .compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Tells those who wait for this server that it has left a heartbeat without an answer, and turns away from it.
+    pub(crate) fn suspect(&self, server: usize) {
+        self.servers[server].suspicions.send_modify(|count| *count += 1);
+        self.turn_away(server);
+    }
+
+    /// Tells when this server is suspected from now on.
+    pub(crate) fn suspicions(&self, server: usize) -> watch::Receiver<u64> {
+        self.servers[server].suspicions.subscribe()
+    }
+
+    /// Sends a request to one server, once.
+    pub(crate) async fn send(&self, server: usize, call: &Call) -> Verdict {
+        let address = &self.servers[server].address;
+        match self.http.send(address, call).await {
+            Ok(answer) => judge(address, answer),
+            Err(SendError::NotSent(why)) => Verdict::NotDone(why),
+            Err(SendError::Broken(why)) => Verdict::InDoubt(why),
+        }
+    }
+
+    /// Sends a request that has the effect of one however often it is sent, until a server gives a definite answer.
+    pub(crate) async fn call(&self, call: &Call) -> Result<Bytes, Error> {
+        self.call_within(call, self.patience.total, self.patience.answer)
+            .await
+    }
+
+    /// Likewise, for a request that may take so long to be answered.
+    pub(crate) async fn call_within(
+        &self,
+        call: &Call,
+        total: Duration,
+        answer: Duration,
+    ) -> Result<Bytes, Error> {
+        let deadline = Instant::now() + total;
+        let (mut pauses, mut in_doubt) = (Pauses::new(), false);
+        loop {
+            let server = self.current();
+            let sent = tokio::time::timeout(answer, self.send(server, call)).await;
+            let why = match sent {
+                Ok(Verdict::Done(body)) => return Ok(body),
+                Ok(Verdict::Refused(refusal)) => return Err(refusal.into()),
+                Ok(Verdict::NotDone(why)) => why,
+                Ok(Verdict::InDoubt(why)) => {
+                    in_doubt = true;
+                    why
+                }
+                Err(_) => {
+                    in_doubt = true;
+                    format!("{}: no answer in {answer:?}", self.servers[server].address)
+                }
+            };
+            self.turn_away(server);
+            let pause = pauses.next();
+            if Instant::now() + pause >= deadline {
+                return Err(match in_doubt && call.method != Method::GET {
+                    true => Error::Unknown(why),
+                    false => Error::Unavailable(why),
+                });
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// [`Servers::call`], with the answer's document.
+    pub(crate) async fn ask<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Error> {
+        read(&self.call(call).await?)
+    }
+}
+
+/// The document of an answer. What cannot be read was said by a server, so it may have been done.
+pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(body)
+        .map_err(|error| Error::Unknown(format!("an answer that makes no sense: {error}")))
+}
+
+fn judge(address: &str, Answer { status, body }: Answer) -> Verdict {
+    if (200..300).contains(&status) {
+        return Verdict::Done(body);
+    }
+    let Some(refusal) = Refusal::read(status, &body) else {
+        let text = String::from_utf8_lossy(&body);
+        let beginning: String = text.chars().take(80).collect();
+        return Verdict::InDoubt(format!("{address}: {status} {beginning}"));
+    };
+    let why = format!("{address}: {}", refusal.detail);
+    match (status, refusal.code.word()) {
+        (_, "unavailable" | "read_only" | "request_timeout") => Verdict::NotDone(why),
+        (400..500, _) => Verdict::Refused(refusal),
+        _ => Verdict::InDoubt(why),
+    }
+}
+
+impl Call {
+    /// A request that changes nothing.
+    pub(crate) fn get(path: String) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            body: Bytes::new(),
+        }
+    }
+
+    /// A request with a document.
+    pub(crate) fn with(method: Method, path: String, body: &Value) -> Self {
+        Self {
+            method,
+            path,
+            body: body.to_string().into(),
+        }
+    }
+}
+
+/// A fresh request id.
+pub(crate) fn request_id() -> String {
+    let mut bits = [0; 16];
+    getrandom::fill(&mut bits).expect("the operating system has random numbers");
+    format!("{:032x}", u128::from_le_bytes(bits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(status: u16, body: &str) -> &'static str {
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        match judge("s:1", Answer { status, body }) {
+            Verdict::Done(_) => "done",
+            Verdict::Refused(_) => "refused",
+            Verdict::NotDone(_) => "not done",
+            Verdict::InDoubt(_) => "in doubt",
+        }
+    }
+
+    #[test]
+    fn an_answer_is_definite_only_if_a_server_of_the_cluster_says_so() {
+        assert_eq!(verdict(204, ""), "done");
+        assert_eq!(verdict(409, r#"{"code": "lock_busy"}"#), "refused");
+        assert_eq!(verdict(410, r#"{"code": "session_expired"}"#), "refused");
+        assert_eq!(verdict(408, r#"{"code": "request_timeout"}"#), "not done");
+        assert_eq!(verdict(503, r#"{"code": "unavailable"}"#), "not done");
+        assert_eq!(verdict(503, r#"{"code": "outcome_unknown"}"#), "in doubt");
+        assert_eq!(verdict(500, r#"{"code": "internal"}"#), "in doubt");
+        // Whatever stands between client and server has no say.
+        assert_eq!(verdict(404, "<html>nginx</html>"), "in doubt");
+        assert_eq!(verdict(502, ""), "in doubt");
+    }
+
+    #[test]
+    fn pauses_grow_to_their_bound() {
+        let mut pauses = Pauses::new();
+        let mut last = Duration::ZERO;
+        for _ in 0..20 {
+            last = pauses.next();
+            assert!(last <= LONGEST_PAUSE);
+        }
+        assert!(last >= LONGEST_PAUSE / 2);
+    }
+}

@@ -1,0 +1,250 @@
+//! Sessions: opened, kept alive in the background, closed. How they are kept alive stands in `heartbeat.rs`, what is
+//! known of their lives in `life.rs`.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use hyper::Method;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::acquire::{Acquire, AcquireOptions};
+use crate::client::LockClient;
+use crate::clock::{BootInstant, BootTimer};
+use crate::error::{Error, Loss};
+use crate::guard::LockGuard;
+use crate::heartbeat::keep_alive;
+use crate::http::Call;
+use crate::life::{Life, Standing};
+use crate::servers::{Servers, request_id};
+use crate::znodes::Znodes;
+
+/// Says what session is wanted; see [`LockClient::session`].
+#[derive(Debug, Clone)]
+pub struct SessionBuilder {
+    client: LockClient,
+    ttl: Option<Duration>,
+    name: String,
+}
+
+/// A session of this program: the life sign that all its locks and ephemeral znodes depend on.
+///
+/// It is renewed in the background for as long as this, a clone of it, or a guard of it lives. Then it is closed, in the
+/// background too; [`LockSession::close`] does so and says when it is done. The renewals run on the runtime that it was
+/// opened on: a runtime whose threads are all blocked renews nothing.
+#[derive(Debug, Clone)]
+pub struct LockSession {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What all that belongs to a session share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) servers: Arc<Servers>,
+    pub(crate) id: String,
+    pub(crate) ttl: Duration,
+    pub(crate) life: Life,
+    /// How many calls wait at each server: there the session is renewed too, which shows whether the server lives.
+    pub(crate) waits: Vec<AtomicUsize>,
+}
+
+/// A session that ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) core: Arc<Core>,
+    _heartbeats: AbortOnDropHandle<()>,
+}
+
+#[derive(Deserialize)]
+struct Opened {
+    session: String,
+    ttl_ms: u64,
+}
+
+/// The answer to a heartbeat.
+#[derive(Deserialize)]
+pub(crate) struct Renewed {
+    pub(crate) ttl_ms: u64,
+}
+
+impl SessionBuilder {
+    pub(crate) fn new(client: LockClient) -> Self {
+        Self {
+            client,
+            ttl: None,
+            name: String::new(),
+        }
+    }
+
+    /// How long the session lives without a heartbeat (10 s). The cluster moves it into its bounds, by default 2 s to 5
+    /// min. Shorter: a lock whose holder died is free earlier. Longer: a holder survives longer outages of the network.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// A name for people who look at the list of sessions.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Opens it.
+    pub async fn open(self) -> Result<LockSession, Error> {
+        let servers = self.client.servers;
+        let timer = BootTimer::new()
+            .map_err(|error| Error::Unavailable(format!("this system gives no timer: {error}")))?;
+        let mut body = Map::new();
+        body.insert("name".into(), self.name.into());
+        body.insert("request_id".into(), request_id().into());
+        if let Some(ttl) = self.ttl {
+            body.insert("ttl_ms".into(), millis(ttl).into());
+        }
+        let open = Call::with(Method::POST, "/v1/sessions".to_owned(), &Value::Object(body));
+        let mut sent = BootInstant::now();
+        let Opened { session, ttl_ms } = servers.ask(&open).await?;
+        let mut ttl = Duration::from_millis(ttl_ms);
+        if BootInstant::now() - sent > ttl / 4 {
+            // It took several tries, so the session may be old already.
+            sent = BootInstant::now();
+            let renewed: Renewed = servers.ask(&heartbeat(&session)).await?;
+            ttl = Duration::from_millis(renewed.ttl_ms);
+        }
+        let core = Arc::new(Core {
+            waits: (0..servers.count()).map(|_| AtomicUsize::new(0)).collect(),
+            servers,
+            id: session,
+            ttl,
+            life: Life::new(sent, ttl, self.client.margin),
+        });
+        let heartbeats = AbortOnDropHandle::new(tokio::spawn(keep_alive(core.clone(), timer)));
+        let inner = Arc::new(Inner {
+            core,
+            _heartbeats: heartbeats,
+        });
+        Ok(LockSession { inner })
+    }
+}
+
+/// The request that renews a session.
+pub(crate) fn heartbeat(session: &str) -> Call {
+    Call::with(
+        Method::POST,
+        format!("/v1/sessions/{session}/heartbeat"),
+        &Value::Object(Map::new()),
+    )
+}
+
+impl LockSession {
+    /// Its id, as the cluster shows it.
+    pub fn id(&self) -> &str {
+        &self.inner.core.id
+    }
+
+    /// How long it lives without a heartbeat.
+    pub fn ttl(&self) -> Duration {
+        self.inner.core.ttl
+    }
+
+    /// Acquires a lock. A call that is dropped before it ends leaves the queue, and gives back what it was granted in
+    /// the same moment.
+    ///
+    /// The call survives the loss of servers: it is sent to the next one under the same request id, and keeps its place
+    /// in the queue. It ends with [`Error::Lost`] when the session does.
+    pub async fn acquire(&self, lock: &str, options: AcquireOptions) -> Result<LockGuard, Error> {
+        Acquire::new(self.inner.core.clone(), lock, options)
+            .run()
+            .await
+            .map(|grant| LockGuard::new(self.inner.clone(), grant))
+    }
+
+    /// The tree of znodes, for changes on behalf of this session: ephemeral znodes end with it.
+    pub fn znodes(&self) -> Znodes {
+        Znodes::new(self.inner.core.servers.clone(), Some(self.inner.core.clone()))
+    }
+
+    /// How sure it is at this moment that the session lives.
+    pub fn standing(&self) -> Standing {
+        self.inner.core.life.look()
+    }
+
+    /// Tells of every change of [`LockSession::standing`].
+    pub fn standing_changes(&self) -> watch::Receiver<Standing> {
+        self.inner.core.life.standing()
+    }
+
+    /// Whether it is lost, or may be: others may hold its locks by now. It does not come back.
+    pub fn is_lost(&self) -> bool {
+        self.inner.core.life.loss().is_some()
+    }
+
+    /// Waits until the session is lost.
+    pub fn lost(&self) -> impl Future<Output = Loss> + Send + use<> {
+        let core = self.inner.core.clone();
+        async move { core.life.lost().await }
+    }
+
+    /// Ends the session, and with it all its locks, places in queues and ephemeral znodes, in one step.
+    pub async fn close(self) -> Result<(), Error> {
+        self.inner.core.life.lose(Loss::Closed);
+        self.inner.core.close().await
+    }
+}
+
+impl Core {
+    /// Ends it, and tries for as long as it could live.
+    async fn close(&self) -> Result<(), Error> {
+        let path = format!("/v1/sessions/{}?request_id={}", self.id, request_id());
+        let close = Call {
+            method: Method::DELETE,
+            path,
+            body: Default::default(),
+        };
+        let patience = self.servers.patience.answer;
+        match self
+            .servers
+            .call_within(&close, self.ttl.max(patience), patience)
+            .await
+        {
+            Err(Error::Refused(refusal)) if refusal.ends_session() => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// What a refusal means to this session.
+    pub(crate) fn refused(&self, error: Error) -> Error {
+        match error {
+            Error::Refused(refusal) if refusal.ends_session() => {
+                self.life.lose(Loss::Expired);
+                Error::Lost(Loss::Expired)
+            }
+            other => other,
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.core.life.loss().is_some() {
+            return;
+        }
+        self.core.life.lose(Loss::Closed);
+        // Without a runtime its time runs out, for want of heartbeats.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let core = self.core.clone();
+            runtime.spawn(async move {
+                if let Err(error) = core.close().await {
+                    tracing::warn!(session = core.id, %error, "a dropped session was not closed");
+                }
+            });
+        }
+    }
+}
+
+/// Milliseconds as the API takes them.
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

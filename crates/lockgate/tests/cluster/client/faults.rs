@@ -1,0 +1,254 @@
+//! The client while servers die, fall silent, or cut connections.
+
+use std::time::Duration;
+
+use lock_client::{AcquireOptions, Error, LockClient, Loss, Standing};
+use nix::sys::signal::Signal;
+use tokio::time::Instant;
+
+use super::SHORT_TTL;
+use super::proxy::Proxy;
+use crate::harness::{PATIENCE, TestCluster, eventually};
+
+/// Proxies before all nodes, and a client that knows only them.
+async fn through_proxies(cluster: &TestCluster) -> (Vec<Proxy>, LockClient) {
+    let mut proxies = Vec::new();
+    for address in cluster.http_addresses() {
+        proxies.push(Proxy::before(address).await);
+    }
+    let client = LockClient::new(proxies.iter().map(Proxy::address)).unwrap();
+    (proxies, client)
+}
+
+#[tokio::test]
+async fn a_waiter_keeps_its_place_when_leaders_die_and_stall() {
+    let mut cluster = TestCluster::start().await;
+    let holder = cluster.lock_session("holder").await;
+    let held = holder
+        .acquire("place", AcquireOptions::exclusive())
+        .await
+        .unwrap();
+    let mut waits = Vec::new();
+    // More of them than nodes: some wait at the leader, whichever that is.
+    for number in 0..6 {
+        let session = cluster.lock_client().session().open().await.unwrap();
+        let wait = {
+            let session = session.clone();
+            tokio::spawn(async move { session.acquire("place", AcquireOptions::exclusive()).await })
+        };
+        cluster.wait_queued(1, "place", number + 1).await;
+        waits.push((session, wait));
+    }
+    let client = cluster.lock_client();
+    let order = async || {
+        let view = client.lock("place").await.unwrap().unwrap();
+        view.queue
+            .into_iter()
+            .map(|waiter| waiter.holder)
+            .collect::<Vec<_>>()
+    };
+    let before = order().await;
+    let leader = cluster.leader_now().await;
+    cluster.kill(leader).await.unwrap();
+    assert_eq!(order().await, before, "a dead leader costs nobody the place");
+    // The next one only stands still, and its waiters hear nothing.
+    cluster.up(crate::harness::PATIENCE).await.unwrap();
+    let leader = cluster.leader_now().await;
+    cluster.signal(leader, Signal::SIGSTOP).unwrap();
+    assert_eq!(order().await, before, "a silent leader costs nobody the place");
+    held.release().await.unwrap();
+    for (expected, (session, wait)) in before.into_iter().zip(waits) {
+        let guard = tokio::time::timeout(PATIENCE, wait)
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        assert_eq!(guard.holder(), expected);
+        assert!(
+            guard.verify().await.unwrap(),
+            "somebody took {expected}'s grant back"
+        );
+        cluster.signal(leader, Signal::SIGCONT).unwrap();
+        guard.release().await.unwrap();
+        session.close().await.unwrap();
+    }
+    let last = client.lock("place").await.unwrap().unwrap();
+    assert_eq!((last.holders, last.queue), (vec![], vec![]));
+}
+
+#[tokio::test]
+async fn when_no_server_can_be_reached_the_loss_is_told_before_another_gets_the_lock() {
+    let cluster = TestCluster::start().await;
+    let (proxies, client) = through_proxies(&cluster).await;
+    let session = client.session().ttl(SHORT_TTL).open().await.unwrap();
+    let guard = session
+        .acquire("heir", AcquireOptions::exclusive())
+        .await
+        .unwrap();
+    let heir = cluster.lock_session("heir").await;
+    let inherited = tokio::spawn(async move {
+        let guard = heir.acquire("heir", AcquireOptions::exclusive()).await.unwrap();
+        (Instant::now(), guard)
+    });
+    cluster.wait_queued(1, "heir", 1).await;
+    let mut changes = session.standing_changes();
+    let silent_from = Instant::now();
+    for proxy in &proxies {
+        proxy.fall_silent();
+    }
+    changes
+        .wait_for(|standing| *standing == Standing::Uncertain)
+        .await
+        .unwrap();
+    assert!(guard.check().is_ok(), "uncertain is not lost");
+    assert_eq!(guard.lost().await, Loss::NoHeartbeat);
+    let told = Instant::now();
+    assert_eq!(guard.check(), Err(Error::Lost(Loss::NoHeartbeat)));
+    assert_eq!(*changes.borrow(), Standing::Lost(Loss::NoHeartbeat));
+    let (granted, other) = tokio::time::timeout(PATIENCE, inherited).await.unwrap().unwrap();
+    assert!(
+        told < granted,
+        "another had the lock {:?} before its holder knew",
+        told - granted
+    );
+    assert!(told - silent_from <= SHORT_TTL, "{:?}", told - silent_from);
+    println!(
+        "told {:?} after the silence began, another had it {:?} later",
+        told - silent_from,
+        granted - told
+    );
+    // When the network is back, the loss stays one, and the late release does no harm.
+    for proxy in &proxies {
+        proxy.clear_up();
+    }
+    assert_eq!(guard.release().await, Err(Error::Lost(Loss::Expired)));
+    assert!(other.verify().await.unwrap());
+    let again = session
+        .acquire("heir", AcquireOptions::exclusive())
+        .await
+        .unwrap_err();
+    assert_eq!(again, Error::Lost(Loss::NoHeartbeat));
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_in_the_middle_of_an_acquire_leaves_one_contender() {
+    let cluster = TestCluster::start().await;
+    let (proxies, client) = through_proxies(&cluster).await;
+    let holder = cluster.lock_session("holder").await;
+    let held = holder.acquire("once", AcquireOptions::exclusive()).await.unwrap();
+    let session = client.session().open().await.unwrap();
+    let wait = {
+        let session = session.clone();
+        tokio::spawn(async move { session.acquire("once", AcquireOptions::exclusive()).await })
+    };
+    cluster.wait_queued(1, "once", 1).await;
+    for round in 0..20 {
+        let before: u64 = proxies.iter().map(Proxy::connections).sum();
+        for proxy in &proxies {
+            proxy.cut();
+        }
+        eventually("it comes back", async || {
+            proxies.iter().map(Proxy::connections).sum::<u64>() > before
+        })
+        .await;
+        let view = cluster.lock_client().lock("once").await.unwrap().unwrap();
+        assert!(view.queue.len() <= 1, "round {round}: {:?}", view.queue);
+    }
+    cluster.wait_queued(1, "once", 1).await;
+    held.release().await.unwrap();
+    let guard = tokio::time::timeout(PATIENCE, wait)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    assert_eq!(guard.holds(), 1);
+    // It stays its own, although servers find out by and by that earlier callers have hung up.
+    let view = cluster.lock_client().lock("once").await.unwrap().unwrap();
+    assert_eq!(
+        (view.holders.len(), view.queue.len(), view.holders[0].holds),
+        (1, 0, 1)
+    );
+    guard.release().await.unwrap();
+
+    // And a call that is given up after its connections broke leaves nothing behind.
+    let held = holder.acquire("once", AcquireOptions::exclusive()).await.unwrap();
+    let wait = {
+        let session = session.clone();
+        tokio::spawn(async move { session.acquire("once", AcquireOptions::exclusive()).await })
+    };
+    cluster.wait_queued(1, "once", 1).await;
+    for proxy in &proxies {
+        proxy.fall_silent();
+    }
+    wait.abort();
+    assert!(wait.await.unwrap_err().is_cancelled());
+    for proxy in &proxies {
+        proxy.cut();
+        proxy.clear_up();
+    }
+    cluster.wait_queued(1, "once", 0).await;
+    held.release().await.unwrap();
+    let view = cluster.lock_client().lock("once").await.unwrap().unwrap();
+    assert_eq!((view.holders.len(), view.queue.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_session_that_the_cluster_has_ended_is_lost_at_once() {
+    let cluster = TestCluster::start().await;
+    let client = cluster.lock_client();
+    let session = client.session().ttl(SHORT_TTL).open().await.unwrap();
+    let guard = session
+        .acquire("ended", AcquireOptions::exclusive())
+        .await
+        .unwrap();
+    let waiting = {
+        let (session, other) = (session.clone(), cluster.lock_session("other").await);
+        let blocker = other
+            .acquire("blocked", AcquireOptions::exclusive())
+            .await
+            .unwrap();
+        let wait = tokio::spawn(async move { session.acquire("blocked", AcquireOptions::exclusive()).await });
+        cluster.wait_queued(1, "blocked", 1).await;
+        (other, blocker, wait)
+    };
+    // An operator, or a program that got hold of the id.
+    let path = format!("/v1/sessions/{}", session.id());
+    let closed = cluster.send(1, "DELETE", &path, &serde_json::Value::Null).await;
+    assert_eq!(closed.status, 204);
+    let (_other, _blocker, wait) = waiting;
+    assert_eq!(wait.await.unwrap().unwrap_err(), Error::Lost(Loss::Expired));
+    assert_eq!(guard.lost().await, Loss::Expired);
+    assert_eq!(guard.release().await, Err(Error::Lost(Loss::Expired)));
+    assert_eq!(session.standing(), Standing::Lost(Loss::Expired));
+    session.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn refused_unavailable_and_unknown_are_told_apart() {
+    let mut cluster = TestCluster::start().await;
+    let client = LockClient::builder(cluster.http_addresses())
+        .patience(Duration::from_secs(1))
+        .build()
+        .unwrap();
+    let refused = client.znodes().get("/nowhere").await.unwrap_err();
+    assert!(matches!(refused, Error::Refused(_)), "{refused:?}");
+    cluster.kill_all().await.unwrap();
+    let nobody = client.session().open().await.unwrap_err();
+    assert!(matches!(nobody, Error::Unavailable(_)), "{nobody:?}");
+    // Servers that take a request and never answer.
+    let proxy = Proxy::before(cluster.http(1)).await;
+    proxy.fall_silent();
+    let client = LockClient::builder([proxy.address()])
+        .patience(Duration::from_millis(300))
+        .answer_timeout(Duration::from_millis(100))
+        .build()
+        .unwrap();
+    let unknown = client
+        .znodes()
+        .create("/a", "", lock_client::CreateMode::Persistent, false)
+        .await;
+    assert!(matches!(unknown, Err(Error::Unknown(_))), "{unknown:?}");
+    // To ask changes nothing, so nothing is in doubt.
+    let silent = client.znodes().get("/a").await;
+    assert!(matches!(silent, Err(Error::Unavailable(_))), "{silent:?}");
+}

@@ -1,0 +1,122 @@
+//! A network between a client and one node that a test can cut: connections are passed on, held up, or reset.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+/// What happens to what is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Weather {
+    Clear,
+    /// Nothing comes through, and nobody is told.
+    Silence,
+}
+
+/// Stands between clients and one node.
+pub struct Proxy {
+    address: SocketAddr,
+    weather: watch::Sender<Weather>,
+    /// Counts up at every cut.
+    cuts: watch::Sender<u64>,
+    connections: Arc<AtomicU64>,
+    _accepting: AbortOnDropHandle<()>,
+}
+
+impl Proxy {
+    /// Between clients and the node at `target`.
+    pub async fn before(target: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (weather, cuts) = (watch::Sender::new(Weather::Clear), watch::Sender::new(0));
+        let connections = Arc::new(AtomicU64::new(0));
+        let accepting = {
+            let (weather, cuts, connections) = (weather.clone(), cuts.clone(), connections.clone());
+            tokio::spawn(async move {
+                loop {
+                    let (client, _) = listener.accept().await.unwrap();
+                    connections.fetch_add(1, Ordering::Relaxed);
+                    let pass = pass(client, target.clone(), weather.subscribe());
+                    let mut cuts = cuts.subscribe();
+                    tokio::spawn(async move {
+                        tokio::select! {
+                            () = pass => {}
+                            // Dropped with whatever is unread: both sides see their connection end.
+                            _ = cuts.changed() => {}
+                        }
+                    });
+                }
+            })
+        };
+        Self {
+            address,
+            weather,
+            cuts,
+            connections,
+            _accepting: AbortOnDropHandle::new(accepting),
+        }
+    }
+
+    /// Where clients find it.
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// How many connections there were.
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// From now on nothing comes through, on old and new connections alike, and nobody is told.
+    pub fn fall_silent(&self) {
+        self.weather.send_replace(Weather::Silence);
+    }
+
+    /// All comes through again, what was held up first.
+    pub fn clear_up(&self) {
+        self.weather.send_replace(Weather::Clear);
+    }
+
+    /// Ends all connections that there are.
+    pub fn cut(&self) {
+        self.cuts.send_modify(|cuts| *cuts += 1);
+    }
+}
+
+async fn pass(mut client: TcpStream, target: String, mut weather: watch::Receiver<Weather>) {
+    // An error means that the proxy is gone.
+    if weather
+        .wait_for(|weather| *weather == Weather::Clear)
+        .await
+        .is_err()
+    {
+        return;
+    }
+    let Ok(mut node) = TcpStream::connect(&target).await else {
+        return;
+    };
+    let mut copy = Box::pin(copy_bidirectional(&mut client, &mut node));
+    loop {
+        tokio::select! {
+            biased;
+            silenced = weather.wait_for(|weather| *weather == Weather::Silence) => {
+                if silenced.is_err() {
+                    return;
+                }
+            }
+            _ = &mut copy => return,
+        }
+        // What was read and not written yet waits within the copy.
+        if weather
+            .wait_for(|weather| *weather == Weather::Clear)
+            .await
+            .is_err()
+        {
+            return;
+        }
+    }
+}
