@@ -101,7 +101,7 @@ impl Store {
     }
 
     /// What is remembered under a request id.
-    fn remembered_of(&self, session: Option<SessionId>, id: &RequestId) -> Option<&Record> {
+    pub(crate) fn remembered_of(&self, session: Option<SessionId>, id: &RequestId) -> Option<&Record> {
         match session {
             Some(session) => self.sessions.get(session)?.remembered.get(id),
             None => self.remembered.get(id),

@@ -103,7 +103,7 @@ impl LockTable {
     }
 
     /// The queue of a lock; `None` if it has no contenders.
-    pub(super) fn queue(&self, lock: &LockName) -> Option<&Queue> {
+    pub(crate) fn queue(&self, lock: &LockName) -> Option<&Queue> {
         self.queues.get(lock.as_str())
     }
 

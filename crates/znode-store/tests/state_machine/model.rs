@@ -42,6 +42,17 @@ pub struct Znode {
 }
 
 impl Model {
+    /// Sessions, znodes, bytes of data, entries of access control lists.
+    pub fn size(&self) -> [usize; 4] {
+        let of_nodes = |size: fn(&Znode) -> usize| self.nodes.values().map(size).sum();
+        [
+            self.sessions.len(),
+            self.nodes.len(),
+            of_nodes(|node| node.data.len()),
+            of_nodes(|node| node.acl.entries().len()),
+        ]
+    }
+
     pub fn new() -> Self {
         let mut nodes = BTreeMap::new();
         for (path, children, acl) in [

@@ -305,9 +305,15 @@ impl World {
 
     fn ask(&mut self, request: Request) {
         let (mut events, mut replica_events) = (Vec::new(), Vec::new());
+        let (may_grow, before) = (self.store.may_grow(&request), self.model.size());
         let (outcome, expected_events) = self.model.apply(&self.entry, &request);
         let applied = self.store.apply(&self.entry, request.clone(), &mut events);
         assert_eq!(applied.outcome, outcome, "to {request}");
+        let after = self.model.size();
+        assert!(
+            may_grow || before.iter().zip(after).all(|(before, after)| after <= *before),
+            "it was said not to grow, and made {after:?} of {before:?}: {request}"
+        );
         assert_eq!(applied.zxid.0, self.model.zxid);
         assert_eq!(events, expected_events, "after {request}");
         assert_eq!(

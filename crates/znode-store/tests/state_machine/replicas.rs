@@ -22,11 +22,18 @@ impl Replicas {
     pub fn apply(&mut self, entry: &EntryContext, request: Request) -> (Applied, Vec<Event>) {
         let (mut events, mut other_events) = (Vec::new(), Vec::new());
         self.restored = restore(draw(&mut self.restored, 3));
+        let size = |store: &Store| (store.node_count(), store.sessions().len());
+        let (may_grow, before) = (self.store.may_grow(&request), size(&self.store));
         let applied = self.store.apply(entry, request.clone(), &mut events);
         let other_applied = self.restored.apply(entry, recode(&request), &mut other_events);
         assert_eq!(
             applied, other_applied,
             "a restored replica answers something else to: {request}"
+        );
+        let after = size(&self.store);
+        assert!(
+            may_grow || (after.0 <= before.0 && after.1 <= before.1),
+            "it was said not to grow, and made {after:?} of {before:?}: {request}"
         );
         assert_eq!(
             events, other_events,
