@@ -3,13 +3,14 @@
 //! It is in the library so that another program can be a node as well: the launcher starts nodes as processes of
 //! its own executable, whatever that is.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, Parser, Subcommand};
-use raft_node::{NodeId, Role};
+use raft_node::{Alarm, NodeId, Role};
 
 use crate::bench;
 use crate::cluster::{
@@ -268,7 +269,24 @@ fn table(reports: &[NodeReport]) -> String {
         let (id, url) = (report.id, &report.url);
         text.push_str(&format!("\n{id:<4}  {pid:<7}  {role:<9}  {url:<22}  {data}"));
     }
+    for alarm in alarms(reports) {
+        let of = alarm
+            .node_id
+            .map_or("the cluster".to_owned(), |id| format!("node {id}"));
+        let kind = alarm.kind.word();
+        text.push_str(&format!("\n\nALARM {kind} of {of}: {}", alarm.detail));
+        text.push_str(&format!("\n  What to do: {}", alarm.action));
+    }
     text
+}
+
+/// All nodes tell of all alarms; each is shown once.
+fn alarms(reports: &[NodeReport]) -> Vec<&Alarm> {
+    let mut alarms = BTreeMap::new();
+    for alarm in reports.iter().flat_map(|report| &report.alarms) {
+        alarms.entry((alarm.kind, alarm.node_id)).or_insert(alarm);
+    }
+    alarms.into_values().collect()
 }
 
 fn what_next(reports: &[NodeReport], dir: &Path) -> String {

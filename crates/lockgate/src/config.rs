@@ -22,6 +22,13 @@ const DEFAULT_LOG_LEVEL: &str = "info,openraft=warn";
 /// More worker threads than this bring contention and no throughput: one thread carries Raft anyway.
 const MAX_DEFAULT_WORKERS: usize = 4;
 
+/// An entry of the log is at most about 2 MiB. One that does not fit into a segment would need space that a full disk
+/// does not have.
+const MIN_SEGMENT_BYTES: usize = 4 * 1024 * 1024;
+
+/// A start reads the segment that was written to last as a whole.
+const MAX_SEGMENT_BYTES: usize = 256 * 1024 * 1024;
+
 /// The largest number of worker threads that makes any sense to ask for.
 const MAX_WORKERS: u64 = 1024;
 
@@ -191,6 +198,23 @@ impl Settings<'_> {
         self.positive("snapshots.every_entries", &mut node.snapshots.every_entries);
         if let Some(entries) = self.integer("snapshots.keep_entries") {
             node.snapshots.keep_entries = entries;
+        }
+
+        self.positive("disk.low_water_bytes", &mut node.disk.low_water_bytes);
+        node.disk.resume_bytes = node
+            .disk
+            .low_water_bytes
+            .saturating_add(node.disk.low_water_bytes / 4);
+        self.positive("disk.resume_bytes", &mut node.disk.resume_bytes);
+        self.duration("disk.check_interval_ms", &mut node.disk.check_interval);
+        self.duration("disk.stall_ms", &mut node.disk.stall);
+        self.duration("disk.hand_over_pause_ms", &mut node.disk.hand_over_pause);
+        self.size("disk.segment_bytes", &mut node.log.segment_bytes);
+        if !(MIN_SEGMENT_BYTES..=MAX_SEGMENT_BYTES).contains(&node.log.segment_bytes) {
+            self.wrong::<()>(
+                "disk.segment_bytes",
+                &format!("must be {MIN_SEGMENT_BYTES} to {MAX_SEGMENT_BYTES}"),
+            );
         }
 
         self.duration("sessions.min_ms", &mut node.sessions.min);

@@ -93,7 +93,10 @@ fn start_logging(config: &LogConfig) -> anyhow::Result<()> {
     };
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr);
+        .with_writer(io::stderr)
+        // A line that cannot be written, as on a full disk, is lost. To complain of it on the same stream would be the
+        // end of the thread that wanted to log.
+        .log_internal_errors(false);
     match config.format {
         LogFormat::Text => subscriber
             .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use znode_store::Applied;
 
 use crate::error::{ProposeError, Unavailable};
+use crate::peers::wire::Declined;
 
 /// What a caller waits for.
 pub type CallResult = Result<Applied, ProposeError>;
@@ -92,6 +93,23 @@ impl Calls {
             }
         }
         again
+    }
+
+    /// Answers those calls of a run that the leader declined: nothing was done about them.
+    pub fn decline(&self, numbers: &[u64], declined: &Declined) {
+        for place in &declined.places {
+            // A leader of another mind names places that are not there; nobody waits for those.
+            let Some(number) = numbers.get(*place as usize) else {
+                continue;
+            };
+            let call = self.table.lock().calls.remove(number);
+            if let Some(call) = call {
+                // The caller may be gone.
+                let _ = call
+                    .answer
+                    .send(Err(Unavailable::read_only(&declined.reason).into()));
+            }
+        }
     }
 
     /// Answers a call with what was applied.

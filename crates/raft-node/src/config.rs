@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use znode_store::{Limits, MAX_DATA_BYTES};
 use znode_watch::WatchLimits;
 
+use crate::disks::DiskConfig;
 use crate::error::StartError;
 use crate::storage::WalOptions;
 use crate::storage::identity::MAX_CLUSTER_NAME_BYTES;
@@ -44,6 +45,8 @@ pub struct NodeConfig {
     pub snapshots: SnapshotConfig,
     /// Sizes of the write-ahead log.
     pub log: WalOptions,
+    /// When the disk counts as nearly full or slow.
+    pub disk: DiskConfig,
     /// Bounds of session timeouts.
     pub sessions: SessionBounds,
     /// When containers that nobody uses are swept.
@@ -74,6 +77,7 @@ impl NodeConfig {
             timing: RaftTiming::default(),
             snapshots: SnapshotConfig::default(),
             log: WalOptions::default(),
+            disk: DiskConfig::default(),
             sessions: SessionBounds::default(),
             sweeps: SweepConfig::default(),
             limits: Limits::default(),
@@ -119,6 +123,7 @@ impl NodeConfig {
         if self.snapshots.every_entries == 0 {
             wrong.push("snapshots after every 0 entries".to_owned());
         }
+        wrong.extend(self.disk.problems());
         let limits = &self.limits;
         if !(1..=MAX_DATA_BYTES).contains(&(limits.data_bytes as usize)) {
             wrong.push(format!(

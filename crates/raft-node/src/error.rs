@@ -12,7 +12,12 @@ pub struct Unavailable {
     pub reason: String,
     /// When another try makes sense.
     pub retry_after: Duration,
+    /// The cluster takes only what makes the state smaller, because its disks are nearly full.
+    pub read_only: bool,
 }
+
+/// When another try makes sense at a cluster whose disks are nearly full: somebody has to make room first.
+const READ_ONLY_RETRY: Duration = Duration::from_secs(5);
 
 impl Unavailable {
     /// With the usual time until another try: about an election.
@@ -20,6 +25,16 @@ impl Unavailable {
         Self {
             reason: reason.into(),
             retry_after: Duration::from_secs(1),
+            read_only: false,
+        }
+    }
+
+    /// The disks are nearly full, and this would have made the state larger.
+    pub fn read_only(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            retry_after: READ_ONLY_RETRY,
+            read_only: true,
         }
     }
 }

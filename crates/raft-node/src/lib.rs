@@ -71,9 +71,11 @@
 pub mod config;
 pub mod node;
 pub mod status;
+mod metrics;
 
 mod submitter;
 mod proposer;
+pub mod disks;
 mod machine;
 mod replica;
 mod calls;
@@ -97,6 +99,7 @@ pub mod fuzz;
 pub use config::{
     MemberAddress, NodeConfig, NodeId, RaftTiming, SessionBounds, SnapshotConfig, SweepConfig, WatchConfig,
 };
+pub use disks::{Alarm, AlarmKind, DiskConfig};
 pub use error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
 pub use hub::{GrantWait, NotArmed, Verdict, Watcher, WatchesLost};
 pub use node::{BackupRefused, Node, OpenedSession};

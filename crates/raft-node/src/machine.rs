@@ -19,6 +19,7 @@ use crate::peers::Gate;
 use crate::replica::{LogPosition, Replica};
 use crate::snapshot_file::{self, SnapshotHandle};
 use crate::storage::SnapshotStore;
+use crate::storage::error::is_full_disk;
 use crate::types::{LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig, term_of};
 
 /// Znodes in one portion of a snapshot: a fraction of a millisecond in which nothing is applied.
@@ -179,7 +180,15 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
         };
         let (drawn, written) = tokio::join!(drawn, written);
         drawn?;
-        let snapshot = written?;
+        let snapshot = match written {
+            Ok(snapshot) => snapshot,
+            // A node with a full disk goes on. The file that was begun is gone again.
+            Err(error) if is_full_disk(&error) => {
+                tracing::warn!(%error, "no space for a snapshot");
+                return snapshot_file::instead_of_new(&self.snapshots);
+            }
+            Err(error) => return Err(error),
+        };
         tracing::info!(at = ?self.meta.last_log_id.map(|id| id.index), "a snapshot is written");
         Ok(Snapshot {
             meta: self.meta.clone(),

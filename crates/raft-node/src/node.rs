@@ -26,6 +26,7 @@ use crate::asker::{self, Asker, Questions};
 use crate::backup::Seed;
 use crate::codec::{self, Envelope, Origin};
 use crate::config::{NodeConfig, NodeId};
+use crate::disks::{self, DiskReport, Disks};
 use crate::error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
 use crate::formation;
 use crate::hub::{GrantWait, Hub, Watcher};
@@ -36,7 +37,7 @@ use crate::peers::network::Network;
 use crate::peers::server::{self, Services};
 use crate::peers::wire::Touched;
 use crate::peers::{Gate, Peers};
-use crate::proposer;
+use crate::proposer::{self, Proposer};
 use crate::replica::Replica;
 use crate::status::{ClusterStatus, MemberStatus, Role};
 use crate::storage::{Disk, RealDisk, Storage, Wal};
@@ -76,6 +77,8 @@ struct Inner {
     questions: Questions,
     leader: watch::Receiver<LeaderView>,
     failure: watch::Sender<Option<String>>,
+    disks: Arc<Disks>,
+    wal: Wal,
     /// When this node last knew that it had applied all that was committed.
     confirmed: Mutex<Option<Instant>>,
     stop: CancellationToken,
@@ -169,6 +172,7 @@ impl Node {
         let (submissions, submission_queue) = proposer::submissions();
         let (leadership, leader_questions) = leader::leadership();
         let (questions, question_queues) = asker::questions();
+        let disks = Arc::new(Disks::new(config.node_id, config.disk.clone()));
         let node = Node {
             inner: Arc::new(Inner {
                 config: config.clone(),
@@ -179,6 +183,8 @@ impl Node {
                 questions,
                 leader: view.clone(),
                 failure,
+                disks: disks.clone(),
+                wal: log.clone(),
                 confirmed: Mutex::new(None),
                 stop: stop.clone(),
                 tasks: tasks.clone(),
@@ -192,10 +198,31 @@ impl Node {
             raft: raft.clone(),
             submissions: submissions.clone(),
             leadership: leadership.clone(),
-            storage,
+            storage: storage.clone(),
+            disks: disks.clone(),
         };
         tasks.spawn(server::serve(listener, gate.clone(), services, stop.clone()));
-        tasks.spawn(proposer::run(raft.clone(), submission_queue, stop.clone()));
+        tasks.spawn(disks::look(
+            disks.clone(),
+            storage.clone(),
+            raft.clone(),
+            stop.clone(),
+        ));
+        tasks.spawn(disks::judge(
+            disks.clone(),
+            peers.clone(),
+            raft.clone(),
+            stop.clone(),
+        ));
+        let proposer = Proposer {
+            raft: raft.clone(),
+            replica: replica.clone(),
+            disks,
+            wal: log.clone(),
+            patience: config.timing.election_max,
+            queue: submission_queue,
+        };
+        tasks.spawn(proposer.run(stop.clone()));
         tasks.spawn(
             Submitter {
                 node: config.node_id,
@@ -475,8 +502,19 @@ impl Node {
             snapshot_index: index(metrics.snapshot),
             ready: not_ready.is_none(),
             not_ready_reason: not_ready,
+            read_only: inner.disks.view().is_some_and(|view| view.read_only.is_some()),
+            alarms: inner.disks.alarms(),
             members: members.collect(),
         }
+    }
+
+    /// What this node sees of its own disk.
+    pub fn disk_report(&self) -> DiskReport {
+        self.inner.disks.report()
+    }
+
+    pub(crate) fn wal(&self) -> &Wal {
+        &self.inner.wal
     }
 
     /// Why this node cannot serve now; `None` if it can.

@@ -1,7 +1,8 @@
 //! The leader's side of a proposal: takes runs of commands from all nodes, packs what waits into one log
 //! entry, and keeps a few entries in flight. It batches by taking what is there, never by waiting.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -12,8 +13,11 @@ use openraft::raft::ClientWriteResult;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::codec::CommandBatch;
-use crate::peers::wire::NotLeader;
+use crate::codec::{self, CommandBatch, Envelope};
+use crate::disks::Disks;
+use crate::peers::wire::{Declined, NotLeader};
+use crate::replica::Replica;
+use crate::storage::Wal;
 use crate::types::{CommittedLeaderId, Proposal, Raft, TypeConfig};
 
 /// How many entries may be in flight. With one, the disk idles while the next is packed; with more than a few,
@@ -30,9 +34,9 @@ pub const MAX_ENTRY_COMMANDS: usize = 1024;
 /// Runs of commands that wait. Nodes wait when there are more: the leader does not keep up.
 const QUEUE: usize = 1024;
 
-/// What became of a run of commands: `Ok`, its entry is applied on the leader. `Err`, it was not appended, for
-/// sure. A receiver whose sender is gone: nobody knows.
-pub type Submitted = Result<(), NotLeader>;
+/// What became of a run of commands: `Ok`, its entry is applied on the leader, without those that were declined. `Err`,
+/// it was not appended, for sure. A receiver whose sender is gone: nobody knows.
+pub type Submitted = Result<Declined, NotLeader>;
 
 struct Run {
     term: u64,
@@ -75,98 +79,208 @@ pub fn submissions() -> (Submissions, SubmissionQueue) {
     (Submissions { runs: tx }, SubmissionQueue { runs: rx })
 }
 
-/// Proposes what comes, until `stop`.
-pub async fn run(raft: Raft, mut queue: SubmissionQueue, stop: CancellationToken) {
-    let mut in_flight = FuturesUnordered::new();
-    let mut next: Option<Run> = None;
-    loop {
-        if next.is_none() {
-            tokio::select! {
-                run = queue.runs.recv(), if in_flight.len() < MAX_IN_FLIGHT => match run {
-                    Some(run) => next = Some(run),
-                    None => return,
-                },
-                Some(()) = in_flight.next() => {}
-                () = stop.cancelled() => return,
+/// What the task works on.
+pub struct Proposer {
+    /// Where entries go.
+    pub raft: Raft,
+    /// What would make the state larger is looked up here.
+    pub replica: Arc<Replica>,
+    /// Whether that is wanted.
+    pub disks: Arc<Disks>,
+    /// This node's log, which may have no room.
+    pub wal: Wal,
+    /// How long to wait for the state that commands are judged by.
+    pub patience: Duration,
+    /// What comes.
+    pub queue: SubmissionQueue,
+}
+
+impl Proposer {
+    /// Proposes what comes, until `stop`.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut in_flight = FuturesUnordered::new();
+        let mut next: Option<Run> = None;
+        loop {
+            if next.is_none() {
+                tokio::select! {
+                    run = self.queue.runs.recv(), if in_flight.len() < MAX_IN_FLIGHT => match run {
+                        Some(run) => next = Some(run),
+                        None => return,
+                    },
+                    Some(()) = in_flight.next() => {}
+                    () = stop.cancelled() => return,
+                }
+            }
+            // While there is little space, one entry at a time: what is declined is told that nothing was done, and
+            // an earlier try of the same request could be in one that is still on its way.
+            let read_only = self.disks.read_only();
+            let most = match read_only {
+                Some(_) => 1,
+                None => MAX_IN_FLIGHT,
+            };
+            if in_flight.len() < most
+                && let Some(first) = next.take()
+            {
+                let (mut pack, left) = pack(first, &mut self.queue);
+                next = left;
+                let judged = tokio::select! {
+                    judged = self.decline(&mut pack, read_only) => judged,
+                    () = stop.cancelled() => return,
+                };
+                let Pack {
+                    term,
+                    envelopes,
+                    waiting,
+                } = pack;
+                if judged.is_err() || envelopes.is_empty() {
+                    tell(waiting, judged.err());
+                    continue;
+                }
+                let (responder, outcome) =
+                    OneshotResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::new_pair();
+                let batch = CommandBatch {
+                    time_ms: wall_clock_ms(),
+                    envelopes,
+                };
+                let proposal = Proposal {
+                    term,
+                    commands: batch.encode(),
+                };
+                let leader = CommittedLeaderId::new(term);
+                if self
+                    .raft
+                    .write(proposal)
+                    .with_leader(leader)
+                    .responder(responder)
+                    .await
+                    .is_err()
+                {
+                    // Raft has stopped; so does the node, and what waits is told by its own stop.
+                    return;
+                }
+                in_flight.push(async move {
+                    match outcome.await {
+                        Ok(Ok(_)) => tell(waiting, None),
+                        Ok(Err(ClientWriteError::ForwardToLeader(forward))) => {
+                            tell(
+                                waiting,
+                                Some(NotLeader {
+                                    leader: forward.leader_id,
+                                }),
+                            );
+                        }
+                        // The entry may be on some disks: it is for its term's end to say.
+                        Ok(Err(error)) => tracing::info!(%error, "a proposal was cut off"),
+                        Err(_) => tracing::info!("a proposal was dropped"),
+                    }
+                });
+            } else if next.is_some() {
+                tokio::select! {
+                    _ = in_flight.next() => {}
+                    () = stop.cancelled() => return,
+                }
             }
         }
-        if in_flight.len() < MAX_IN_FLIGHT
-            && let Some(first) = next.take()
-        {
-            let (term, envelopes, waiting, left) = pack(first, &mut queue);
-            next = left;
-            let (responder, outcome) =
-                OneshotResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::new_pair();
-            let batch = CommandBatch {
-                time_ms: wall_clock_ms(),
-                envelopes,
-            };
-            let proposal = Proposal {
-                term,
-                commands: batch.encode(),
-            };
-            let leader = CommittedLeaderId::new(term);
-            if raft
-                .write(proposal)
-                .with_leader(leader)
-                .responder(responder)
-                .await
-                .is_err()
-            {
-                // Raft has stopped; so does the node, and what waits is told by its own stop.
-                return;
+    }
+
+    /// Takes out what there is no room for. An error: that cannot be judged now, and nothing is proposed.
+    async fn decline(&self, pack: &mut Pack, read_only: Option<String>) -> Result<(), NotLeader> {
+        if let Some(reason) = read_only {
+            // All of earlier terms must be in the state: see the other half of this in `run`.
+            let known = self.replica.wait_term(pack.term);
+            if tokio::time::timeout(self.patience, known).await.is_err() {
+                return Err(NotLeader { leader: None });
             }
-            in_flight.push(async move {
-                match outcome.await {
-                    Ok(Ok(_)) => tell(waiting, Ok(())),
-                    Ok(Err(ClientWriteError::ForwardToLeader(forward))) => {
-                        tell(
-                            waiting,
-                            Err(NotLeader {
-                                leader: forward.leader_id,
-                            }),
-                        );
-                    }
-                    // The entry may be on some disks: it is for its term's end to say.
-                    Ok(Err(error)) => tracing::info!(%error, "a proposal was cut off"),
-                    Err(_) => tracing::info!("a proposal was dropped"),
-                }
+            let store = self.replica.store.read();
+            pack.decline(&reason, |envelope| match codec::decode::<Envelope>(envelope) {
+                Ok(envelope) => store.may_grow(&envelope.request),
+                // It is for the state to say what is wrong with it.
+                Err(_) => false,
             });
-        } else if next.is_some() {
-            tokio::select! {
-                _ = in_flight.next() => {}
-                () = stop.cancelled() => return,
+        }
+        let bytes = pack.envelopes.iter().map(Bytes::len).sum();
+        if !pack.envelopes.is_empty() && !self.wal.takes([bytes]) {
+            pack.decline("the leader's log has no room at all", |_| true);
+        }
+        Ok(())
+    }
+}
+
+/// What goes into one entry.
+struct Pack {
+    term: u64,
+    envelopes: Vec<Bytes>,
+    waiting: Vec<Waiting>,
+}
+
+/// Who waits for one run of a pack.
+struct Waiting {
+    done: oneshot::Sender<Submitted>,
+    /// How many commands it has.
+    commands: u32,
+    declined: Declined,
+}
+
+impl Pack {
+    fn add(&mut self, run: Run) {
+        self.waiting.push(Waiting {
+            done: run.done,
+            commands: run.envelopes.len() as u32,
+            declined: Declined::default(),
+        });
+        self.envelopes.extend(run.envelopes);
+    }
+
+    /// Takes out what `unwanted` says.
+    fn decline(&mut self, reason: &str, mut unwanted: impl FnMut(&Bytes) -> bool) {
+        let mut left = std::mem::take(&mut self.envelopes).into_iter();
+        for run in &mut self.waiting {
+            let before = run.declined.places.clone();
+            for place in (0..run.commands).filter(|place| !before.contains(place)) {
+                let envelope = left
+                    .next()
+                    .expect("the pack has all commands that were not declined");
+                if unwanted(&envelope) {
+                    run.declined.places.push(place);
+                    run.declined.reason = reason.to_owned();
+                } else {
+                    self.envelopes.push(envelope);
+                }
             }
         }
     }
 }
 
-type Packed = (u64, Vec<Bytes>, Vec<oneshot::Sender<Submitted>>, Option<Run>);
-
 /// As many runs of the first one's term as fit into an entry, and the run that did not fit.
-fn pack(first: Run, queue: &mut SubmissionQueue) -> Packed {
-    let term = first.term;
-    let mut envelopes = first.envelopes;
-    let mut bytes = envelopes.iter().map(Bytes::len).sum::<usize>();
-    let mut waiting = vec![first.done];
+fn pack(first: Run, queue: &mut SubmissionQueue) -> (Pack, Option<Run>) {
+    let mut bytes = first.envelopes.iter().map(Bytes::len).sum::<usize>();
+    let mut pack = Pack {
+        term: first.term,
+        envelopes: Vec::new(),
+        waiting: Vec::new(),
+    };
+    pack.add(first);
     while let Ok(run) = queue.runs.try_recv() {
         let more = run.envelopes.iter().map(Bytes::len).sum::<usize>();
         let full =
-            bytes + more > MAX_ENTRY_BYTES || envelopes.len() + run.envelopes.len() > MAX_ENTRY_COMMANDS;
-        if run.term != term || full {
-            return (term, envelopes, waiting, Some(run));
+            bytes + more > MAX_ENTRY_BYTES || pack.envelopes.len() + run.envelopes.len() > MAX_ENTRY_COMMANDS;
+        if run.term != pack.term || full {
+            return (pack, Some(run));
         }
         bytes += more;
-        envelopes.extend(run.envelopes);
-        waiting.push(run.done);
+        pack.add(run);
     }
-    (term, envelopes, waiting, None)
+    (pack, None)
 }
 
-fn tell(waiting: Vec<oneshot::Sender<Submitted>>, outcome: Submitted) {
-    for done in waiting {
+/// Answers all who wait: their runs were applied, or `refused` as a whole.
+fn tell(waiting: Vec<Waiting>, refused: Option<NotLeader>) {
+    for run in waiting {
         // A connection that broke meanwhile needs no answer.
-        let _ = done.send(outcome.clone());
+        let _ = run.done.send(match &refused {
+            Some(not_leader) => Err(not_leader.clone()),
+            None => Ok(run.declined),
+        });
     }
 }
 
@@ -175,4 +289,45 @@ pub(crate) fn wall_clock_ms() -> u64 {
     // A clock before 1970 counts as 1970: the state takes the larger of this and its last time anyway.
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_millis().try_into().unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_run_learns_which_of_its_commands_were_declined() {
+        let mut pack = Pack {
+            term: 1,
+            envelopes: Vec::new(),
+            waiting: Vec::new(),
+        };
+        let mut outcomes = Vec::new();
+        for run in [&b"aXb"[..], b"XX", b"c"] {
+            let (done, outcome) = oneshot::channel();
+            outcomes.push(outcome);
+            let envelopes = run.iter().map(|byte| Bytes::from(vec![*byte])).collect();
+            pack.add(Run {
+                term: 1,
+                envelopes,
+                done,
+            });
+        }
+        pack.decline("large", |envelope| envelope == "X");
+        assert_eq!(pack.envelopes, ["a", "b", "c"]);
+        pack.decline("full", |envelope| envelope == "b");
+        assert_eq!(pack.envelopes, ["a", "c"]);
+        tell(pack.waiting, None);
+        let outcomes = outcomes
+            .iter_mut()
+            .map(|outcome| outcome.try_recv().unwrap().unwrap());
+        let outcomes: Vec<_> = outcomes
+            .map(|declined| (declined.places, declined.reason))
+            .collect();
+        let expected = [(vec![1, 2], "full"), (vec![0, 1], "large"), (vec![], "")];
+        assert_eq!(
+            outcomes,
+            expected.map(|(places, reason)| (places, reason.to_owned()))
+        );
+    }
 }

@@ -23,18 +23,25 @@ pub async fn blocking<T: Send + 'static>(
 /// A snapshot that lies on this node's disk, complete and verified.
 #[derive(Clone)]
 pub struct SnapshotHandle {
-    file: SnapshotFile,
+    /// `None`: it could not be written, and there is no older one. openraft is only told so by its empty coverage, and
+    /// never asks such a handle for anything.
+    file: Option<SnapshotFile>,
 }
 
 impl SnapshotHandle {
     /// The state that is in the file. Blocks.
     pub fn restore(&self) -> io::Result<Store> {
-        restore(&self.file)
+        restore(self.file()?)
+    }
+
+    fn file(&self) -> io::Result<&SnapshotFile> {
+        let missing = || io::Error::new(io::ErrorKind::NotFound, "the snapshot was never written");
+        self.file.as_ref().ok_or_else(missing)
     }
 
     /// The bytes of the file from `offset` on, at most `max`; none at its end.
     pub async fn read_raw(&self, offset: u64, max: usize) -> io::Result<Bytes> {
-        let file = self.file.clone();
+        let file = self.file()?.clone();
         blocking(move || Ok(file.read_raw(offset, max)?)).await
     }
 }
@@ -69,7 +76,7 @@ impl Incoming {
     pub async fn finish(self) -> io::Result<SnapshotHandle> {
         blocking(move || {
             Ok(SnapshotHandle {
-                file: self.file.finish()?,
+                file: Some(self.file.finish()?),
             })
         })
         .await
@@ -105,7 +112,7 @@ pub fn write(
         writer.write_part(&part)?;
     }
     Ok(SnapshotHandle {
-        file: writer.finish()?,
+        file: Some(writer.finish()?),
     })
 }
 
@@ -120,6 +127,15 @@ pub fn current(store: &SnapshotStore) -> io::Result<Option<Snapshot>> {
     };
     Ok(Some(Snapshot {
         meta,
-        snapshot: SnapshotHandle { file },
+        snapshot: SnapshotHandle { file: Some(file) },
+    }))
+}
+
+/// What openraft is answered when a snapshot could not be written for want of space: the newest that there is, or one
+/// that covers nothing. It then purges nothing, and tries again later.
+pub fn instead_of_new(store: &SnapshotStore) -> io::Result<Snapshot> {
+    Ok(current(store)?.unwrap_or_else(|| Snapshot {
+        meta: types::SnapshotMeta::default(),
+        snapshot: SnapshotHandle { file: None },
     }))
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::config::NodeId;
+use crate::disks::Alarm;
 
 /// A member's part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +46,10 @@ pub struct ClusterStatus {
     pub ready: bool,
     /// Why not, if not.
     pub not_ready_reason: Option<String>,
+    /// Whether the cluster takes only what makes the state smaller, because its disks are nearly full.
+    pub read_only: bool,
+    /// What a person should look at.
+    pub alarms: Vec<Alarm>,
     /// All members, by id.
     pub members: Vec<MemberStatus>,
 }

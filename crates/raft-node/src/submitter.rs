@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::NodeId;
 use crate::leader::LeaderView;
-use crate::peers::wire::{Answer, Ask};
+use crate::peers::wire::{Answer, Ask, Declined};
 use crate::peers::{LinkError, Peers, Purpose};
 use crate::proposer::{MAX_ENTRY_BYTES, MAX_ENTRY_COMMANDS, Submissions};
 use crate::replica::Replica;
@@ -46,8 +46,8 @@ pub struct Submitter {
 }
 
 enum Fate {
-    /// It was applied, or its end is for others to find out.
-    Settled,
+    /// It was applied, but for the calls that the leader declined; what became of each of the others the apply says.
+    Settled(Vec<u64>, Declined),
     /// It was not done, for sure.
     Refused(Vec<u64>),
     /// It may have been done.
@@ -71,7 +71,7 @@ impl Submitter {
                 },
                 Some(fate) = in_flight.next() => {
                     match fate {
-                        Fate::Settled => {}
+                        Fate::Settled(numbers, declined) => self.replica.calls.decline(&numbers, &declined),
                         Fate::Refused(numbers) => {
                             self.replica.resubmit(self.replica.calls.mark_unsent(&numbers));
                             calm.as_mut().reset(tokio::time::Instant::now() + RETRY_PAUSE);
@@ -106,7 +106,7 @@ impl Submitter {
                 let outcome = self.submissions.submit(view.term, envelopes).await;
                 in_flight.push(futures_util::future::Either::Left(async move {
                     match outcome.await {
-                        Ok(Ok(())) => Fate::Settled,
+                        Ok(Ok(declined)) => Fate::Settled(numbers, declined),
                         Ok(Err(_)) => Fate::Refused(numbers),
                         Err(_) => Fate::InDoubt,
                     }
@@ -125,7 +125,7 @@ impl Submitter {
                         Err(error) => Err(error),
                     };
                     match answer {
-                        Ok(Answer::Forward(Ok(()))) => Fate::Settled,
+                        Ok(Answer::Forward(Ok(declined))) => Fate::Settled(numbers, declined),
                         Ok(Answer::Forward(Err(_))) => Fate::Refused(numbers),
                         Err(LinkError::NotSent(_)) => Fate::Refused(numbers),
                         Ok(_) | Err(LinkError::NoAnswer(_)) => Fate::InDoubt,

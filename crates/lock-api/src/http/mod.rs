@@ -10,6 +10,7 @@ mod config;
 mod exchange;
 mod lock_types;
 mod locks;
+mod metrics;
 mod peer;
 pub mod problem;
 mod reads;
@@ -41,6 +42,7 @@ struct Api {
     node: Node,
     locks: Locks,
     config: HttpConfig,
+    metrics: metrics::Metrics,
 }
 
 /// One allocation for all requests.
@@ -59,10 +61,17 @@ pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
             .put(znodes::set)
             .delete(znodes::delete)
     };
-    let api = Arc::new(Api { node, locks, config });
+    let metrics = metrics::Metrics::of(&node);
+    let api = Arc::new(Api {
+        node,
+        locks,
+        config,
+        metrics,
+    });
     Router::new()
         .route("/healthz", get(cluster::healthz))
         .route("/readyz", get(cluster::readyz))
+        .route("/metrics", get(metrics::metrics))
         .route("/v1/cluster", get(cluster::cluster))
         .route("/v1/snapshot", get(snapshot::download))
         .route("/v1/sessions", get(sessions::list).post(sessions::open))

@@ -3,8 +3,8 @@
 //!
 //! An error is an `application/problem+json` document (RFC 9457). Programs switch on its `code`, which never
 //! changes its meaning; people read its `detail`; the facts beside them (`lock`, `holders`…) spare both a
-//! parser. Three kinds never share a code: refusals (the cluster decided, nothing was changed), `unavailable`
-//! (nothing was done, try again) and `outcome_unknown` (it may have been done).
+//! parser. Three kinds never share a code: refusals (the cluster decided, nothing was changed), `unavailable` and
+//! `read_only` (nothing was done, try again) and `outcome_unknown` (it may have been done).
 
 use std::time::Duration;
 
@@ -117,6 +117,8 @@ table! {
     Internal = INTERNAL_SERVER_ERROR "internal" "A mistake of the server";
     /// Nothing was done; trying again later may help.
     Unavailable = SERVICE_UNAVAILABLE "unavailable" "Not available now";
+    /// Nothing was done: the disks are nearly full, and it would have made the state larger.
+    ReadOnly = SERVICE_UNAVAILABLE "read_only" "Only what gives space back is taken";
     /// It may have been done, or may yet be.
     OutcomeUnknown = SERVICE_UNAVAILABLE "outcome_unknown" "The outcome is unknown";
 }
@@ -347,7 +349,11 @@ pub(crate) fn mode_word(mode: LockMode) -> &'static str {
 
 impl From<Unavailable> for Problem {
     fn from(unavailable: Unavailable) -> Self {
-        Self::new(Code::Unavailable, unavailable.reason).retry_after(unavailable.retry_after)
+        let code = match unavailable.read_only {
+            true => Code::ReadOnly,
+            false => Code::Unavailable,
+        };
+        Self::new(code, unavailable.reason).retry_after(unavailable.retry_after)
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use raft_node::{ClusterStatus, NodeId, Role};
+use raft_node::{Alarm, ClusterStatus, NodeId, Role};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -60,6 +60,8 @@ pub struct NodeReport {
     pub role: Option<Role>,
     /// Whether it can serve.
     pub ready: bool,
+    /// What it says a person should look at, in the whole cluster.
+    pub alarms: Vec<Alarm>,
     /// Where it serves HTTP.
     pub url: String,
     /// Where it listens for its peers.
@@ -265,7 +267,8 @@ impl LocalCluster {
                 id: node.id,
                 pid: pid.map(Pid::as_raw),
                 role: view.as_ref().map(|view| view.role),
-                ready: view.is_some_and(|view| view.ready),
+                ready: view.as_ref().is_some_and(|view| view.ready),
+                alarms: view.map(|view| view.alarms).unwrap_or_default(),
                 url: format!("http://{}", node.http),
                 peer: node.peer.clone(),
                 data_dir: node.data_dir(),

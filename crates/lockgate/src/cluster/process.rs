@@ -67,9 +67,16 @@ impl PidFile {
             }
             Err(errno) => return Err(io(errno.into())),
         }
-        // For people; the launcher asks the kernel.
-        file.set_len(0).map_err(io)?;
-        writeln!(file, "{}", std::process::id()).map_err(io)?;
+        // For people; the launcher asks the kernel. So a full disk does not keep a node from starting: what stood in the
+        // file before is written over, which needs no space.
+        let id = format!("{}\n", std::process::id());
+        match file
+            .write_all(id.as_bytes())
+            .and_then(|()| file.set_len(id.len() as u64))
+        {
+            Err(error) if error.kind() != io::ErrorKind::StorageFull => return Err(io(error)),
+            Ok(()) | Err(_) => {}
+        }
         Ok(Self { _file: file })
     }
 }

@@ -17,8 +17,9 @@ use super::gate::Gate;
 use super::link::CONNECT_TIMEOUT;
 use super::wire::{
     Answer, Ask, FrameReader, Hello, HelloReply, Purpose, SnapshotHead, SnapshotTail, WireAppend,
-    WireAppendResult, decode_frame, put_frame,
+    WireAppendResult, WireEntry, decode_frame, put_frame,
 };
+use crate::disks::Disks;
 use crate::leader::Leadership;
 use crate::panics::Alarm;
 use crate::proposer::Submissions;
@@ -44,6 +45,8 @@ pub struct Services {
     pub leadership: Arc<Leadership>,
     /// Where received snapshots go, and the cluster's id once it is known.
     pub storage: Arc<Storage>,
+    /// What is known of disks.
+    pub disks: Arc<Disks>,
 }
 
 /// Accepts peers until `stop`. Returns when all their connections are closed.
@@ -76,7 +79,7 @@ pub async fn serve(listener: TcpListener, gate: Arc<Gate>, services: Services, s
                 let (hello, reader, writer) = greet(stream, &gate, &services.storage).await?;
                 match hello.purpose {
                     Purpose::Control | Purpose::Traffic => answer(reader, writer, &gate, &services).await,
-                    Purpose::Append => append(reader, writer, &services.raft).await,
+                    Purpose::Append => append(reader, writer, &services).await,
                     Purpose::Snapshot => receive(reader, writer, &services).await,
                 }
             };
@@ -225,19 +228,36 @@ async fn finish(ask: Ask, services: Services) -> Answer {
         }
         Ask::Touch { sessions } => Answer::Touch(services.leadership.touch(sessions).await),
         Ask::ReadIndex => Answer::ReadIndex(services.leadership.read_index().await),
+        Ask::Disk { view } => {
+            if let Some(view) = view {
+                services.disks.learn(view);
+            }
+            Answer::Disk(services.disks.report())
+        }
         Ask::Forward { .. } => failed(&"a forward is begun in order"),
     }
 }
 
-/// Serves one stream of entries.
+/// Serves one stream of entries, as long as the log has room for them. A leader whose stream is cut off tries again
+/// after a while; heartbeats come by another way, so this node follows meanwhile, and votes.
 async fn append(
     reader: FrameReader<OwnedReadHalf>,
     mut writer: OwnedWriteHalf,
-    raft: &Raft,
+    services: &Services,
 ) -> io::Result<()> {
-    let requests = stream::unfold(reader, |mut reader| async move {
+    let wal = services.storage.wal.clone();
+    if wal.is_full() {
+        return Err(io::Error::new(io::ErrorKind::StorageFull, "the log has no room"));
+    }
+    let requests = stream::unfold((reader, wal), |(mut reader, wal)| async move {
         match reader.message::<WireAppend>().await {
-            Ok(Some(append)) => Some((append.into(), reader)),
+            Ok(Some(append)) => {
+                let room = wal.takes(append.entries.iter().map(WireEntry::bytes));
+                if !room {
+                    tracing::debug!("the log has no room for what comes");
+                }
+                room.then(|| (append.into(), (reader, wal)))
+            }
             Ok(None) => None,
             Err(error) => {
                 tracing::debug!(%error, "a stream of entries broke");
@@ -245,7 +265,7 @@ async fn append(
             }
         }
     });
-    let mut results = Box::pin(raft.stream_append(requests));
+    let mut results = Box::pin(services.raft.stream_append(requests));
     let mut out = BytesMut::new();
     while let Some(result) = results.next().await {
         let result = result.map_err(io::Error::other)?;
@@ -256,6 +276,23 @@ async fn append(
     Ok(())
 }
 
+/// A snapshot that comes is about as large as the newest that is here. Where there is no space for it, it is not sent in
+/// vain again and again.
+fn refuse_without_space(services: &Services) -> io::Result<()> {
+    let needed = services
+        .storage
+        .snapshots
+        .latest()
+        .map_or(0, |latest| latest.bytes());
+    match services.disks.report().free_bytes {
+        Some(free) if free < needed => {
+            let text = format!("{free} bytes are free, and the newest snapshot here has {needed}");
+            Err(io::Error::new(io::ErrorKind::StorageFull, text))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Receives one snapshot and has it installed.
 async fn receive(
     mut reader: FrameReader<OwnedReadHalf>,
@@ -264,6 +301,7 @@ async fn receive(
 ) -> io::Result<()> {
     let head: SnapshotHead = reader.message().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
     let installed = async {
+        refuse_without_space(services)?;
         let mut file = Incoming::begin(services.storage.snapshots.clone()).await?;
         loop {
             let chunk: Option<Option<Bytes>> = reader.message().await?;

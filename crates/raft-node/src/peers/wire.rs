@@ -17,13 +17,14 @@ use znode_store::SessionId;
 
 use crate::codec::{self, MAX_ENCODED_BYTES};
 use crate::config::NodeId;
+use crate::disks::{DiskReport, DiskView};
 use crate::types::{
     ClusterId, DiskId, Entry, LogId, Member, Membership, Proposal, SnapshotMeta, StoredMembership,
     TypeConfig, Vote, log_id, term_of,
 };
 
 /// The version of everything in this file. Nodes of different versions refuse each other with a clear word.
-pub const WIRE_VERSION: u16 = 2;
+pub const WIRE_VERSION: u16 = 3;
 
 /// What a connection begins with, so that a stranger's bytes are not taken for a message.
 pub const MAGIC: [u8; 8] = *b"lockgate";
@@ -126,6 +127,11 @@ pub enum Ask {
     },
     /// Up to where must be applied for a linearizable read? For the leader.
     ReadIndex,
+    /// How is your disk? From the leader, with what it has found about all disks.
+    Disk {
+        /// Nothing yet, at the beginning of its term.
+        view: Option<DiskView>,
+    },
 }
 
 /// The answer to an [`Ask`].
@@ -137,14 +143,26 @@ pub enum Answer {
     Append(WireAppendResult),
     /// To a transfer: whether the receiver stands for election now, else why not.
     TransferLeader(Result<(), String>),
-    /// To a forward: whether the commands stand in the leader's queue.
-    Forward(Result<(), NotLeader>),
+    /// To a forward: the commands were carried out, but for those that are named.
+    Forward(Result<Declined, NotLeader>),
     /// To a touch: for each session in order, its timeout in milliseconds if it was renewed.
     Touch(Result<Vec<Touched>, NotLeader>),
     /// To a read index.
     ReadIndex(Result<u64, NotLeader>),
+    /// To a disk's question.
+    Disk(DiskReport),
     /// The node could not answer (it is shutting down, or its Raft has stopped).
     Failed(String),
+}
+
+/// The commands of a run that the leader did not propose, because there is no room for what they make. Nothing was done
+/// about them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Declined {
+    /// Their places in the run.
+    pub places: Vec<u32>,
+    /// Why, for people.
+    pub reason: String,
 }
 
 /// The node that was asked does not lead (that term), or cannot prove it.
@@ -243,6 +261,20 @@ pub enum WirePayload {
     },
     /// A change of the membership.
     Membership(WireMembership),
+}
+
+impl WireEntry {
+    /// About how many bytes it takes in the log.
+    pub fn bytes(&self) -> usize {
+        /// Kind, version, term; a membership of a large cluster.
+        const SMALL: usize = 64;
+        const MEMBERSHIP: usize = 8 * 1024;
+        match &self.payload {
+            WirePayload::Blank => SMALL,
+            WirePayload::Commands { batch, .. } => SMALL + batch.len(),
+            WirePayload::Membership(_) => MEMBERSHIP,
+        }
+    }
 }
 
 /// A membership on wire and disk.

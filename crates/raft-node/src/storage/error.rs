@@ -46,6 +46,19 @@ impl StorageError {
             source: Arc::new(source),
         }
     }
+
+    /// Whether the operating system has no space to give.
+    pub fn is_full_disk(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if is_full_disk(source))
+    }
+}
+
+/// Whether the operating system has no space to give: of the file system, or of what this user may have of it.
+pub fn is_full_disk(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 impl From<StorageError> for io::Error {

@@ -14,6 +14,8 @@ use raft_node::{MemberAddress, Node, NodeConfig, NodeId, SnapshotConfig, StartEr
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
+use crate::troubled_disk::TroubledDisk;
+
 /// How long anything may take before a test gives up: only a bug takes so long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -21,6 +23,8 @@ pub struct Cluster {
     pub dir: TempDir,
     /// Simulated disks, if the nodes run on such.
     pub disks: BTreeMap<NodeId, SimDisk>,
+    /// Disks in trouble, if the nodes run on such.
+    pub troubled: BTreeMap<NodeId, TroubledDisk>,
     pub configs: BTreeMap<NodeId, NodeConfig>,
     pub nodes: BTreeMap<NodeId, Node>,
 }
@@ -45,7 +49,22 @@ impl Cluster {
         .await
     }
 
+    /// Starts `size` nodes on disks that a test can give trouble to.
+    pub async fn start_troubled(size: u64, change: impl Fn(&mut NodeConfig)) -> Self {
+        let disks = (1..=size).map(|id| (id, TroubledDisk::default())).collect();
+        Self::launch_on(size, BTreeMap::new(), disks, change).await
+    }
+
     async fn launch(size: u64, disks: BTreeMap<NodeId, SimDisk>, change: impl Fn(&mut NodeConfig)) -> Self {
+        Self::launch_on(size, disks, BTreeMap::new(), change).await
+    }
+
+    async fn launch_on(
+        size: u64,
+        disks: BTreeMap<NodeId, SimDisk>,
+        troubled: BTreeMap<NodeId, TroubledDisk>,
+        change: impl Fn(&mut NodeConfig),
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut listeners = BTreeMap::new();
         let mut members = BTreeMap::new();
@@ -62,6 +81,7 @@ impl Cluster {
         let mut cluster = Self {
             dir,
             disks,
+            troubled,
             configs: BTreeMap::new(),
             nodes: BTreeMap::new(),
         };
@@ -73,9 +93,12 @@ impl Cluster {
             };
             let mut config = NodeConfig::new(id, "test", members.clone(), data_dir);
             change(&mut config);
-            let node = match disk {
-                Some(disk) => Node::start_on_disk(config.clone(), listener, Arc::new(disk)).await,
-                None => Node::start_on(config.clone(), listener).await,
+            let node = match (disk, cluster.troubled.get(&id)) {
+                (Some(disk), _) => Node::start_on_disk(config.clone(), listener, Arc::new(disk)).await,
+                (None, Some(disk)) => {
+                    Node::start_on_disk(config.clone(), listener, Arc::new(disk.clone())).await
+                }
+                (None, None) => Node::start_on(config.clone(), listener).await,
             };
             cluster.configs.insert(id, config);
             cluster.nodes.insert(id, node.unwrap());
@@ -117,7 +140,14 @@ impl Cluster {
     }
 
     pub async fn restart(&mut self, id: NodeId) -> Result<(), StartError> {
-        let node = Node::start(self.configs[&id].clone()).await?;
+        let config = self.configs[&id].clone();
+        let node = match self.troubled.get(&id) {
+            Some(disk) => {
+                let listener = TcpListener::bind(&config.members[&id].peer).await.unwrap();
+                Node::start_on_disk(config, listener, Arc::new(disk.clone())).await?
+            }
+            None => Node::start(config).await?,
+        };
         self.nodes.insert(id, node);
         Ok(())
     }

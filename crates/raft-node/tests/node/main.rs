@@ -4,9 +4,12 @@
 
 mod backup;
 mod cluster;
+mod disk_full;
 mod failover;
 mod limits;
 mod power;
 mod sessions;
+mod slow_disk;
 mod snapshots;
+mod troubled_disk;
 mod watches;

@@ -10,7 +10,7 @@ mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -25,6 +25,9 @@ use super::wal::LogPos;
 
 /// The newest, and the one before it.
 const KEPT: usize = 2;
+
+/// While there is little space: the newest has been read again as a whole before it got its name.
+const KEPT_IN_NEED: usize = 1;
 
 /// What a snapshot is, beside its contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +48,8 @@ struct Inner {
     /// Whole snapshots, oldest first.
     files: Mutex<Vec<SnapshotFile>>,
     next_temporary: AtomicU64,
+    /// There is little space.
+    need: AtomicBool,
 }
 
 /// The snapshots of a node. Clones are the same.
@@ -90,6 +95,7 @@ impl SnapshotStore {
             cluster_id: Mutex::new(cluster_id),
             files: Mutex::new(files),
             next_temporary: AtomicU64::new(0),
+            need: AtomicBool::new(false),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -146,7 +152,26 @@ impl SnapshotStore {
         files.retain(|file| file.path() != new.path());
         files.push(new.clone());
         files.sort_by_key(SnapshotFile::order);
-        let surplus = files.len().saturating_sub(KEPT);
+        self.remove_surplus(&mut files)?;
+        Ok(new)
+    }
+
+    /// While there is little space, one snapshot is kept instead of two. Those that are too many go at once, also to
+    /// make room for the next one.
+    pub fn set_need(&self, need: bool) -> Result<(), StorageError> {
+        if self.inner.need.swap(need, Ordering::Relaxed) == need {
+            return Ok(());
+        }
+        self.remove_surplus(&mut self.inner.files.lock())
+    }
+
+    fn remove_surplus(&self, files: &mut Vec<SnapshotFile>) -> Result<(), StorageError> {
+        let Inner { disk, dir, need, .. } = &*self.inner;
+        let kept = match need.load(Ordering::Relaxed) {
+            true => KEPT_IN_NEED,
+            false => KEPT,
+        };
+        let surplus = files.len().saturating_sub(kept);
         for old in files.drain(..surplus) {
             let path = old.path();
             disk.remove(path)
@@ -156,7 +181,7 @@ impl SnapshotStore {
             disk.sync_dir(dir)
                 .map_err(|source| StorageError::io("sync", dir, source))?;
         }
-        Ok(new)
+        Ok(())
     }
 }
 

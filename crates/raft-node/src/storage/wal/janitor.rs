@@ -1,10 +1,16 @@
-//! Makes the next segment ahead of time and removes the oldest ones, so that the writer waits for neither.
-//! It writes no record and decides nothing: what is removed, and when, says the writer.
+//! Makes segments ahead of time and removes the oldest ones, so that the writer waits for neither. It writes no record
+//! and decides nothing: what is removed, and when, says the writer.
+//!
+//! One segment more is made ahead than the next one needs: the reserve. A segment's bytes are on the disk before it is
+//! used, so on a full disk the log still has the rest of the segment that it writes to, and those made ahead. What may
+//! be written there is for [`super::Wal::takes`] to say.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -13,10 +19,28 @@ use super::{Shared, segment};
 use crate::storage::disk::{Disk, DiskFile};
 use crate::storage::error::StorageError;
 
-/// The segment made ahead. A start removes it: nobody knows how far it had come.
-const SPARE_NAME: &str = "next.tmp";
+/// Segments made ahead beside the next one, for a full disk. One holds some ten thousand releases, and then as many
+/// votes as any number of elections needs.
+pub const RESERVED_SEGMENTS: usize = 1;
+
+/// Segments made ahead.
+pub const SEGMENTS_AHEAD: usize = 1 + RESERVED_SEGMENTS;
+
+/// After so long it is tried again to make a segment that could not be made: nobody tells when there is space again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+
 /// A segment made while the writer waits.
 const INLINE_NAME: &str = "extra.tmp";
+
+/// The temporary name of a segment made ahead. It outlives the process: on a full disk it could not be made again.
+fn spare_name(slot: usize) -> String {
+    format!("spare-{slot}.tmp")
+}
+
+/// Whether a file in the log's directory may be a segment made ahead by an earlier process.
+pub(super) fn is_spare_name(name: &str) -> bool {
+    (0..SEGMENTS_AHEAD).any(|slot| name == spare_name(slot))
+}
 
 /// A segment file full of zeros under a temporary name.
 pub(super) struct Spare {
@@ -24,21 +48,31 @@ pub(super) struct Spare {
     pub path: PathBuf,
 }
 
-enum Ahead {
+enum Slot {
     /// The thread is to make one.
     Wanted,
     /// It is there.
     Ready(Spare),
-    /// It could not be made.
+    /// It could not be made, and is tried again after a while.
     Failed(StorageError),
     /// The writer has it and has not given it its name yet.
     Taken,
 }
 
 struct State {
-    ahead: Ahead,
+    ahead: [Slot; SEGMENTS_AHEAD],
     remove: VecDeque<u64>,
     closing: bool,
+}
+
+impl State {
+    fn wanted(&self) -> Option<usize> {
+        self.ahead.iter().position(|slot| matches!(slot, Slot::Wanted))
+    }
+
+    fn ready(&self) -> Option<usize> {
+        self.ahead.iter().position(|slot| matches!(slot, Slot::Ready(_)))
+    }
 }
 
 struct Yard {
@@ -65,7 +99,7 @@ impl Janitor {
         shared: Arc<Shared>,
     ) -> Result<Self, StorageError> {
         let state = State {
-            ahead: Ahead::Wanted,
+            ahead: std::array::from_fn(|_| Slot::Wanted),
             remove: VecDeque::new(),
             closing: false,
         };
@@ -95,26 +129,34 @@ impl Janitor {
     pub fn take(&self, bytes: usize) -> Result<Spare, StorageError> {
         if self.thread.is_some() && bytes == self.yard.segment_bytes {
             let mut state = self.yard.state.lock();
-            while matches!(state.ahead, Ahead::Wanted) {
+            while state.ready().is_none() && state.wanted().is_some() {
                 self.yard.changed.wait(&mut state);
             }
-            match std::mem::replace(&mut state.ahead, Ahead::Taken) {
-                Ahead::Ready(spare) => return Ok(spare),
-                // What failed then may be possible now; if not, the error is fresh.
-                Ahead::Failed(error) => tracing::warn!(%error, "could not make a segment of the log ahead"),
-                Ahead::Wanted | Ahead::Taken => {}
+            if let Some(slot) = state.ready()
+                && let Slot::Ready(spare) = std::mem::replace(&mut state.ahead[slot], Slot::Taken)
+            {
+                self.yard.count_spares(&state);
+                return Ok(spare);
+            }
+            // What failed then may be possible now; if not, the error is fresh.
+            for slot in &state.ahead {
+                if let Slot::Failed(error) = slot {
+                    tracing::warn!(%error, "could not make a segment of the log ahead");
+                }
             }
         }
         self.yard.make(INLINE_NAME, bytes)
     }
 
-    /// The segment that was taken has its name now, so the next one can be made.
+    /// The segment that was taken has its name now, so another one can be made.
     pub fn taken_is_named(&self) {
         let mut state = self.yard.state.lock();
-        if matches!(state.ahead, Ahead::Taken) {
-            state.ahead = Ahead::Wanted;
-            self.yard.changed.notify_all();
+        for slot in &mut state.ahead {
+            if matches!(slot, Slot::Taken) {
+                *slot = Slot::Wanted;
+            }
         }
+        self.yard.changed.notify_all();
     }
 
     /// Removes segments, in this order.
@@ -148,7 +190,7 @@ impl Drop for Missed<'_> {
         if std::thread::panicking() {
             let error = StorageError::Contract("the janitor thread of the log has panicked".into());
             self.0.shared.fail(error.clone());
-            self.0.state.lock().ahead = Ahead::Failed(error);
+            self.0.state.lock().ahead = std::array::from_fn(|_| Slot::Failed(error.clone()));
             self.0.changed.notify_all();
         }
     }
@@ -156,25 +198,64 @@ impl Drop for Missed<'_> {
 
 impl Yard {
     fn run(&self) {
+        self.adopt_spares();
         loop {
             let mut state = self.state.lock();
-            while !state.closing && state.remove.is_empty() && !matches!(state.ahead, Ahead::Wanted) {
-                self.changed.wait(&mut state);
+            while !state.closing && state.remove.is_empty() && state.wanted().is_none() {
+                if !state.ahead.iter().any(|slot| matches!(slot, Slot::Failed(_))) {
+                    self.changed.wait(&mut state);
+                } else if self.changed.wait_for(&mut state, RETRY_INTERVAL).timed_out() {
+                    for slot in &mut state.ahead {
+                        if matches!(slot, Slot::Failed(_)) {
+                            *slot = Slot::Wanted;
+                        }
+                    }
+                }
             }
             let remove = std::mem::take(&mut state.remove);
-            let make = matches!(state.ahead, Ahead::Wanted) && !state.closing;
+            let make = state.wanted().filter(|_| !state.closing);
             let closing = state.closing;
             drop(state);
 
+            // First what makes room, then what needs it.
             self.remove_all(remove);
-            if make {
-                let made = self.make(SPARE_NAME, self.segment_bytes);
-                self.state.lock().ahead = made.map_or_else(Ahead::Failed, Ahead::Ready);
+            if let Some(slot) = make {
+                let made = self.make(&spare_name(slot), self.segment_bytes);
+                let full = made.as_ref().is_err_and(StorageError::is_full_disk);
+                if full != self.shared.starved.swap(full, Relaxed) {
+                    match full {
+                        true => tracing::warn!("the disk is full: the log lives on the segments it has"),
+                        false => tracing::info!("the disk has room for segments of the log again"),
+                    }
+                }
+                let mut state = self.state.lock();
+                state.ahead[slot] = made.map_or_else(Slot::Failed, Slot::Ready);
+                self.count_spares(&state);
+                drop(state);
                 self.changed.notify_all();
             }
             if closing {
                 return;
             }
+        }
+    }
+
+    fn count_spares(&self, state: &State) {
+        let ready = state.ahead.iter().filter(|slot| matches!(slot, Slot::Ready(_)));
+        self.shared.spares.store(ready.count(), Relaxed);
+    }
+
+    /// Takes over what an earlier process has made ahead: on a disk that has become full meanwhile that is all the
+    /// log has. What is not whole is made anew.
+    fn adopt_spares(&self) {
+        for slot in 0..SEGMENTS_AHEAD {
+            let path = self.dir.join(spare_name(slot));
+            if let Some(file) = segment::adopt_zeroed(self.disk.as_ref(), &path, self.segment_bytes) {
+                let mut state = self.state.lock();
+                state.ahead[slot] = Slot::Ready(Spare { file, path });
+                self.count_spares(&state);
+            }
+            self.changed.notify_all();
         }
     }
 

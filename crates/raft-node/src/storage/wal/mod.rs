@@ -29,6 +29,7 @@
 mod encode;
 mod format;
 mod janitor;
+mod pulse;
 mod recover;
 mod segment;
 mod types;
@@ -38,12 +39,15 @@ mod writer;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, watch};
 
 pub use self::format::{RECORD_HEADER_BYTES, SECTOR_BYTES, SEGMENT_HEADER_BYTES};
+pub use self::janitor::{RESERVED_SEGMENTS, SEGMENTS_AHEAD};
+pub use self::pulse::{Pulse, SYNC_CLASSES_US, SyncTimes};
 pub use self::types::*;
 pub use self::view::ReadPlan;
 use self::view::View;
@@ -92,6 +96,20 @@ struct Shared {
     /// The queue was taken.
     room: Notify,
     failure: watch::Sender<Option<Arc<StorageError>>>,
+    /// How long the disk takes.
+    pulse: Pulse,
+    /// The disk had no space for the last segment that was to be made ahead.
+    starved: AtomicBool,
+    /// Bytes that were last refused on that account.
+    refused: AtomicUsize,
+    /// Segments made ahead.
+    spares: AtomicUsize,
+    /// Bytes left in the segment that is written to.
+    left: AtomicUsize,
+    /// Segments, the one that is written to among them.
+    segments: AtomicUsize,
+    /// How long a segment is.
+    segment_bytes: usize,
 }
 
 impl Shared {
@@ -198,6 +216,13 @@ impl Wal {
             work: Condvar::new(),
             room: Notify::new(),
             failure,
+            pulse: Pulse::default(),
+            starved: AtomicBool::new(false),
+            refused: AtomicUsize::new(0),
+            spares: AtomicUsize::new(0),
+            left: AtomicUsize::new(0),
+            segments: AtomicUsize::new(0),
+            segment_bytes: options.segment_bytes,
         });
         let writer = WalWriter::new(shared.clone(), disk, dir, identity, options, recovered.tail)?;
         let handle = Arc::new(Handle {
@@ -347,6 +372,63 @@ impl Wal {
             }
             taken.await;
         }
+    }
+
+    /// Whether entries with these payloads, in bytes, can be written even if the disk gives no more space: into the
+    /// segment under way and those made ahead, of which one is left for votes. Always, while the disk has space.
+    pub fn takes(&self, payloads: impl IntoIterator<Item = usize>) -> bool {
+        let shared = self.shared();
+        if !shared.starved.load(Relaxed) {
+            return true;
+        }
+        let mut bytes = 0;
+        let mut largest = 0;
+        for payload in payloads {
+            bytes += payload + segment::RECORD_OVERHEAD_BYTES;
+            largest = largest.max(payload);
+        }
+        let room = self.has_room(bytes, largest);
+        if !room {
+            shared.refused.store(bytes, Relaxed);
+        }
+        room
+    }
+
+    /// Whether so many bytes of records, with such a payload among them, have room in what the disk has given already.
+    fn has_room(&self, bytes: usize, largest: usize) -> bool {
+        let shared = self.shared();
+        let usable = shared.segment_bytes.saturating_sub(segment::OVERHEAD_BYTES);
+        let spares = shared.spares.load(Relaxed);
+        // Entries do not cross from one segment to the next, so some of each may be left unused; the one for votes
+        // is large enough to make up for that.
+        let room = shared.left.load(Relaxed) + spares.saturating_sub(1) * usable;
+        spares > 0 && largest <= usable && shared.queue.lock().bytes + bytes <= room
+    }
+
+    /// Whether [`Wal::takes`] has said no, and would do so again.
+    pub fn is_full(&self) -> bool {
+        let refused = self.shared().refused.load(Relaxed);
+        self.is_starved() && !self.has_room(refused, 0)
+    }
+
+    /// Whether the disk has no space for another segment, so that the log lives on those it has.
+    pub fn is_starved(&self) -> bool {
+        self.shared().starved.load(Relaxed)
+    }
+
+    /// How many segments there are, the one that is written to among them.
+    pub fn segments(&self) -> usize {
+        self.shared().segments.load(Relaxed)
+    }
+
+    /// How long a segment is in bytes.
+    pub fn segment_bytes(&self) -> usize {
+        self.shared().segment_bytes
+    }
+
+    /// How long the disk takes.
+    pub fn pulse(&self) -> &Pulse {
+        &self.shared().pulse
     }
 
     /// The last vote saved.

@@ -22,6 +22,7 @@ use super::format::{
     FLAG_ALL, FLAG_COMMITTED, FLAG_VOTED, HeaderBytes, RecordHeader, RecordKind, SegmentHeader,
     parse_segment_name, record_places, segment_name,
 };
+use super::janitor::is_spare_name;
 use super::segment::{Scan, ScanEnd, header_at};
 use super::view::{Place, View};
 use super::{LogPos, VoteRecord, WalIdentity, WalOptions};
@@ -86,7 +87,7 @@ pub(super) fn recover(
 ) -> Result<Recovered, StorageError> {
     disk.create_dir_all(dir)
         .map_err(|source| StorageError::io("create", dir, source))?;
-    let sequences = list_segments(disk, dir)?;
+    let sequences = list_segments(disk, dir, options)?;
     // A name that is visible need not be durable yet: the process before may have ended between the two.
     disk.sync_dir(dir)
         .map_err(|source| StorageError::io("sync", dir, source))?;
@@ -145,14 +146,16 @@ pub(super) fn recover(
 }
 
 /// The sequence numbers of the segments, after removing what a crash left half made.
-fn list_segments(disk: &dyn Disk, dir: &Path) -> Result<Vec<u64>, StorageError> {
+fn list_segments(disk: &dyn Disk, dir: &Path, options: &WalOptions) -> Result<Vec<u64>, StorageError> {
     let mut sequences = Vec::new();
     for name in disk
         .list(dir)
         .map_err(|source| StorageError::io("list", dir, source))?
     {
         let path = dir.join(&name);
-        if name.ends_with(".tmp") {
+        if options.janitor_thread && is_spare_name(&name) {
+            // The janitor looks at it. On a full disk it could not be made again.
+        } else if name.ends_with(".tmp") {
             disk.remove(&path)
                 .map_err(|source| StorageError::io("remove", &path, source))?;
         } else if let Some(sequence) = parse_segment_name(&name) {

@@ -16,6 +16,10 @@ use crate::storage::error::StorageError;
 const MIN_SEGMENT_BYTES: usize = 2048;
 /// Room for what is restated at the beginning of a segment: vote, purge point and commit mark.
 pub(super) const RESTATED_BYTES: usize = 3 * RECORD_HEADER_BYTES + SECTOR_BYTES;
+/// What a segment holds beside entries, at most.
+pub(super) const OVERHEAD_BYTES: usize = SEGMENT_HEADER_BYTES + RESTATED_BYTES + SECTOR_BYTES;
+/// What a record takes beside its payload, at most: its header, and zeros so that the header crosses no border.
+pub(super) const RECORD_OVERHEAD_BYTES: usize = 2 * RECORD_HEADER_BYTES + 8;
 /// So many zeros are written at a time, and synced, so that the log's own syncs between them wait only for
 /// little.
 const ZERO_FILL_BYTES: usize = 1024 * 1024;
@@ -66,6 +70,38 @@ pub(super) fn create_zeroed(
         at += count;
     }
     Ok(file)
+}
+
+/// Opens a file of zeros that an earlier process has made, and makes sure that it is durable. `None` if there is none of
+/// this length, if there is anything else than zeros in it, or if that cannot be found out.
+pub(super) fn adopt_zeroed(disk: &dyn Disk, path: &Path, bytes: usize) -> Option<Arc<dyn DiskFile>> {
+    let whole = || {
+        let file = disk.open(path)?;
+        if file.len()? != bytes as u64 {
+            return Ok(None);
+        }
+        let mut piece = vec![0; ZERO_FILL_BYTES.min(bytes)];
+        let mut at = 0;
+        while at < bytes {
+            let count = piece.len().min(bytes - at);
+            file.read_exact_at(&mut piece[..count], at as u64)?;
+            if piece[..count].iter().any(|byte| *byte != 0) {
+                return Ok(None);
+            }
+            at += count;
+        }
+        // What the earlier process wrote last may be in memory only, without a place on the disk.
+        file.sync_data()?;
+        Ok::<_, std::io::Error>(Some(file))
+    };
+    match whole() {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "a segment made ahead is of no use, and is made anew");
+            None
+        }
+    }
 }
 
 /// Why a scan of records ended.

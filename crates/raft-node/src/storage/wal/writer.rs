@@ -4,6 +4,8 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use super::encode::{begin_segment, push_record, vote_fields};
 use super::format::{FLAG_ALL, RECORD_HEADER_BYTES, RecordKind, offset_u32, record_start, segment_name};
@@ -88,7 +90,7 @@ impl WalWriter {
                 active
             }
         };
-        Ok(Self {
+        let writer = Self {
             shared,
             disk,
             dir: dir.to_owned(),
@@ -101,7 +103,16 @@ impl WalWriter {
             buffer: Vec::new(),
             unsynced: false,
             expects_committed: false,
-        })
+        };
+        writer.tell_room();
+        Ok(writer)
+    }
+
+    /// Tells others how much room there is.
+    fn tell_room(&self) {
+        let left = self.active.bytes.saturating_sub(self.active.end);
+        self.shared.left.store(left, Relaxed);
+        self.shared.segments.store(self.segments.len(), Relaxed);
     }
 
     /// Writes until the log is closed.
@@ -117,10 +128,15 @@ impl WalWriter {
         }
         self.shared.room.notify_waiters();
         let mut waiting = Vec::new();
-        let written = match self.shared.check() {
-            Ok(()) => self
-                .write(batch, &mut waiting)
-                .inspect_err(|error| self.shared.fail(error.clone())),
+        let shared = self.shared.clone();
+        let written = match shared.check() {
+            Ok(()) => {
+                let working = shared.pulse.working();
+                let written = self.write(batch, &mut waiting);
+                drop(working);
+                self.tell_room();
+                written.inspect_err(|error| self.shared.fail(error.clone()))
+            }
             Err(error) => {
                 waiting.extend(batch.ops.into_iter().filter_map(Op::into_done));
                 Err(error)
@@ -289,7 +305,9 @@ impl WalWriter {
 
     fn sync(&mut self) -> Result<(), StorageError> {
         if self.unsynced {
+            let began = Instant::now();
             let synced = self.active.file.sync_data();
+            self.shared.pulse.synced(began.elapsed());
             synced.map_err(|source| StorageError::io("sync", &self.active_path(), source))?;
             self.active.synced_to = self.active.end;
             self.unsynced = false;

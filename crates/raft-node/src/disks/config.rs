@@ -1,0 +1,62 @@
+//! What a node is told about disks.
+
+use std::time::Duration;
+
+/// Room for eight segments of the usual length: releases until the next snapshot, whatever makes the log longer
+/// meanwhile, and what others write to the disk while somebody reads the alarm.
+const DEFAULT_LOW_WATER_BYTES: u64 = 128 * 1024 * 1024;
+
+/// A quarter more, so that a snapshot that comes and goes does not make the cluster change its mind.
+const DEFAULT_RESUME_BYTES: u64 = 160 * 1024 * 1024;
+
+/// A look costs one system call and a message to each member; disks do not fill within less.
+const DEFAULT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Longer than the longest election timeout: to have another leader takes less time than the write has taken already.
+const DEFAULT_STALL: Duration = Duration::from_secs(1);
+
+/// Leadership moves at most so often on account of disks. A move costs an election, so disks that are slow by turns
+/// must not have it go in circles.
+const DEFAULT_HAND_OVER_PAUSE: Duration = Duration::from_secs(10);
+
+/// When a disk counts as nearly full or as slow, and how often it is looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskConfig {
+    /// With less free space, beside room for a snapshot as large as the newest one, the node counts as nearly full.
+    pub low_water_bytes: u64,
+    /// It counts so until there is as much as this, beside the same room.
+    pub resume_bytes: u64,
+    /// How often a node looks at its disk, and the leader asks the others.
+    pub check_interval: Duration,
+    /// A write to the log that takes longer is a stall.
+    pub stall: Duration,
+    /// After a leader has begun, or has tried to hand over, it does not hand over for so long because of disks.
+    pub hand_over_pause: Duration,
+}
+
+impl Default for DiskConfig {
+    fn default() -> Self {
+        Self {
+            low_water_bytes: DEFAULT_LOW_WATER_BYTES,
+            resume_bytes: DEFAULT_RESUME_BYTES,
+            check_interval: DEFAULT_CHECK_INTERVAL,
+            stall: DEFAULT_STALL,
+            hand_over_pause: DEFAULT_HAND_OVER_PAUSE,
+        }
+    }
+}
+
+impl DiskConfig {
+    /// What makes no sense.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        if self.resume_bytes < self.low_water_bytes {
+            wrong.push("disk.resume_bytes must be at least disk.low_water_bytes".to_owned());
+        }
+        if self.check_interval.is_zero() || self.stall.is_zero() {
+            wrong
+                .push("looks at the disk must have time between them, and a stall must take time".to_owned());
+        }
+        wrong
+    }
+}

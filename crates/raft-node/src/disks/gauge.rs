@@ -1,0 +1,127 @@
+//! One node's look at its own disk: whether it is nearly full, with two marks so that it does not change its mind with
+//! every file that comes and goes.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::config::DiskConfig;
+use super::report::DiskReport;
+
+/// What was seen at one look.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sight {
+    /// Free in the file system, if it answered.
+    pub free_bytes: Option<u64>,
+    /// How large the newest snapshot is: the next one needs as much, and has to be written before the log can be cut.
+    pub snapshot_bytes: u64,
+    /// The log has no room.
+    pub log_full: bool,
+    /// The disk had no space for a segment of the log.
+    pub starved: bool,
+    /// How long a sync takes these days.
+    pub sync: Option<Duration>,
+    /// For how long the write under way has lasted.
+    pub working: Duration,
+}
+
+/// What a node knows of its disk.
+pub struct Gauge {
+    config: DiskConfig,
+    last: Mutex<DiskReport>,
+}
+
+impl Gauge {
+    /// Nothing was seen yet.
+    pub fn new(config: DiskConfig) -> Self {
+        let last = DiskReport {
+            low_water_bytes: config.low_water_bytes,
+            ..DiskReport::default()
+        };
+        Self {
+            config,
+            last: Mutex::new(last),
+        }
+    }
+
+    /// What was seen last.
+    pub fn report(&self) -> DiskReport {
+        self.last.lock().clone()
+    }
+
+    /// Takes a look into account; says what there is to say.
+    pub fn saw(&self, sight: Sight) -> DiskReport {
+        let mut last = self.last.lock();
+        let micros = |duration: Duration| duration.as_micros().try_into().unwrap_or(u64::MAX);
+        let mark = match last.low {
+            true => self.config.resume_bytes,
+            false => self.config.low_water_bytes,
+        };
+        let low = match sight.free_bytes {
+            _ if sight.starved => true,
+            Some(free) => free < mark.saturating_add(sight.snapshot_bytes),
+            // A file system that does not answer says nothing new; its syncs tell of it.
+            None => last.low,
+        };
+        *last = DiskReport {
+            free_bytes: sight.free_bytes,
+            low_water_bytes: self.config.low_water_bytes.saturating_add(sight.snapshot_bytes),
+            low,
+            log_full: sight.log_full,
+            sync_us: sight.sync.map(micros),
+            working_us: micros(sight.working),
+        };
+        last.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gauge() -> Gauge {
+        Gauge::new(DiskConfig {
+            low_water_bytes: 100,
+            resume_bytes: 150,
+            ..DiskConfig::default()
+        })
+    }
+
+    #[test]
+    fn a_disk_is_low_below_one_mark_until_it_is_above_the_other() {
+        let gauge = gauge();
+        let low = |free, snapshot_bytes| {
+            let sight = Sight {
+                free_bytes: Some(free),
+                snapshot_bytes,
+                ..Sight::default()
+            };
+            gauge.saw(sight).low
+        };
+        assert!(!low(100, 0));
+        assert!(low(99, 0));
+        assert!(low(149, 0), "not before the upper mark");
+        assert!(!low(150, 0));
+        assert!(!low(100, 0));
+        // The state has grown: the next snapshot needs as much.
+        assert!(low(119, 20));
+        assert!(low(169, 20));
+        assert!(!low(170, 20));
+    }
+
+    #[test]
+    fn a_log_without_space_is_low_whatever_the_figures_say() {
+        let gauge = gauge();
+        let mut sight = Sight {
+            free_bytes: Some(1_000),
+            starved: true,
+            ..Sight::default()
+        };
+        assert!(gauge.saw(sight).low);
+        sight.starved = false;
+        sight.free_bytes = None;
+        assert!(gauge.saw(sight).low, "nothing new is known");
+        sight.free_bytes = Some(1_000);
+        assert!(!gauge.saw(sight).low);
+    }
+}

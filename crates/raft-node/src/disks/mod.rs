@@ -1,0 +1,89 @@
+//! The health of the nodes' disks, and what follows from it.
+//!
+//! ```text
+//!  every node      looks at its own disk: free space, how long syncs take      gauge.rs
+//!  the leader      asks all members for what they see, and judges:             judge.rs
+//!                    is there a quorum of voters with space? else the cluster is read-only
+//!                    is another voter's disk better? then it should lead
+//!                    what should a person look at? that is an alarm
+//!  the leader      tells all members what it has found, with the next question watch.rs
+//! ```
+//!
+//! What is read-only is decided by the leader alone, when it packs an entry (`proposer.rs`); which requests that
+//! concerns is for the state to say ([`znode_store::Store::may_grow`]). A node whose log has no room takes no entries
+//! from its peers (`peers/server.rs`), and goes on when it has. Nothing here touches a file.
+
+mod config;
+mod gauge;
+mod judge;
+mod report;
+mod watch;
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+pub use self::config::DiskConfig;
+pub use self::report::{Alarm, AlarmKind, DiskReport, DiskView};
+pub(crate) use self::watch::{judge, look};
+
+use self::gauge::Gauge;
+use crate::config::NodeId;
+
+/// What the leader has found counts for so long. A leader that is gone has a successor by then.
+const VIEW_AGE: Duration = Duration::from_secs(5);
+
+/// What one node knows of disks: its own, and what the leader says of all.
+pub struct Disks {
+    node: NodeId,
+    config: DiskConfig,
+    gauge: Gauge,
+    view: Mutex<Option<(DiskView, Instant)>>,
+}
+
+impl Disks {
+    /// Nothing is known yet.
+    pub fn new(node: NodeId, config: DiskConfig) -> Self {
+        Self {
+            node,
+            gauge: Gauge::new(config.clone()),
+            config,
+            view: Mutex::default(),
+        }
+    }
+
+    /// This node's own disk, as it was seen last.
+    pub fn report(&self) -> DiskReport {
+        self.gauge.report()
+    }
+
+    /// What a leader has found. Older news than what is known is left out.
+    pub fn learn(&self, view: DiskView) {
+        let mut known = self.view.lock();
+        if known.as_ref().is_none_or(|(known, _)| known.term <= view.term) {
+            *known = Some((view, Instant::now()));
+        }
+    }
+
+    /// What the leader has found, unless that is too long ago.
+    pub fn view(&self) -> Option<DiskView> {
+        let known = self.view.lock();
+        let (view, when) = known.as_ref()?;
+        (when.elapsed() <= VIEW_AGE).then(|| view.clone())
+    }
+
+    /// Why the cluster takes only what makes the state smaller; `None` if it takes everything.
+    pub fn read_only(&self) -> Option<String> {
+        let known = self.view.lock();
+        let (view, when) = known.as_ref()?;
+        view.read_only.clone().filter(|_| when.elapsed() <= VIEW_AGE)
+    }
+
+    /// What a person should look at: the leader's word, or, as long as there is none, what this node sees of itself.
+    pub fn alarms(&self) -> Vec<Alarm> {
+        match self.view() {
+            Some(view) => view.alarms,
+            None => judge::alarms_of(self.node, &self.report(), &self.config),
+        }
+    }
+}

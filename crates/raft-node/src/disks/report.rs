@@ -1,0 +1,84 @@
+//! What nodes tell each other, and people, about disks.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::NodeId;
+
+/// What a node says of its own disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskReport {
+    /// Free in the file system of the data directory, in bytes. `None` until the first look, and when the file system
+    /// does not answer.
+    pub free_bytes: Option<u64>,
+    /// With less than this it counts as nearly full.
+    pub low_water_bytes: u64,
+    /// It is nearly full.
+    pub low: bool,
+    /// The log has no room, and takes no entries.
+    pub log_full: bool,
+    /// How long a sync of the log takes these days, in microseconds; `None` if there were none lately.
+    pub sync_us: Option<u64>,
+    /// For how long the write to the log that is under way has lasted, in microseconds; 0 if there is none.
+    pub working_us: u64,
+}
+
+/// What the leader of a term has found about all disks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskView {
+    /// The leader's term.
+    pub term: u64,
+    /// Why the cluster takes only what makes the state smaller, if so.
+    pub read_only: Option<String>,
+    /// What a person should look at.
+    pub alarms: Vec<Alarm>,
+}
+
+/// What an alarm is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AlarmKind {
+    /// So many voters' disks are nearly full that the cluster takes only what makes the state smaller.
+    ReadOnly,
+    /// A node's disk is nearly full.
+    DiskLow,
+    /// A node's log has no room: it takes no entries until it has.
+    LogFull,
+    /// A node's disk takes long, or does not answer.
+    SlowDisk,
+}
+
+impl AlarmKind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::ReadOnly, Self::DiskLow, Self::LogFull, Self::SlowDisk];
+
+    /// The word for it in JSON and metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "read_only",
+            Self::DiskLow => "disk_low",
+            Self::LogFull => "log_full",
+            Self::SlowDisk => "slow_disk",
+        }
+    }
+}
+
+/// Something that a person should look at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alarm {
+    /// The node that it is about; none if it is about the cluster.
+    pub node_id: Option<NodeId>,
+    /// What it is about.
+    pub kind: AlarmKind,
+    /// Since when, in milliseconds since 1970 by the clock of the leader that saw it first.
+    pub since_ms: u64,
+    /// What is the matter, with figures.
+    pub detail: String,
+    /// What to do.
+    pub action: String,
+    /// Free in the node's file system, in bytes, if that is what it is about.
+    pub free_bytes: Option<u64>,
+    /// The mark below which the node counts as nearly full, in bytes.
+    pub low_water_bytes: Option<u64>,
+    /// How long a sync takes, in microseconds, if that is what it is about.
+    pub sync_us: Option<u64>,
+}

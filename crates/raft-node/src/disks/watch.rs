@@ -1,0 +1,266 @@
+//! The two tasks: every node looks at its own disk, and makes room where it can; the leader asks all members, judges,
+//! and acts on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use openraft::ServerState;
+use openraft::async_runtime::watch::WatchReceiver;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Disks;
+use super::gauge::Sight;
+use super::judge::{Motive, Scene};
+use super::report::{DiskReport, DiskView};
+use crate::config::NodeId;
+use crate::peers::wire::{Answer, Ask};
+use crate::peers::{Peers, Purpose};
+use crate::proposer::wall_clock_ms;
+use crate::storage::Storage;
+use crate::types::Raft;
+
+/// A node whose disk is nearly full shortens its log at most so often: each time it writes its whole state.
+const RELIEF_PAUSE: Duration = Duration::from_secs(5);
+
+/// What a member has said counts for so many rounds in which it did not answer.
+const ROUNDS_COUNTED: u32 = 3;
+
+/// Looks at this node's disk until `stop`. While it is nearly full the log is cut as short as a snapshot allows, and
+/// one snapshot is kept instead of two.
+pub(crate) async fn look(disks: Arc<Disks>, storage: Arc<Storage>, raft: Raft, stop: CancellationToken) {
+    let mut relieved: Option<Instant> = None;
+    let mut looking: Option<JoinHandle<Option<u64>>> = None;
+    loop {
+        // A file system that does not answer holds up this thread of the pool, and nobody else.
+        let mut answer = looking.take().unwrap_or_else(|| {
+            let (storage, low) = (storage.clone(), disks.report().low);
+            tokio::task::spawn_blocking(move || free_space(&storage, low))
+        });
+        let free_bytes = match tokio::time::timeout(disks.config.check_interval, &mut answer).await {
+            Ok(free_bytes) => free_bytes.unwrap_or_default(),
+            Err(_) => {
+                looking = Some(answer);
+                None
+            }
+        };
+        let wal = &storage.wal;
+        let (was_low, was_full) = (disks.report().low, disks.report().log_full);
+        let report = disks.gauge.saw(Sight {
+            free_bytes,
+            snapshot_bytes: storage.snapshots.latest().map_or(0, |latest| latest.bytes()),
+            log_full: wal.is_full(),
+            starved: wal.is_starved(),
+            sync: wal.pulse().average(),
+            working: wal.pulse().working_for(),
+        });
+        if was_low != report.low {
+            let (free, mark) = (report.free_bytes, report.low_water_bytes);
+            match report.low {
+                true => tracing::warn!(?free, low_water = mark, "the disk is nearly full"),
+                false => tracing::info!(?free, low_water = mark, "the disk has space again"),
+            }
+        }
+        if was_full != report.log_full {
+            match report.log_full {
+                true => tracing::error!("the log has no room: this node takes no entries until it has"),
+                false => tracing::info!("the log has room again"),
+            }
+        }
+        if report.low && wal.segments() > 1 {
+            let due = relieved.is_none_or(|last| last.elapsed() >= RELIEF_PAUSE);
+            if shorten_log(&raft, &storage, due).await {
+                relieved = Some(Instant::now());
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(disks.config.check_interval) => {}
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+/// Asks the file system. Blocks.
+fn free_space(storage: &Storage, low: bool) -> Option<u64> {
+    if let Err(error) = storage.snapshots.set_need(low) {
+        tracing::warn!(%error, "could not remove the snapshot before the newest");
+    }
+    match storage.dir.free_space() {
+        Ok(free) => Some(free),
+        Err(error) => {
+            tracing::warn!(%error, "how full is the disk?");
+            None
+        }
+    }
+}
+
+/// Removes from the log what the newest snapshot covers, and begins a newer one if `snapshot`. Says whether it did.
+async fn shorten_log(raft: &Raft, storage: &Storage, snapshot: bool) -> bool {
+    let (covered, applied) = {
+        let metrics = raft.metrics();
+        let now = metrics.borrow_watched();
+        let index = |id: Option<crate::types::LogId>| id.map_or(0, |id| id.index);
+        (index(now.snapshot), index(now.last_applied))
+    };
+    let trigger = raft.trigger();
+    // What fails here is Raft that has stopped, and the node with it.
+    if covered > storage.wal.purged().map_or(0, |purged| purged.index) {
+        let _ = trigger.purge_log(covered).await;
+    }
+    snapshot && applied > covered && trigger.snapshot().await.is_ok()
+}
+
+/// What the leader remembers of its term.
+struct Office {
+    term: u64,
+    /// Nothing is handed over before.
+    settled: Instant,
+    heard: BTreeMap<NodeId, (DiskReport, Instant)>,
+}
+
+/// While this node leads: asks all members how their disks are, tells them what follows, and hands leadership over if
+/// its own disk is the worse one. Until `stop`.
+pub(crate) async fn judge(disks: Arc<Disks>, peers: Arc<Peers>, raft: Raft, stop: CancellationToken) {
+    let mut office: Option<Office> = None;
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(disks.config.check_interval) => {}
+            () = stop.cancelled() => return,
+        }
+        let Some(seen) = Seen::by_leader(&raft) else {
+            office = None;
+            continue;
+        };
+        let now = Instant::now();
+        let office = match &mut office {
+            Some(office) if office.term == seen.term => office,
+            other => other.insert(Office {
+                term: seen.term,
+                settled: now + disks.config.hand_over_pause,
+                heard: BTreeMap::new(),
+            }),
+        };
+        let others = seen.others(disks.node);
+        let asked = tokio::select! {
+            asked = ask_all(&disks, &peers, &others) => asked,
+            () = stop.cancelled() => return,
+        };
+        let now = Instant::now();
+        office
+            .heard
+            .extend(asked.into_iter().map(|(id, report)| (id, (report, now))));
+        let counted = disks.config.check_interval * ROUNDS_COUNTED * 2;
+        office
+            .heard
+            .retain(|id, (_, when)| now - *when <= counted && seen.members.contains(id));
+
+        let heard = office.heard.iter();
+        let mut reports: BTreeMap<NodeId, DiskReport> =
+            heard.map(|(id, (report, _))| (*id, report.clone())).collect();
+        reports.insert(disks.node, disks.report());
+        let scene = Scene {
+            me: disks.node,
+            voters: seen.voters,
+            reports,
+            lag: seen.lag,
+        };
+        let before = disks.view();
+        let view = scene.view(seen.term, before.as_ref(), wall_clock_ms(), &disks.config);
+        tell(before.as_ref(), &view);
+        disks.learn(view);
+
+        if now >= office.settled
+            && let Some((heir, motive)) = scene.hand_over(&disks.config)
+        {
+            match motive {
+                Motive::Full => tracing::warn!(to = heir, "the disk is nearly full: handing leadership over"),
+                Motive::Slow => tracing::warn!(to = heir, "the disk is slow: handing leadership over"),
+            }
+            office.settled = now + disks.config.hand_over_pause;
+            // Raft that has stopped ends the node anyway.
+            let _ = raft.trigger().transfer_leader(heir).await;
+        }
+    }
+}
+
+/// What Raft knows, if this node leads.
+struct Seen {
+    term: u64,
+    members: BTreeSet<NodeId>,
+    voters: Vec<BTreeSet<NodeId>>,
+    lag: BTreeMap<NodeId, u64>,
+}
+
+impl Seen {
+    fn by_leader(raft: &Raft) -> Option<Self> {
+        let metrics = raft.metrics();
+        let now = metrics.borrow_watched();
+        if now.state != ServerState::Leader {
+            return None;
+        }
+        let last = now.last_log_index.unwrap_or(0);
+        let matched = now.replication.iter().flatten();
+        Some(Self {
+            term: now.current_term,
+            members: now.membership_config.nodes().map(|(id, _)| *id).collect(),
+            voters: now.membership_config.membership().get_joint_config().clone(),
+            lag: matched
+                .map(|(id, matched)| {
+                    (
+                        *id,
+                        last.saturating_sub(matched.map_or(0, |matched| matched.index)),
+                    )
+                })
+                .collect(),
+        })
+    }
+
+    fn others(&self, me: NodeId) -> Vec<NodeId> {
+        self.members.iter().copied().filter(|id| *id != me).collect()
+    }
+}
+
+/// One round of questions; those who do not answer in time are left out.
+async fn ask_all(disks: &Disks, peers: &Peers, members: &[NodeId]) -> Vec<(NodeId, DiskReport)> {
+    let view = disks.view();
+    let asked = members.iter().map(|id| {
+        let (link, view) = (peers.link(*id, Purpose::Control), view.clone());
+        async move {
+            match link.ask(Ask::Disk { view }, disks.config.check_interval).await {
+                Ok(Answer::Disk(report)) => Some((*id, report)),
+                // It is unreachable, or busy with something else; Raft says so loudly enough.
+                Ok(_) | Err(_) => None,
+            }
+        }
+    });
+    join_all(asked).await.into_iter().flatten().collect()
+}
+
+/// Alarms that come and go, in the log.
+fn tell(before: Option<&DiskView>, now: &DiskView) {
+    let alarms = |view: &DiskView| view.alarms.clone();
+    let before = before.map(alarms).unwrap_or_default();
+    let missing = |alarm: &super::Alarm, list: &[super::Alarm]| {
+        !list
+            .iter()
+            .any(|other| (other.node_id, other.kind) == (alarm.node_id, alarm.kind))
+    };
+    for alarm in now.alarms.iter().filter(|alarm| missing(alarm, &before)) {
+        tracing::warn!(
+            kind = alarm.kind.word(),
+            node = alarm.node_id,
+            "alarm: {}",
+            alarm.detail
+        );
+    }
+    for alarm in before.iter().filter(|alarm| missing(alarm, &now.alarms)) {
+        tracing::info!(
+            kind = alarm.kind.word(),
+            node = alarm.node_id,
+            "the alarm is over"
+        );
+    }
+}

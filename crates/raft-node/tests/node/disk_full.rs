@@ -1,0 +1,220 @@
+//! Disks that become full: what is still taken, who goes on, and that nothing has to be done when there is space again.
+
+use std::time::Duration;
+
+use raft_node::znode_store::{
+    AttemptId, Command, CreateMode, Identities, LockCommand, LockMode, LockName, LockWish, Op, Reply,
+    Request, SessionId,
+};
+use raft_node::{AlarmKind, Node, NodeConfig, NodeId, ProposeError};
+
+use crate::cluster::{Cluster, create, eventually, path, put, request};
+
+const TTL: Duration = Duration::from_secs(60);
+const SEGMENT_BYTES: u64 = 64 * 1024;
+const LOW_WATER_BYTES: u64 = 8 * SEGMENT_BYTES;
+const RESUME_BYTES: u64 = 10 * SEGMENT_BYTES;
+
+/// Small marks and files, and looks that do not make a test wait.
+fn small_disk(config: &mut NodeConfig) {
+    config.log.segment_bytes = SEGMENT_BYTES as usize;
+    config.disk.low_water_bytes = LOW_WATER_BYTES;
+    config.disk.resume_bytes = RESUME_BYTES;
+    config.disk.check_interval = Duration::from_millis(20);
+    config.disk.hand_over_pause = Duration::from_millis(500);
+    config.propose_timeout = Duration::from_secs(5);
+}
+
+fn alarms(node: &Node) -> Vec<(Option<NodeId>, AlarmKind)> {
+    let alarms = node.status().alarms;
+    alarms.iter().map(|alarm| (alarm.node_id, alarm.kind)).collect()
+}
+
+fn of(session: SessionId, command: Command) -> Request {
+    Request {
+        session: Some(session),
+        request_id: None,
+        caller: Identities::none(),
+        command,
+    }
+}
+
+fn acquire(lock: &str, guid: u128) -> Command {
+    Command::Lock(LockCommand::Acquire {
+        wish: LockWish {
+            lock: LockName::parse(lock).unwrap(),
+            mode: LockMode::Exclusive,
+            permits: 1,
+            owner: "".into(),
+            reentrant: true,
+            note: "".into(),
+            address: "".into(),
+        },
+        guid,
+        attempt: AttemptId(guid as u64),
+        wait: true,
+    })
+}
+
+fn set(at: &str, data: &str) -> Command {
+    Command::Write(Op::Set {
+        path: path(at),
+        data: data.into(),
+        version: -1,
+    })
+}
+
+fn delete(at: &str) -> Op {
+    Op::Delete {
+        path: path(at),
+        version: -1,
+    }
+}
+
+async fn assert_read_only(node: &Node, request: Request) {
+    let what = request.to_string();
+    match node.propose(request).await {
+        Err(ProposeError::Unavailable(unavailable)) if unavailable.read_only => {}
+        other => panic!("{what} was answered by {other:?}"),
+    }
+}
+
+async fn assert_taken(node: &Node, request: Request) -> Reply {
+    let what = request.to_string();
+    match node.propose(request).await {
+        Ok(applied) => applied
+            .outcome
+            .unwrap_or_else(|refusal| panic!("{what}: {refusal}")),
+        Err(error) => panic!("{what}: {error}"),
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_without_space_takes_what_gives_some_back_and_goes_on_by_itself() {
+    let mut cluster = Cluster::start_troubled(3, small_disk).await;
+    let leader = cluster.leader().await;
+    let node = cluster.node(cluster.follower().await).clone();
+    let session = node.open_session(Some(TTL), "s", "", None).await.unwrap().session;
+    let other = node.open_session(Some(TTL), "o", "", None).await.unwrap().session;
+    for at in ["/a", "/b", "/c"] {
+        put(&node, at, "some data").await;
+    }
+    let Reply::Granted(grant) = assert_taken(&node, of(session, acquire("l", 1))).await else {
+        panic!("the lock was free");
+    };
+    let Reply::Queued(place) = assert_taken(&node, of(other, acquire("l", 2))).await else {
+        panic!("the lock is held");
+    };
+
+    // Two of three: a quorum without space, whoever leads.
+    for (id, disk) in cluster.troubled.iter().filter(|(id, _)| **id != leader) {
+        assert!(!cluster.node(*id).status().read_only);
+        disk.set_free(LOW_WATER_BYTES / 2);
+    }
+    for node in cluster.nodes.values() {
+        eventually("the cluster is read-only, and every node says so", || {
+            node.status().read_only && alarms(node).len() == 3
+        })
+        .await;
+        let kinds: Vec<AlarmKind> = alarms(node).iter().map(|(_, kind)| *kind).collect();
+        assert_eq!(
+            kinds,
+            [AlarmKind::ReadOnly, AlarmKind::DiskLow, AlarmKind::DiskLow]
+        );
+    }
+
+    for node in cluster.nodes.values() {
+        assert_read_only(node, request(create("/d", "x", CreateMode::Persistent))).await;
+        assert_read_only(node, request(set("/a", "some more data"))).await;
+        assert_read_only(node, of(session, acquire("m", 3))).await;
+        let mixed = vec![delete("/a"), delete("/b")];
+        let Command::Write(creation) = create("/d", "x", CreateMode::Persistent) else {
+            unreachable!("it creates");
+        };
+        let mixed = mixed.into_iter().chain([creation]).collect();
+        assert_read_only(node, request(Command::Multi(mixed))).await;
+        node.open_session(Some(TTL), "", "", None).await.unwrap_err();
+        // What needs nothing, or gives back.
+        assert_eq!(node.heartbeat(session).await, Ok(TTL));
+        assert_taken(node, request(set("/a", "less data"))).await;
+        assert_taken(node, of(session, acquire("l", 4))).await;
+    }
+    assert!(node.read(|store| store.stat(&path("/d")).is_none()));
+    assert_taken(&node, request(Command::Multi(vec![delete("/b"), delete("/c")]))).await;
+    for _ in 0..=cluster.nodes.len() {
+        let release = LockCommand::Release {
+            lock: LockName::parse("l").unwrap(),
+            holder: grant.holder.clone(),
+        };
+        assert_taken(&node, of(session, Command::Lock(release))).await;
+    }
+    // The lock has gone to the next in the queue.
+    let held = node.read(|store| store.standing(&LockName::parse("l").unwrap(), &place.holder));
+    assert!(
+        matches!(held, Some(raft_node::znode_store::Standing::Holds(_))),
+        "{held:?}"
+    );
+    assert_taken(&node, request(Command::CloseSession { session })).await;
+
+    cluster.troubled.values().for_each(|disk| disk.make_room());
+    for node in cluster.nodes.values() {
+        eventually("it goes on by itself", || {
+            !node.status().read_only && alarms(node).is_empty()
+        })
+        .await;
+    }
+    put(&node, "/d", "x").await;
+    node.open_session(Some(TTL), "", "", None).await.unwrap();
+    cluster.stop_all().await;
+}
+
+#[tokio::test]
+async fn one_full_follower_stops_nobody_and_catches_up_by_itself() {
+    let mut cluster = Cluster::start_troubled(3, small_disk).await;
+    let full = cluster.follower().await;
+    let leader = cluster.leader().await;
+    let disk = cluster.troubled[&full].clone();
+    disk.set_free(0);
+    let node = cluster.node(leader).clone();
+    let data = "x".repeat(4 * 1024);
+    let mut written = 0;
+    while !alarms(&node).contains(&(Some(full), AlarmKind::LogFull)) {
+        put(&node, &format!("/n{written}"), &data).await;
+        written += 1;
+        assert!(written < 200, "the log of a full disk has room for ever");
+    }
+    assert!(!node.status().read_only);
+    // It says that it is behind, but it lives.
+    for _ in 0..20 {
+        put(&node, &format!("/n{written}"), &data).await;
+        written += 1;
+    }
+    let behind = cluster.node(full).clone();
+    assert!(disk.refused() > 0, "nothing was tried in vain");
+    assert!(behind.status().applied_index < node.status().applied_index);
+    assert_eq!(behind.disk_report().free_bytes, Some(0));
+    drop(behind);
+
+    // A start needs no space.
+    cluster.stop(full).await;
+    cluster.restart(full).await.unwrap();
+    put(&node, &format!("/n{written}"), &data).await;
+    written += 1;
+    assert_eq!(
+        cluster.leader().await,
+        leader,
+        "who is behind cannot win an election"
+    );
+
+    disk.make_room();
+    let behind = cluster.node(full).clone();
+    eventually("it catches up", || {
+        behind.status().applied_index == node.status().applied_index
+    })
+    .await;
+    let count = |node: &Node| node.read(|store| store.node_count());
+    assert_eq!(count(&behind), count(&node));
+    assert!(count(&node) > written);
+    eventually("the alarms are over", || alarms(&node).is_empty()).await;
+    cluster.stop_all().await;
+}
