@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, Parser, Subcommand};
-use raft_node::{Alarm, NodeId, Role};
+use raft_node::{Alarm, NodeId, Role, SnapshotMade};
 
 use crate::bench;
 use crate::cluster::{
@@ -94,6 +94,14 @@ enum ClusterCommand {
         /// Print JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Have nodes write a snapshot of their state now, and shorten their logs
+    Snapshot {
+        #[command(flatten)]
+        dir: Dir,
+        /// Only this node: its id, or "leader"
+        #[arg(long)]
+        node: Option<String>,
     },
     /// Kill a node with SIGKILL; `cluster up` starts it again
     Kill {
@@ -183,6 +191,25 @@ async fn cluster(command: ClusterCommand) -> anyhow::Result<()> {
                 true => say(serde_json::to_string_pretty(&reports).context("reports as JSON")?),
                 false => say(table(&reports)),
             }
+        }
+        ClusterCommand::Snapshot { dir, node } => {
+            let cluster = open(&dir)?;
+            let ids = match node {
+                Some(node) => vec![named(&cluster, &node).await?],
+                None => cluster.ids(),
+            };
+            for id in ids {
+                let SnapshotMade {
+                    index,
+                    bytes,
+                    duration_ms,
+                    ..
+                } = cluster.snapshot(id).await?;
+                say(format!(
+                    "node {id} has a snapshot up to entry {index}: {bytes} bytes in {duration_ms} ms"
+                ))?;
+            }
+            Ok(())
         }
         ClusterCommand::Kill { dir, node } => {
             let mut cluster = open(&dir)?;

@@ -196,9 +196,17 @@ impl Settings<'_> {
         self.duration("raft.election_max_ms", &mut node.timing.election_max);
 
         self.positive("snapshots.every_entries", &mut node.snapshots.every_entries);
+        self.positive("snapshots.every_bytes", &mut node.snapshots.every_bytes);
         if let Some(entries) = self.integer("snapshots.keep_entries") {
             node.snapshots.keep_entries = entries;
         }
+        if let Some(bytes) = self.integer("snapshots.keep_bytes") {
+            node.snapshots.keep_bytes = bytes;
+        }
+        self.positive(
+            "snapshots.send_bytes_per_second",
+            &mut node.snapshots.send_bytes_per_second,
+        );
 
         self.positive("disk.low_water_bytes", &mut node.disk.low_water_bytes);
         node.disk.resume_bytes = node

@@ -14,6 +14,9 @@ use crate::error::StartError;
 use crate::storage::WalOptions;
 use crate::storage::identity::MAX_CLUSTER_NAME_BYTES;
 
+/// Slower, and a follower would need so long for a snapshot of some size that it never catches up.
+pub const MIN_SEND_BYTES_PER_SECOND: u64 = 64 * 1024;
+
 /// The id of a node: given by whoever sets the cluster up, never 0, never used again after its disk is lost.
 pub type NodeId = u64;
 
@@ -120,8 +123,13 @@ impl NodeConfig {
         if sessions.min < timing.election_max * 2 {
             wrong.push("the shortest session timeout must be at least two election timeouts".to_owned());
         }
-        if self.snapshots.every_entries == 0 {
-            wrong.push("snapshots after every 0 entries".to_owned());
+        if self.snapshots.every_entries == 0 || self.snapshots.every_bytes == 0 {
+            wrong.push("snapshots after every 0 entries or bytes".to_owned());
+        }
+        if self.snapshots.send_bytes_per_second < MIN_SEND_BYTES_PER_SECOND {
+            wrong.push(format!(
+                "snapshots must be sent at {MIN_SEND_BYTES_PER_SECOND} bytes per second or faster"
+            ));
         }
         wrong.extend(self.disk.problems());
         let limits = &self.limits;
@@ -183,20 +191,32 @@ impl Default for RaftTiming {
     }
 }
 
-/// When to make snapshots, and what to keep.
+/// When to make snapshots, what to keep of the log, and how fast snapshots are sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotConfig {
     /// After so many log entries.
     pub every_entries: u64,
-    /// How many entries that a snapshot covers are kept for followers that lag a little.
+    /// After so many bytes of log entries; if the last snapshot is larger, after as many bytes as that one has. So
+    /// snapshots at most double what is written, however large the state is.
+    pub every_bytes: u64,
+    /// At most so many entries that a snapshot covers are kept for followers that lag a little.
     pub keep_entries: u64,
+    /// At most so many bytes of such entries.
+    pub keep_bytes: u64,
+    /// So fast snapshots are sent, all together.
+    pub send_bytes_per_second: u64,
 }
 
 impl Default for SnapshotConfig {
     fn default() -> Self {
         Self {
             every_entries: 50_000,
+            // About as much as is applied in half a second at a start.
+            every_bytes: 64 * 1024 * 1024,
             keep_entries: 5_000,
+            keep_bytes: 16 * 1024 * 1024,
+            // A million znodes of 100 bytes (150 MB) in two and a half seconds, and half of a gigabit line is left.
+            send_bytes_per_second: 64 * 1024 * 1024,
         }
     }
 }

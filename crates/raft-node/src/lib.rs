@@ -77,6 +77,7 @@ mod submitter;
 mod proposer;
 pub mod disks;
 mod machine;
+mod compaction;
 mod replica;
 mod calls;
 pub mod hub;
@@ -103,7 +104,7 @@ pub use disks::{Alarm, AlarmKind, DiskConfig};
 pub use error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
 pub use hub::{GrantWait, NotArmed, Verdict, Watcher, WatchesLost};
 pub use node::{BackupRefused, Node, OpenedSession};
-pub use status::{ClusterStatus, MemberStatus, Role};
+pub use status::{ClusterStatus, MemberStatus, Role, SnapshotMade};
 pub use watch_connection::{WatchConnection, WatchingLook};
 pub use znode_store;
 pub use znode_watch::{

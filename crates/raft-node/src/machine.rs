@@ -1,7 +1,9 @@
 //! openraft's side of the state machine: entries go to the replica, snapshots to files and back.
 //!
 //! A snapshot is drawn in small portions while entries are applied; the store keeps what the snapshot still
-//! needs of what changes meanwhile. Encoding and disk happen on other threads.
+//! needs of what changes meanwhile. Encoding and disk happen on other threads. When one is made is decided in
+//! `compaction.rs`; openraft only learns of it when it is there, since it takes a snapshot that cannot be written for
+//! the end of the node.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +21,6 @@ use crate::peers::Gate;
 use crate::replica::{LogPosition, Replica};
 use crate::snapshot_file::{self, SnapshotHandle};
 use crate::storage::SnapshotStore;
-use crate::storage::error::is_full_disk;
 use crate::types::{LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig, term_of};
 
 /// Znodes in one portion of a snapshot: a fraction of a millisecond in which nothing is applied.
@@ -32,7 +33,7 @@ const PORTIONS_QUEUED: usize = 16;
 pub struct StateMachine {
     replica: Arc<Replica>,
     snapshots: SnapshotStore,
-    /// openraft notices late that a state machine has panicked, and never that a snapshot has.
+    /// openraft notices late that a state machine has panicked.
     gate: Arc<Gate>,
     last_applied: Option<LogId>,
     membership: StoredMembership,
@@ -50,10 +51,24 @@ impl StateMachine {
         }
     }
 
-    fn meta(&self) -> SnapshotMeta {
-        SnapshotMeta {
-            last_log_id: self.last_applied,
-            last_membership: self.membership.clone(),
+    /// Freezes the state as it is after the last entry that was applied, to be written by [`Drawing::write`].
+    pub fn freeze(&mut self) -> Drawing {
+        let _alarm = Alarm::new(&self.gate, "the state machine");
+        // No entry is applied while this runs: the frozen state is the one at `last_applied`.
+        let generation = {
+            let mut store = self.replica.store.write();
+            store.begin_snapshot();
+            self.replica.generation()
+        };
+        Drawing {
+            replica: self.replica.clone(),
+            snapshots: self.snapshots.clone(),
+            gate: self.gate.clone(),
+            meta: SnapshotMeta {
+                last_log_id: self.last_applied,
+                last_membership: self.membership.clone(),
+            },
+            generation,
         }
     }
 }
@@ -98,21 +113,19 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         Ok(())
     }
 
-    async fn get_snapshot_builder(&mut self) -> Builder {
-        let _alarm = Alarm::new(&self.gate, "the state machine");
-        // No entry is applied while this runs: the frozen state is the one at `last_applied`.
-        let generation = {
-            let mut store = self.replica.store.write();
-            store.begin_snapshot();
-            self.replica.generation()
-        };
-        Builder {
-            replica: self.replica.clone(),
-            snapshots: self.snapshots.clone(),
-            gate: self.gate.clone(),
-            meta: self.meta(),
-            generation,
+    async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Builder> {
+        // The one that was made before this was asked for.
+        match snapshot_file::current(&self.snapshots) {
+            Ok(current) => current.map(Builder::Made),
+            Err(error) => {
+                tracing::error!(%error, "the newest snapshot cannot be read");
+                None
+            }
         }
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Builder {
+        Builder::Draw(self.freeze())
     }
 
     async fn install_snapshot(
@@ -132,7 +145,12 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             znodes = restored.node_count(),
             "the state comes from a snapshot"
         );
-        self.replica.replace(at, restored);
+        let before = self.replica.replace(at, restored);
+        snapshot_file::blocking(move || {
+            drop(before);
+            Ok(())
+        })
+        .await?;
         self.last_applied = meta.last_log_id;
         self.membership = meta.last_membership.clone();
         Ok(())
@@ -143,8 +161,27 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     }
 }
 
-/// Writes the state that was frozen when it was made.
-pub struct Builder {
+/// What openraft gets a snapshot from.
+pub enum Builder {
+    /// It is there already.
+    Made(Snapshot),
+    /// It has to be written.
+    Draw(Drawing),
+}
+
+impl RaftSnapshotBuilder<TypeConfig> for Builder {
+    type SnapshotData = SnapshotHandle;
+
+    async fn build_snapshot(&mut self) -> Result<SnapshotOf<TypeConfig, SnapshotHandle>, io::Error> {
+        match self {
+            Self::Made(snapshot) => Ok(snapshot.clone()),
+            Self::Draw(drawing) => drawing.write().await,
+        }
+    }
+}
+
+/// A state that was frozen when this was made, on its way to the disk. Dropped, it is given up.
+pub struct Drawing {
     replica: Arc<Replica>,
     snapshots: SnapshotStore,
     gate: Arc<Gate>,
@@ -152,10 +189,14 @@ pub struct Builder {
     generation: u64,
 }
 
-impl RaftSnapshotBuilder<TypeConfig> for Builder {
-    type SnapshotData = SnapshotHandle;
+impl Drawing {
+    /// The last entry whose effects are in it.
+    pub fn last(&self) -> Option<LogId> {
+        self.meta.last_log_id
+    }
 
-    async fn build_snapshot(&mut self) -> Result<SnapshotOf<TypeConfig, SnapshotHandle>, io::Error> {
+    /// Writes it beside the other snapshots, reads it again, and puts it among them. After an error nothing is left.
+    pub async fn write(&mut self) -> io::Result<Snapshot> {
         let _alarm = Alarm::new(&self.gate, "the snapshot of the state");
         // `None` is the end; a channel that is closed without it was abandoned, and so is the file.
         let (portions, mut queue) = mpsc::channel::<Option<SnapshotPart>>(PORTIONS_QUEUED);
@@ -180,34 +221,12 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
         };
         let (drawn, written) = tokio::join!(drawn, written);
         drawn?;
-        let snapshot = match written {
-            Ok(snapshot) => snapshot,
-            // A node with a full disk goes on. The file that was begun is gone again.
-            Err(error) if is_full_disk(&error) => {
-                tracing::warn!(%error, "no space for a snapshot");
-                return snapshot_file::instead_of_new(&self.snapshots);
-            }
-            Err(error) => return Err(error),
-        };
-        tracing::info!(at = ?self.meta.last_log_id.map(|id| id.index), "a snapshot is written");
         Ok(Snapshot {
             meta: self.meta.clone(),
-            snapshot,
+            snapshot: written?,
         })
     }
-}
 
-impl Drop for Builder {
-    fn drop(&mut self) {
-        // After a failure the store need not keep what nobody will draw.
-        let mut store = self.replica.store.write();
-        if self.replica.generation() == self.generation {
-            store.abandon_snapshot();
-        }
-    }
-}
-
-impl Builder {
     fn next_portion(&self) -> Result<Option<SnapshotPart>, io::Error> {
         let mut store = self.replica.store.write();
         match self.replica.generation() == self.generation {
@@ -215,6 +234,16 @@ impl Builder {
             false => Err(io::Error::other(
                 "the state was replaced while a snapshot of it was written",
             )),
+        }
+    }
+}
+
+impl Drop for Drawing {
+    fn drop(&mut self) {
+        // After a failure the store need not keep what nobody will draw.
+        let mut store = self.replica.store.write();
+        if self.replica.generation() == self.generation {
+            store.abandon_snapshot();
         }
     }
 }

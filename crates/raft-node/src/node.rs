@@ -25,6 +25,7 @@ pub use self::backup::BackupRefused;
 use crate::asker::{self, Asker, Questions};
 use crate::backup::Seed;
 use crate::codec::{self, Envelope, Origin};
+use crate::compaction::{self, Compaction};
 use crate::config::{NodeConfig, NodeId};
 use crate::disks::{self, DiskReport, Disks};
 use crate::error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
@@ -36,10 +37,11 @@ use crate::panics::{Alarm, Tasks};
 use crate::peers::network::Network;
 use crate::peers::server::{self, Services};
 use crate::peers::wire::Touched;
-use crate::peers::{Gate, Peers};
+use crate::peers::{Gate, Peers, SnapshotTraffic};
 use crate::proposer::{self, Proposer};
 use crate::replica::Replica;
-use crate::status::{ClusterStatus, MemberStatus, Role};
+use crate::snapshot_file;
+use crate::status::{ClusterStatus, MemberStatus, Role, SnapshotMade};
 use crate::storage::{Disk, RealDisk, Storage, Wal};
 use crate::submitter::Submitter;
 use crate::types::{ClusterId, DiskId, Raft};
@@ -75,6 +77,7 @@ struct Inner {
     gate: Arc<Gate>,
     queue: mpsc::UnboundedSender<(u64, Bytes)>,
     questions: Questions,
+    snapshots: compaction::Orders,
     leader: watch::Receiver<LeaderView>,
     failure: watch::Sender<Option<String>>,
     disks: Arc<Disks>,
@@ -160,7 +163,8 @@ impl Node {
         let replica = Arc::new(Replica::new(origin, hub, queue.clone()));
 
         let machine = StateMachine::new(replica.clone(), storage.snapshots.clone(), gate.clone());
-        let network = Network::new(peers.clone(), config.timing.election_max * 2);
+        let traffic = Arc::new(SnapshotTraffic::new(config.snapshots.send_bytes_per_second));
+        let network = Network::new(peers.clone(), traffic.clone(), config.timing.election_max * 2);
         let raft_config = Arc::new(raft_config(&config)?);
         let raft = Raft::new(config.node_id, raft_config, network, storage.log_store(), machine)
             .await
@@ -173,6 +177,15 @@ impl Node {
         let (leadership, leader_questions) = leader::leadership();
         let (questions, question_queues) = asker::questions();
         let disks = Arc::new(Disks::new(config.node_id, config.disk.clone()));
+        let (snapshots, snapshot_orders) = compaction::orders();
+        let compaction = Compaction {
+            raft: raft.clone(),
+            replica: replica.clone(),
+            snapshots: storage.snapshots.clone(),
+            log: log.clone(),
+            traffic: traffic.clone(),
+            config: config.snapshots.clone(),
+        };
         let node = Node {
             inner: Arc::new(Inner {
                 config: config.clone(),
@@ -181,6 +194,7 @@ impl Node {
                 gate: gate.clone(),
                 queue,
                 questions,
+                snapshots: snapshots.clone(),
                 leader: view.clone(),
                 failure,
                 disks: disks.clone(),
@@ -200,12 +214,15 @@ impl Node {
             leadership: leadership.clone(),
             storage: storage.clone(),
             disks: disks.clone(),
+            traffic,
         };
+        tasks.spawn(compaction::run(compaction, snapshot_orders, stop.clone()));
         tasks.spawn(server::serve(listener, gate.clone(), services, stop.clone()));
         tasks.spawn(disks::look(
             disks.clone(),
             storage.clone(),
             raft.clone(),
+            snapshots,
             stop.clone(),
         ));
         tasks.spawn(disks::judge(
@@ -454,6 +471,12 @@ impl Node {
         self.inner.replica.wait_for_grant(lock, holder)
     }
 
+    /// Has this node write a snapshot of what it has applied, and shorten its log; waits until it is there. If nothing
+    /// was applied since the newest one, that is the answer.
+    pub async fn make_snapshot(&self) -> Result<SnapshotMade, Unavailable> {
+        self.inner.snapshots.snapshot().await
+    }
+
     /// What this node knows about the cluster.
     pub fn status(&self) -> ClusterStatus {
         let inner = &self.inner;
@@ -485,6 +508,15 @@ impl Node {
             }
         });
         let not_ready = self.not_ready();
+        let (log, snapshot) = {
+            // Gone when the node has stopped.
+            let storage = inner.storage.lock();
+            let log = storage.as_ref().map(|storage| storage.wal.clone());
+            (
+                log,
+                storage.as_ref().and_then(|storage| storage.snapshots.latest()),
+            )
+        };
         ClusterStatus {
             cluster: inner.config.cluster.clone(),
             cluster_id: inner
@@ -500,6 +532,11 @@ impl Node {
             applied_index: inner.replica.applied().index,
             applied_zxid: self.read(|store| store.zxid().0),
             snapshot_index: index(metrics.snapshot),
+            snapshot_bytes: snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes()),
+            snapshot_age_ms: snapshot.map(|it| snapshot_file::now_ms().saturating_sub(it.meta().made_ms)),
+            snapshot_failure: inner.snapshots.failure(),
+            log_first_index: log.as_ref().map_or(0, |log| log.range().start),
+            log_bytes: log.map_or(0, |log| log.bytes_after(0)),
             ready: not_ready.is_none(),
             not_ready_reason: not_ready,
             read_only: inner.disks.view().is_some_and(|view| view.read_only.is_some()),
@@ -721,8 +758,9 @@ fn raft_config(config: &NodeConfig) -> Result<openraft::Config, StartError> {
         // A leader that has lost its quorum and still reaches one follower would keep the others from
         // electing another one.
         quorum_loss_probe_interval: Some(ms(timing.election_max) * 2),
-        snapshot_policy: SnapshotPolicy::LogsSinceLast(config.snapshots.every_entries),
-        max_in_snapshot_log_to_keep: config.snapshots.keep_entries,
+        // By itself it makes no snapshots and purges nothing: see `compaction.rs`.
+        snapshot_policy: SnapshotPolicy::Never,
+        max_in_snapshot_log_to_keep: u64::MAX,
         max_payload_entries: MAX_ENTRIES_IN_FRAME,
         // Proposals are bounded by our own queues; these only have to be large enough never to matter.
         api_channel_size: Some(4096),

@@ -135,8 +135,10 @@ impl Replica {
         Ok(())
     }
 
-    /// Replaces the state by a snapshot's, which ends at `at`.
-    pub fn replace(&self, at: LogPosition, restored: Store) {
+    /// Replaces the state by a snapshot's, which ends at `at`. Answers with the state before: to give a large one back
+    /// takes a while, and should be done where it holds nobody up.
+    #[must_use = "the state before should be dropped on a thread of its own"]
+    pub fn replace(&self, at: LogPosition, restored: Store) -> Store {
         let before = {
             let mut store = self.store.write();
             let before = std::mem::replace(&mut *store, restored);
@@ -147,8 +149,7 @@ impl Replica {
         };
         self.calls.lose_sent();
         self.advance(at);
-        // To give a large state back takes a while; so late nobody waits for it.
-        drop(before);
+        before
     }
 
     /// How often the state was replaced by a snapshot's. Ask while the state is locked.
@@ -388,7 +389,7 @@ mod tests {
         let (call, envelope, answer) = caller.call("/a");
         let (_, _, mut waiting) = caller.call("/b");
         caller.sent(1, call, &envelope);
-        caller.replica.replace(at(1, 10), Store::new());
+        drop(caller.replica.replace(at(1, 10), Store::new()));
         let unknown = answer.await.unwrap();
         assert!(
             matches!(unknown, Err(crate::error::ProposeError::OutcomeUnknown(_))),
@@ -424,9 +425,11 @@ mod tests {
         for path in [&come, &never] {
             client.look().arm(WatchKind::Data, path).unwrap();
         }
-        caller
-            .replica
-            .replace(at(1, 10), state_with(&["/come", "/other"]));
+        drop(
+            caller
+                .replica
+                .replace(at(1, 10), state_with(&["/come", "/other"])),
+        );
         let notice = client.try_next().unwrap().unwrap();
         assert_eq!(notice.to_string(), "created /come at 1");
         assert_eq!(watcher.fired().await, Some(notice));
@@ -451,7 +454,7 @@ mod tests {
             .unwrap();
         let client = watches_of(&caller);
         client.look().arm(WatchKind::Persistent, &root).unwrap();
-        caller.replica.replace(at(1, 10), state_with(&["/a"]));
+        drop(caller.replica.replace(at(1, 10), state_with(&["/a"])));
         assert_eq!(client.next().await, Err(WatchesLost::StateReplaced));
         assert_eq!(watcher.fired().await, None);
     }

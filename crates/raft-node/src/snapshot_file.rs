@@ -1,14 +1,19 @@
 //! Snapshot files as states, for async callers: every touch of the disk happens on a thread that may block.
 
 use std::io;
+use std::sync::mpsc::sync_channel;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use znode_store::{Restorer, SnapshotPart, Store};
 
 use crate::codec;
 use crate::storage::log_entry::{decode_membership, encode_membership, id_at, position};
-use crate::storage::{SnapshotFile, SnapshotMeta, SnapshotReceiver, SnapshotStore};
+use crate::storage::{SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotReceiver, SnapshotStore};
 use crate::types::{self, Snapshot};
+
+/// Decoded parts that wait to be restored: enough that neither thread waits for the other for long, some 2 MB.
+const PARTS_AHEAD: usize = 16;
 
 /// Runs `work` where it may block.
 pub async fn blocking<T: Send + 'static>(
@@ -23,25 +28,23 @@ pub async fn blocking<T: Send + 'static>(
 /// A snapshot that lies on this node's disk, complete and verified.
 #[derive(Clone)]
 pub struct SnapshotHandle {
-    /// `None`: it could not be written, and there is no older one. openraft is only told so by its empty coverage, and
-    /// never asks such a handle for anything.
-    file: Option<SnapshotFile>,
+    file: SnapshotFile,
 }
 
 impl SnapshotHandle {
     /// The state that is in the file. Blocks.
     pub fn restore(&self) -> io::Result<Store> {
-        restore(self.file()?)
+        restore(&self.file)
     }
 
-    fn file(&self) -> io::Result<&SnapshotFile> {
-        let missing = || io::Error::new(io::ErrorKind::NotFound, "the snapshot was never written");
-        self.file.as_ref().ok_or_else(missing)
+    /// What tells its file from all others.
+    pub fn key(&self) -> SnapshotKey {
+        self.file.key()
     }
 
     /// The bytes of the file from `offset` on, at most `max`; none at its end.
     pub async fn read_raw(&self, offset: u64, max: usize) -> io::Result<Bytes> {
-        let file = self.file()?.clone();
+        let file = self.file.clone();
         blocking(move || Ok(file.read_raw(offset, max)?)).await
     }
 }
@@ -52,14 +55,19 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Begins a file beside the others.
-    pub async fn begin(store: SnapshotStore) -> io::Result<Self> {
+    /// Begins a file beside the others, or goes on with it where an earlier reception of the same one broke off.
+    pub async fn begin(store: SnapshotStore, key: SnapshotKey) -> io::Result<Self> {
         blocking(move || {
             Ok(Self {
-                file: store.receive()?,
+                file: store.receive(key)?,
             })
         })
         .await
+    }
+
+    /// How many bytes are there.
+    pub fn received(&self) -> u64 {
+        self.file.received()
     }
 
     /// Appends bytes.
@@ -76,7 +84,7 @@ impl Incoming {
     pub async fn finish(self) -> io::Result<SnapshotHandle> {
         blocking(move || {
             Ok(SnapshotHandle {
-                file: Some(self.file.finish()?),
+                file: self.file.finish()?,
             })
         })
         .await
@@ -84,14 +92,34 @@ impl Incoming {
 }
 
 /// The state that is in a snapshot file. Blocks.
+///
+/// Reading, checking and decoding are about as much work as putting the state together, so they have a thread of
+/// their own; a few parts of some hundred znodes are all that is in memory beside the state.
 pub fn restore(file: &SnapshotFile) -> io::Result<Store> {
     let mut parts = file.read()?;
-    let mut restorer = Restorer::new();
-    while let Some(bytes) = parts.next_part()? {
-        let part: SnapshotPart = codec::decode(&bytes).map_err(io::Error::other)?;
-        restorer.add(part).map_err(io::Error::other)?;
-    }
-    restorer.finish().map_err(io::Error::other)
+    let (decoded, queue) = sync_channel::<io::Result<SnapshotPart>>(PARTS_AHEAD);
+    std::thread::scope(|scope| {
+        let decoder = std::thread::Builder::new().name("snapshot-decoder".into());
+        decoder.spawn_scoped(scope, move || {
+            loop {
+                let part = match parts.next_part() {
+                    Ok(None) => return,
+                    Ok(Some(bytes)) => codec::decode(&bytes).map_err(io::Error::other),
+                    Err(error) => Err(error.into()),
+                };
+                let failed = part.is_err();
+                // Whoever restores has given up if nobody takes it.
+                if decoded.send(part).is_err() || failed {
+                    return;
+                }
+            }
+        })?;
+        let mut restorer = Restorer::new();
+        for part in queue {
+            restorer.add(part?).map_err(io::Error::other)?;
+        }
+        restorer.finish().map_err(io::Error::other)
+    })
 }
 
 /// Writes a snapshot from the parts that `next` gives, and makes it the current one. Blocks.
@@ -107,13 +135,20 @@ pub fn write(
         last,
         membership,
         snapshot_id,
+        made_ms: now_ms(),
     })?;
     while let Some(part) = next()? {
         writer.write_part(&part)?;
     }
     Ok(SnapshotHandle {
-        file: Some(writer.finish()?),
+        file: writer.finish()?,
     })
+}
+
+/// The wall clock, in milliseconds since 1970.
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The current snapshot, if there is one.
@@ -127,15 +162,6 @@ pub fn current(store: &SnapshotStore) -> io::Result<Option<Snapshot>> {
     };
     Ok(Some(Snapshot {
         meta,
-        snapshot: SnapshotHandle { file: Some(file) },
-    }))
-}
-
-/// What openraft is answered when a snapshot could not be written for want of space: the newest that there is, or one
-/// that covers nothing. It then purges nothing, and tries again later.
-pub fn instead_of_new(store: &SnapshotStore) -> io::Result<Snapshot> {
-    Ok(current(store)?.unwrap_or_else(|| Snapshot {
-        meta: types::SnapshotMeta::default(),
-        snapshot: SnapshotHandle { file: None },
+        snapshot: SnapshotHandle { file },
     }))
 }

@@ -42,6 +42,16 @@ pub struct ClusterStatus {
     pub applied_zxid: u64,
     /// The last log entry covered by this node's snapshot.
     pub snapshot_index: u64,
+    /// How many bytes it has.
+    pub snapshot_bytes: u64,
+    /// How long ago it was begun, in milliseconds, by the clocks of this node and of the one that wrote it.
+    pub snapshot_age_ms: Option<u64>,
+    /// Why this node could not make a newer one, if it could not.
+    pub snapshot_failure: Option<String>,
+    /// The oldest log entry that is there.
+    pub log_first_index: u64,
+    /// How many bytes the entries have that are there.
+    pub log_bytes: u64,
     /// Whether this node can serve: it knows a leader and has applied what was committed when it joined.
     pub ready: bool,
     /// Why not, if not.
@@ -52,6 +62,19 @@ pub struct ClusterStatus {
     pub alarms: Vec<Alarm>,
     /// All members, by id.
     pub members: Vec<MemberStatus>,
+}
+
+/// A snapshot that was made because somebody asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotMade {
+    /// The last log entry that it covers.
+    pub index: u64,
+    /// The term of that entry.
+    pub term: u64,
+    /// How many bytes it has.
+    pub bytes: u64,
+    /// How long it took to make it, in milliseconds.
+    pub duration_ms: u64,
 }
 
 /// What this node knows about one member.

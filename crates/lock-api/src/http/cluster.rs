@@ -44,3 +44,10 @@ pub async fn readyz(State(api): State<Shared>) -> Answer {
         Some(reason) => Err(Problem::not_ready(reason, api.node.status().leader)),
     }
 }
+
+/// `POST /v1/cluster/snapshot`: this node writes a snapshot of what it has applied, and shortens its log. The answer
+/// comes when it is there.
+pub async fn snapshot(State(api): State<Shared>, uri: Uri) -> Answer {
+    no_query(&uri)?;
+    Ok(ok(&api.node.make_snapshot().await?))
+}

@@ -73,6 +73,7 @@ pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
         .route("/readyz", get(cluster::readyz))
         .route("/metrics", get(metrics::metrics))
         .route("/v1/cluster", get(cluster::cluster))
+        .route("/v1/cluster/snapshot", post(cluster::snapshot))
         .route("/v1/snapshot", get(snapshot::download))
         .route("/v1/sessions", get(sessions::list).post(sessions::open))
         .route(

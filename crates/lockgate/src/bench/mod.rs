@@ -1,8 +1,11 @@
 //! `lockgate bench`: what a cluster does under load, seen from outside, over HTTP.
 
+pub mod catch_up;
 pub mod failover;
+pub mod large;
 pub mod load;
 mod report;
+pub mod restart;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,6 +25,10 @@ pub enum Command {
     Contended(LoadArgs),
     /// Kill the leader again and again, and measure the time until the next lock is granted
     Failover(failover::Arguments),
+    /// Restart nodes with a large state, and measure until they serve again
+    Restart(restart::Arguments),
+    /// Let a member catch up on a large state under load, and measure how long it takes and what others notice
+    CatchUp(catch_up::Arguments),
 }
 
 /// What kind of load, and on what.
@@ -53,6 +60,8 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Lock(args) => run_load(Workload::Lock, args).await,
         Command::Contended(args) => run_load(Workload::Contended, args).await,
         Command::Failover(args) => failover::run(args).await,
+        Command::Restart(args) => restart::run(args).await,
+        Command::CatchUp(args) => catch_up::run(args).await,
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use raft_node::{Alarm, ClusterStatus, NodeId, Role};
+use raft_node::{Alarm, ClusterStatus, NodeId, Role, SnapshotMade};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -227,6 +227,17 @@ impl LocalCluster {
                 .with_context(|| format!("node {id} answered {}", String::from_utf8_lossy(&answer.body))),
             _ => Ok(None),
         }
+    }
+
+    /// Has a node write a snapshot, and waits until it is there, however long that takes.
+    pub async fn snapshot(&self, id: NodeId) -> anyhow::Result<SnapshotMade> {
+        let http = &self.node(id)?.http;
+        let answer = http_client::request(http, "POST", "/v1/cluster/snapshot", "")
+            .await
+            .with_context(|| format!("node {id} does not answer"))?;
+        let text = String::from_utf8_lossy(&answer.body);
+        ensure!(answer.status == 200, "node {id} made no snapshot: {text}");
+        serde_json::from_slice(&answer.body).with_context(|| format!("node {id} answered {text}"))
     }
 
     /// The leader, as soon as a node says of itself that it is.

@@ -16,6 +16,7 @@ use super::Disks;
 use super::gauge::Sight;
 use super::judge::{Motive, Scene};
 use super::report::{DiskReport, DiskView};
+use crate::compaction::Orders;
 use crate::config::NodeId;
 use crate::peers::wire::{Answer, Ask};
 use crate::peers::{Peers, Purpose};
@@ -31,7 +32,13 @@ const ROUNDS_COUNTED: u32 = 3;
 
 /// Looks at this node's disk until `stop`. While it is nearly full the log is cut as short as a snapshot allows, and
 /// one snapshot is kept instead of two.
-pub(crate) async fn look(disks: Arc<Disks>, storage: Arc<Storage>, raft: Raft, stop: CancellationToken) {
+pub(crate) async fn look(
+    disks: Arc<Disks>,
+    storage: Arc<Storage>,
+    raft: Raft,
+    snapshots: Orders,
+    stop: CancellationToken,
+) {
     let mut relieved: Option<Instant> = None;
     let mut looking: Option<JoinHandle<Option<u64>>> = None;
     loop {
@@ -72,7 +79,7 @@ pub(crate) async fn look(disks: Arc<Disks>, storage: Arc<Storage>, raft: Raft, s
         }
         if report.low && wal.segments() > 1 {
             let due = relieved.is_none_or(|last| last.elapsed() >= RELIEF_PAUSE);
-            if shorten_log(&raft, &storage, due).await {
+            if shorten_log(&raft, &storage, due.then_some(&snapshots)).await {
                 relieved = Some(Instant::now());
             }
         }
@@ -97,20 +104,19 @@ fn free_space(storage: &Storage, low: bool) -> Option<u64> {
     }
 }
 
-/// Removes from the log what the newest snapshot covers, and begins a newer one if `snapshot`. Says whether it did.
-async fn shorten_log(raft: &Raft, storage: &Storage, snapshot: bool) -> bool {
+/// Removes from the log what the newest snapshot covers, and has a newer one made at `orders`. Says whether it did.
+async fn shorten_log(raft: &Raft, storage: &Storage, orders: Option<&Orders>) -> bool {
     let (covered, applied) = {
         let metrics = raft.metrics();
         let now = metrics.borrow_watched();
         let index = |id: Option<crate::types::LogId>| id.map_or(0, |id| id.index);
         (index(now.snapshot), index(now.last_applied))
     };
-    let trigger = raft.trigger();
     // What fails here is Raft that has stopped, and the node with it.
     if covered > storage.wal.purged().map_or(0, |purged| purged.index) {
-        let _ = trigger.purge_log(covered).await;
+        let _ = raft.trigger().purge_log(covered).await;
     }
-    snapshot && applied > covered && trigger.snapshot().await.is_ok()
+    applied > covered && orders.is_some_and(Orders::begin)
 }
 
 /// What the leader remembers of its term.

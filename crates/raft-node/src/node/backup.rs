@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use openraft::async_runtime::watch::WatchReceiver;
-
 use super::Node;
 use crate::backup::{Backup, BackupHead};
 use crate::error::Unavailable;
@@ -16,9 +14,6 @@ pub(super) const BACKUPS_AT_ONCE: usize = 2;
 
 /// How long a backup waits for its snapshot: a million znodes take a second or two.
 const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(120);
-
-/// A snapshot that was being built already may not cover enough, and then the wish for another one was not heard.
-const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// Why there is no backup.
 #[derive(Debug, thiserror::Error)]
@@ -73,7 +68,6 @@ impl Node {
     /// A snapshot on the disk that covers all that is applied now.
     async fn snapshot_to(&self, storage: &Arc<Storage>) -> Result<SnapshotFile, Unavailable> {
         let wanted = self.inner.replica.applied();
-        let mut metrics = self.inner.raft.metrics();
         loop {
             if let Some(file) = storage.snapshots.latest()
                 && file.meta().last.is_some_and(|last| last.index >= wanted.index)
@@ -83,23 +77,7 @@ impl Node {
             if wanted.term == 0 {
                 return Err(Unavailable::new("the cluster is not formed yet"));
             }
-            // Heard by openraft, or not, if it builds one already.
-            if self.inner.raft.trigger().snapshot().await.is_err() {
-                return Err(Unavailable::new("this node is stopping"));
-            }
-            let before = metrics.borrow_watched().snapshot;
-            let built = async {
-                while metrics.borrow_watched().snapshot == before {
-                    if metrics.changed().await.is_err() {
-                        return;
-                    }
-                }
-            };
-            tokio::select! {
-                () = built => {}
-                () = tokio::time::sleep(ASK_AGAIN_AFTER) => {}
-                () = self.inner.stop.cancelled() => return Err(Unavailable::new("this node is stopping")),
-            }
+            self.make_snapshot().await?;
         }
     }
 }

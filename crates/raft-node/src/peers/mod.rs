@@ -2,12 +2,13 @@
 //! each purpose, both sides' identity checked before anything else.
 //!
 //! `wire` says what is said, `gate` who may say it, `link` asks, `server` answers, `network` is openraft's
-//! view of it.
+//! view of it, `snapshots` carries snapshots.
 
 pub mod gate;
 pub mod link;
 pub mod network;
 pub mod server;
+pub mod snapshots;
 pub mod wire;
 
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use parking_lot::Mutex;
 
 pub use gate::Gate;
 pub use link::{Link, LinkError};
+pub use snapshots::SnapshotTraffic;
 pub use wire::Purpose;
 
 use crate::config::NodeId;

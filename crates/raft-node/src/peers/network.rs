@@ -20,14 +20,13 @@ use openraft::raft::{
 };
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Peers;
 use super::link::{LinkError, connect};
-use super::wire::{
-    Answer, Ask, FrameReader, Purpose, SnapshotHead, SnapshotTail, WireAppend, WireAppendResult,
-};
-use super::wire::{decode_frame, put_frame};
+use super::snapshots::{self, SnapshotTraffic};
+use super::wire::{Answer, Ask, FrameReader, Purpose, WireAppend, WireAppendResult, decode_frame, put_frame};
 use crate::config::NodeId;
 use crate::panics::Alarm;
 use crate::snapshot_file::SnapshotHandle;
@@ -41,13 +40,6 @@ const MAX_APPENDS_IN_FLIGHT: usize = 128;
 /// memory a stalled follower can cost the leader.
 const MAX_BYTES_IN_FLIGHT: usize = 16 * 1024 * 1024;
 
-/// How much of a snapshot is sent in one frame.
-const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
-
-/// How long a follower may take to store and load a snapshot after the last byte. A million znodes take about
-/// two seconds.
-const SNAPSHOT_INSTALL_PATIENCE: Duration = Duration::from_secs(120);
-
 type Rpc<T> = Result<T, RPCError<TypeConfig>>;
 
 /// Makes openraft's clients.
@@ -56,14 +48,16 @@ pub struct Network {
     /// How long an append may stay unanswered before the connection is given up: the follower's disk may
     /// stall for a while, and a broken stream costs more than a slow one.
     append_patience: Duration,
+    traffic: Arc<SnapshotTraffic>,
 }
 
 impl Network {
     /// Clients over `peers`.
-    pub fn new(peers: Arc<Peers>, append_patience: Duration) -> Self {
+    pub fn new(peers: Arc<Peers>, traffic: Arc<SnapshotTraffic>, append_patience: Duration) -> Self {
         Self {
             peers,
             append_patience,
+            traffic,
         }
     }
 
@@ -72,6 +66,7 @@ impl Network {
             to,
             peers: self.peers.clone(),
             append_patience: self.append_patience,
+            traffic: self.traffic.clone(),
             streaming,
         }
     }
@@ -94,6 +89,7 @@ pub struct Client {
     to: NodeId,
     peers: Arc<Peers>,
     append_patience: Duration,
+    traffic: Arc<SnapshotTraffic>,
     /// Whether appends get a connection of their own; heartbeats go one by one on the control line.
     streaming: bool,
 }
@@ -172,6 +168,8 @@ impl RaftNetworkV2<TypeConfig> for Client {
                 .map_err(|error| RPCError::Unreachable(Unreachable::new(&error)))?;
             let appends = Appends {
                 _alarm: alarm,
+                floor: self.traffic.floor(),
+                acknowledged: first.prev_log_id.map_or(0, |prev| prev.index),
                 reader,
                 writer,
                 input: Some(stream::iter([first]).chain(input)),
@@ -233,7 +231,7 @@ impl RaftNetworkV2<TypeConfig> for Client {
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
         tokio::select! {
             closed = cancel => Err(StreamingError::Closed(closed)),
-            sent = send_snapshot(&self.peers, self.to, vote, snapshot) => match sent {
+            sent = snapshots::send(&self.peers, &self.traffic, self.to, vote, snapshot) => match sent {
                 Ok(vote) => Ok(SnapshotResponse::new(vote)),
                 Err(error) => Err(StreamingError::Unreachable(Unreachable::new(&error))),
             },
@@ -269,6 +267,11 @@ impl RaftNetworkV2<TypeConfig> for Client {
 struct Appends<S> {
     /// The task that draws the answers is one of openraft's that nobody misses.
     _alarm: Alarm,
+    /// The log is shortened up to here. As long as a stream needs them, openraft keeps entries, however long the log
+    /// becomes.
+    floor: watch::Receiver<u64>,
+    /// Up to where the follower has the log.
+    acknowledged: u64,
     reader: FrameReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
     input: Option<S>,
@@ -294,6 +297,7 @@ where
             let room =
                 self.in_flight.len() < MAX_APPENDS_IN_FLIGHT && self.bytes_in_flight < MAX_BYTES_IN_FLIGHT;
             let give_up = self.last_progress + self.patience;
+            let acknowledged = self.acknowledged;
             tokio::select! {
                 // Answers first: they free the follower's and the leader's hands.
                 biased;
@@ -302,6 +306,9 @@ where
                     let result: WireAppendResult = decode_frame(&frame)?;
                     self.bytes_in_flight -= self.in_flight.pop_front().unwrap_or_default();
                     self.last_progress = Instant::now();
+                    if let WireAppendResult::Stored(Some(last)) = &result {
+                        self.acknowledged = last.index;
+                    }
                     return Ok(Some(result.into()));
                 }
                 request = next_of(&mut self.input), if room && self.input.is_some() => match request {
@@ -317,6 +324,9 @@ where
                     }
                     None => self.input = None,
                 },
+                () = rises_above(&mut self.floor, acknowledged) => {
+                    return Err(io::Error::other("the follower is so far behind that it gets a snapshot"));
+                }
                 () = tokio::time::sleep_until(give_up), if waiting => {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
@@ -325,48 +335,17 @@ where
     }
 }
 
+/// Waits until the floor is higher than `acknowledged`.
+async fn rises_above(floor: &mut watch::Receiver<u64>, acknowledged: u64) {
+    if floor.wait_for(|floor| *floor > acknowledged).await.is_err() {
+        // Its sender has gone with the node.
+        std::future::pending().await
+    }
+}
+
 async fn next_of<S: Stream + Unpin>(input: &mut Option<S>) -> Option<S::Item> {
     match input {
         Some(input) => input.next().await,
         None => None,
-    }
-}
-
-/// Sends a snapshot: a head, its file in chunks, a tail. Returns the follower's vote once it has installed it.
-async fn send_snapshot(
-    peers: &Peers,
-    to: NodeId,
-    vote: Vote,
-    snapshot: SnapshotOf<TypeConfig, SnapshotHandle>,
-) -> io::Result<Vote> {
-    let _alarm = Alarm::new(peers.gate(), "the sending of a snapshot");
-    let (mut reader, mut writer, _) = connect(peers.gate(), to, Purpose::Snapshot).await?;
-    let mut out = BytesMut::new();
-    put_frame(
-        &mut out,
-        &SnapshotHead {
-            vote: (&vote).into(),
-            meta: (&snapshot.meta).into(),
-        },
-    );
-    let mut offset = 0;
-    loop {
-        let chunk = snapshot.snapshot.read_raw(offset, SNAPSHOT_CHUNK_BYTES).await?;
-        if chunk.is_empty() {
-            break;
-        }
-        offset += chunk.len() as u64;
-        put_frame(&mut out, &Some(chunk));
-        writer.write_all(&out).await?;
-        out.clear();
-    }
-    put_frame(&mut out, &None::<bytes::Bytes>);
-    writer.write_all(&out).await?;
-    let tail: Option<SnapshotTail> =
-        tokio::time::timeout(SNAPSHOT_INSTALL_PATIENCE, reader.message()).await??;
-    match tail {
-        Some(SnapshotTail::Installed { vote }) => Ok(vote.into()),
-        Some(SnapshotTail::Failed(why)) => Err(io::Error::other(why)),
-        None => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use futures_util::{StreamExt, stream};
 use openraft::raft::TransferLeaderRequest;
 use tokio::io::AsyncWriteExt;
@@ -15,17 +15,18 @@ use tokio_util::task::TaskTracker;
 
 use super::gate::Gate;
 use super::link::CONNECT_TIMEOUT;
+use super::snapshots::{self, SnapshotTraffic};
 use super::wire::{
-    Answer, Ask, FrameReader, Hello, HelloReply, Purpose, SnapshotHead, SnapshotTail, WireAppend,
-    WireAppendResult, WireEntry, decode_frame, put_frame,
+    Answer, Ask, FrameReader, Hello, HelloReply, Purpose, WireAppend, WireAppendResult, WireEntry,
+    decode_frame, put_frame,
 };
 use crate::disks::Disks;
 use crate::leader::Leadership;
 use crate::panics::Alarm;
 use crate::proposer::Submissions;
-use crate::snapshot_file::{Incoming, blocking};
+use crate::snapshot_file::blocking;
 use crate::storage::Storage;
-use crate::types::{Raft, Snapshot};
+use crate::types::Raft;
 
 /// Connections of peers at a time: four purposes each and a few that are being replaced, for a large
 /// cluster; and whoever is not a peer cannot exhaust the node's files.
@@ -47,6 +48,8 @@ pub struct Services {
     pub storage: Arc<Storage>,
     /// What is known of disks.
     pub disks: Arc<Disks>,
+    /// Which snapshots are on their way.
+    pub traffic: Arc<SnapshotTraffic>,
 }
 
 /// Accepts peers until `stop`. Returns when all their connections are closed.
@@ -80,7 +83,7 @@ pub async fn serve(listener: TcpListener, gate: Arc<Gate>, services: Services, s
                 match hello.purpose {
                     Purpose::Control | Purpose::Traffic => answer(reader, writer, &gate, &services).await,
                     Purpose::Append => append(reader, writer, &services).await,
-                    Purpose::Snapshot => receive(reader, writer, &services).await,
+                    Purpose::Snapshot => snapshots::receive(reader, writer, &services).await,
                 }
             };
             let ended = tokio::select! {
@@ -274,63 +277,4 @@ async fn append(
         out.clear();
     }
     Ok(())
-}
-
-/// A snapshot that comes is about as large as the newest that is here. Where there is no space for it, it is not sent in
-/// vain again and again.
-fn refuse_without_space(services: &Services) -> io::Result<()> {
-    let needed = services
-        .storage
-        .snapshots
-        .latest()
-        .map_or(0, |latest| latest.bytes());
-    match services.disks.report().free_bytes {
-        Some(free) if free < needed => {
-            let text = format!("{free} bytes are free, and the newest snapshot here has {needed}");
-            Err(io::Error::new(io::ErrorKind::StorageFull, text))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Receives one snapshot and has it installed.
-async fn receive(
-    mut reader: FrameReader<OwnedReadHalf>,
-    mut writer: OwnedWriteHalf,
-    services: &Services,
-) -> io::Result<()> {
-    let head: SnapshotHead = reader.message().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
-    let installed = async {
-        refuse_without_space(services)?;
-        let mut file = Incoming::begin(services.storage.snapshots.clone()).await?;
-        loop {
-            let chunk: Option<Option<Bytes>> = reader.message().await?;
-            match chunk.ok_or(io::ErrorKind::UnexpectedEof)? {
-                Some(chunk) => file = file.write(chunk).await?,
-                None => break,
-            }
-        }
-        let handle = file.finish().await?;
-        let snapshot = Snapshot {
-            meta: head.meta.into(),
-            snapshot: handle,
-        };
-        let response = services
-            .raft
-            .install_full_snapshot(head.vote.into(), snapshot)
-            .await;
-        response.map_err(io::Error::other)
-    };
-    let tail = match installed.await {
-        Ok(response) => SnapshotTail::Installed {
-            vote: (&response.vote).into(),
-        },
-        Err(error) => {
-            tracing::warn!(%error, "a snapshot was not installed");
-            SnapshotTail::Failed(error.to_string())
-        }
-    };
-    let mut out = BytesMut::new();
-    put_frame(&mut out, &tail);
-    writer.write_all(&out).await
 }

@@ -18,6 +18,7 @@ use znode_store::SessionId;
 use crate::codec::{self, MAX_ENCODED_BYTES};
 use crate::config::NodeId;
 use crate::disks::{DiskReport, DiskView};
+use crate::storage::SnapshotKey;
 use crate::types::{
     ClusterId, DiskId, Entry, LogId, Member, Membership, Proposal, SnapshotMeta, StoredMembership,
     TypeConfig, Vote, log_id, term_of,
@@ -297,13 +298,36 @@ pub struct WireSnapshotMeta {
     pub membership: WireMembership,
 }
 
-/// What a snapshot's connection begins with. Chunks follow, each an `Option<Bytes>`; `None` is the end.
+/// What tells a snapshot's file from every other one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WireSnapshotKey {
+    /// The index of the last entry that it covers.
+    pub index: u64,
+    /// How long it is.
+    pub bytes: u64,
+    /// The checksum of its header.
+    pub header_crc: u32,
+    /// The checksum of its last part.
+    pub parts_crc: u32,
+}
+
+/// What a snapshot's connection begins with. A [`SnapshotResume`] answers it; then the bytes of the file follow from
+/// there on in chunks, each an `Option<Bytes>`; `None` is the end, and a [`SnapshotTail`] answers it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotHead {
     /// The leader's vote.
     pub vote: WireVote,
     /// What comes.
     pub meta: WireSnapshotMeta,
+    /// Which file.
+    pub key: WireSnapshotKey,
+}
+
+/// Where to begin with the bytes of a snapshot: what is before has come over an earlier connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotResume {
+    /// The offset.
+    pub offset: u64,
 }
 
 /// The answer to a snapshot.
@@ -511,6 +535,40 @@ impl From<WireSnapshotMeta> for SnapshotMeta {
         SnapshotMeta {
             last_log_id: meta.last.map(Into::into),
             last_membership: StoredMembership::new(at, meta.membership.into()),
+        }
+    }
+}
+
+impl From<SnapshotKey> for WireSnapshotKey {
+    fn from(key: SnapshotKey) -> Self {
+        let SnapshotKey {
+            index,
+            bytes,
+            header_crc,
+            parts_crc,
+        } = key;
+        Self {
+            index,
+            bytes,
+            header_crc,
+            parts_crc,
+        }
+    }
+}
+
+impl From<WireSnapshotKey> for SnapshotKey {
+    fn from(key: WireSnapshotKey) -> Self {
+        let WireSnapshotKey {
+            index,
+            bytes,
+            header_crc,
+            parts_crc,
+        } = key;
+        Self {
+            index,
+            bytes,
+            header_crc,
+            parts_crc,
         }
     }
 }

@@ -30,7 +30,7 @@ pub use self::error::StorageError;
 pub use self::identity::{DataDir, Identity};
 pub use self::log_store::LogStore;
 pub use self::snapshots::{
-    SnapshotFile, SnapshotMeta, SnapshotReader, SnapshotReceiver, SnapshotStore, SnapshotWriter,
+    SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotReader, SnapshotReceiver, SnapshotStore, SnapshotWriter,
 };
 pub use self::wal::{LogPos, VoteRecord, Wal, WalEntry, WalIdentity, WalOptions};
 

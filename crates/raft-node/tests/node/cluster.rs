@@ -287,6 +287,7 @@ pub fn small_snapshots(config: &mut NodeConfig) {
     config.snapshots = SnapshotConfig {
         every_entries: 20,
         keep_entries: 5,
+        ..SnapshotConfig::default()
     };
 }
 

@@ -7,6 +7,7 @@ mod cluster;
 mod disk_full;
 mod failover;
 mod limits;
+mod log_bounds;
 mod power;
 mod sessions;
 mod slow_disk;

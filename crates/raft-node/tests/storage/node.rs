@@ -424,6 +424,7 @@ fn snapshot_meta(last: LogPos) -> SnapshotMeta {
         last: Some(last),
         membership: Bytes::from_static(b"all"),
         snapshot_id: format!("s{last}"),
+        made_ms: last.index,
     }
 }
 

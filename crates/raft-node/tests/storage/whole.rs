@@ -36,6 +36,7 @@ fn snapshot(storage: &Storage, index: u64) {
         last,
         membership: Bytes::new(),
         snapshot_id: "s".into(),
+        made_ms: 1,
     };
     storage.snapshots.create(meta).unwrap().finish().unwrap();
 }

@@ -8,9 +8,9 @@ use crate::storage::wal::LogPos;
 
 const MAGIC: [u8; 8] = *b"LOCKSNAP";
 const FOOTER_MAGIC: [u8; 8] = *b"SNAPDONE";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// The part of the header that always has the same length.
-pub(super) const FIXED_HEADER_BYTES: usize = 72;
+pub(super) const FIXED_HEADER_BYTES: usize = 80;
 /// Length and checksum before each part.
 pub(super) const FRAME_BYTES: usize = 8;
 /// The footer.
@@ -25,7 +25,7 @@ pub const MAX_PART_BYTES: usize = 64 * 1024 * 1024;
 /// | offset | bytes | what |
 /// |---:|---:|---|
 /// | 0 | 8 | `LOCKSNAP` |
-/// | 8 | 4 | version, 1 |
+/// | 8 | 4 | version, 2 |
 /// | 12 | 4 | length of the header with its checksum |
 /// | 16 | 16 | cluster id, or zero |
 /// | 32 | 8 | id of the node that wrote it |
@@ -35,9 +35,10 @@ pub const MAX_PART_BYTES: usize = 64 * 1024 * 1024;
 /// | 56 | 8 | index of the last entry covered |
 /// | 64 | 4 | length *a* of the snapshot's id |
 /// | 68 | 4 | length *b* of the membership |
-/// | 72 | *a* | the snapshot's id, UTF-8 |
-/// | 72 + *a* | *b* | the membership |
-/// | 72 + *a* + *b* | 4 | CRC32C of everything before |
+/// | 72 | 8 | when it was begun, in milliseconds since 1970 by the clock of the node that wrote it |
+/// | 80 | *a* | the snapshot's id, UTF-8 |
+/// | 80 + *a* | *b* | the membership |
+/// | 80 + *a* + *b* | 4 | CRC32C of everything before |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Header {
     pub cluster_id: [u8; 16],
@@ -52,6 +53,7 @@ impl Header {
             last,
             membership,
             snapshot_id,
+            made_ms,
         } = &self.meta;
         let len = FIXED_HEADER_BYTES + snapshot_id.len() + membership.len() + 4;
         let mut bytes = Vec::with_capacity(len);
@@ -66,6 +68,7 @@ impl Header {
         bytes.extend_from_slice(&last.index.to_le_bytes());
         bytes.extend_from_slice(&length(snapshot_id.len()));
         bytes.extend_from_slice(&length(membership.len()));
+        bytes.extend_from_slice(&made_ms.to_le_bytes());
         bytes.extend_from_slice(snapshot_id.as_bytes());
         bytes.extend_from_slice(membership);
         let crc = crc32c::crc32c(&bytes);
@@ -115,6 +118,7 @@ impl Header {
             last: (fixed[40] == 1).then_some(last),
             membership: Bytes::copy_from_slice(&body[id_end..]),
             snapshot_id,
+            made_ms: u64_at(fixed, 72),
         };
         let cluster_id = fixed[16..32].try_into().expect("sixteen bytes");
         Ok((

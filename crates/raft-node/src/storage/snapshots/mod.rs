@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 pub use self::format::MAX_PART_BYTES;
 pub use self::reader::{SnapshotFile, SnapshotReader};
+use self::writer::Partial;
 pub use self::writer::{SnapshotReceiver, SnapshotWriter};
 use super::disk::Disk;
 use super::error::StorageError;
@@ -38,6 +39,21 @@ pub struct SnapshotMeta {
     pub membership: Bytes,
     /// Its name among all snapshots of the cluster.
     pub snapshot_id: String,
+    /// When it was begun, in milliseconds since 1970, by the clock of the node that wrote it. For people.
+    pub made_ms: u64,
+}
+
+/// What tells a snapshot's file from every other: two files with the same key have the same bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotKey {
+    /// The index of the last entry that it covers.
+    pub index: u64,
+    /// How long the file is.
+    pub bytes: u64,
+    /// The checksum of its header, in which its writer, its time and the entry stand.
+    pub header_crc: u32,
+    /// The checksum of its last part, which covers all before it.
+    pub parts_crc: u32,
 }
 
 struct Inner {
@@ -47,6 +63,8 @@ struct Inner {
     cluster_id: Mutex<[u8; 16]>,
     /// Whole snapshots, oldest first.
     files: Mutex<Vec<SnapshotFile>>,
+    /// What came of a snapshot before its connection broke.
+    partial: Mutex<Option<Partial>>,
     next_temporary: AtomicU64,
     /// There is little space.
     need: AtomicBool,
@@ -94,6 +112,7 @@ impl SnapshotStore {
             node_id,
             cluster_id: Mutex::new(cluster_id),
             files: Mutex::new(files),
+            partial: Mutex::new(None),
             next_temporary: AtomicU64::new(0),
             need: AtomicBool::new(false),
         };
@@ -117,9 +136,10 @@ impl SnapshotStore {
         SnapshotWriter::new(self, meta)
     }
 
-    /// Begins to receive a snapshot: the bytes of a peer's file, as they come.
-    pub fn receive(&self) -> Result<SnapshotReceiver, StorageError> {
-        SnapshotReceiver::new(self)
+    /// Begins to receive the snapshot with this key: the bytes of a peer's file, as they come. Goes on where an
+    /// earlier reception of the same file was given up; what came of another one is removed.
+    pub fn receive(&self, key: SnapshotKey) -> Result<SnapshotReceiver, StorageError> {
+        SnapshotReceiver::new(self, key)
     }
 
     fn temporary_path(&self) -> PathBuf {
@@ -153,6 +173,11 @@ impl SnapshotStore {
         files.push(new.clone());
         files.sort_by_key(SnapshotFile::order);
         self.remove_surplus(&mut files)?;
+        // What has come of an older one will not be asked for again.
+        let mut partial = self.inner.partial.lock();
+        if partial.as_ref().is_some_and(|partial| partial.key.index <= index) {
+            *partial = None;
+        }
         Ok(new)
     }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::SnapshotMeta;
 use super::format::{
     FIXED_HEADER_BYTES, FOOTER_BYTES, FRAME_BYTES, Footer, Header, check_part, frame_length,
 };
+use super::{SnapshotKey, SnapshotMeta};
 use crate::storage::disk::{Disk, DiskFile};
 use crate::storage::error::StorageError;
 
@@ -97,6 +97,16 @@ impl SnapshotFile {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What tells it from all others.
+    pub fn key(&self) -> SnapshotKey {
+        SnapshotKey {
+            index: self.order().0,
+            bytes: self.inner.bytes,
+            header_crc: self.inner.chain,
+            parts_crc: self.inner.footer.chain,
+        }
     }
 
     /// How many bytes the file has.

@@ -14,6 +14,7 @@ fn meta(index: u64) -> SnapshotMeta {
         last: Some(LogPos { term: 2, index }),
         membership: Bytes::from_static(b"everybody"),
         snapshot_id: format!("snapshot {index}"),
+        made_ms: 7,
     }
 }
 
@@ -63,8 +64,15 @@ fn a_peer_gets_the_same_bytes() {
     let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
     let sent = write(&open(from.path()), 5, &parts);
     let receiver_store = SnapshotStore::open(Arc::new(RealDisk), to.path(), [0; 16], 2).unwrap();
-    let mut receiver = receiver_store.receive().unwrap();
+    let mut receiver = receiver_store.receive(sent.key()).unwrap();
     loop {
+        // The connection breaks again and again.
+        if receiver.received().is_multiple_of(7000) {
+            let received = receiver.received();
+            drop(receiver);
+            receiver = receiver_store.receive(sent.key()).unwrap();
+            assert_eq!(receiver.received(), received, "what has come is kept");
+        }
         let bytes = sent.read_raw(receiver.received(), 1000).unwrap();
         if bytes.is_empty() {
             break;
@@ -77,15 +85,52 @@ fn a_peer_gets_the_same_bytes() {
     assert_eq!(read(&received).unwrap(), parts);
 
     // Of another cluster, and not whole: refused, and nothing is replaced.
-    let mut broken = receiver_store.receive().unwrap();
+    let mut broken = receiver_store.receive(sent.key()).unwrap();
     broken.write(&sent.read_raw(0, 4000).unwrap()).unwrap();
-    assert!(matches!(broken.finish(), Err(StorageError::Damaged(_))));
+    assert!(matches!(broken.finish(), Err(StorageError::Contract(_))));
+    let mut longer = receiver_store.receive(sent.key()).unwrap();
+    longer.write(&sent.read_raw(0, usize::MAX).unwrap()).unwrap();
+    assert!(matches!(longer.write(b"x"), Err(StorageError::Contract(_))));
+    drop(longer);
+    let mut damaged = receiver_store.receive(sent.key()).unwrap();
+    assert_eq!(damaged.received(), 0, "a reception that failed leaves nothing");
+    let mut bytes = sent.read_raw(0, usize::MAX).unwrap().to_vec();
+    bytes[4000] ^= 1;
+    damaged.write(&bytes).unwrap();
+    assert!(matches!(damaged.finish(), Err(StorageError::Damaged(_))));
     receiver_store.set_cluster_id([4; 16]);
-    let mut foreign = receiver_store.receive().unwrap();
+    let mut foreign = receiver_store.receive(sent.key()).unwrap();
     foreign.write(&sent.read_raw(0, usize::MAX).unwrap()).unwrap();
     assert!(matches!(foreign.finish(), Err(StorageError::Foreign(_))));
     assert_eq!(names(to.path()).len(), 1);
     assert!(SnapshotStore::open(Arc::new(RealDisk), to.path(), [4; 16], 2).is_err());
+}
+
+#[test]
+fn what_has_come_of_another_snapshot_is_removed() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let sender = open(from.path());
+    let (old, new) = (write(&sender, 5, &[&[1; 5000]]), write(&sender, 6, &[&[2; 5000]]));
+    let store = open(to.path());
+    let part_of = |sent: &SnapshotFile| {
+        let mut receiver = store.receive(sent.key()).unwrap();
+        receiver.write(&sent.read_raw(0, 4000).unwrap()).unwrap();
+    };
+    part_of(&old);
+    assert_eq!(names(to.path()).len(), 1);
+    assert_eq!(store.receive(new.key()).unwrap().received(), 0);
+    part_of(&new);
+    assert_eq!(store.receive(new.key()).unwrap().received(), 4000);
+    assert_eq!(names(to.path()).len(), 1, "one at a time");
+    // A newer one is there: nobody will send this one again.
+    write(&store, 7, &[b"own"]);
+    assert_eq!(names(to.path()).len(), 1);
+    // What a process leaves the next one removes.
+    std::mem::forget(store.receive(new.key()).unwrap());
+    assert_eq!(names(to.path()).len(), 2);
+    drop(store);
+    open(to.path());
+    assert_eq!(names(to.path()).len(), 1);
 }
 
 #[test]

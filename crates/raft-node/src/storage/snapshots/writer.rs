@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::format::{Footer, Header, MAX_HEADER_BYTES, MAX_PART_BYTES, encode_frame};
-use super::{SnapshotFile, SnapshotMeta, SnapshotStore};
-use crate::storage::disk::DiskFile;
+use super::{SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotStore};
+use crate::storage::disk::{Disk, DiskFile};
 use crate::storage::error::StorageError;
 
 /// A sync for every so many bytes, so that the log's syncs wait only for little, and not for all at the end.
@@ -14,7 +14,7 @@ const SYNC_EVERY_BYTES: u64 = 4 * 1024 * 1024;
 
 /// A file under a temporary name. Goes when it is dropped, unless it was adopted.
 struct Temporary {
-    store: SnapshotStore,
+    disk: Arc<dyn Disk>,
     path: PathBuf,
     file: Arc<dyn DiskFile>,
     at: u64,
@@ -31,7 +31,7 @@ impl Temporary {
             .create(&path)
             .map_err(|source| StorageError::io("create", &path, source))?;
         Ok(Self {
-            store: store.clone(),
+            disk: store.inner.disk.clone(),
             path,
             file,
             at: 0,
@@ -59,9 +59,9 @@ impl Temporary {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<SnapshotFile, StorageError> {
+    fn finish(mut self, store: &SnapshotStore) -> Result<SnapshotFile, StorageError> {
         self.sync()?;
-        let adopted = self.store.adopt(&self.path)?;
+        let adopted = store.adopt(&self.path)?;
         self.adopted = true;
         Ok(adopted)
     }
@@ -70,7 +70,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.adopted
-            && let Err(error) = self.store.inner.disk.remove(&self.path)
+            && let Err(error) = self.disk.remove(&self.path)
         {
             // The next start tries again.
             tracing::warn!(path = %self.path.display(), %error, "could not remove an unfinished snapshot");
@@ -80,6 +80,7 @@ impl Drop for Temporary {
 
 /// A snapshot that this node is writing. Dropped before it is finished, it leaves nothing.
 pub struct SnapshotWriter {
+    store: SnapshotStore,
     temporary: Temporary,
     buffer: Vec<u8>,
     footer: Footer,
@@ -107,6 +108,7 @@ impl SnapshotWriter {
             chain,
         };
         Ok(Self {
+            store: store.clone(),
             temporary,
             buffer: Vec::new(),
             footer,
@@ -133,34 +135,102 @@ impl SnapshotWriter {
     /// Makes it durable, reads it again, and makes it a snapshot.
     pub fn finish(mut self) -> Result<SnapshotFile, StorageError> {
         self.temporary.write(&self.footer.encode())?;
-        self.temporary.finish()
+        self.temporary.finish(&self.store)
     }
 }
 
-/// A snapshot that comes from a peer. Dropped before it is finished, it leaves nothing.
-pub struct SnapshotReceiver {
+/// What has come of a snapshot before its connection broke.
+pub(super) struct Partial {
+    pub key: SnapshotKey,
     temporary: Temporary,
 }
 
+/// A snapshot that comes from a peer. Dropped before it is finished, it leaves what has come to the next reception of
+/// the same file, as long as this process lives: after a crash nobody knows which of the bytes are on the disk.
+pub struct SnapshotReceiver {
+    store: SnapshotStore,
+    key: SnapshotKey,
+    /// `None` once it is finished.
+    temporary: Option<Temporary>,
+}
+
 impl SnapshotReceiver {
-    pub(super) fn new(store: &SnapshotStore) -> Result<Self, StorageError> {
+    pub(super) fn new(store: &SnapshotStore, key: SnapshotKey) -> Result<Self, StorageError> {
+        let temporary = match store.inner.partial.lock().take() {
+            Some(partial) if partial.key == key => partial.temporary,
+            // Another one's file goes before there is a new one, so that there is never room for two needed.
+            other => {
+                drop(other);
+                Temporary::create(store)?
+            }
+        };
         Ok(Self {
-            temporary: Temporary::create(store)?,
+            store: store.clone(),
+            key,
+            temporary: Some(temporary),
         })
     }
 
     /// Adds bytes of the peer's file.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
-        self.temporary.write(bytes)
+        let Some(temporary) = self.temporary.as_mut() else {
+            return Err(StorageError::Contract(
+                "the reception of a snapshot has failed".into(),
+            ));
+        };
+        if temporary.at + bytes.len() as u64 > self.key.bytes {
+            let text = format!(
+                "a snapshot of {} bytes was announced, and more have come",
+                self.key.bytes
+            );
+            self.temporary = None;
+            return Err(StorageError::Contract(text));
+        }
+        match temporary.write(bytes) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                // After a failed write or sync nobody knows what is there; and a full disk needs the room.
+                self.temporary = None;
+                Err(error)
+            }
+        }
     }
 
     /// How many bytes have come.
     pub fn received(&self) -> u64 {
-        self.temporary.at
+        self.temporary.as_ref().map_or(0, |temporary| temporary.at)
     }
 
-    /// Makes it durable, checks all of it, and makes it a snapshot. Nothing was replaced if that fails.
-    pub fn finish(self) -> Result<SnapshotFile, StorageError> {
-        self.temporary.finish()
+    /// Makes it durable, checks all of it, and makes it a snapshot. Nothing was replaced if that fails, and nothing of
+    /// it is kept.
+    pub fn finish(mut self) -> Result<SnapshotFile, StorageError> {
+        let Some(temporary) = self.temporary.take() else {
+            return Err(StorageError::Contract(
+                "the reception of a snapshot has failed".into(),
+            ));
+        };
+        if temporary.at != self.key.bytes {
+            let text = format!(
+                "a snapshot of {} bytes ended after {}",
+                self.key.bytes, temporary.at
+            );
+            return Err(StorageError::Contract(text));
+        }
+        temporary.finish(&self.store)
+    }
+}
+
+impl Drop for SnapshotReceiver {
+    fn drop(&mut self) {
+        if let Some(temporary) = self.temporary.take() {
+            let key = self.key;
+            let older = self
+                .store
+                .inner
+                .partial
+                .lock()
+                .replace(Partial { key, temporary });
+            drop(older);
+        }
     }
 }

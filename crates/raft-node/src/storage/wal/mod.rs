@@ -456,6 +456,17 @@ impl Wal {
         self.shared().view.lock().range()
     }
 
+    /// How many bytes of records the entries after `index` have in the log.
+    pub fn bytes_after(&self, index: u64) -> u64 {
+        self.shared().view.lock().bytes_after(index)
+    }
+
+    /// The first index from which on the entries up to `upto` have at most `max` bytes of records; the one after `upto`
+    /// if that one alone has more.
+    pub fn first_within(&self, upto: u64, max: u64) -> u64 {
+        self.shared().view.lock().first_within(upto, max)
+    }
+
     /// Notes what has to be read for the entries of a range: those that are there, from the first, until
     /// `max_bytes` of payload are reached. At least one if there is one.
     pub fn plan_read(&self, range: Range<u64>, max_bytes: usize) -> ReadPlan {

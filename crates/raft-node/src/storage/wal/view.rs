@@ -42,6 +42,8 @@ struct Slot {
     stamp: u64,
     place: Place,
     payload: Option<Bytes>,
+    /// The bytes of all records of entries that were appended before this one.
+    begins_at: u64,
 }
 
 /// The log as it is read.
@@ -57,6 +59,8 @@ pub(super) struct View {
     cached_bytes: usize,
     max_cached_bytes: usize,
     next_stamp: u64,
+    /// The bytes of all records of entries that were ever pushed.
+    appended: u64,
     files: BTreeMap<u64, Arc<dyn DiskFile>>,
 }
 
@@ -72,6 +76,7 @@ impl View {
             cached_bytes: 0,
             max_cached_bytes,
             next_stamp: 0,
+            appended: 0,
             files: BTreeMap::new(),
         }
     }
@@ -114,11 +119,14 @@ impl View {
         let stamp = self.next_stamp;
         self.next_stamp += 1;
         self.cached_bytes += payload.len();
+        let begins_at = self.appended;
+        self.appended += (RECORD_HEADER_BYTES + payload.len()) as u64;
         self.slots.push_back(Slot {
             term: pos.term,
             stamp,
             place,
             payload: Some(payload),
+            begins_at,
         });
         stamp
     }
@@ -156,6 +164,23 @@ impl View {
         {
             self.cached_bytes -= payload.len();
         }
+    }
+
+    /// How many bytes the records of the entries after `index` have. What was truncated since counts as well: it is on
+    /// the disk until its segment goes.
+    pub fn bytes_after(&self, index: u64) -> u64 {
+        self.appended - self.begins_at(index.saturating_add(1).max(self.first))
+    }
+
+    /// The first index from which on the entries up to `upto` have at most `max` bytes.
+    pub fn first_within(&self, upto: u64, max: u64) -> u64 {
+        let floor = self.begins_at(upto.saturating_add(1)).saturating_sub(max);
+        self.first + self.slots.partition_point(|slot| slot.begins_at < floor) as u64
+    }
+
+    /// The bytes that were appended before the entry at `index`, which is not before the first.
+    fn begins_at(&self, index: u64) -> u64 {
+        self.slot(index).map_or(self.appended, |slot| slot.begins_at)
     }
 
     /// An entry has reached the disk. If it was truncated or purged meanwhile, that does not matter any more.

@@ -1,0 +1,332 @@
+//! When this node makes snapshots, and how far its log is shortened: by entries and by bytes, and when somebody asks.
+//!
+//! openraft knows only the number of entries, takes a snapshot that cannot be written for the end of the node, and
+//! keeps entries as long as a follower is on its way through them. So it is told to do nothing by itself: snapshots
+//! are made here, it learns of them when they are there, and it is told up to where to purge. What a snapshot is made
+//! of stands in `machine.rs`, what a file is in `storage/snapshots/`.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use openraft::Instant as _;
+use openraft::async_runtime::watch::WatchReceiver;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{NodeId, SnapshotConfig};
+use crate::error::Unavailable;
+use crate::peers::SnapshotTraffic;
+use crate::replica::Replica;
+use crate::status::SnapshotMade;
+use crate::storage::{SnapshotStore, Wal};
+use crate::types::{LogId, Raft};
+
+/// How often it is looked whether a snapshot is due: at the fastest that a disk takes, a few megabytes more.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// After a snapshot that could not be made, most likely because the disk is full, the next is tried so late.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(10);
+
+/// The nodes of a cluster apply the same entries at the same time, and should not all write a snapshot at the same
+/// time: each begins up to so many percent of the way earlier, another part each time.
+const EARLIER_PERCENT: u64 = 20;
+
+/// For a living follower that lags, and for one that is being sent a snapshot, the log is kept until it is so many
+/// times as long as it may become between two snapshots. With less, a slow one would get snapshot after snapshot and
+/// never catch up; without a bound, it would fill the disks of the others.
+const KEPT_FOR_FOLLOWERS: u64 = 4;
+
+/// A follower that has answered a heartbeat within this time lives. Several elections, so that a busy one is not taken
+/// for dead.
+const FOLLOWER_LIVES: Duration = Duration::from_secs(5);
+
+/// So many wait for a snapshot at once; who comes then is told to come back.
+const MAX_ORDERS: usize = 64;
+
+/// Who waits for a snapshot.
+type Order = oneshot::Sender<Result<SnapshotMade, Unavailable>>;
+
+/// Where snapshots are asked for.
+#[derive(Clone)]
+pub struct Orders {
+    queue: mpsc::Sender<Order>,
+    failure: watch::Receiver<Option<String>>,
+}
+
+impl Orders {
+    /// Has a snapshot made of what is applied now, and waits until it is there. The newest one if nothing was applied
+    /// since it was begun.
+    pub async fn snapshot(&self) -> Result<SnapshotMade, Unavailable> {
+        let (order, made) = oneshot::channel();
+        match self.queue.try_send(order) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                return Err(Unavailable::new("too many wait for a snapshot of this node"));
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => return Err(stopping()),
+        }
+        made.await.unwrap_or_else(|_| Err(stopping()))
+    }
+
+    /// Has a snapshot begun, if none is wanted already, and does not wait for it. Says whether that was heard.
+    pub fn begin(&self) -> bool {
+        // Nobody waits for the answer.
+        self.queue.try_send(oneshot::channel().0).is_ok()
+    }
+
+    /// Why the last snapshot could not be made, if it could not.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.borrow().clone()
+    }
+}
+
+fn stopping() -> Unavailable {
+    Unavailable::new("this node is stopping")
+}
+
+/// What compaction works with.
+pub struct Compaction {
+    /// Learns of snapshots, and purges.
+    pub raft: Raft,
+    /// What snapshots are made of.
+    pub replica: Arc<Replica>,
+    /// Where they are.
+    pub snapshots: SnapshotStore,
+    /// What is shortened.
+    pub log: Wal,
+    /// What is being sent.
+    pub traffic: Arc<SnapshotTraffic>,
+    /// How much and how often.
+    pub config: SnapshotConfig,
+}
+
+/// A queue of orders, and what it takes to run them.
+pub fn orders() -> (Orders, OrderQueue) {
+    let (queue, orders) = mpsc::channel(MAX_ORDERS);
+    let (failure, seen) = watch::channel(None);
+    let end = OrderQueue { orders, failure };
+    (Orders { queue, failure: seen }, end)
+}
+
+/// The end at which orders come out.
+pub struct OrderQueue {
+    orders: mpsc::Receiver<Order>,
+    failure: watch::Sender<Option<String>>,
+}
+
+/// Makes snapshots and shortens the log until `stop`.
+pub async fn run(compaction: Compaction, mut queue: OrderQueue, stop: CancellationToken) {
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut earlier = draw_earlier();
+    let mut failed: Option<Instant> = None;
+    let mut purged = 0;
+    loop {
+        let mut waiting = Vec::new();
+        tokio::select! {
+            _ = look.tick() => {}
+            order = queue.orders.recv() => waiting.extend(order),
+            () = stop.cancelled() => return,
+        }
+        let patient = failed.is_none_or(|at| at.elapsed() >= TRY_AGAIN_AFTER);
+        if !waiting.is_empty() || patient && compaction.is_due(earlier) {
+            while let Ok(order) = queue.orders.try_recv() {
+                waiting.push(order);
+            }
+            let made = tokio::select! {
+                made = compaction.make() => made,
+                () = stop.cancelled() => return,
+            };
+            match &made {
+                Ok(_) => {
+                    earlier = draw_earlier();
+                    failed = None;
+                    queue.failure.send_replace(None);
+                }
+                Err(error) => {
+                    tracing::error!(%error, "no snapshot could be made");
+                    failed = Some(Instant::now());
+                    queue.failure.send_replace(Some(error.to_string()));
+                }
+            }
+            for order in waiting {
+                // Who has gone away needs no answer.
+                let _ = order.send(match &made {
+                    Ok(made) => Ok(made.clone()),
+                    Err(error) => Err(Unavailable::new(format!("no snapshot could be made: {error}"))),
+                });
+            }
+        }
+        compaction.purge(&mut purged).await;
+    }
+}
+
+impl Compaction {
+    /// The newest snapshot: the last entry that it covers, and how many bytes it has. Nothing at first.
+    fn newest(&self) -> (u64, u64) {
+        self.snapshots.latest().map_or((0, 0), |latest| {
+            let index = latest.meta().last.map_or(0, |last| last.index);
+            (index, latest.bytes())
+        })
+    }
+
+    fn is_due(&self, earlier: u64) -> bool {
+        let (index, snapshot_bytes) = self.newest();
+        let entries = self.replica.applied().index.saturating_sub(index);
+        entries > 0
+            && is_due(
+                &self.config,
+                entries,
+                self.log.bytes_after(index),
+                snapshot_bytes,
+                earlier,
+            )
+    }
+
+    /// Makes a snapshot of what is applied now, and waits until openraft knows it.
+    async fn make(&self) -> io::Result<SnapshotMade> {
+        let begin = Instant::now();
+        let frozen = self.raft.with_state_machine(|machine| {
+            let frozen = machine.freeze();
+            Box::pin(async move { frozen })
+        });
+        let mut drawing = frozen.await.map_err(io::Error::other)?;
+        let last = drawing.last();
+        let current = self.snapshots.latest().filter(|latest| {
+            let covered = latest.meta().last.map(|pos| (pos.index, pos.term));
+            covered == last.map(|id| (id.index, crate::types::term_of(&id)))
+        });
+        let file = match current {
+            Some(current) => current,
+            None => {
+                drawing.write().await?;
+                let latest = self.snapshots.latest();
+                latest.ok_or_else(|| io::Error::other("a snapshot vanished as soon as it was written"))?
+            }
+        };
+        drop(drawing);
+        let made = SnapshotMade {
+            index: last.map_or(0, |id| id.index),
+            term: last.map_or(0, |id| crate::types::term_of(&id)),
+            bytes: file.bytes(),
+            duration_ms: u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX),
+        };
+        self.tell_raft(last).await?;
+        tracing::info!(made.index, made.bytes, made.duration_ms, "a snapshot is made");
+        Ok(made)
+    }
+
+    async fn tell_raft(&self, last: Option<LogId>) -> io::Result<()> {
+        let mut metrics = self.raft.metrics();
+        self.raft.trigger().snapshot().await.map_err(io::Error::other)?;
+        loop {
+            if metrics.borrow_watched().snapshot >= last {
+                return Ok(());
+            }
+            let changed = metrics.changed().await;
+            changed.map_err(|_| io::Error::other("raft has stopped"))?;
+        }
+    }
+
+    /// Has the entries purged that are not needed any more, unless that was `asked` before.
+    async fn purge(&self, asked: &mut u64) {
+        let covered = self.raft.metrics().borrow_watched().snapshot;
+        let covered = covered.map_or(0, |id| id.index);
+        let kept_for_bytes = self
+            .log
+            .first_within(covered, self.config.keep_bytes)
+            .saturating_sub(1);
+        let fewest = covered.saturating_sub(self.config.keep_entries);
+        let mut upto = fewest.max(kept_for_bytes).min(covered);
+        let purged = self.log.purged().map_or(0, |purged| purged.index);
+        let (_, snapshot_bytes) = self.newest();
+        let longest = KEPT_FOR_FOLLOWERS.saturating_mul(self.config.every_bytes.max(snapshot_bytes));
+        let mut left_behind = false;
+        for needed in self.needed_after() {
+            // Who needs what is gone already gets a snapshot, whatever is kept.
+            if needed < purged || needed >= upto {
+                continue;
+            }
+            match self.log.bytes_after(needed) <= longest {
+                true => upto = upto.min(needed),
+                false => left_behind = true,
+            }
+        }
+        if upto <= purged.max(*asked) {
+            return;
+        }
+        if left_behind {
+            tracing::warn!(
+                upto,
+                "a follower lags so far behind that it has to take a snapshot"
+            );
+        }
+        // A Raft that has stopped ends the node elsewhere.
+        if let Err(error) = self.raft.trigger().purge_log(upto).await {
+            tracing::debug!(%error, "the log is not purged");
+        }
+        // openraft waits for streams that still need these entries.
+        self.traffic.cut_below(upto);
+        *asked = upto;
+    }
+
+    /// Up to where each follower has the log that answers, and what those have who are being sent a snapshot: they
+    /// need what comes after. Nothing on a node that does not lead.
+    fn needed_after(&self) -> Vec<u64> {
+        let metrics = self.raft.metrics().borrow_watched().clone();
+        let answered = metrics.heartbeat.unwrap_or_default();
+        let lives = |id: &NodeId| {
+            let last = answered.get(id).copied().flatten();
+            last.is_some_and(|last| last.elapsed() < FOLLOWER_LIVES)
+        };
+        let followers = metrics.replication.unwrap_or_default().into_iter();
+        let followers = followers.filter(|(id, _)| lives(id));
+        let mut needed: Vec<u64> = followers
+            .filter_map(|(_, matched)| Some(matched?.index))
+            .collect();
+        needed.extend(self.traffic.oldest_sent());
+        needed
+    }
+}
+
+/// Whether so many entries with so many bytes since a snapshot of so many bytes are enough for the next one.
+fn is_due(config: &SnapshotConfig, entries: u64, bytes: u64, snapshot_bytes: u64, earlier: u64) -> bool {
+    let soon = |all: u64| all - all / 100 * earlier;
+    entries >= soon(config.every_entries) || bytes >= soon(config.every_bytes.max(snapshot_bytes))
+}
+
+/// How many percent earlier than configured the next snapshot is due.
+fn draw_earlier() -> u64 {
+    let mut drawn = [0; 8];
+    match getrandom::fill(&mut drawn) {
+        Ok(()) => u64::from_le_bytes(drawn) % (EARLIER_PERCENT + 1),
+        // It only spreads the work.
+        Err(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_is_due_after_enough_entries_or_bytes() {
+        let config = SnapshotConfig {
+            every_entries: 1000,
+            every_bytes: 10_000,
+            ..SnapshotConfig::default()
+        };
+        let due = |entries, bytes, snapshot, earlier| is_due(&config, entries, bytes, snapshot, earlier);
+        assert!(!due(999, 9_999, 0, 0));
+        assert!(due(1000, 1, 0, 0));
+        assert!(due(1, 10_000, 0, 0));
+        assert!(
+            !due(1, 10_000, 50_000, 0),
+            "not before as much was written as the state has"
+        );
+        assert!(due(1, 50_000, 50_000, 0));
+        assert!(due(800, 1, 0, 20));
+        assert!(!due(799, 1, 0, 20));
+    }
+}

@@ -1,0 +1,318 @@
+//! Snapshots on their way between nodes: the sending and the receiving side of a connection for one of them.
+//!
+//! The file travels as it is. What has come of it stays with the receiver when a connection breaks, and the next one
+//! goes on behind it. Either side holds one chunk in memory at a time; the sender keeps to its rate, and the receiver's
+//! disk to its own by reading no further. When a snapshot is needed, and which, is openraft's business.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use openraft::alias::SnapshotOf;
+use parking_lot::Mutex;
+use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Peers;
+use super::link::connect;
+use super::server::Services;
+use super::wire::{FrameReader, Purpose, SnapshotHead, SnapshotResume, SnapshotTail, put_frame};
+use crate::config::NodeId;
+use crate::snapshot_file::{Incoming, SnapshotHandle};
+use crate::types::{Snapshot, TypeConfig, Vote};
+
+/// How much of a snapshot is sent in one frame: a few milliseconds at the usual rate.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// So many snapshots are sent at once; they share the rate. With one, a follower that stalls would hold up the next;
+/// with many, all would be late.
+const MAX_SENT_AT_ONCE: usize = 2;
+
+/// A connection on which nothing moves for so long is given up; the next goes on where it broke. Longer than a disk
+/// usually stalls.
+const STALL_PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long a follower may take to check and load a snapshot after the last byte. A million znodes take about two
+/// seconds.
+const INSTALL_PATIENCE: Duration = Duration::from_secs(120);
+
+/// All snapshots that a node sends and receives.
+pub struct SnapshotTraffic {
+    /// Which entry the snapshot covers that is being sent to a member.
+    sending: Mutex<BTreeMap<NodeId, u64>>,
+    room: Semaphore,
+    pace: Pace,
+    /// Streams of entries to followers that have not got so far are to be cut: the log is shortened up to here.
+    floor: watch::Sender<u64>,
+    reception: Reception,
+}
+
+impl SnapshotTraffic {
+    /// Nothing is on its way yet.
+    pub fn new(bytes_per_second: u64) -> Self {
+        Self {
+            sending: Mutex::default(),
+            room: Semaphore::new(MAX_SENT_AT_ONCE),
+            pace: Pace::new(bytes_per_second),
+            floor: watch::Sender::new(0),
+            reception: Reception::default(),
+        }
+    }
+
+    /// The oldest snapshot that is being sent: the index of the last entry that it covers. Who gets it will need the
+    /// entries after it.
+    pub fn oldest_sent(&self) -> Option<u64> {
+        self.sending.lock().values().min().copied()
+    }
+
+    /// Cuts the streams to followers that still need entries up to `index`: they get a snapshot then.
+    pub fn cut_below(&self, index: u64) {
+        self.floor.send_if_modified(|floor| {
+            let higher = index > *floor;
+            *floor = index.max(*floor);
+            higher
+        });
+    }
+
+    /// Followers that have not got up to here are cut off from entries.
+    pub fn floor(&self) -> watch::Receiver<u64> {
+        self.floor.subscribe()
+    }
+
+    /// Notes that a snapshot is being sent until the answer is dropped.
+    fn note_sending(&self, to: NodeId, index: u64) -> impl Drop + '_ {
+        self.sending.lock().insert(to, index);
+        Sending { traffic: self, to }
+    }
+}
+
+struct Sending<'a> {
+    traffic: &'a SnapshotTraffic,
+    to: NodeId,
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        self.traffic.sending.lock().remove(&self.to);
+    }
+}
+
+/// A rate that all share who ask it.
+struct Pace {
+    bytes_per_second: u64,
+    /// When what was let through so far is over.
+    free_at: Mutex<Instant>,
+}
+
+impl Pace {
+    fn new(bytes_per_second: u64) -> Self {
+        Self {
+            bytes_per_second: bytes_per_second.max(1),
+            free_at: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// Waits until so many bytes may be sent.
+    async fn pass(&self, bytes: usize) {
+        let takes = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
+        let begin = {
+            let mut free_at = self.free_at.lock();
+            let begin = (*free_at).max(Instant::now());
+            *free_at = begin + takes;
+            begin
+        };
+        tokio::time::sleep_until(begin).await;
+    }
+}
+
+/// One snapshot is received at a time: the newest connection's.
+#[derive(Default)]
+struct Reception {
+    /// Ends the one that goes on.
+    current: Mutex<CancellationToken>,
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// Sends a snapshot: a head, its file from where the follower wants it, a tail. Returns the follower's vote once it has
+/// installed it.
+pub async fn send(
+    peers: &Peers,
+    traffic: &SnapshotTraffic,
+    to: NodeId,
+    vote: Vote,
+    snapshot: SnapshotOf<TypeConfig, SnapshotHandle>,
+) -> io::Result<Vote> {
+    let key = snapshot.snapshot.key();
+    let _noted = traffic.note_sending(to, key.index);
+    let _room = traffic
+        .room
+        .acquire()
+        .await
+        .expect("the semaphore is never closed");
+    let (mut reader, mut writer, _) = connect(peers.gate(), to, Purpose::Snapshot).await?;
+    let mut out = BytesMut::new();
+    put_frame(
+        &mut out,
+        &SnapshotHead {
+            vote: (&vote).into(),
+            meta: (&snapshot.meta).into(),
+            key: key.into(),
+        },
+    );
+    write(&mut writer, &mut out).await?;
+    let SnapshotResume { offset: begin } = answer(&mut reader, STALL_PATIENCE).await?;
+    let mut offset = begin;
+    loop {
+        let chunk = snapshot.snapshot.read_raw(offset, CHUNK_BYTES).await?;
+        if chunk.is_empty() {
+            break;
+        }
+        traffic.pace.pass(chunk.len()).await;
+        offset += chunk.len() as u64;
+        put_frame(&mut out, &Some(chunk));
+        write(&mut writer, &mut out).await?;
+    }
+    put_frame(&mut out, &None::<Bytes>);
+    write(&mut writer, &mut out).await?;
+    tracing::info!(
+        node = to,
+        key.index,
+        from = begin,
+        bytes = key.bytes,
+        "a snapshot was sent"
+    );
+    match answer(&mut reader, INSTALL_PATIENCE).await? {
+        SnapshotTail::Installed { vote } => Ok(vote.into()),
+        SnapshotTail::Failed(why) => Err(io::Error::other(why)),
+    }
+}
+
+async fn write(writer: &mut OwnedWriteHalf, out: &mut BytesMut) -> io::Result<()> {
+    tokio::time::timeout(STALL_PATIENCE, writer.write_all(out)).await??;
+    out.clear();
+    Ok(())
+}
+
+async fn answer<T: serde::de::DeserializeOwned>(
+    reader: &mut FrameReader<OwnedReadHalf>,
+    patience: Duration,
+) -> io::Result<T> {
+    let message = tokio::time::timeout(patience, reader.message()).await??;
+    message.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+/// Receives one snapshot and has it installed.
+pub async fn receive(
+    mut reader: FrameReader<OwnedReadHalf>,
+    mut writer: OwnedWriteHalf,
+    services: &Services,
+) -> io::Result<()> {
+    let head: SnapshotHead = answer(&mut reader, STALL_PATIENCE).await?;
+    let reception = &services.traffic.reception;
+    // A sender that comes back has given its old connection up, though this side may not know it yet.
+    let replaced = CancellationToken::new();
+    std::mem::replace(&mut *reception.current.lock(), replaced.clone()).cancel();
+    let _turn = reception.turn.lock().await;
+    let installed = async {
+        let handle = tokio::select! {
+            handle = receive_file(&mut reader, &mut writer, &head, services) => handle?,
+            () = replaced.cancelled() => return Err(io::Error::other("another connection sends a snapshot now")),
+        };
+        let snapshot = Snapshot {
+            meta: head.meta.clone().into(),
+            snapshot: handle,
+        };
+        let response = services
+            .raft
+            .install_full_snapshot(head.vote.into(), snapshot)
+            .await;
+        response.map_err(io::Error::other)
+    };
+    let tail = match installed.await {
+        Ok(response) => SnapshotTail::Installed {
+            vote: (&response.vote).into(),
+        },
+        Err(error) => {
+            tracing::warn!(%error, "a snapshot was not installed");
+            SnapshotTail::Failed(error.to_string())
+        }
+    };
+    let mut out = BytesMut::new();
+    put_frame(&mut out, &tail);
+    write(&mut writer, &mut out).await
+}
+
+/// Where there is no space for what is still to come, it is not sent in vain again and again.
+fn refuse_without_space(services: &Services, needed: u64) -> io::Result<()> {
+    match services.disks.report().free_bytes {
+        Some(free) if free < needed => {
+            let text = format!("{free} bytes are free, and {needed} of the snapshot are still to come");
+            Err(io::Error::new(io::ErrorKind::StorageFull, text))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn receive_file(
+    reader: &mut FrameReader<OwnedReadHalf>,
+    writer: &mut OwnedWriteHalf,
+    head: &SnapshotHead,
+    services: &Services,
+) -> io::Result<SnapshotHandle> {
+    let mut file = Incoming::begin(services.storage.snapshots.clone(), head.key.into()).await?;
+    let begin = file.received();
+    refuse_without_space(services, head.key.bytes.saturating_sub(begin))?;
+    let mut out = BytesMut::new();
+    put_frame(&mut out, &SnapshotResume { offset: begin });
+    write(writer, &mut out).await?;
+    while let Some(chunk) = answer::<Option<Bytes>>(reader, STALL_PATIENCE).await? {
+        file = file.write(chunk).await?;
+    }
+    tracing::info!(
+        head.key.index,
+        from = begin,
+        bytes = head.key.bytes,
+        "a snapshot has come"
+    );
+    file.finish().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn all_senders_together_keep_the_rate() {
+        let traffic = std::sync::Arc::new(SnapshotTraffic::new(1_000_000));
+        let begin = Instant::now();
+        let mut senders = tokio::task::JoinSet::new();
+        for _ in 0..4 {
+            let traffic = traffic.clone();
+            senders.spawn(async move {
+                for _ in 0..10 {
+                    traffic.pace.pass(100_000).await;
+                }
+            });
+        }
+        senders.join_all().await;
+        // The last chunk goes when all before it are over.
+        let took = begin.elapsed().as_secs_f64();
+        assert!((3.89..3.95).contains(&took), "4 MB at 1 MB/s took {took} s");
+    }
+
+    #[test]
+    fn the_oldest_snapshot_that_is_sent_is_known_as_long_as_it_is() {
+        let traffic = SnapshotTraffic::new(1);
+        let first = traffic.note_sending(2, 70);
+        let second = traffic.note_sending(3, 50);
+        assert_eq!(traffic.oldest_sent(), Some(50));
+        drop(second);
+        assert_eq!(traffic.oldest_sent(), Some(70));
+        drop(first);
+        assert_eq!(traffic.oldest_sent(), None);
+    }
+}
