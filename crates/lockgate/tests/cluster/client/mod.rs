@@ -1,7 +1,10 @@
 //! The Rust client against clusters of real processes.
 
 mod acquire;
+mod commands;
 mod faults;
+mod lock_command;
+mod paused;
 mod proxy;
 
 use std::time::Duration;

@@ -3,13 +3,20 @@
 //! It is in the library so that another program can be a node as well: the launcher starts nodes as processes of
 //! its own executable, whatever that is.
 
+mod client;
+mod exit;
+mod locks;
+mod run;
+mod table;
+mod znodes;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use raft_node::{Alarm, NodeId, Role, SnapshotMade};
 
 use crate::bench;
@@ -53,6 +60,13 @@ enum Command {
     Bench {
         #[command(subcommand)]
         command: bench::Command,
+    },
+    #[command(flatten)]
+    Client(client::Command),
+    /// Print the completions of a shell: `lockgate completions bash > /etc/bash_completion.d/lockgate`
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
     },
 }
 
@@ -121,14 +135,17 @@ enum ClusterCommand {
 
 /// Does what this process's arguments ask for.
 pub fn main() -> ExitCode {
-    match run(Cli::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // One line: causes are joined by colons.
-            eprintln!("lockgate: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let done = match Cli::parse().command {
+        Command::Client(command) => client::carry_out(command),
+        other => run(other)
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(exit::Failure::from),
+    };
+    done.unwrap_or_else(|failure| {
+        // One line: causes are joined by colons.
+        eprintln!("lockgate: {:#}", failure.error);
+        failure.code
+    })
 }
 
 fn run(command: Command) -> anyhow::Result<()> {
@@ -137,6 +154,14 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Cluster { command } => block_on(cluster(command)),
         Command::Snapshot { command } => block_on(snapshot::run(command)),
         Command::Bench { command } => block_on(bench::run(command)),
+        Command::Client(_) => unreachable!("it has exit codes of its own, and was taken out before"),
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "lockgate", &mut text);
+            std::io::stdout()
+                .write_all(&text)
+                .context("writing to standard output")
+        }
     }
 }
 

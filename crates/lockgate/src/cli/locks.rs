@@ -1,0 +1,193 @@
+//! `locks`, `show`, `break` and `sessions`: what there is to see, and an operator's last resort.
+
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use lock_client::{Contender, LockView};
+use serde::Serialize;
+
+use super::client::Servers;
+use super::exit::Failure;
+use super::say;
+use super::table::table;
+
+/// `lockgate locks`
+#[derive(Debug, Args)]
+pub struct List {
+    /// Only locks whose names begin so
+    #[arg(default_value = "")]
+    prefix: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    servers: Servers,
+}
+
+/// `lockgate show`
+#[derive(Debug, Args)]
+pub struct Show {
+    /// The lock
+    name: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    servers: Servers,
+}
+
+/// `lockgate break`
+#[derive(Debug, Args)]
+pub struct Break {
+    /// The lock
+    name: String,
+    /// Told to whoever asks what became of the lock
+    #[arg(long)]
+    reason: String,
+    /// From whom: a holder, or a place in the queue, as `lockgate show` names it. Needed if there are several holders
+    #[arg(long)]
+    holder: Option<String>,
+    /// From all holders
+    #[arg(long, conflicts_with = "holder")]
+    all: bool,
+    #[command(flatten)]
+    servers: Servers,
+}
+
+/// `lockgate sessions`
+#[derive(Debug, Args)]
+pub struct Sessions {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    servers: Servers,
+}
+
+/// JSON for programs, on one document's lines.
+pub fn say_json(document: &impl Serialize) -> anyhow::Result<()> {
+    say(serde_json::to_string_pretty(document).context("the answer as JSON")?)
+}
+
+/// Does `lockgate locks`.
+pub async fn list(arguments: List) -> Result<(), Failure> {
+    let locks = arguments.servers.client()?.locks(&arguments.prefix).await?;
+    if arguments.json {
+        return Ok(say_json(&locks)?);
+    }
+    let row = |lock: &lock_client::LockSummary| {
+        let mode = lock.mode.clone().unwrap_or_else(|| "free".to_owned());
+        [
+            lock.lock.clone(),
+            mode,
+            lock.holders.to_string(),
+            lock.waiters.to_string(),
+        ]
+    };
+    let rows: Vec<_> = locks.iter().map(row).collect();
+    Ok(say(table(["LOCK", "MODE", "HOLDERS", "WAITING"], &rows))?)
+}
+
+/// Does `lockgate show`.
+pub async fn show(arguments: Show) -> Result<(), Failure> {
+    let found = arguments.servers.client()?.lock(&arguments.name).await?;
+    // A lock that nobody has used lately does not exist: it is as free as one that does.
+    let view = found.unwrap_or_else(|| LockView {
+        lock: arguments.name,
+        mode: None,
+        limit: None,
+        holders: Vec::new(),
+        queue: Vec::new(),
+        more: serde_json::Map::new(),
+    });
+    if arguments.json {
+        return Ok(say_json(&view)?);
+    }
+    let used = match (&view.mode, view.limit) {
+        (None, _) => "free".to_owned(),
+        (Some(mode), None) => mode.clone(),
+        (Some(mode), Some(limit)) => format!("{mode} of {limit}"),
+    };
+    say(format!("{}: {used}", view.lock))?;
+    if view.holders.is_empty() && view.queue.is_empty() {
+        return Ok(());
+    }
+    let row = |contender: &Contender, place: String| {
+        [
+            place,
+            contender.mode.clone(),
+            contender.permits.to_string(),
+            contender.fencing_token.to_string(),
+            contender.since_at.clone(),
+            contender.session.clone(),
+            contender.address.clone(),
+            contender.holder.clone(),
+            contender.note.clone(),
+        ]
+    };
+    let holders = view.holders.iter().map(|holder| row(holder, "holds".to_owned()));
+    let queue = view
+        .queue
+        .iter()
+        .zip(1..)
+        .map(|(waiter, place)| row(waiter, format!("waits {place}")));
+    let rows: Vec<_> = holders.chain(queue).collect();
+    let headings = [
+        "", "MODE", "PERMITS", "TOKEN", "SINCE", "SESSION", "ADDRESS", "HOLDER", "NOTE",
+    ];
+    Ok(say(table(headings, &rows))?)
+}
+
+/// Does `lockgate break`.
+pub async fn take_away(arguments: Break) -> Result<(), Failure> {
+    let client = arguments.servers.client()?;
+    let name = &arguments.name;
+    let holders: Vec<String> = match arguments.holder {
+        Some(holder) => vec![holder],
+        None => {
+            let view = client.lock(name).await?;
+            view.map(|view| view.holders.into_iter().map(|held| held.holder).collect())
+                .unwrap_or_default()
+        }
+    };
+    match holders.len() {
+        0 => return Err(anyhow!("nobody holds the lock {name}").into()),
+        1 => {}
+        _ if arguments.all => {}
+        count => {
+            return Err(anyhow!(
+                "{count} hold the lock {name}: say --holder HOLDER (see `lockgate show`) or --all"
+            )
+            .into());
+        }
+    }
+    for holder in &holders {
+        client.break_lock(name, holder, &arguments.reason).await?;
+        say(format!("{holder} has lost the lock {name}"))?;
+    }
+    Ok(())
+}
+
+/// Does `lockgate sessions`.
+pub async fn sessions(arguments: Sessions) -> Result<(), Failure> {
+    let sessions = arguments.servers.client()?.sessions().await?;
+    if arguments.json {
+        return Ok(say_json(&sessions)?);
+    }
+    let seconds = |ms: u64| humantime::format_duration(Duration::from_secs(ms / 1000)).to_string();
+    let row = |session: &lock_client::SessionView| {
+        [
+            session.session.clone(),
+            session.name.clone(),
+            humantime::format_duration(Duration::from_millis(session.ttl_ms)).to_string(),
+            seconds(session.age_ms),
+            session.address.clone(),
+            session.held.len().to_string(),
+            session.awaited.len().to_string(),
+        ]
+    };
+    let rows: Vec<_> = sessions.iter().map(row).collect();
+    let headings = ["SESSION", "NAME", "TTL", "AGE", "ADDRESS", "HOLDS", "AWAITS"];
+    Ok(say(table(headings, &rows))?)
+}

@@ -1,0 +1,64 @@
+//! The signals that are the command's, not this program's.
+
+use anyhow::Context;
+use nix::sys::signal::Signal;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What is passed on: all that one sends to a program to tell it something. SIGTSTP is not among them: a command that is
+/// suspended would keep the lock for as long as nobody wakes it.
+const PASSED_ON: [Signal; 7] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGWINCH,
+];
+
+/// Those of them that end a program which does nothing about them.
+const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+
+/// Signals as they come.
+pub struct Signals {
+    arrived: tokio::sync::mpsc::UnboundedReceiver<Signal>,
+    /// Ends with this.
+    _listeners: tokio::task::JoinSet<()>,
+}
+
+impl Signals {
+    /// From now on they do nothing but come here.
+    pub fn listen() -> anyhow::Result<Self> {
+        // As many as people send.
+        let (tell, arrived) = tokio::sync::mpsc::unbounded_channel();
+        let mut listeners = tokio::task::JoinSet::new();
+        for which in PASSED_ON {
+            let mut listener = signal(SignalKind::from_raw(which as i32)).context("listening for signals")?;
+            let tell = tell.clone();
+            listeners
+                .spawn(async move { while listener.recv().await.is_some() && tell.send(which).is_ok() {} });
+        }
+        Ok(Self {
+            arrived,
+            _listeners: listeners,
+        })
+    }
+
+    /// The next one.
+    pub async fn next(&mut self) -> Signal {
+        match self.arrived.recv().await {
+            Some(signal) => signal,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The next one that asks for an end.
+    pub async fn next_ending(&mut self) -> Signal {
+        loop {
+            let signal = self.next().await;
+            if ENDING.contains(&signal) {
+                return signal;
+            }
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! `ls`, `get`, `set`, `create`, `rm`, `stat` and `watch`: the tree from the command line.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use clap::{Args, ValueEnum};
+use lock_client::{CreateMode, WatchKind};
+use serde_json::json;
+
+use super::client::Servers;
+use super::exit::Failure;
+use super::locks::say_json;
+use super::say;
+use super::table::table;
+
+/// `lockgate ls`
+#[derive(Debug, Args)]
+pub struct Ls {
+    /// The znode
+    #[arg(default_value = "/")]
+    path: String,
+    /// With version, size, children and time of the last change
+    #[arg(short, long)]
+    long: bool,
+    /// Print JSON
+    #[arg(long, conflicts_with = "long")]
+    json: bool,
+    #[command(flatten)]
+    servers: Servers,
+}
+
+/// `lockgate get`
+#[derive(Debug, Args)]
+pub struct Get {
+    /// The znode
+    path: String,
+    /// Print JSON: data and stat
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    servers: Servers,
+}
+
+/// `lockgate set`
+#[derive(Debug, Args)]
+pub struct Set {
+    /// The znode
+    path: String,
+    /// Its new data; `-` reads it from standard input
+    #[arg(allow_hyphen_values = true)]
+    data: String,
+    /// Only if the znode has this version
+    #[arg(long)]
+    version: Option<i32>,
+    #[command(flatten)]
+    servers: Servers,
+}
+
+/// The kinds that outlive a command. (An ephemeral znode would end with the command's session.)
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Kind {
+    /// Lives until it is deleted
+    Persistent,
+    /// With a number after its name
+    PersistentSequential,
+    /// Swept some time after its last child has gone
+    Container,
+}
+
+/// `lockgate create`
+#[derive(Debug, Args)]
+pub struct Create {
+    /// The znode
+    path: String,
+    /// Its data; `-` reads it from standard input
+    #[arg(default_value = "", allow_hyphen_values = true)]
+    data: String,
+    /// Its kind
+    #[arg(long, value_enum, default_value = "persistent")]
+    mode: Kind,
+    /// Sweeps it when it has no children and was not written for so long
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    ttl: Option<Duration>,
+    /// Creates missing parents, too
+    #[arg(short, long)]
+    parents: bool,
+    #[command(flatten)]
+    servers: Servers,
+}
+
+/// `lockgate rm`
+#[derive(Debug, Args)]
+pub struct Rm {
+    /// The znode
+    path: String,
+    /// With all below it
+    #[arg(short, long)]
+    recursive: bool,
+    /// Only if the znode has this version
+    #[arg(long)]
+    version: Option<i32>,
+    #[command(flatten)]
+    servers: Servers,
+}
+
+/// `lockgate stat`
+#[derive(Debug, Args)]
+pub struct Stat {
+    /// The znode
+    path: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    servers: Servers,
+}
+
+/// What is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Watched {
+    /// The data of a znode that exists
+    Data,
+    /// The children of a znode that exists
+    Children,
+    /// A znode that may not exist yet: its coming, its end, its data
+    Exists,
+    /// A znode, which may not exist yet, and all below it
+    Recursive,
+}
+
+/// `lockgate watch`
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// The znode
+    path: String,
+    /// What is watched
+    #[arg(long, value_enum, default_value = "exists")]
+    kind: Watched,
+    /// Ends after the first change. Without it changes are told until the command is interrupted; several that come at once
+    /// may be told as one
+    #[arg(long)]
+    once: bool,
+    /// Print each change as a line of JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    servers: Servers,
+}
+
+/// Data of an argument, or of standard input.
+fn data(argument: String) -> anyhow::Result<Vec<u8>> {
+    if argument != "-" {
+        return Ok(argument.into_bytes());
+    }
+    let mut data = Vec::new();
+    std::io::stdin()
+        .read_to_end(&mut data)
+        .context("reading standard input")?;
+    Ok(data)
+}
+
+/// Does `lockgate ls`.
+pub async fn ls(arguments: Ls) -> Result<(), Failure> {
+    let children = arguments
+        .servers
+        .client()?
+        .znodes()
+        .children(&arguments.path)
+        .await?;
+    if arguments.json {
+        return Ok(say_json(&children)?);
+    }
+    if !arguments.long {
+        for child in children {
+            say(child.name)?;
+        }
+        return Ok(());
+    }
+    let row = |child: &lock_client::Child| {
+        let stat = &child.stat;
+        [
+            child.name.clone(),
+            stat.version.to_string(),
+            stat.data_length.to_string(),
+            stat.num_children.to_string(),
+            stat.modified_at.clone(),
+        ]
+    };
+    let rows: Vec<_> = children.iter().map(row).collect();
+    Ok(say(table(
+        ["NAME", "VERSION", "BYTES", "CHILDREN", "MODIFIED"],
+        &rows,
+    ))?)
+}
+
+/// Does `lockgate get`.
+pub async fn get(arguments: Get) -> Result<(), Failure> {
+    let znode = arguments.servers.client()?.znodes().get(&arguments.path).await?;
+    if arguments.json {
+        let text = znode
+            .text()
+            .ok_or_else(|| anyhow!("the data is not text: leave --json out"))?;
+        return Ok(say_json(
+            &json!({ "path": arguments.path, "data": text, "stat": znode.stat }),
+        )?);
+    }
+    let mut out = std::io::stdout().lock();
+    out.write_all(&znode.data).context("writing to standard output")?;
+    // Text for people ends its line, whatever else there is goes out as it is.
+    if znode
+        .text()
+        .is_some_and(|text| !text.is_empty() && !text.ends_with('\n'))
+    {
+        writeln!(out).context("writing to standard output")?;
+    }
+    Ok(())
+}
+
+/// Does `lockgate set`.
+pub async fn set(arguments: Set) -> Result<(), Failure> {
+    let znodes = arguments.servers.client()?.znodes();
+    let stat = znodes
+        .set(&arguments.path, data(arguments.data)?, arguments.version)
+        .await?;
+    Ok(say(format!("version {}", stat.version))?)
+}
+
+/// Does `lockgate create`.
+pub async fn create(arguments: Create) -> Result<(), Failure> {
+    let mode = match (arguments.mode, arguments.ttl) {
+        (Kind::Persistent, None) => CreateMode::Persistent,
+        (Kind::PersistentSequential, None) => CreateMode::PersistentSequential,
+        (Kind::Container, None) => CreateMode::Container,
+        (Kind::Persistent, Some(ttl)) => CreateMode::Ttl(ttl),
+        (Kind::PersistentSequential, Some(ttl)) => CreateMode::TtlSequential(ttl),
+        (Kind::Container, Some(_)) => {
+            return Err(anyhow!("a container has no --ttl: its children decide").into());
+        }
+    };
+    let znodes = arguments.servers.client()?.znodes();
+    let data = data(arguments.data)?;
+    let (path, _) = znodes
+        .create(&arguments.path, data, mode, arguments.parents)
+        .await?;
+    Ok(say(path)?)
+}
+
+/// Does `lockgate rm`.
+pub async fn rm(arguments: Rm) -> Result<(), Failure> {
+    let znodes = arguments.servers.client()?.znodes();
+    Ok(znodes
+        .delete(&arguments.path, arguments.version, arguments.recursive)
+        .await?)
+}
+
+/// Does `lockgate stat`.
+pub async fn stat(arguments: Stat) -> Result<(), Failure> {
+    let stat = arguments
+        .servers
+        .client()?
+        .znodes()
+        .get(&arguments.path)
+        .await?
+        .stat;
+    if arguments.json {
+        return Ok(say_json(&stat)?);
+    }
+    let fields = serde_json::to_value(&stat).context("the stat as JSON")?;
+    let fields = fields.as_object().context("a stat has fields")?;
+    for (name, value) in fields {
+        let value = match value {
+            serde_json::Value::String(text) => text.clone(),
+            serde_json::Value::Null => "-".to_owned(),
+            other => other.to_string(),
+        };
+        say(format!("{name:<15}  {value}"))?;
+    }
+    Ok(())
+}
+
+/// Does `lockgate watch`.
+pub async fn watch(arguments: Watch) -> Result<(), Failure> {
+    let znodes = arguments.servers.client()?.znodes();
+    let kind = match arguments.kind {
+        Watched::Data => WatchKind::Data,
+        Watched::Children => WatchKind::Children,
+        Watched::Exists => WatchKind::Exists,
+        Watched::Recursive => WatchKind::Recursive,
+    };
+    let mut seen = None;
+    loop {
+        let event = match seen {
+            Some(seen) => znodes.watch_after(&arguments.path, kind, seen).await?,
+            None => znodes.watch(&arguments.path, kind).await?,
+        };
+        say(match arguments.json {
+            true => serde_json::to_string(&event).context("the event as JSON")?,
+            false => format!("{:<16}  {}  at {}", event.event, event.path, event.zxid),
+        })?;
+        if arguments.once {
+            return Ok(());
+        }
+        seen = Some(event.zxid).filter(|_| kind != WatchKind::Recursive);
+    }
+}

@@ -1,0 +1,258 @@
+//! `lockgate lock`: a command that runs while a lock is held.
+
+use std::process::Stdio;
+
+use lock_client::AcquireOptions;
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+use super::commands::{fails, lockgate};
+use crate::harness::{LOCKGATE, PATIENCE, TestCluster, eventually};
+use lockgate::cluster::process::send_signal;
+
+/// Starts one whose output is read as it comes.
+fn start(cluster: &TestCluster, arguments: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut child = Command::new(LOCKGATE)
+        .arg("lock")
+        .args(arguments)
+        .env("LOCKGATE_SERVERS", cluster.http_addresses().join(","))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    (child, lines)
+}
+
+async fn line(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
+    let line = tokio::time::timeout(PATIENCE, lines.next_line())
+        .await
+        .expect("a line");
+    line.unwrap().expect("a line")
+}
+
+/// How it ended, and what it said of it.
+async fn ended(child: Child) -> (Option<i32>, String) {
+    let output = tokio::time::timeout(PATIENCE, child.wait_with_output())
+        .await
+        .expect("it ends")
+        .unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap())
+}
+
+/// The process's state, as the kernel shows it; `None` if there is none.
+fn state(pid: &str) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+#[tokio::test]
+async fn the_command_runs_under_the_lock_and_its_exit_code_is_passed_on() {
+    let cluster = TestCluster::start().await;
+    let output = lockgate(
+        &cluster,
+        &[
+            "lock",
+            "job",
+            "--",
+            "sh",
+            "-c",
+            "echo $LOCKGATE_LOCK $LOCKGATE_FENCING_TOKEN; exit 7",
+        ],
+    )
+    .await;
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    let (name, token) = said.trim_end().split_once(' ').unwrap();
+    assert!(name == "job" && token.parse::<u64>().is_ok(), "{said}");
+    let killed = lockgate(&cluster, &["lock", "job", "--", "sh", "-c", "kill -KILL $$"]).await;
+    assert_eq!(killed.status.code(), Some(128 + 9));
+    fails(&cluster, 127, &["lock", "job", "--", "/no/such/program"]).await;
+    fails(&cluster, 126, &["lock", "job", "--", "/etc/passwd"]).await;
+
+    let session = cluster.lock_session("holder").await;
+    let held = session.acquire("job", AcquireOptions::exclusive()).await.unwrap();
+    let told = fails(&cluster, 75, &["lock", "job", "--try", "--", "true"]).await;
+    assert!(told.contains("job"), "{told}");
+    fails(&cluster, 75, &["lock", "job", "--wait", "50ms", "--", "true"]).await;
+    fails(&cluster, 75, &["lock", "job", "--shared", "--try", "--", "true"]).await;
+    held.release().await.unwrap();
+    let pool = session
+        .acquire("pool", AcquireOptions::semaphore(3))
+        .await
+        .unwrap();
+    let take = |permits| {
+        [
+            "lock",
+            "pool",
+            "--semaphore",
+            "3",
+            "--permits",
+            permits,
+            "--try",
+            "--",
+            "true",
+        ]
+    };
+    assert!(lockgate(&cluster, &take("2")).await.status.success());
+    fails(&cluster, 75, &take("3")).await;
+    pool.release().await.unwrap();
+    let nobody = [
+        "lock",
+        "job",
+        "--server",
+        "127.0.0.1:1",
+        "--patience",
+        "100ms",
+        "--",
+        "true",
+    ];
+    fails(&cluster, 69, &nobody).await;
+    // Nothing is left behind.
+    session.close().await.unwrap();
+    assert_eq!(cluster.lock_client().sessions().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn signals_are_the_commands_and_end_the_wait() {
+    let cluster = TestCluster::start().await;
+    let trap = "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.02; done";
+    let (child, mut lines) = start(&cluster, &["job", "--", "sh", "-c", trap]);
+    assert_eq!(line(&mut lines).await, "ready");
+    // One that waits leaves the queue.
+    let (waiting, _) = start(&cluster, &["job", "--", "true"]);
+    cluster.wait_queued(1, "job", 1).await;
+    send_signal(pid(&waiting), Signal::SIGINT).unwrap();
+    assert_eq!(ended(waiting).await, (Some(128 + 2), String::new()));
+    cluster.wait_queued(1, "job", 0).await;
+    send_signal(pid(&child), Signal::SIGTERM).unwrap();
+    assert_eq!(line(&mut lines).await, "got it");
+    let (code, told) = ended(child).await;
+    // The shell may tell of its sleep, which got the signal, too; there is nothing else to tell.
+    assert_eq!(code, Some(5));
+    assert!(!told.contains("lockgate"), "{told}");
+    let view = cluster.lock_client().lock("job").await.unwrap().unwrap();
+    assert_eq!((view.holders.len(), view.queue.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_command_whose_lock_is_lost_is_ended_and_killed_if_it_does_not_end() {
+    let cluster = TestCluster::start().await;
+    let client = cluster.lock_client();
+    let obedient = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.02; done";
+    // It ends neither itself nor what it has started.
+    let stubborn = "trap '' TERM; sleep 1000 & echo $!; while :; do sleep 0.02; done";
+    for (script, grace) in [(obedient, "30s"), (stubborn, "200ms")] {
+        let (child, mut lines) = start(
+            &cluster,
+            &["job", "--ttl", "2s", "--grace", grace, "--", "sh", "-c", script],
+        );
+        let first = line(&mut lines).await;
+        let view = client.lock("job").await.unwrap().unwrap();
+        assert!(
+            view.holders[0].note.starts_with("sh -c trap"),
+            "{:?}",
+            view.holders
+        );
+        client
+            .break_lock("job", &view.holders[0].holder, "maintenance")
+            .await
+            .unwrap();
+        if script == obedient {
+            assert_eq!(line(&mut lines).await, "bye");
+        }
+        let (code, told) = ended(child).await;
+        assert_eq!(code, Some(79), "{told}");
+        assert!(told.contains("the lock job is lost"), "{told}");
+        if script == stubborn {
+            eventually("nothing of it is left", async || {
+                matches!(state(&first), None | Some('Z'))
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn while_it_is_uncertain_the_command_can_be_paused() {
+    let cluster = TestCluster::start().await;
+    let script = "echo $$; while :; do sleep 0.02; done";
+    let arguments = ["--ttl", "6s", "--on-uncertain"];
+    let (paused, mut paused_lines) = start(
+        &cluster,
+        &[&["paused"], &arguments[..], &["pause", "--", "sh", "-c", script]].concat(),
+    );
+    let (killed, mut killed_lines) = start(
+        &cluster,
+        &[&["killed"], &arguments[..], &["kill", "--", "sh", "-c", script]].concat(),
+    );
+    let (pid_of_paused, _) = (line(&mut paused_lines).await, line(&mut killed_lines).await);
+    // All servers stand still: nothing is confirmed, and nothing refused.
+    for node in cluster.ids() {
+        cluster.signal(node, Signal::SIGSTOP).unwrap();
+    }
+    eventually("the command stands still", async || {
+        state(&pid_of_paused) == Some('T')
+    })
+    .await;
+    for node in cluster.ids() {
+        cluster.signal(node, Signal::SIGCONT).unwrap();
+    }
+    eventually("it goes on", async || state(&pid_of_paused) != Some('T')).await;
+    let (code, told) = ended(killed).await;
+    assert_eq!(code, Some(79), "{told}");
+    let view = cluster.lock_client().lock("paused").await.unwrap().unwrap();
+    assert_eq!(view.holders.len(), 1, "it was never lost");
+
+    // And when they do not come back the command ends: it is lost, though nobody could say so.
+    for node in cluster.ids() {
+        cluster.signal(node, Signal::SIGSTOP).unwrap();
+    }
+    eventually("it has ended", async || state(&pid_of_paused).is_none()).await;
+    for node in cluster.ids() {
+        cluster.signal(node, Signal::SIGCONT).unwrap();
+    }
+    let (code, told) = ended(paused).await;
+    assert_eq!(code, Some(79), "{told}");
+    for part in [
+        "the command is paused",
+        "the command goes on",
+        "no heartbeat was confirmed in time",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn only_one_of_many_runs_at_a_time_while_leaders_die() {
+    let mut cluster = TestCluster::start().await;
+    let place = tempfile::TempDir::new().unwrap();
+    let (busy, log) = (place.path().join("busy"), place.path().join("log"));
+    // mkdir fails if another is inside.
+    let script = format!(
+        "mkdir {busy} || exit 1; echo $LOCKGATE_FENCING_TOKEN >> {log}; sleep 0.05; rmdir {busy}",
+        busy = busy.display(),
+        log = log.display()
+    );
+    let runs: Vec<_> = (0..8)
+        .map(|_| start(&cluster, &["cron", "--", "sh", "-c", &script]))
+        .collect();
+    eventually("some have run", async || log.exists()).await;
+    let leader = cluster.leader_now().await;
+    cluster.kill(leader).await.unwrap();
+    for (run, _) in runs {
+        let (code, told) = ended(run).await;
+        assert_eq!(code, Some(0), "{told}");
+    }
+    let tokens = std::fs::read_to_string(&log).unwrap();
+    let tokens: Vec<u64> = tokens.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(tokens.len(), 8);
+    assert!(tokens.is_sorted(), "{tokens:?}");
+}
