@@ -16,12 +16,8 @@ use crate::snapshot;
 
 /// A request in the bytes in which it stands in the log.
 pub fn envelope(request: Request) -> Bytes {
-    let envelope = Envelope {
-        origin: Origin { node: 1, boot: 0 },
-        call: 1,
-        request,
-    };
-    encode(&envelope).into()
+    let origin = Origin { node: 1, boot: 0 };
+    encode(&Envelope::new(origin, 1, request)).into()
 }
 
 /// Requests that share a log entry.

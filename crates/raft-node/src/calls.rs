@@ -105,9 +105,11 @@ impl Calls {
             let call = self.table.lock().calls.remove(number);
             if let Some(call) = call {
                 // The caller may be gone.
-                let _ = call
-                    .answer
-                    .send(Err(Unavailable::read_only(&declined.reason).into()));
+                let unavailable = match declined.read_only {
+                    true => Unavailable::read_only(&declined.reason),
+                    false => Unavailable::new(&declined.reason),
+                };
+                let _ = call.answer.send(Err(unavailable.into()));
             }
         }
     }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use znode_store::Request;
 
 use crate::config::NodeId;
+use crate::versions::COMMANDS_VERSION;
 
 /// No message or record is larger: the largest is a batch of commands (see `proposer.rs`) or a part of a
 /// snapshot, either of which is cut off far below.
@@ -53,6 +54,16 @@ fn decode_within<T: DeserializeOwned, const LIMIT: usize>(bytes: &[u8]) -> Resul
     }
 }
 
+/// Decodes the value that `bytes` begin with, whatever follows it.
+pub fn decode_start<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BadBytes> {
+    let start = &bytes[..bytes.len().min(SHORT_BYTES)];
+    let config = bincode::config::standard().with_limit::<{ SHORT_BYTES * COUNTED_TIMES }>();
+    match bincode::serde::decode_from_slice(start, config) {
+        Ok((value, _)) => Ok(value),
+        Err(error) => Err(BadBytes(error.to_string())),
+    }
+}
+
 /// Who proposed a command: one run of one node. A restarted node does not take the answers of its former
 /// life for its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -66,12 +77,38 @@ pub struct Origin {
 /// A client's request with the call that waits for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Envelope {
+    /// The version in which this kind of command came: the first byte, so that a program which does not know it can say
+    /// so. See `crate::versions`.
+    pub version: u8,
     /// Where a caller waits.
     pub origin: Origin,
     /// Which call of that origin.
     pub call: u64,
     /// What it asks.
     pub request: Request,
+}
+
+impl Envelope {
+    /// Around a request.
+    pub fn new(origin: Origin, call: u64, request: Request) -> Self {
+        Self {
+            version: crate::versions::since(&request.command),
+            origin,
+            call,
+            request,
+        }
+    }
+
+    /// Decodes an envelope, unless it is for a newer program.
+    pub fn decode(bytes: &[u8]) -> Result<Self, BadBytes> {
+        match bytes.first() {
+            Some(version) if *version > COMMANDS_VERSION => Err(BadBytes(format!(
+                "a command of version {version}, and this program knows those up to {COMMANDS_VERSION}: a newer one is \
+                 at work in this cluster, which this node needs, too"
+            ))),
+            _ => decode(bytes),
+        }
+    }
 }
 
 /// Commands that share one log entry, each still in the bytes that its origin encoded: whoever passes them

@@ -13,6 +13,7 @@ use crate::disks::DiskConfig;
 use crate::error::StartError;
 use crate::storage::WalOptions;
 use crate::storage::identity::MAX_CLUSTER_NAME_BYTES;
+use crate::versions::WireRange;
 
 /// Slower, and a follower would need so long for a snapshot of some size that it never catches up.
 pub const MIN_SEND_BYTES_PER_SECOND: u64 = 64 * 1024;
@@ -61,6 +62,9 @@ pub struct NodeConfig {
     pub watches: WatchConfig,
     /// After so long without an answer a proposal is given up; its outcome is then unknown.
     pub propose_timeout: Duration,
+    /// The versions of the peer protocol that this node speaks. Less than [`WireRange::OWN`] is for tests of clusters of
+    /// several versions.
+    pub wire: WireRange,
 }
 
 impl NodeConfig {
@@ -86,6 +90,7 @@ impl NodeConfig {
             limits: Limits::default(),
             watches: WatchConfig::default(),
             propose_timeout: Duration::from_secs(10),
+            wire: WireRange::OWN,
         }
     }
 }

@@ -92,6 +92,7 @@ mod peers;
 pub mod storage;
 mod snapshot_file;
 mod codec;
+pub mod versions;
 mod types;
 pub mod error;
 #[doc(hidden)]

@@ -145,14 +145,15 @@ impl Node {
         let log = storage.wal.clone();
 
         let (failure, _) = watch::channel(None);
-        let gate = Arc::new(Gate::new(
+        let gate = Gate::new(
             config.node_id,
             config.cluster.clone(),
             own_disk,
             identity.cluster_id.map(ClusterId),
             config.members.clone(),
             failure.clone(),
-        ));
+        );
+        let gate = Arc::new(gate.speaking(config.wire));
         let peers = Arc::new(Peers::new(gate.clone()));
         let origin = Origin {
             node: config.node_id,
@@ -232,6 +233,7 @@ impl Node {
             stop.clone(),
         ));
         let proposer = Proposer {
+            gate: gate.clone(),
             raft: raft.clone(),
             replica: replica.clone(),
             disks,
@@ -314,14 +316,10 @@ impl Node {
     /// applied it: what is read here afterwards shows it.
     pub async fn propose(&self, request: Request) -> Result<Applied, ProposeError> {
         let inner = &self.inner;
-        let (number, envelope, answer) = inner.replica.calls.enter(|call| {
-            codec::encode(&Envelope {
-                origin: inner.replica.origin,
-                call,
-                request,
-            })
-            .into()
-        })?;
+        let (number, envelope, answer) = inner
+            .replica
+            .calls
+            .enter(|call| codec::encode(&Envelope::new(inner.replica.origin, call, request)).into())?;
         // A caller that goes away takes its call along, so that it is not kept for nobody.
         let forget = Forget {
             replica: &inner.replica,
@@ -505,6 +503,7 @@ impl Node {
                 },
                 matched_index: matched,
                 lag: matched.map(|matched| last.saturating_sub(matched)),
+                versions: inner.gate.versions_of(node_id),
             }
         });
         let not_ready = self.not_ready();
@@ -562,10 +561,11 @@ impl Node {
         if self.inner.stop.is_cancelled() {
             return Some("this node is stopping".to_owned());
         }
+        let or_too_old = |reason| self.inner.gate.incompatible().or(Some(reason));
         match *self.inner.confirmed.lock() {
-            None => Some("this node has not caught up with a leader yet".to_owned()),
+            None => or_too_old("this node has not caught up with a leader yet".to_owned()),
             Some(when) if when.elapsed() > READINESS_AGE => {
-                Some(format!("no leader has answered for {:?}", when.elapsed()))
+                or_too_old(format!("no leader has answered for {:?}", when.elapsed()))
             }
             Some(_) => None,
         }

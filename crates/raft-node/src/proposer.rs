@@ -15,10 +15,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::codec::{self, CommandBatch, Envelope};
 use crate::disks::Disks;
+use crate::peers::Gate;
 use crate::peers::wire::{Declined, NotLeader};
 use crate::replica::Replica;
 use crate::storage::Wal;
 use crate::types::{CommittedLeaderId, Proposal, Raft, TypeConfig};
+use crate::versions::OLDEST_COMMANDS_VERSION;
 
 /// How many entries may be in flight. With one, the disk idles while the next is packed; with more than a few,
 /// the packs become small and every one costs a flush.
@@ -81,6 +83,8 @@ pub fn submissions() -> (Submissions, SubmissionQueue) {
 
 /// What the task works on.
 pub struct Proposer {
+    /// Knows what all members can apply.
+    pub gate: Arc<Gate>,
     /// Where entries go.
     pub raft: Raft,
     /// What would make the state larger is looked up here.
@@ -185,6 +189,9 @@ impl Proposer {
 
     /// Takes out what there is no room for. An error: that cannot be judged now, and nothing is proposed.
     async fn decline(&self, pack: &mut Pack, read_only: Option<String>) -> Result<(), NotLeader> {
+        if pack.newest() > OLDEST_COMMANDS_VERSION {
+            pack.decline_newer_than(self.gate.commands_of_all());
+        }
         if let Some(reason) = read_only {
             // All of earlier terms must be in the state: see the other half of this in `run`.
             let known = self.replica.wait_term(pack.term);
@@ -192,15 +199,17 @@ impl Proposer {
                 return Err(NotLeader { leader: None });
             }
             let store = self.replica.store.read();
-            pack.decline(&reason, |envelope| match codec::decode::<Envelope>(envelope) {
-                Ok(envelope) => store.may_grow(&envelope.request),
-                // It is for the state to say what is wrong with it.
-                Err(_) => false,
+            pack.decline(&reason, true, |envelope| {
+                match codec::decode::<Envelope>(envelope) {
+                    Ok(envelope) => store.may_grow(&envelope.request),
+                    // It is for the state to say what is wrong with it.
+                    Err(_) => false,
+                }
             });
         }
         let bytes = pack.envelopes.iter().map(Bytes::len).sum();
         if !pack.envelopes.is_empty() && !self.wal.takes([bytes]) {
-            pack.decline("the leader's log has no room at all", |_| true);
+            pack.decline("the leader's log has no room at all", true, |_| true);
         }
         Ok(())
     }
@@ -231,8 +240,25 @@ impl Pack {
         self.envelopes.extend(run.envelopes);
     }
 
+    /// The version of its newest command.
+    fn newest(&self) -> u8 {
+        let versions = self.envelopes.iter().filter_map(|envelope| envelope.first());
+        versions.copied().max().unwrap_or(OLDEST_COMMANDS_VERSION)
+    }
+
+    /// Takes out the commands that some members cannot apply.
+    fn decline_newer_than(&mut self, known: u8) {
+        let reason = format!(
+            "not every member of the cluster is known to be able to apply this, only commands up to version {known}: \
+             upgrade all of them first"
+        );
+        self.decline(&reason, false, |envelope| {
+            envelope.first().is_some_and(|version| *version > known)
+        });
+    }
+
     /// Takes out what `unwanted` says.
-    fn decline(&mut self, reason: &str, mut unwanted: impl FnMut(&Bytes) -> bool) {
+    fn decline(&mut self, reason: &str, read_only: bool, mut unwanted: impl FnMut(&Bytes) -> bool) {
         let mut left = std::mem::take(&mut self.envelopes).into_iter();
         for run in &mut self.waiting {
             let before = run.declined.places.clone();
@@ -243,6 +269,7 @@ impl Pack {
                 if unwanted(&envelope) {
                     run.declined.places.push(place);
                     run.declined.reason = reason.to_owned();
+                    run.declined.read_only = read_only;
                 } else {
                     self.envelopes.push(envelope);
                 }
@@ -313,9 +340,9 @@ mod tests {
                 done,
             });
         }
-        pack.decline("large", |envelope| envelope == "X");
+        pack.decline("large", true, |envelope| envelope == "X");
         assert_eq!(pack.envelopes, ["a", "b", "c"]);
-        pack.decline("full", |envelope| envelope == "b");
+        pack.decline("full", true, |envelope| envelope == "b");
         assert_eq!(pack.envelopes, ["a", "c"]);
         tell(pack.waiting, None);
         let outcomes = outcomes
@@ -328,6 +355,32 @@ mod tests {
         assert_eq!(
             outcomes,
             expected.map(|(places, reason)| (places, reason.to_owned()))
+        );
+    }
+
+    #[test]
+    fn a_command_that_a_member_may_not_know_is_declined() {
+        let mut pack = Pack {
+            term: 1,
+            envelopes: Vec::new(),
+            waiting: Vec::new(),
+        };
+        let (done, mut outcome) = oneshot::channel();
+        let command = |version: u8| Bytes::from(vec![version, 0]);
+        pack.add(Run {
+            term: 1,
+            envelopes: [1, 3, 2].map(command).into(),
+            done,
+        });
+        assert_eq!(pack.newest(), 3);
+        pack.decline_newer_than(2);
+        assert_eq!(pack.envelopes, [1, 2].map(command));
+        tell(pack.waiting, None);
+        let declined = outcome.try_recv().unwrap().unwrap();
+        assert_eq!(declined.places, [1]);
+        assert!(
+            declined.reason.contains("up to version 2") && !declined.read_only,
+            "{declined:?}"
         );
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use znode_store::{Applied, Command, EntryContext, Event, HolderId, LockName, Reply, Standing, Store};
 
 use crate::calls::Calls;
-use crate::codec::{self, BadBytes, CommandBatch, Envelope, Origin};
+use crate::codec::{BadBytes, CommandBatch, Envelope, Origin};
 use crate::hub::{GrantWait, Hub, Verdict};
 use crate::sessions::SessionTracker;
 use crate::types::Proposal;
@@ -114,7 +114,7 @@ impl Replica {
         {
             let mut store = self.store.write();
             for bytes in &batch.envelopes {
-                let envelope: Envelope = codec::decode(bytes)?;
+                let envelope = Envelope::decode(bytes)?;
                 if let Some(session) = envelope.request.session {
                     self.sessions.heard(session, now);
                 }
@@ -229,6 +229,7 @@ mod tests {
     use znode_watch::WatchKind;
 
     use super::*;
+    use crate::codec;
     use crate::config::WatchConfig;
     use crate::hub::WatchesLost;
     use crate::watch_connection::WatchConnection;
@@ -294,14 +295,7 @@ mod tests {
             tokio::sync::oneshot::Receiver<crate::calls::CallResult>,
         ) {
             let request = create(text);
-            let encode = |call| {
-                codec::encode(&Envelope {
-                    origin: ORIGIN,
-                    call,
-                    request,
-                })
-                .into()
-            };
+            let encode = |call| codec::encode(&Envelope::new(ORIGIN, call, request)).into();
             self.replica.calls.enter(encode).unwrap()
         }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::NodeId;
 use crate::disks::Alarm;
+use crate::versions::ProgramVersions;
 
 /// A member's part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,4 +93,6 @@ pub struct MemberStatus {
     pub matched_index: Option<u64>,
     /// Known to the leader only: how many entries that is behind the leader's last.
     pub lag: Option<u64>,
+    /// Of its program, if it was connected to this node since that has started. The leader knows them of all that live.
+    pub versions: Option<ProgramVersions>,
 }

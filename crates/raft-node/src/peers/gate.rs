@@ -10,15 +10,20 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::wire::{Hello, HelloReply, MAGIC, Purpose, RefusalCause, WIRE_VERSION};
+use super::wire::{Hello, HelloReply, HelloStart, MAGIC, Purpose, RefusalCause};
 use crate::config::{MemberAddress, NodeId};
 use crate::types::{ClusterId, DiskId, Member};
+use crate::versions::{ProgramVersions, WireRange, commands_of_all, nothing_in_common};
 
 #[derive(Debug, Default)]
 struct Known {
     cluster_id: Option<ClusterId>,
+    /// What peers said of their programs when they were last connected.
+    versions: BTreeMap<NodeId, ProgramVersions>,
     /// The replicated membership; empty until the cluster is formed.
     members: BTreeMap<NodeId, Member>,
+    /// Which members' programs have no version in common with this one's, and what to do about it.
+    incompatible: BTreeMap<NodeId, String>,
     /// What peers last refused this node for.
     refused_by: BTreeMap<NodeId, String>,
 }
@@ -29,6 +34,8 @@ pub struct Gate {
     node: NodeId,
     cluster: String,
     disk: DiskId,
+    /// What this node speaks, and can apply.
+    versions: ProgramVersions,
     /// The members as configured: where they are newer than the membership, they are right.
     configured: BTreeMap<NodeId, MemberAddress>,
     known: Mutex<Known>,
@@ -58,10 +65,45 @@ impl Gate {
             node,
             cluster,
             disk,
+            versions: ProgramVersions::own(),
             configured,
             known,
             failure,
         }
+    }
+
+    /// A gate that speaks other versions of the peer protocol than this program does.
+    pub fn speaking(mut self, wire: WireRange) -> Self {
+        self.versions.wire = wire;
+        self
+    }
+
+    /// What a node's program speaks and can apply, if it was connected since this node has started.
+    pub fn versions_of(&self, node: NodeId) -> Option<ProgramVersions> {
+        match node == self.node {
+            true => Some(self.versions.clone()),
+            false => self.known.lock().versions.get(&node).cloned(),
+        }
+    }
+
+    /// The newest kinds of commands that all members can apply.
+    pub fn commands_of_all(&self) -> u8 {
+        let known = self.known.lock();
+        let of = |id| match id == self.node {
+            true => Some(&self.versions),
+            false => known.versions.get(&id),
+        };
+        commands_of_all(known.members.keys().map(|id| of(*id)))
+    }
+
+    /// The version of the peer protocol that is used with a peer.
+    pub fn wire_version_with(&self, node: NodeId) -> Option<u16> {
+        self.versions_of(node)?.wire.common(self.versions.wire)
+    }
+
+    /// Why this node and another one cannot talk to each other, if the versions of their programs are the reason.
+    pub fn incompatible(&self) -> Option<String> {
+        self.known.lock().incompatible.values().next().cloned()
     }
 
     /// This node.
@@ -120,7 +162,7 @@ impl Gate {
         let known = self.known.lock();
         Hello {
             magic: MAGIC,
-            version: WIRE_VERSION,
+            wire: self.versions.wire,
             cluster: self.cluster.clone(),
             cluster_id: known.cluster_id,
             from: self.node,
@@ -129,29 +171,39 @@ impl Gate {
             to_disk: known.members.get(&to).map(|member| member.disk),
             formed: !known.members.is_empty(),
             purpose,
+            program: self.versions.program.clone(),
+            commands: self.versions.commands,
+            extensions: Vec::new(),
         }
+    }
+
+    /// The version of the peer protocol in which to go on with a caller; else why there is none. It reads only what is
+    /// the same in all versions.
+    pub fn agree(&self, start: &HelloStart, from: NodeId) -> Result<u16, (RefusalCause, String)> {
+        if start.magic != MAGIC {
+            return Err((RefusalCause::Other, "this port is for Lockgate's peers".into()));
+        }
+        let (ours, theirs) = (self.versions.wire, start.wire);
+        let common = ours.common(theirs);
+        common.ok_or_else(|| {
+            let reason = nothing_in_common(self.node, ours, from, theirs);
+            (RefusalCause::Version, reason)
+        })
     }
 
     /// Judges a caller.
     pub fn judge(&self, hello: &Hello) -> HelloReply {
-        let known = self.known.lock();
+        let mut known = self.known.lock();
         let formed = !known.members.is_empty();
         let refuse = |cause, reason| HelloReply::Refused {
             reason,
             cause,
             formed,
         };
-        if hello.magic != MAGIC {
-            return refuse(RefusalCause::Other, "this port is for Lockgate's peers".into());
-        }
-        if hello.version != WIRE_VERSION {
-            let (ours, theirs) = (WIRE_VERSION, hello.version);
-            let reason = format!(
-                "node {} speaks version {ours} of the peer protocol, not {theirs}",
-                self.node
-            );
-            return refuse(RefusalCause::Other, reason);
-        }
+        let version = match self.agree(&hello.start(), hello.from) {
+            Ok(version) => version,
+            Err((cause, reason)) => return refuse(cause, reason),
+        };
         if hello.cluster != self.cluster {
             let reason = format!("node {} belongs to the cluster {:?}", self.node, self.cluster);
             return refuse(RefusalCause::Other, reason);
@@ -187,19 +239,43 @@ impl Gate {
                 RefusalCause::Other,
                 format!("node {} is no member of the cluster", hello.from),
             ),
-            _ => HelloReply::Welcome { disk: self.disk },
+            _ => {
+                known.versions.insert(hello.from, hello.versions());
+                known.incompatible.remove(&hello.from);
+                HelloReply::Welcome {
+                    disk: self.disk,
+                    version,
+                    versions: self.versions.clone(),
+                    extensions: Vec::new(),
+                }
+            }
         }
     }
 
     /// Takes a peer's answer to this node's hello; returns the peer's disk.
     pub fn accept(&self, hello: &Hello, reply: HelloReply) -> Result<DiskId, HandshakeError> {
         match reply {
-            HelloReply::Welcome { disk } => {
+            HelloReply::Welcome {
+                disk,
+                version,
+                versions,
+                extensions: _,
+            } => {
+                if self.versions.wire.common(versions.wire) != Some(version) {
+                    let what = format!(
+                        "node {} goes on in version {version}, which was not offered",
+                        hello.to
+                    );
+                    return Err(HandshakeError(what));
+                }
                 if hello.to_disk.is_some_and(|expected| expected != disk) {
                     let what = format!("node {} has another data directory than the member", hello.to);
                     return Err(HandshakeError(what));
                 }
-                self.known.lock().refused_by.remove(&hello.to);
+                let mut known = self.known.lock();
+                known.refused_by.remove(&hello.to);
+                known.incompatible.remove(&hello.to);
+                known.versions.insert(hello.to, versions);
                 Ok(disk)
             }
             HelloReply::Refused {
@@ -207,8 +283,13 @@ impl Gate {
                 cause,
                 formed,
             } => {
-                if cause == RefusalCause::Identity {
-                    self.refused(hello.to, &reason, formed);
+                match cause {
+                    RefusalCause::Identity => self.refused(hello.to, &reason, formed),
+                    RefusalCause::Version => {
+                        let incompatible = &mut self.known.lock().incompatible;
+                        incompatible.insert(hello.to, reason.clone());
+                    }
+                    RefusalCause::Other => {}
                 }
                 Err(HandshakeError(format!("node {} refuses: {reason}", hello.to)))
             }
@@ -371,9 +452,42 @@ mod tests {
             )
         };
         assert!(refused(|hello| hello.magic = *b"GET / HT"));
-        assert!(refused(|hello| hello.version = WIRE_VERSION + 1));
         assert!(refused(|hello| hello.cluster = "another".into()));
         assert!(refused(|hello| hello.to = 3));
         assert!(refused(|hello| hello.from = 4));
+    }
+
+    #[test]
+    fn members_of_other_versions_talk_in_the_highest_that_both_speak() {
+        let range = |oldest, newest| WireRange { oldest, newest };
+        let (old, new) = (formed(1).speaking(range(3, 5)), formed(2).speaking(range(4, 9)));
+        for (from, to) in [(&old, &new), (&new, &old)] {
+            assert!(talk(from, to).is_ok());
+            assert_eq!(from.wire_version_with(to.node), Some(5));
+            assert_eq!(to.wire_version_with(from.node), Some(5));
+        }
+        let newest = formed(3).speaking(range(6, 7));
+        for (from, to) in [(&old, &newest), (&newest, &old)] {
+            let refused = talk(from, to).unwrap_err().to_string();
+            assert!(refused.contains("node 1 speaks versions 3 to 5"), "{refused}");
+            assert!(refused.contains("upgrade all nodes step by step"), "{refused}");
+            assert!(from.incompatible().is_some());
+            assert!(
+                !failed(from) && !failed(to),
+                "it may be mended by an upgrade of the other"
+            );
+        }
+    }
+
+    #[test]
+    fn what_all_members_can_apply_is_known_when_all_were_met() {
+        let gate = formed(1);
+        assert_eq!(gate.commands_of_all(), 1);
+        let mut newer = formed(2);
+        newer.versions.commands = 7;
+        talk(&newer, &gate).unwrap();
+        assert_eq!(gate.versions_of(2).map(|versions| versions.commands), Some(7));
+        assert_eq!(gate.versions_of(3), None);
+        assert_eq!(gate.commands_of_all(), 1, "node 3 may be an old one");
     }
 }

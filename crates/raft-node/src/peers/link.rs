@@ -15,7 +15,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::gate::Gate;
-use super::wire::{Answer, Ask, FrameReader, HelloReply, Purpose, decode_frame, put_frame};
+use super::wire::{
+    Answer, Ask, FrameReader, HelloReply, OLDEST_WIRE_VERSION, Purpose, decode_frame, put_frame,
+};
 use crate::config::NodeId;
 use crate::panics::Alarm;
 use crate::types::DiskId;
@@ -160,7 +162,18 @@ async fn run(
         // What was suspected of the connection before is nothing that this one has done.
         let _stale = suspicion.notified().now_or_never();
         let mut waiting = HashMap::new();
-        let ended = converse(first, &mut queue, &suspicion, reader, writer, &mut waiting).await;
+        // A connection that was made has agreed upon one.
+        let version = gate.wire_version_with(to).unwrap_or(OLDEST_WIRE_VERSION);
+        let ended = converse(
+            first,
+            &mut queue,
+            &suspicion,
+            version,
+            reader,
+            writer,
+            &mut waiting,
+        )
+        .await;
         if let Err(error) = &ended {
             tracing::debug!(node = to, ?purpose, %error, "a connection to a peer broke");
         }
@@ -185,6 +198,7 @@ async fn converse(
     first: Question,
     queue: &mut mpsc::Receiver<Question>,
     suspicion: &tokio::sync::Notify,
+    version: u16,
     mut reader: FrameReader<OwnedReadHalf>,
     mut writer: OwnedWriteHalf,
     waiting: &mut Waiting,
@@ -195,6 +209,14 @@ async fn converse(
     loop {
         // Everything that is in the queue goes out in one write.
         while let Some(question) = next.take() {
+            let since = question.ask.since();
+            if since > version {
+                let what =
+                    format!("it is a question of version {since}, and the peer speaks version {version}");
+                refuse(question, &what);
+                next = queue.try_recv().ok();
+                continue;
+            }
             put_frame(&mut out, &(next_id, &question.ask));
             waiting.insert(next_id, question.answer);
             next_id += 1;

@@ -17,9 +17,11 @@ use super::gate::Gate;
 use super::link::CONNECT_TIMEOUT;
 use super::snapshots::{self, SnapshotTraffic};
 use super::wire::{
-    Answer, Ask, FrameReader, Hello, HelloReply, Purpose, WireAppend, WireAppendResult, WireEntry,
-    decode_frame, put_frame,
+    Answer, Ask, FrameReader, Hello, HelloReply, HelloStart, Purpose, WireAppend, WireAppendResult,
+    WireEntry, decode_frame, put_frame,
 };
+use crate::codec;
+use crate::config::NodeId;
 use crate::disks::Disks;
 use crate::leader::Leadership;
 use crate::panics::Alarm;
@@ -34,6 +36,9 @@ const MAX_CONNECTIONS: usize = 256;
 
 /// Answers that wait to be written to one peer; questions are not read when there are more.
 const MAX_ANSWERS_QUEUED: usize = 1024;
+
+/// Stands for a caller whose hello says nothing that this program can read.
+const UNKNOWN_NODE: NodeId = 0;
 
 /// What questions of peers are answered with.
 #[derive(Clone)]
@@ -112,7 +117,8 @@ async fn greet(
         stream.set_nodelay(true)?;
         let (reader, mut writer) = stream.into_split();
         let mut reader = FrameReader::new(reader);
-        let hello: Hello = reader.message().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let frame = reader.next().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let hello = read_hello(gate, &frame, &mut writer).await?;
         let reply = gate.judge(&hello);
         if let (HelloReply::Welcome { .. }, None, Some(id)) = (&reply, gate.cluster_id(), hello.cluster_id) {
             // On disk before the answer: the caller counts on it.
@@ -136,6 +142,29 @@ async fn greet(
         Ok(shaken) => shaken,
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
     }
+}
+
+/// Reads a caller's hello. One that speaks no version that this node does is told so, whatever else it says.
+async fn read_hello(gate: &Gate, frame: &[u8], writer: &mut OwnedWriteHalf) -> io::Result<Hello> {
+    let bad = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    let start = codec::decode_start::<HelloStart>(frame).map_err(bad)?;
+    let decoded = codec::decode::<Hello>(frame);
+    let from = decoded.as_ref().map_or(UNKNOWN_NODE, |hello| hello.from);
+    if let Err((cause, reason)) = gate.agree(&start, from) {
+        tracing::warn!(reason, "a peer was refused");
+        let mut out = BytesMut::new();
+        put_frame(
+            &mut out,
+            &HelloReply::Refused {
+                reason: reason.clone(),
+                cause,
+                formed: false,
+            },
+        );
+        writer.write_all(&out).await?;
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    }
+    decoded.map_err(bad)
 }
 
 /// Answers questions, each when its answer is there. Commands are queued in the order in which they came.

@@ -23,9 +23,14 @@ use crate::types::{
     ClusterId, DiskId, Entry, LogId, Member, Membership, Proposal, SnapshotMeta, StoredMembership,
     TypeConfig, Vote, log_id, term_of,
 };
+use crate::versions::{ProgramVersions, WireRange};
 
-/// The version of everything in this file. Nodes of different versions refuse each other with a clear word.
+/// The newest version of what is in this file, in which a message may be new. Two nodes use the highest version that both
+/// speak; see `crate::versions`.
 pub const WIRE_VERSION: u16 = 3;
+
+/// The oldest version that is still spoken.
+pub const OLDEST_WIRE_VERSION: u16 = 3;
 
 /// What a connection begins with, so that a stranger's bytes are not taken for a message.
 pub const MAGIC: [u8; 8] = *b"lockgate";
@@ -43,13 +48,24 @@ pub enum Purpose {
     Snapshot,
 }
 
-/// The first message of a connection.
+/// The beginning of every [`Hello`], whatever its version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HelloStart {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// The versions of the peer protocol that the caller speaks.
+    pub wire: WireRange,
+}
+
+/// The first message of a connection. Its layout, and that of its reply, stays as it is over all versions, for they are
+/// read before a version is agreed upon; what has to be added goes into the extensions, of which unknown ones are passed
+/// over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// [`MAGIC`].
     pub magic: [u8; 8],
-    /// [`WIRE_VERSION`].
-    pub version: u16,
+    /// The versions of the peer protocol that the caller speaks.
+    pub wire: WireRange,
     /// The cluster's name.
     pub cluster: String,
     /// The cluster's id, once it is formed.
@@ -66,6 +82,31 @@ pub struct Hello {
     pub formed: bool,
     /// What for.
     pub purpose: Purpose,
+    /// The version of the caller's program, for people.
+    pub program: String,
+    /// The newest kinds of commands that the caller can apply.
+    pub commands: u8,
+    /// Room for later versions: a number, and what it stands for.
+    pub extensions: Vec<(u16, Bytes)>,
+}
+
+impl Hello {
+    /// What every version of it begins with.
+    pub fn start(&self) -> HelloStart {
+        HelloStart {
+            magic: self.magic,
+            wire: self.wire,
+        }
+    }
+
+    /// What the caller speaks, and can apply.
+    pub fn versions(&self) -> ProgramVersions {
+        ProgramVersions {
+            program: self.program.clone(),
+            wire: self.wire,
+            commands: self.commands,
+        }
+    }
 }
 
 /// The answer to a [`Hello`].
@@ -75,6 +116,12 @@ pub enum HelloReply {
     Welcome {
         /// The disk of the node that answers.
         disk: DiskId,
+        /// The version of the peer protocol in which the connection goes on.
+        version: u16,
+        /// What the node that answers speaks, and can apply.
+        versions: ProgramVersions,
+        /// As in the [`Hello`].
+        extensions: Vec<(u16, Bytes)>,
     },
     /// No.
     Refused {
@@ -94,6 +141,8 @@ pub enum RefusalCause {
     Identity,
     /// Anything else: it may be right another time, or is a mistake in somebody's configuration.
     Other,
+    /// The two have no version of the peer protocol in common.
+    Version,
 }
 
 /// A request on a [`Purpose::Control`] or [`Purpose::Traffic`] connection.
@@ -164,6 +213,8 @@ pub struct Declined {
     pub places: Vec<u32>,
     /// Why, for people.
     pub reason: String,
+    /// Whether it is for want of room, and not because a member could not apply them.
+    pub read_only: bool,
 }
 
 /// The node that was asked does not lead (that term), or cannot prove it.
@@ -351,6 +402,22 @@ pub enum WireAppendResult {
     Conflict(WireLogId),
     /// A newer leader is known.
     HigherVote(WireVote),
+}
+
+impl Ask {
+    /// The version of the peer protocol in which this question came. It is not sent to a node that speaks an older one.
+    pub fn since(&self) -> u16 {
+        match self {
+            Self::Vote(_)
+            | Self::PreVote(_)
+            | Self::Append(_)
+            | Self::TransferLeader { .. }
+            | Self::Forward { .. }
+            | Self::Touch { .. }
+            | Self::ReadIndex
+            | Self::Disk { .. } => 3,
+        }
+    }
 }
 
 impl From<&Vote> for WireVote {

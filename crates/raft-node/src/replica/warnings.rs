@@ -10,6 +10,7 @@ use tracing::{Level, Metadata, Subscriber};
 use znode_store::{Acl, CreateMode, CreatePath, Op, Request};
 
 use super::*;
+use crate::codec;
 use crate::config::WatchConfig;
 
 /// Keeps the warnings, each as its fields.
@@ -55,11 +56,8 @@ fn create_all(paths: &[(&str, &str)]) -> Proposal {
             mode: CreateMode::Persistent,
             parents: true,
         };
-        let envelope = Envelope {
-            origin: Origin { node: 2, boot: 7 },
-            call: 1,
-            request: Request::anonymous(Command::Write(op)),
-        };
+        let origin = Origin { node: 2, boot: 7 };
+        let envelope = Envelope::new(origin, 1, Request::anonymous(Command::Write(op)));
         codec::encode(&envelope).into()
     };
     let batch = CommandBatch {

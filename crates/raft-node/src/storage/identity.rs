@@ -13,7 +13,7 @@ use super::disk::{Disk, DiskLock, read_all};
 use super::error::StorageError;
 
 const MAGIC: [u8; 8] = *b"LOCKIDEN";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const FILE_NAME: &str = "identity";
 const TEMPORARY_NAME: &str = "identity.tmp";
 const LOCK_NAME: &str = "lock";
@@ -41,7 +41,7 @@ impl Identity {
     /// | offset | bytes | what |
     /// |---:|---:|---|
     /// | 0 | 8 | `LOCKIDEN` |
-    /// | 8 | 4 | version, 2 |
+    /// | 8 | 4 | version, 3 |
     /// | 12 | 2 | length *n* of the cluster's name |
     /// | 14 | 1 | 1 if the cluster's id is known, 0 if not |
     /// | 15 | 1 | zero |

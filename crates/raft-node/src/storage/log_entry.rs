@@ -3,7 +3,7 @@
 //!
 //! | offset | bytes | what |
 //! |---:|---:|---|
-//! | 0 | 1 | version, 2 |
+//! | 0 | 1 | version, 3 |
 //! | 1 | 1 | 0: blank, 1: proposal, 2: membership |
 //! | 2 | | proposal: its term (8 bytes), then the commands as they came; membership: see [`encode_membership`] |
 
@@ -20,7 +20,9 @@ use crate::types::{
     DiskId, Entry, LogId, Member, Membership, Payload, Proposal, StoredMembership, log_id, term_of,
 };
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
+/// Of a membership in a snapshot's header, which changes at other times.
+const MEMBERSHIP_VERSION: u8 = 2;
 const BLANK: u8 = 0;
 const PROPOSAL: u8 = 1;
 const MEMBERSHIP: u8 = 2;
@@ -171,7 +173,7 @@ pub fn encode_membership(stored: &StoredMembership) -> Bytes {
         .as_ref()
         .map(position)
         .map(|pos| (pos.term, pos.index));
-    let mut bytes = vec![VERSION];
+    let mut bytes = vec![MEMBERSHIP_VERSION];
     bytes.extend(codec::encode(&StoredSince {
         since,
         members: StoredMembers::from(stored.membership()),
@@ -181,7 +183,7 @@ pub fn encode_membership(stored: &StoredMembership) -> Bytes {
 
 /// The membership from a snapshot's header.
 pub fn decode_membership(bytes: &[u8]) -> Result<StoredMembership, StorageError> {
-    let [VERSION, bytes @ ..] = bytes else {
+    let [MEMBERSHIP_VERSION, bytes @ ..] = bytes else {
         return Err(damaged("of another version of the format"));
     };
     let StoredSince { since, members } = codec::decode(bytes).map_err(|error| damaged(&error.0))?;
@@ -255,7 +257,7 @@ mod tests {
         };
         assert_eq!(
             encode_entry(&entry).payload.as_ref(),
-            b"\x02\x01\x07\0\0\0\0\0\0\0xy"
+            b"\x03\x01\x07\0\0\0\0\0\0\0xy"
         );
         let one = Membership::new(vec![BTreeSet::from([1])], BTreeMap::from([(1, member(5))])).unwrap();
         let stored = StoredMembership::new(Some(log_id(2, 300)), one);
@@ -288,7 +290,7 @@ mod tests {
             };
             assert!(decode_entry(cut).is_err(), "{len} bytes");
         }
-        for bytes in [&b"\x01\x00"[..], b"\x02\x00\x00", b"\x02\x03", b"\x02\x01\x00"] {
+        for bytes in [&b"\x01\x00"[..], b"\x03\x00\x00", b"\x03\x03", b"\x03\x01\x00"] {
             let strange = WalEntry {
                 pos: good.pos,
                 payload: Bytes::copy_from_slice(bytes),

@@ -13,4 +13,5 @@ mod sessions;
 mod slow_disk;
 mod snapshots;
 mod troubled_disk;
+mod versions;
 mod watches;

@@ -1,0 +1,184 @@
+//! Which versions of the program may work together, and what they may say to each other meanwhile. The rules for
+//! whoever changes a format stand in `docs/format.md`, "Upgrading".
+//!
+//! A cluster is upgraded one node after the other, so for a while programs of two versions are members of it:
+//!
+//! - A connection uses the highest version of the peer protocol that both ends speak ([`WireRange`]). A question that an
+//!   older peer does not know is not sent to it ([`crate::peers::wire::Ask::since`]).
+//! - A kind of command that is new is proposed only when all members can apply it ([`since`]); before, it is refused and
+//!   nothing is done. For what is in the log must be applied by all, and in the same way.
+//!
+//! Files have versions of their own; a program refuses those that it cannot read.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use znode_store::{Command, LockCommand, Op};
+
+use crate::config::NodeId;
+use crate::peers::wire::{OLDEST_WIRE_VERSION, WIRE_VERSION};
+
+/// The newest kinds of commands that this program can apply.
+pub const COMMANDS_VERSION: u8 = 1;
+
+/// What every member can apply of whom nothing is known yet.
+pub const OLDEST_COMMANDS_VERSION: u8 = 1;
+
+/// The versions of the peer protocol that a program speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WireRange {
+    /// The oldest.
+    pub oldest: u16,
+    /// The newest.
+    pub newest: u16,
+}
+
+impl WireRange {
+    /// What this program speaks.
+    pub const OWN: Self = Self {
+        oldest: OLDEST_WIRE_VERSION,
+        newest: WIRE_VERSION,
+    };
+
+    /// The version that two programs use with each other.
+    pub fn common(self, other: Self) -> Option<u16> {
+        let version = self.newest.min(other.newest);
+        (version >= self.oldest.max(other.oldest)).then_some(version)
+    }
+}
+
+impl fmt::Display for WireRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.oldest == self.newest {
+            true => write!(f, "version {}", self.newest),
+            false => write!(f, "versions {} to {}", self.oldest, self.newest),
+        }
+    }
+}
+
+/// What the program of a member is, as it said when it was last connected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramVersions {
+    /// Its version.
+    pub program: String,
+    /// The versions of the peer protocol that it speaks.
+    pub wire: WireRange,
+    /// The newest kinds of commands that it can apply.
+    pub commands: u8,
+}
+
+impl ProgramVersions {
+    /// This program.
+    pub fn own() -> Self {
+        Self {
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            wire: WireRange::OWN,
+            commands: COMMANDS_VERSION,
+        }
+    }
+}
+
+/// Why two nodes cannot talk to each other, and what to do.
+pub fn nothing_in_common(this: NodeId, ours: WireRange, other: NodeId, theirs: WireRange) -> String {
+    let ((old, speaks), (new, asks)) = match ours.newest < theirs.oldest {
+        true => ((this, ours), (other, theirs)),
+        false => ((other, theirs), (this, ours)),
+    };
+    format!(
+        "node {old} speaks {speaks} of the peer protocol, and node {new} {asks}: node {old}'s program is too old for \
+         node {new}'s. Go back to the former program on node {new}, and upgrade all nodes step by step, over releases \
+         that have a version in common"
+    )
+}
+
+/// What all of these can apply; `None` is a member that was not connected yet.
+pub fn commands_of_all<'a>(members: impl Iterator<Item = Option<&'a ProgramVersions>>) -> u8 {
+    members
+        .map(|known| known.map_or(OLDEST_COMMANDS_VERSION, |known| known.commands))
+        .min()
+        .unwrap_or(OLDEST_COMMANDS_VERSION)
+}
+
+/// The version in which a kind of command came, or got another meaning. A new one is the next version's, and has its
+/// number here; it is never changed afterwards.
+pub fn since(command: &Command) -> u8 {
+    match command {
+        Command::OpenSession { .. }
+        | Command::CloseSession { .. }
+        | Command::ExpireSessions { .. }
+        | Command::Sweep(_)
+        | Command::SetLimits(_) => 1,
+        Command::Write(op) => since_op(op),
+        Command::Multi(ops) => ops.iter().map(since_op).max().unwrap_or(OLDEST_COMMANDS_VERSION),
+        Command::Lock(
+            LockCommand::Acquire { .. }
+            | LockCommand::Release { .. }
+            | LockCommand::Withdraw { .. }
+            | LockCommand::Break { .. },
+        ) => 1,
+    }
+}
+
+fn since_op(op: &Op) -> u8 {
+    match op {
+        Op::Create { .. }
+        | Op::Delete { .. }
+        | Op::DeleteRecursive { .. }
+        | Op::Set { .. }
+        | Op::SetAcl { .. }
+        | Op::Check { .. }
+        | Op::Held { .. } => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(oldest: u16, newest: u16) -> WireRange {
+        WireRange { oldest, newest }
+    }
+
+    #[test]
+    fn two_programs_use_the_highest_version_that_both_speak() {
+        for (ours, theirs, common) in [
+            (range(3, 3), range(3, 3), Some(3)),
+            (range(3, 5), range(4, 6), Some(5)),
+            (range(3, 9), range(4, 5), Some(5)),
+            (range(3, 4), range(5, 6), None),
+            (range(7, 7), range(3, 6), None),
+        ] {
+            assert_eq!(ours.common(theirs), common, "{ours}, {theirs}");
+            assert_eq!(theirs.common(ours), common, "{theirs}, {ours}");
+        }
+    }
+
+    #[test]
+    fn it_is_said_which_node_is_too_old() {
+        let old_first = nothing_in_common(1, range(3, 4), 2, range(5, 6));
+        let new_first = nothing_in_common(2, range(5, 6), 1, range(3, 4));
+        assert_eq!(old_first, new_first);
+        assert!(
+            old_first.starts_with(
+                "node 1 speaks versions 3 to 4 of the peer protocol, and node 2 versions 5 to 6: node 1's program is too \
+                 old for node 2's"
+            ),
+            "{old_first}"
+        );
+    }
+
+    #[test]
+    fn a_member_that_nobody_has_met_can_apply_the_oldest_commands() {
+        let knows = |commands| ProgramVersions {
+            commands,
+            ..ProgramVersions::own()
+        };
+        let (two, three) = (knows(2), knows(3));
+        assert_eq!(commands_of_all([Some(&three), Some(&two)].into_iter()), 2);
+        assert_eq!(
+            commands_of_all([Some(&three), None].into_iter()),
+            OLDEST_COMMANDS_VERSION
+        );
+        assert_eq!(commands_of_all([].into_iter()), OLDEST_COMMANDS_VERSION);
+    }
+}
