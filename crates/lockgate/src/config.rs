@@ -173,6 +173,7 @@ impl Settings<'_> {
         };
         let cluster = self.text("cluster").unwrap_or_else(|| "lockgate".to_owned());
         let data_dir = base.join(self.text("data_dir").unwrap_or_else(|| "data".to_owned()));
+        let join = self.flag("join");
         let members = self.members();
         let own_http = members.get(&node_id).map(|own| own.http.clone());
         let http_listen = match self.text("http_listen") {
@@ -181,6 +182,7 @@ impl Settings<'_> {
         };
 
         let mut node = NodeConfig::new(node_id, cluster, members, data_dir);
+        node.join = join.unwrap_or(node.join);
         node.peer_listen = self
             .text("peer_listen")
             .and_then(|address| match address.parse() {
@@ -386,6 +388,15 @@ impl Settings<'_> {
             Given::File(_) => None,
         };
         number.or_else(|| self.wrong(key, "must be a whole number, not negative"))
+    }
+
+    fn flag(&mut self, key: &'static str) -> Option<bool> {
+        let flag = match self.value(key)? {
+            Given::Environment(text) => text.trim().parse().ok(),
+            Given::File(toml::Value::Boolean(flag)) => Some(flag),
+            Given::File(_) => None,
+        };
+        flag.or_else(|| self.wrong(key, "must be true or false"))
     }
 
     fn positive(&mut self, key: &'static str, setting: &mut u64) {

@@ -12,6 +12,11 @@ use crate::cluster::process::PidFile;
 use crate::config::{LogConfig, LogFormat, ServeConfig};
 use crate::server::Lockgate;
 
+/// The node is no member of its cluster any more.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Removed(String);
+
 /// Runs a node until it is told to stop, or cannot go on.
 pub fn serve(config: ServeConfig) -> anyhow::Result<()> {
     let _claim = config.pid_file.as_deref().map(PidFile::claim).transpose()?;
@@ -79,7 +84,11 @@ async fn run(config: ServeConfig) -> anyhow::Result<()> {
         }
         Some(failure) => {
             error!(node = node_id, "{failure}");
+            let removed = server.node().was_removed();
             server.stop().await;
+            if removed {
+                return Err(Removed(failure).into());
+            }
             bail!("node {node_id} cannot go on: {failure}")
         }
     }

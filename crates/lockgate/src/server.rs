@@ -11,8 +11,8 @@ use lock_api::http;
 use lock_api::http::HttpConfig;
 use lock_api::locks::Locks;
 use raft_node::{
-    MemberAddress, Node, NodeConfig, NodeId, RaftTiming, SessionBounds, SnapshotConfig, SweepConfig,
-    WatchConfig,
+    MemberAddress, MembershipChanged, MembershipError, Node, NodeConfig, NodeId, RaftTiming, SessionBounds,
+    SnapshotConfig, SweepConfig, WatchConfig,
 };
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
@@ -96,6 +96,13 @@ impl Builder {
     /// All members at once.
     pub fn members(mut self, members: BTreeMap<NodeId, MemberAddress>) -> Self {
         self.config.members = members;
+        self
+    }
+
+    /// Joins a cluster that exists: forms none, and waits until a member adds this node
+    /// ([`Lockgate::add_member`] there). Of the members only this node itself has to be named then.
+    pub fn join(mut self) -> Self {
+        self.config.join = true;
         self
     }
 
@@ -271,6 +278,43 @@ impl Lockgate {
         timeout: Duration,
     ) -> Result<LocalSession, LocalLockError> {
         LocalSession::open(self.node.clone(), self.locks.clone(), Some(timeout), name).await
+    }
+
+    /// Takes a node in that was started with [`Builder::join`]: a learner, which gets everything, takes every request,
+    /// and has no vote. Like all changes of the membership it can be asked for at any member, and again if the outcome
+    /// is unknown: what is so already is a success. More of them are methods of [`Lockgate::node`].
+    pub async fn add_member(
+        &self,
+        id: NodeId,
+        peer: impl Into<String>,
+        http: impl Into<String>,
+    ) -> Result<MembershipChanged, MembershipError> {
+        let address = MemberAddress {
+            peer: peer.into(),
+            http: http.into(),
+        };
+        self.node.add_member(id, address).await
+    }
+
+    /// Gives a learner that has caught up a vote.
+    pub async fn promote_member(&self, id: NodeId) -> Result<MembershipChanged, MembershipError> {
+        self.node.promote_member(id).await
+    }
+
+    /// Takes a voter's vote; it stays as a learner. Refused if the voters that remain could decide nothing now.
+    pub async fn demote_member(&self, id: NodeId) -> Result<MembershipChanged, MembershipError> {
+        self.node.demote_member(id, false).await
+    }
+
+    /// Removes a member, dead or alive, for ever: its id is never given again. Refused if the voters that remain could
+    /// decide nothing now.
+    pub async fn remove_member(&self, id: NodeId) -> Result<MembershipChanged, MembershipError> {
+        self.node.remove_member(id, false).await
+    }
+
+    /// Moves leadership to a voter; `None`: to the one that has most of the log.
+    pub async fn move_leader(&self, to: Option<NodeId>) -> Result<MembershipChanged, MembershipError> {
+        self.node.move_leader(to).await
     }
 
     /// Hands leadership over, answers those who wait, and ends everything that was started here. Returns when

@@ -5,17 +5,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use znode_store::SessionId;
 
 use crate::config::NodeId;
 use crate::error::Unavailable;
 use crate::leader::{LeaderView, Leadership};
+use crate::membership::change::MembershipLeader;
+use crate::membership::{
+    MembershipChange, MembershipChanged, MembershipError, MembershipOutcome, MembershipRefusal,
+};
 use crate::peers::wire::{Answer, Ask, NotLeader, Touched};
-use crate::peers::{Peers, Purpose};
+use crate::peers::{LinkError, Peers, Purpose};
 
 /// Heartbeats in one frame, and callers that wait for the next.
 const MAX_AT_ONCE: usize = 4_096;
+
+/// Between two questions to a leader that could not answer the first: it has lost its quorum for a moment, or a new one
+/// is only just known.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Asks the leader, wherever it is.
 pub struct Asker {
@@ -27,8 +36,12 @@ pub struct Asker {
     pub peers: Arc<Peers>,
     /// Who leads.
     pub leader: watch::Receiver<LeaderView>,
+    /// This node as the leader that changes the membership.
+    pub membership: Arc<MembershipLeader>,
     /// How long to wait for a leader and for its answer, in all.
     pub patience: Duration,
+    /// The same for a change of the membership, which has to be committed.
+    pub change_patience: Duration,
 }
 
 /// A caller of [`Questions::heartbeat`].
@@ -79,7 +92,7 @@ impl Questions {
 }
 
 /// Asks what is queued, until `stop`.
-pub async fn run(asker: Asker, queues: QuestionQueues, stop: CancellationToken) {
+pub async fn run(asker: Arc<Asker>, queues: QuestionQueues, stop: CancellationToken) {
     let QuestionQueues { heartbeats, barriers } = queues;
     tokio::select! {
         () = pass_heartbeats(&asker, heartbeats) => {}
@@ -119,6 +132,63 @@ async fn pass_barriers(asker: &Asker, mut queue: mpsc::Receiver<Barrier>) {
 }
 
 impl Asker {
+    /// Has the leader change the membership.
+    ///
+    /// It may be asked twice, and so may the next leader: what is so already is a success.
+    pub async fn change(&self, change: MembershipChange) -> Result<MembershipChanged, MembershipError> {
+        let mut views = self.leader.clone();
+        let deadline = Instant::now() + self.change_patience;
+        let mut problem = "no leader is known".to_owned();
+        // Whether a leader may have begun with it, and nobody knows how far it came.
+        let mut begun = false;
+        loop {
+            let view = *views.borrow_and_update();
+            if let Some(leader) = view.leader {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let answer = if leader == self.node {
+                    self.membership.change(&change).await
+                } else {
+                    let link = self.peers.link(leader, Purpose::Traffic);
+                    match link.ask(Ask::ChangeMembership(change.clone()), left).await {
+                        Ok(Answer::ChangeMembership(answer)) => answer,
+                        Ok(_) => Err(NotLeader { leader: None }),
+                        Err(error) => {
+                            begun |= matches!(error, LinkError::NoAnswer(_));
+                            problem = format!("node {leader}, the leader, cannot be asked: {error}");
+                            Err(NotLeader { leader: None })
+                        }
+                    }
+                };
+                match answer {
+                    Ok(MembershipOutcome::Done(changed)) => return Ok(changed),
+                    Ok(MembershipOutcome::Unknown(why)) => {
+                        return Err(MembershipError::OutcomeUnknown(why));
+                    }
+                    // The first try may be what is in progress.
+                    Ok(MembershipOutcome::Refused(MembershipRefusal::InProgress)) if begun => {
+                        problem = MembershipRefusal::InProgress.to_string();
+                    }
+                    Ok(MembershipOutcome::Refused(refusal)) => return Err(refusal.into()),
+                    Err(NotLeader { .. }) => {}
+                }
+            }
+            let pause = Instant::now() + PAUSE;
+            tokio::select! {
+                changed = views.changed() => if changed.is_err() {
+                    return Err(Unavailable::new("this node is stopping").into());
+                },
+                () = tokio::time::sleep_until(pause.min(deadline)), if view.leader.is_some() => {}
+                () = tokio::time::sleep_until(deadline) => {}
+            }
+            if Instant::now() >= deadline {
+                return Err(match begun {
+                    true => MembershipError::OutcomeUnknown(problem),
+                    false => Unavailable::new(problem).into(),
+                });
+            }
+        }
+    }
+
     async fn touch(&self, sessions: &[SessionId]) -> Result<Vec<Touched>, Unavailable> {
         self.ask(
             || self.leadership.touch(sessions.to_vec()),
@@ -160,12 +230,12 @@ impl Asker {
         F: Future<Output = Result<T, NotLeader>>,
     {
         let mut views = self.leader.clone();
-        let deadline = tokio::time::Instant::now() + self.patience;
+        let deadline = Instant::now() + self.patience;
         let mut problem = "no leader is known".to_owned();
         loop {
             let view = *views.borrow_and_update();
             if let Some(leader) = view.leader {
-                let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+                let left = deadline.saturating_duration_since(Instant::now());
                 let answer = if leader == self.node {
                     tokio::time::timeout(left, here()).await.ok()
                 } else {
@@ -184,7 +254,7 @@ impl Asker {
                 }
             }
             // Wait for news of a leader; a leader that only lost its quorum for a moment makes none.
-            let pause = tokio::time::Instant::now() + Duration::from_millis(20);
+            let pause = Instant::now() + PAUSE;
             tokio::select! {
                 changed = views.changed() => if changed.is_err() {
                     return Err(Unavailable::new("this node is stopping"));
@@ -192,7 +262,7 @@ impl Asker {
                 () = tokio::time::sleep_until(pause.min(deadline)), if view.leader.is_some() => {}
                 () = tokio::time::sleep_until(deadline) => {}
             }
-            if tokio::time::Instant::now() >= deadline {
+            if Instant::now() >= deadline {
                 return Err(Unavailable::new(problem));
             }
         }

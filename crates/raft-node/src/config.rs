@@ -37,8 +37,12 @@ pub struct NodeConfig {
     pub node_id: NodeId,
     /// The name of the cluster. A peer of another name is refused.
     pub cluster: String,
-    /// All members at the cluster's first start, this node among them.
+    /// All members at the cluster's first start, this node among them. From then on the cluster itself knows its
+    /// members; these say where else to look for them, and where this node itself is found.
     pub members: BTreeMap<NodeId, MemberAddress>,
+    /// Whether this node joins a cluster that exists: it forms none, and waits until a member adds it
+    /// ([`crate::Node::add_member`]). Of no consequence once it has joined.
+    pub join: bool,
     /// Where to listen for peers. `None`: at this node's own address in `members`.
     pub peer_listen: Option<SocketAddr>,
     /// Where log, vote and snapshots are kept. Created if it is missing.
@@ -79,6 +83,7 @@ impl NodeConfig {
             node_id,
             cluster: cluster.into(),
             members,
+            join: false,
             peer_listen: None,
             data_dir: data_dir.into(),
             timing: RaftTiming::default(),

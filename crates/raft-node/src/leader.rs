@@ -1,6 +1,7 @@
 //! Who leads, and what a leader does beside ordering the log: it keeps the sessions' deadlines, ends those that
 //! fall silent, confirms heartbeats and reads with proof that it still leads, and makes its configured limits hold.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 use znode_store::{Command, Limits, Request, SessionId, ZPath};
 
 use crate::config::{NodeId, SweepConfig};
-use crate::peers::Gate;
+use crate::peers::Peers;
 use crate::peers::wire::{NotLeader, Touched};
 use crate::proposer::wall_clock_ms;
 use crate::replica::Replica;
-use crate::types::Raft;
+use crate::types::{Member, Raft};
 
 /// How often the leader looks for sessions whose time is over: how late a session may end beside everything
 /// else. A look at nothing costs nothing.
@@ -171,14 +172,14 @@ async fn prove(raft: &Raft, patience: Duration) -> Result<(u64, u64), NotLeader>
 pub async fn follow(
     raft: Raft,
     replica: Arc<Replica>,
-    gate: Arc<Gate>,
+    peers: Arc<Peers>,
     views: watch::Sender<LeaderView>,
     stop: CancellationToken,
 ) {
     let mut metrics = raft.server_metrics();
     let mut members = None;
     loop {
-        let (view, leads, membership) = {
+        let (view, leads, membership, committed) = {
             let now = metrics.borrow_watched();
             let view = LeaderView {
                 term: now.vote.leader_id.term,
@@ -188,15 +189,19 @@ pub async fn follow(
                 view,
                 now.state == ServerState::Leader,
                 now.membership_config.clone(),
+                now.committed_membership_config.clone(),
             )
         };
-        if members.as_ref() != Some(membership.membership()) {
-            let known = membership
-                .nodes()
-                .map(|(id, member)| (*id, member.clone()))
-                .collect();
-            gate.set_members(known);
-            members = Some(membership.membership().clone());
+        // A change that is not committed may yet be undone, by a leader that it removes.
+        let known: BTreeMap<NodeId, Member> = committed
+            .nodes()
+            .chain(membership.nodes())
+            .map(|(id, member)| (*id, member.clone()))
+            .collect();
+        if members.as_ref() != Some(&known) {
+            peers.gate().set_members(known.clone());
+            peers.keep_members();
+            members = Some(known);
         }
         views.send_if_modified(|before| {
             let changed = *before != view;

@@ -88,6 +88,7 @@ mod asker;
 mod formation;
 mod panics;
 pub mod backup;
+pub mod membership;
 mod peers;
 pub mod storage;
 mod snapshot_file;
@@ -104,6 +105,9 @@ pub use config::{
 pub use disks::{Alarm, AlarmKind, DiskConfig};
 pub use error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
 pub use hub::{GrantWait, NotArmed, Verdict, Watcher, WatchesLost};
+pub use membership::{
+    MAX_MEMBERS, MAX_PROMOTE_LAG, MembershipChange, MembershipChanged, MembershipError, MembershipRefusal,
+};
 pub use node::{BackupRefused, Node, OpenedSession};
 pub use status::{ClusterStatus, MemberStatus, Role, SnapshotMade};
 pub use watch_connection::{WatchConnection, WatchingLook};

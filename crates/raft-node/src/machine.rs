@@ -5,6 +5,7 @@
 //! `compaction.rs`; openraft only learns of it when it is there, since it takes a snapshot that cannot be written for
 //! the end of the node.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ use tokio::sync::mpsc;
 use znode_store::SnapshotPart;
 
 use crate::codec;
+use crate::config::NodeId;
+use crate::membership::RetiredIds;
 use crate::panics::Alarm;
 use crate::peers::Gate;
 use crate::replica::{LogPosition, Replica};
@@ -37,10 +40,12 @@ pub struct StateMachine {
     gate: Arc<Gate>,
     last_applied: Option<LogId>,
     membership: StoredMembership,
+    /// Who was a member and is none any more; told to the gate.
+    retired: RetiredIds,
 }
 
 impl StateMachine {
-    /// Feeds `replica`, and keeps snapshots in `snapshots`. A panic of either ends the node of `gate`.
+    /// Feeds `replica`, keeps snapshots in `snapshots`, and tells `gate` who was removed. A panic ends the node of `gate`.
     pub fn new(replica: Arc<Replica>, snapshots: SnapshotStore, gate: Arc<Gate>) -> Self {
         Self {
             replica,
@@ -48,7 +53,23 @@ impl StateMachine {
             gate,
             last_applied: None,
             membership: StoredMembership::default(),
+            retired: RetiredIds::default(),
         }
+    }
+
+    /// The membership changes here: whoever is no member any more has had an id that is not given again.
+    fn change_membership(&mut self, next: StoredMembership) {
+        let present: BTreeSet<NodeId> = next.nodes().map(|(id, _)| *id).collect();
+        let gone = self.membership.nodes().map(|(id, _)| *id);
+        let gone: Vec<NodeId> = gone.filter(|id| !present.contains(id)).collect();
+        for id in &gone {
+            self.retired.insert(*id, &present);
+        }
+        if !gone.is_empty() {
+            tracing::info!(nodes = ?gone, "members were removed");
+            self.gate.set_retired(self.retired.clone());
+        }
+        self.membership = next;
     }
 
     /// Freezes the state as it is after the last entry that was applied, to be written by [`Drawing::write`].
@@ -68,6 +89,7 @@ impl StateMachine {
                 last_log_id: self.last_applied,
                 last_membership: self.membership.clone(),
             },
+            retired: self.retired.clone(),
             generation,
         }
     }
@@ -99,7 +121,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
                     })?;
                 }
                 EntryPayload::Membership(membership) => {
-                    self.membership = StoredMembership::new(Some(entry.log_id), membership);
+                    self.change_membership(StoredMembership::new(Some(entry.log_id), membership));
                     self.replica.apply_blank(at);
                 }
             }
@@ -134,6 +156,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         snapshot: SnapshotHandle,
     ) -> Result<(), io::Error> {
         let _alarm = Alarm::new(&self.gate, "the state machine");
+        let retired = snapshot.retired()?;
         let restored = snapshot_file::blocking(move || snapshot.restore()).await?;
         let at = meta.last_log_id.map_or(LogPosition::default(), |id| LogPosition {
             index: id.index,
@@ -153,6 +176,8 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         .await?;
         self.last_applied = meta.last_log_id;
         self.membership = meta.last_membership.clone();
+        self.retired = retired;
+        self.gate.set_retired(self.retired.clone());
         Ok(())
     }
 
@@ -186,6 +211,7 @@ pub struct Drawing {
     snapshots: SnapshotStore,
     gate: Arc<Gate>,
     meta: SnapshotMeta,
+    retired: RetiredIds,
     generation: u64,
 }
 
@@ -201,8 +227,9 @@ impl Drawing {
         // `None` is the end; a channel that is closed without it was abandoned, and so is the file.
         let (portions, mut queue) = mpsc::channel::<Option<SnapshotPart>>(PORTIONS_QUEUED);
         let (snapshots, meta) = (self.snapshots.clone(), self.meta.clone());
+        let retired = self.retired.clone();
         let written = snapshot_file::blocking(move || {
-            snapshot_file::write(&snapshots, &meta, || match queue.blocking_recv() {
+            snapshot_file::write(&snapshots, &meta, retired, || match queue.blocking_recv() {
                 Some(part) => Ok(part.map(|part| codec::encode(&part))),
                 None => Err(io::Error::other("the snapshot was abandoned")),
             })

@@ -26,13 +26,17 @@ use crate::asker::{self, Asker, Questions};
 use crate::backup::Seed;
 use crate::codec::{self, Envelope, Origin};
 use crate::compaction::{self, Compaction};
-use crate::config::{NodeConfig, NodeId};
+use crate::config::{MemberAddress, NodeConfig, NodeId};
 use crate::disks::{self, DiskReport, Disks};
 use crate::error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
 use crate::formation;
 use crate::hub::{GrantWait, Hub, Watcher};
 use crate::leader::{self, LeaderView};
 use crate::machine::StateMachine;
+use crate::membership::change::MembershipLeader;
+use crate::membership::knock::Knocker;
+use crate::membership::plan::next_free;
+use crate::membership::{MembershipChange, MembershipChanged, MembershipError};
 use crate::panics::{Alarm, Tasks};
 use crate::peers::network::Network;
 use crate::peers::server::{self, Services};
@@ -54,10 +58,6 @@ const MAX_SESSION_DRAWS: usize = 8;
 /// transaction may be some more), and all frames must stay well below [`codec::MAX_ENCODED_BYTES`].
 const MAX_ENTRIES_IN_FRAME: u64 = 16;
 
-/// How long a node waits at its stop for another one to take over the leadership. A transfer takes
-/// milliseconds; a node that cannot have one goes without.
-const HAND_OVER_PATIENCE: Duration = Duration::from_secs(2);
-
 /// How often a node looks whether it can still serve, so that `readyz` need not ask for every caller.
 const READINESS_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -78,6 +78,8 @@ struct Inner {
     queue: mpsc::UnboundedSender<(u64, Bytes)>,
     questions: Questions,
     snapshots: compaction::Orders,
+    asker: Arc<Asker>,
+    membership: Arc<MembershipLeader>,
     leader: watch::Receiver<LeaderView>,
     failure: watch::Sender<Option<String>>,
     disks: Arc<Disks>,
@@ -133,7 +135,7 @@ impl Node {
     ) -> Result<Node, StartError> {
         config.validate()?;
         let opening = config.clone();
-        let founder = formation::founder(&config.members) == Some(config.node_id);
+        let founder = !config.join && formation::founder(&config.members) == Some(config.node_id);
         let opened = tokio::task::spawn_blocking(move || open_storage(disk, &opening, founder));
         let (storage, seed) = opened
             .await
@@ -187,6 +189,23 @@ impl Node {
             traffic: traffic.clone(),
             config: config.snapshots.clone(),
         };
+        let membership = Arc::new(MembershipLeader::new(
+            raft.clone(),
+            replica.clone(),
+            gate.clone(),
+            view.clone(),
+            config.timing.election_max,
+            config.propose_timeout / 2,
+        ));
+        let asker = Arc::new(Asker {
+            node: config.node_id,
+            leadership: leadership.clone(),
+            peers: peers.clone(),
+            leader: view.clone(),
+            membership: membership.clone(),
+            patience: config.propose_timeout.min(config.timing.election_max * 5),
+            change_patience: config.propose_timeout,
+        });
         let node = Node {
             inner: Arc::new(Inner {
                 config: config.clone(),
@@ -196,6 +215,8 @@ impl Node {
                 queue,
                 questions,
                 snapshots: snapshots.clone(),
+                asker: asker.clone(),
+                membership: membership.clone(),
                 leader: view.clone(),
                 failure,
                 disks: disks.clone(),
@@ -212,7 +233,8 @@ impl Node {
         let services = Services {
             raft: raft.clone(),
             submissions: submissions.clone(),
-            leadership: leadership.clone(),
+            leadership,
+            membership: membership.clone(),
             storage: storage.clone(),
             disks: disks.clone(),
             traffic,
@@ -248,7 +270,7 @@ impl Node {
                 replica: replica.clone(),
                 peers: peers.clone(),
                 submissions,
-                leader: view.clone(),
+                leader: view,
                 queue: queued,
                 patience: config.propose_timeout,
             }
@@ -265,7 +287,7 @@ impl Node {
         tasks.spawn(leader::follow(
             raft.clone(),
             replica.clone(),
-            gate.clone(),
+            peers.clone(),
             views,
             stop.clone(),
         ));
@@ -285,17 +307,21 @@ impl Node {
             propose,
             stop.clone(),
         ));
-        let asker = Asker {
-            node: config.node_id,
-            leadership,
-            peers,
-            leader: view,
-            patience: config.propose_timeout.min(config.timing.election_max * 5),
-        };
         tasks.spawn(asker::run(asker, question_queues, stop.clone()));
         tasks.spawn(node.clone().watch_raft());
         tasks.spawn(node.clone().watch_log(log));
         tasks.spawn(node.clone().watch_readiness());
+        if let Some(own_address) = config.members.get(&config.node_id).cloned() {
+            let knocker = Knocker {
+                peers,
+                leadership: membership,
+                own_address,
+                waits_for: node.waits_for(),
+            };
+            let knocking = node.clone();
+            let up_to_date = move || knocking.not_ready().is_none();
+            tasks.spawn(knocker.run(up_to_date, stop.clone()));
+        }
         if founder {
             tasks.spawn(formation::form(raft, gate, own_disk, config.members, seed, stop));
         }
@@ -316,6 +342,7 @@ impl Node {
     /// applied it: what is read here afterwards shows it.
     pub async fn propose(&self, request: Request) -> Result<Applied, ProposeError> {
         let inner = &self.inner;
+        self.working()?;
         let (number, envelope, answer) = inner
             .replica
             .calls
@@ -346,6 +373,14 @@ impl Node {
                     ))),
                 }
             }
+        }
+    }
+
+    /// A node that cannot go on takes nothing more, and says why.
+    fn working(&self) -> Result<(), Unavailable> {
+        match &*self.inner.failure.borrow() {
+            Some(reason) => Err(Unavailable::new(reason.clone())),
+            None => Ok(()),
         }
     }
 
@@ -397,6 +432,7 @@ impl Node {
     /// Renews a session. `Ok` means that the leader has counted it, and that it still led when it did: the
     /// session lives for at least the returned time from when this was called.
     pub async fn heartbeat(&self, session: SessionId) -> Result<Duration, HeartbeatError> {
+        self.working()?;
         match self.inner.questions.heartbeat(session).await? {
             Touched::Renewed(timeout_ms) => Ok(Duration::from_millis(u64::from(timeout_ms))),
             Touched::Ended => Err(HeartbeatError::SessionEnded),
@@ -431,6 +467,7 @@ impl Node {
     /// Waits until this node has applied all that was committed anywhere when this was called. A
     /// [`Node::read`] afterwards is linearizable.
     pub async fn read_barrier(&self) -> Result<(), Unavailable> {
+        self.working()?;
         let index = self.inner.questions.read_index().await?;
         let patience = self.inner.config.propose_timeout;
         match tokio::time::timeout(patience, self.inner.replica.wait_applied(index)).await {
@@ -506,6 +543,7 @@ impl Node {
                 versions: inner.gate.versions_of(node_id),
             }
         });
+        let retired = inner.gate.retired();
         let not_ready = self.not_ready();
         let (log, snapshot) = {
             // Gone when the node has stopped.
@@ -541,7 +579,94 @@ impl Node {
             read_only: inner.disks.view().is_some_and(|view| view.read_only.is_some()),
             alarms: inner.disks.alarms(),
             members: members.collect(),
+            next_node_id: next_free(inner.gate.addresses().into_keys(), &retired),
+            retired_node_ids: retired.to_string(),
         }
+    }
+
+    /// What a node that belongs to no cluster yet waits for.
+    fn waits_for(&self) -> String {
+        let config = &self.inner.config;
+        let (id, cluster) = (config.node_id, &config.cluster);
+        match (config.join, config.members.get(&id)) {
+            (true, Some(MemberAddress { peer, http })) => format!(
+                "node {id} waits to be added to the cluster {cluster:?}: ask any member of it to add node {id} at \
+                 peer {peer} and http {http}"
+            ),
+            _ => format!(
+                "node {id} waits for the cluster {cluster:?} to be formed: all its first members must be up"
+            ),
+        }
+    }
+
+    /// Changes who is a member, or who leads. Every node takes every change; the leader makes it, and one at a time.
+    ///
+    /// Making the same change again is a success, so after [`MembershipError::OutcomeUnknown`] it is made again.
+    pub async fn change_membership(
+        &self,
+        change: MembershipChange,
+    ) -> Result<MembershipChanged, MembershipError> {
+        self.working()?;
+        self.inner.asker.change(change).await
+    }
+
+    /// Takes a node in that was started with [`NodeConfig::join`] and listens at `address`. It is a learner: it gets
+    /// the state and all changes, takes every request, and counts for nothing until it is promoted.
+    pub async fn add_member(
+        &self,
+        node_id: NodeId,
+        address: MemberAddress,
+    ) -> Result<MembershipChanged, MembershipError> {
+        let change = MembershipChange::Add { node_id, address };
+        self.change_membership(change).await
+    }
+
+    /// Removes a member, dead or alive, this one or another. Its id is never given again. `force`: also if the voters
+    /// that remain cannot make a majority at the moment; nothing is committed then until they can.
+    pub async fn remove_member(
+        &self,
+        node_id: NodeId,
+        force: bool,
+    ) -> Result<MembershipChanged, MembershipError> {
+        let change = MembershipChange::Remove { node_id, force };
+        self.change_membership(change).await
+    }
+
+    /// Makes a learner that has caught up a voter.
+    pub async fn promote_member(&self, node_id: NodeId) -> Result<MembershipChanged, MembershipError> {
+        let change = MembershipChange::Promote { node_id };
+        self.change_membership(change).await
+    }
+
+    /// Makes a voter a learner. `force` as in [`Node::remove_member`].
+    pub async fn demote_member(
+        &self,
+        node_id: NodeId,
+        force: bool,
+    ) -> Result<MembershipChanged, MembershipError> {
+        let change = MembershipChange::Demote { node_id, force };
+        self.change_membership(change).await
+    }
+
+    /// Tells the cluster where a member is found. A node whose own configured address changes does so itself when it
+    /// starts.
+    pub async fn set_member_address(
+        &self,
+        node_id: NodeId,
+        address: MemberAddress,
+    ) -> Result<MembershipChanged, MembershipError> {
+        let change = MembershipChange::SetAddress { node_id, address };
+        self.change_membership(change).await
+    }
+
+    /// Moves leadership to a voter; `None`: to the living one that has most of the log.
+    pub async fn move_leader(&self, to: Option<NodeId>) -> Result<MembershipChanged, MembershipError> {
+        self.change_membership(MembershipChange::MoveLeader { to }).await
+    }
+
+    /// Whether this node has learnt that it was removed from the cluster. It has failed then, see [`Node::failed`].
+    pub fn was_removed(&self) -> bool {
+        self.inner.gate.was_removed()
     }
 
     /// What this node sees of its own disk.
@@ -560,6 +685,9 @@ impl Node {
         }
         if self.inner.stop.is_cancelled() {
             return Some("this node is stopping".to_owned());
+        }
+        if !self.inner.gate.is_formed() {
+            return Some(self.waits_for());
         }
         let or_too_old = |reason| self.inner.gate.incompatible().or(Some(reason));
         match *self.inner.confirmed.lock() {
@@ -631,18 +759,8 @@ impl Node {
             others.max_by_key(|(_, matched)| *matched).map(|(id, _)| id)
         };
         let Some(target) = target else { return };
-        tracing::info!(node = target, "handing the leadership over");
-        if self.inner.raft.trigger().transfer_leader(target).await.is_err() {
-            return;
-        }
-        let mut view = self.inner.leader.clone();
-        let this = self.id();
-        let moved = view.wait_for(|view| view.leader.is_some_and(|leader| leader != this));
-        if tokio::time::timeout(HAND_OVER_PATIENCE, moved).await.is_err() {
-            tracing::warn!(
-                node = target,
-                "the leadership was not taken over; stopping without it"
-            );
+        if let Err(why) = self.inner.membership.move_leader(target).await {
+            tracing::warn!(node = target, why, "stopping without another leader");
         }
     }
 

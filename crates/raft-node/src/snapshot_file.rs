@@ -8,7 +8,8 @@ use bytes::Bytes;
 use znode_store::{Restorer, SnapshotPart, Store};
 
 use crate::codec;
-use crate::storage::log_entry::{decode_membership, encode_membership, id_at, position};
+use crate::membership::RetiredIds;
+use crate::storage::log_entry::{SnapshotMembers, decode_membership, encode_membership, id_at, position};
 use crate::storage::{SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotReceiver, SnapshotStore};
 use crate::types::{self, Snapshot};
 
@@ -40,6 +41,11 @@ impl SnapshotHandle {
     /// What tells its file from all others.
     pub fn key(&self) -> SnapshotKey {
         self.file.key()
+    }
+
+    /// The ids that had been retired when the snapshot was made.
+    pub fn retired(&self) -> io::Result<RetiredIds> {
+        Ok(decode_membership(&self.file.meta().membership)?.retired)
     }
 
     /// The bytes of the file from `offset` on, at most `max`; none at its end.
@@ -126,11 +132,15 @@ pub fn restore(file: &SnapshotFile) -> io::Result<Store> {
 pub fn write(
     store: &SnapshotStore,
     meta: &types::SnapshotMeta,
+    retired: RetiredIds,
     mut next: impl FnMut() -> io::Result<Option<Vec<u8>>>,
 ) -> io::Result<SnapshotHandle> {
     let last = meta.last_log_id.as_ref().map(position);
     let snapshot_id = last.map_or("empty".to_owned(), |last| last.to_string());
-    let membership = encode_membership(&meta.last_membership);
+    let membership = encode_membership(&SnapshotMembers {
+        membership: meta.last_membership.clone(),
+        retired,
+    });
     let mut writer = store.create(SnapshotMeta {
         last,
         membership,
@@ -158,7 +168,7 @@ pub fn current(store: &SnapshotStore) -> io::Result<Option<Snapshot>> {
     };
     let meta = types::SnapshotMeta {
         last_log_id: file.meta().last.map(id_at),
-        last_membership: decode_membership(&file.meta().membership)?,
+        last_membership: decode_membership(&file.meta().membership)?.membership,
     };
     Ok(Some(Snapshot {
         meta,

@@ -63,6 +63,10 @@ pub struct ClusterStatus {
     pub alarms: Vec<Alarm>,
     /// All members, by id.
     pub members: Vec<MemberStatus>,
+    /// The ids of former members, which are never given again: single ones and ranges, like `2, 5-7`.
+    pub retired_node_ids: String,
+    /// The lowest id that is higher than all that are or were in use: for the next node.
+    pub next_node_id: NodeId,
 }
 
 /// A snapshot that was made because somebody asked.

@@ -11,6 +11,7 @@ mod exchange;
 mod lock_types;
 mod locks;
 mod metrics;
+mod members;
 mod peer;
 pub mod problem;
 mod reads;
@@ -28,7 +29,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{Method, Uri};
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use raft_node::Node;
 
 use crate::locks::Locks;
@@ -75,6 +76,14 @@ pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
         .route("/v1/cluster", get(cluster::cluster))
         .route("/v1/cluster/snapshot", post(cluster::snapshot))
         .route("/v1/snapshot", get(snapshot::download))
+        .route("/v1/cluster/members", post(members::add))
+        .route(
+            "/v1/cluster/members/{id}",
+            put(members::set_address).delete(members::remove),
+        )
+        .route("/v1/cluster/members/{id}/promote", post(members::promote))
+        .route("/v1/cluster/members/{id}/demote", post(members::demote))
+        .route("/v1/cluster/leader", post(members::move_leader))
         .route("/v1/sessions", get(sessions::list).post(sessions::open))
         .route(
             "/v1/sessions/{session}",

@@ -12,7 +12,10 @@ use axum::body::Body;
 use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use raft_node::{BackupRefused, HeartbeatError, OpenSessionError, ProposeError, TooManyWatches, Unavailable};
+use raft_node::{
+    BackupRefused, HeartbeatError, MembershipError, MembershipRefusal, OpenSessionError, ProposeError,
+    TooManyWatches, Unavailable,
+};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use znode_store::{BadPath, BadRequestId, Limited, LockMode, Refusal};
@@ -107,6 +110,22 @@ table! {
     QuotaExceeded = CONFLICT "quota_exceeded" "The quota is used up";
     /// There are as many of something as may be.
     LimitReached = CONFLICT "limit_reached" "There are as many as there may be";
+    /// There is no such member of the cluster.
+    NoMember = NOT_FOUND "no_member" "No such member";
+    /// The id or an address is another member's.
+    MemberExists = CONFLICT "member_exists" "There is such a member";
+    /// The id was that of a member that was removed.
+    NodeIdRetired = CONFLICT "node_id_retired" "The id was used before";
+    /// Another change of the membership has not been finished.
+    MembershipChangeInProgress = CONFLICT "membership_change_in_progress" "Another change is in progress";
+    /// A node that is to join does not answer.
+    NodeUnreachable = CONFLICT "node_unreachable" "The node does not answer";
+    /// A learner lacks too much of the log to vote.
+    NotCaughtUp = CONFLICT "not_caught_up" "The node has not caught up";
+    /// The voters that there would be cannot make a majority.
+    NoMajority = CONFLICT "no_majority" "No majority would be left";
+    /// Only a voter can lead.
+    NotAVoter = CONFLICT "not_a_voter" "Not a voter";
     /// The session has ended.
     SessionExpired = GONE "session_expired" "The session has ended";
     /// More bytes than allowed.
@@ -382,6 +401,59 @@ impl From<ProposeError> for Problem {
         match error {
             ProposeError::Unavailable(unavailable) => unavailable.into(),
             ProposeError::OutcomeUnknown(reason) => Self::new(Code::OutcomeUnknown, reason),
+        }
+    }
+}
+
+impl From<MembershipRefusal> for Problem {
+    fn from(refusal: MembershipRefusal) -> Self {
+        let detail = refusal.to_string();
+        let problem = |code| Self::new(code, detail.as_str());
+        match refusal {
+            MembershipRefusal::Nonsense(_) => problem(Code::BadRequest),
+            MembershipRefusal::NoMember(id) => problem(Code::NoMember).with("node_id", id),
+            MembershipRefusal::MemberExists { node_id, .. } => {
+                problem(Code::MemberExists).with("node_id", node_id)
+            }
+            MembershipRefusal::AddressTaken { address, used_by } => problem(Code::MemberExists)
+                .with("node_id", used_by)
+                .with("address", address),
+            MembershipRefusal::RetiredId { node_id, next_free } => problem(Code::NodeIdRetired)
+                .with("node_id", node_id)
+                .with("next_node_id", next_free),
+            MembershipRefusal::TooManyMembers { limit } => problem(Code::LimitReached)
+                .with("limit", limit)
+                .with("of", "members"),
+            MembershipRefusal::InProgress => {
+                problem(Code::MembershipChangeInProgress).retry_after(DEFAULT_RETRY_AFTER)
+            }
+            MembershipRefusal::Unreachable { node_id, address, .. } => problem(Code::NodeUnreachable)
+                .with("node_id", node_id)
+                .with("address", address),
+            MembershipRefusal::NotCaughtUp { node_id, lag, limit } => problem(Code::NotCaughtUp)
+                .with("node_id", node_id)
+                .with("lag", lag)
+                .with("limit", limit)
+                .retry_after(DEFAULT_RETRY_AFTER),
+            MembershipRefusal::NoMajority { voters, reachable } => problem(Code::NoMajority)
+                .with("voters", voters)
+                .with("reachable", reachable),
+            MembershipRefusal::LastVoter(id) => problem(Code::NoMajority)
+                .with("node_id", id)
+                .with("voters", 0)
+                .with("reachable", 0),
+            MembershipRefusal::NotAVoter(id) => problem(Code::NotAVoter).with("node_id", id),
+            MembershipRefusal::NoSuccessor(_) => problem(Code::Unavailable).retry_after(DEFAULT_RETRY_AFTER),
+        }
+    }
+}
+
+impl From<MembershipError> for Problem {
+    fn from(error: MembershipError) -> Self {
+        match error {
+            MembershipError::Refused(refusal) => refusal.into(),
+            MembershipError::Unavailable(unavailable) => unavailable.into(),
+            MembershipError::OutcomeUnknown(reason) => Self::new(Code::OutcomeUnknown, reason),
         }
     }
 }

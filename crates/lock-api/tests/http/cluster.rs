@@ -34,3 +34,86 @@ async fn a_node_tells_how_it_is() {
     );
     server.stop().await;
 }
+
+#[tokio::test]
+async fn members_are_changed_over_http() {
+    let server = Server::start().await;
+    let new = json!({"node_id": 2, "peer": "127.0.0.1:1", "http": "127.0.0.1:2"});
+    let unreachable = server.post("/v1/cluster/members", new).await;
+    let told = unreachable.problem(409, "node_unreachable");
+    assert_eq!(told["address"], "127.0.0.1:1");
+    for (method, path, body, status, code) in [
+        ("POST", "/v1/cluster/members", json!({}), 400, "bad_request"),
+        (
+            "POST",
+            "/v1/cluster/members",
+            json!({"node_id": 2, "peer": "nowhere", "http": "127.0.0.1:2"}),
+            400,
+            "bad_request",
+        ),
+        (
+            "POST",
+            "/v1/cluster/members/1/promote",
+            json!({"now": true}),
+            400,
+            "bad_request",
+        ),
+        (
+            "POST",
+            "/v1/cluster/members/one/promote",
+            json!({}),
+            400,
+            "bad_request",
+        ),
+        (
+            "POST",
+            "/v1/cluster/members/2/promote",
+            json!({}),
+            404,
+            "no_member",
+        ),
+        (
+            "POST",
+            "/v1/cluster/members/1/demote?force=true",
+            json!({}),
+            409,
+            "no_majority",
+        ),
+        (
+            "POST",
+            "/v1/cluster/leader",
+            json!({"node_id": 2}),
+            404,
+            "no_member",
+        ),
+        ("POST", "/v1/cluster/leader", json!({}), 503, "unavailable"),
+    ] {
+        let refused = server.call(method, path, Some(&body.to_string())).await;
+        refused.problem(status, code);
+    }
+    let refused = server.delete("/v1/cluster/members/1").await;
+    refused.problem(409, "no_majority");
+    let refused = server.delete("/v1/cluster/members/1?forced=true").await;
+    refused.problem(400, "bad_request");
+
+    for (path, body) in [
+        ("/v1/cluster/members/1/promote", json!({})),
+        ("/v1/cluster/leader", json!({"node_id": 1})),
+    ] {
+        let so_already = server.post(path, body).await.expect(200);
+        assert_eq!(
+            (&so_already["changed"], &so_already["leader"]),
+            (&json!(false), &json!(1))
+        );
+    }
+    let seen = server.get("/v1/cluster").await.expect(200);
+    assert_eq!(
+        (&seen["next_node_id"], &seen["retired_node_ids"]),
+        (&json!(2), &json!(""))
+    );
+    let peer = seen["members"][0]["peer"].as_str().unwrap();
+    let moved = json!({"peer": peer, "http": "lockgate.example:7400"});
+    let moved = server.put("/v1/cluster/members/1", moved).await.expect(200);
+    assert_eq!(moved["changed"], true);
+    server.stop().await;
+}

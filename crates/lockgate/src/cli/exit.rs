@@ -1,9 +1,13 @@
-//! The exit codes of the commands that ask a cluster: one table, which docs/command-line.md repeats.
+//! The exit codes of the commands that ask a cluster, and of a node that was removed: one table, which docs/command-line.md repeats.
 
 use std::process::ExitCode;
 
 use lock_client::Error;
 
+use crate::serve::Removed;
+
+/// The node that was run is no member of its cluster any more: whoever starts processes need not start it again.
+pub const REMOVED: u8 = 3;
 /// No server could serve: nothing was done.
 pub const UNAVAILABLE: u8 = 69;
 /// It may have been done, or may yet be.
@@ -38,7 +42,10 @@ impl Failure {
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
-        let code = ExitCode::FAILURE;
+        let code = match error.is::<Removed>() {
+            true => ExitCode::from(REMOVED),
+            false => ExitCode::FAILURE,
+        };
         Self { code, error }
     }
 }

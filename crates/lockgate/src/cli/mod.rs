@@ -20,6 +20,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use raft_node::{Alarm, NodeId, Role, SnapshotMade};
 
 use crate::bench;
+use crate::cluster::command as membership;
 use crate::cluster::{
     HTTP_BASE_PORT, LocalCluster, NodeReport, PEER_BASE_PORT, Ports, START_TIMEOUT, STOP_TIMEOUT,
 };
@@ -46,7 +47,7 @@ enum Command {
         #[arg(long, value_name = "FILE", env = "LOCKGATE_CONFIG")]
         config: Option<PathBuf>,
     },
-    /// Start, stop and break a cluster of node processes on this machine
+    /// Start, stop and break a cluster of node processes on this machine; change the members of any cluster
     Cluster {
         #[command(subcommand)]
         command: ClusterCommand,
@@ -131,6 +132,8 @@ enum ClusterCommand {
         /// The node's id, or "leader"
         node: String,
     },
+    #[command(flatten)]
+    Membership(membership::Command),
 }
 
 /// Does what this process's arguments ask for.
@@ -195,6 +198,7 @@ async fn cluster(command: ClusterCommand) -> anyhow::Result<()> {
             };
             up(&dir.dir, &executable, nodes, ports).await
         }
+        ClusterCommand::Membership(command) => say(membership::run(command, &executable).await?),
         ClusterCommand::Down { dir } => {
             let mut cluster = open(&dir)?;
             // All at once would leave the last ones without a quorum to hand leadership to; nothing is lost

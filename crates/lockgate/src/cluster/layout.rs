@@ -6,6 +6,7 @@
 //! | `node-N/data/` | its log, vote and snapshots |
 //! | `node-N/log` | what it logs, appended at every start |
 //! | `node-N/pid` | claimed by its process, see [`super::process`] |
+//! | `node-N.removed/` | the same of a node that was removed from the cluster |
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -81,11 +82,21 @@ impl LocalNode {
     }
 }
 
-/// The nodes of the cluster in `dir`; none if there is no cluster.
+/// The nodes of the cluster in `dir`, by id; none if there is no cluster.
 pub fn read(dir: &Path) -> anyhow::Result<Vec<LocalNode>> {
     let mut nodes = Vec::new();
-    for id in 1..=MAX_NODES {
-        let dir = dir.join(format!("node-{id}"));
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(nodes),
+        Err(error) => return Err(error).with_context(|| dir.display().to_string()),
+    };
+    for entry in entries {
+        let name = entry.with_context(|| dir.display().to_string())?.file_name();
+        let id = name.to_str().and_then(|name| name.strip_prefix("node-"));
+        let Some(id) = id.and_then(|id| id.parse::<NodeId>().ok()) else {
+            continue;
+        };
+        let dir = dir.join(name);
         let file = dir.join("config.toml");
         if !file.exists() {
             continue;
@@ -107,7 +118,89 @@ pub fn read(dir: &Path) -> anyhow::Result<Vec<LocalNode>> {
             peer: own.peer,
         });
     }
+    nodes.sort_by_key(|node| node.id);
     Ok(nodes)
+}
+
+/// Configures one more node for a cluster of `nodes`, with the settings of the first of them; it is to be added by the
+/// others.
+pub fn add(nodes: &[LocalNode], id: NodeId) -> anyhow::Result<LocalNode> {
+    let first = nodes.first().context("a cluster has a node")?;
+    ensure!(
+        (nodes.len() as u64) < MAX_NODES,
+        "a cluster on one machine has 1 to {MAX_NODES} nodes"
+    );
+    ensure!(id > 0, "ids of nodes start at 1");
+    let (peer, http) = match bases(nodes) {
+        Some((peer, http)) => {
+            let at = |base: u16| {
+                u16::try_from(u64::from(base) + id)
+                    .map(local)
+                    .context("the ports end at 65535")
+            };
+            (at(peer)?, at(http)?)
+        }
+        None => match free_ports(2)?[..] {
+            [peer, http] => (local(peer), local(http)),
+            _ => bail!("too few free ports"),
+        },
+    };
+    check_free(id, &peer)?;
+    check_free(id, &http)?;
+    let text = fs::read_to_string(first.config_file()).context("reading a configuration to start from")?;
+    let mut table: toml::Table = text.parse().context("reading a configuration to start from")?;
+    let number = i64::try_from(id).context("the id is too large")?;
+    table.insert("node_id".into(), number.into());
+    table.insert("join".into(), true.into());
+    let mut members = toml::Table::new();
+    let others = nodes.iter().map(|node| (node.id, &node.peer, &node.http));
+    for (id, peer, http) in others.chain([(id, &peer, &http)]) {
+        let mut member = toml::Table::new();
+        member.insert("peer".into(), peer.as_str().into());
+        member.insert("http".into(), http.as_str().into());
+        members.insert(id.to_string(), member.into());
+    }
+    table.insert("members".into(), members.into());
+    let parent = first
+        .dir
+        .parent()
+        .context("a node's directory is in the cluster's")?;
+    let dir = parent.join(format!("node-{id}"));
+    fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+    let node = LocalNode { id, dir, http, peer };
+    let file = node.config_file();
+    fs::write(
+        &file,
+        format!("# Written by `lockgate cluster add`. All settings and their defaults: cluster/node-1.toml in the sources.\n{table}"),
+    )
+    .with_context(|| file.display().to_string())?;
+    Ok(node)
+}
+
+/// Puts the files of a node that was removed out of the way; gives the place.
+pub fn put_aside(node: &LocalNode) -> anyhow::Result<PathBuf> {
+    let aside = node.dir.with_extension("removed");
+    fs::rename(&node.dir, &aside).with_context(|| node.dir.display().to_string())?;
+    Ok(aside)
+}
+
+/// The ports of node 0, for peers and HTTP, if all nodes' ports follow their ids.
+fn bases(nodes: &[LocalNode]) -> Option<(u16, u16)> {
+    let base = |address: &str, id: NodeId| {
+        let port: u16 = address.strip_prefix("127.0.0.1:")?.parse().ok()?;
+        port.checked_sub(u16::try_from(id).ok()?)
+    };
+    let mut all = nodes
+        .iter()
+        .map(|node| Some((base(&node.peer, node.id)?, base(&node.http, node.id)?)));
+    let first = all.next()??;
+    // The ports of a single node follow from anything; the standard ones are no accident.
+    let standard = first == (PEER_BASE_PORT, HTTP_BASE_PORT);
+    (all.all(|other| other == Some(first)) && (nodes.len() > 1 || standard)).then_some(first)
+}
+
+fn local(port: u16) -> String {
+    format!("{}:{port}", Ipv4Addr::LOCALHOST)
 }
 
 /// Writes the configurations of a new cluster of `count` nodes to `dir`. `settings` is added to each: lines of
@@ -137,7 +230,6 @@ pub fn create(dir: &Path, count: u64, ports: Ports, settings: &str) -> anyhow::R
 }
 
 fn members(count: u64, ports: Ports) -> anyhow::Result<BTreeMap<NodeId, MemberAddress>> {
-    let local = |port: u16| format!("{}:{port}", Ipv4Addr::LOCALHOST);
     let mut free = match ports {
         Ports::Fixed { .. } => Vec::new(),
         Ports::Free => free_ports(2 * count as usize)?,
@@ -228,6 +320,33 @@ mod tests {
         assert_eq!(created, read(&dir.path().canonicalize().unwrap()).unwrap());
         assert_eq!(created[2].http, format!("127.0.0.1:{}", base + 3));
         assert_eq!(created[2].peer, format!("127.0.0.1:{}", base + 13));
+    }
+
+    #[test]
+    fn one_more_node_goes_on_with_the_ports_and_the_settings() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = free_ports(1).unwrap()[0];
+        let ports = Ports::Fixed {
+            http: base,
+            peer: base + 10,
+        };
+        let created = create(dir.path(), 3, ports, "[raft]\nheartbeat_ms = 50\n").unwrap();
+        let added = add(&created, 7).unwrap();
+        assert_eq!(added.http, format!("127.0.0.1:{}", base + 7));
+        let text = fs::read_to_string(added.config_file()).unwrap();
+        let config = ServeConfig::parse(&text, &added.dir, &|_| None).unwrap();
+        assert!(config.node.join);
+        assert_eq!(config.node.timing.heartbeat.as_millis(), 50);
+        assert_eq!(config.node.members.len(), 4);
+        let all = read(&dir.path().canonicalize().unwrap()).unwrap();
+        assert_eq!(all.iter().map(|node| node.id).collect::<Vec<_>>(), [1, 2, 3, 7]);
+        let aside = put_aside(&all[1]).unwrap();
+        assert!(aside.ends_with("node-2.removed"));
+        assert_eq!(read(dir.path()).unwrap().len(), 3);
+
+        let elsewhere = tempfile::tempdir().unwrap();
+        let free = create(elsewhere.path(), 2, Ports::Free, "").unwrap();
+        assert!(!free.contains(&add(&free, 3).unwrap()));
     }
 
     #[test]

@@ -4,7 +4,9 @@
 //! [`crate::cli::main`]), detached from whoever starts them. All that is known about a cluster is in its
 //! directory, see [`layout`]; nothing here stays running to look after it.
 
+pub(crate) mod command;
 pub mod layout;
+pub mod members;
 pub mod process;
 
 use std::collections::BTreeMap;
@@ -216,6 +218,48 @@ impl LocalCluster {
             }
         }
         Ok(())
+    }
+
+    /// Waits until a node answers HTTP at all, whether it can serve or not.
+    pub async fn wait_listening(&mut self, id: NodeId, timeout: Duration) -> anyhow::Result<()> {
+        let http = self.node(id)?.http.clone();
+        let deadline = Instant::now() + timeout;
+        while ask(&http, "/healthz").await.is_err() {
+            if let Some(child) = self.children.get_mut(&id)
+                && let Some(status) = child.try_wait().context("waiting for a node's process")?
+            {
+                self.children.remove(&id);
+                bail!(
+                    "node {id} ended ({status}); its log ends:\n{}",
+                    self.log_tail(id)?
+                );
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "node {id} does not answer after {} s; its log ends:\n{}",
+                timeout.as_secs(),
+                self.log_tail(id)?
+            );
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    /// Configures one more node, with the settings of the others and the next ports, that waits to be added.
+    pub fn configure_new(&mut self, id: NodeId) -> anyhow::Result<LocalNode> {
+        let nodes: Vec<LocalNode> = self.nodes.values().cloned().collect();
+        let node = layout::add(&nodes, id)?;
+        self.nodes.insert(id, node.clone());
+        Ok(node)
+    }
+
+    /// Stops a node that was removed from the cluster, and puts its files out of the way; gives the place.
+    pub async fn put_aside(&mut self, id: NodeId, grace: Duration) -> anyhow::Result<PathBuf> {
+        self.stop(id, grace).await?;
+        self.collect(id)?;
+        let aside = layout::put_aside(self.node(id)?)?;
+        self.nodes.remove(&id);
+        Ok(aside)
     }
 
     /// What a node thinks of the cluster; `None` if it does not answer.

@@ -10,6 +10,7 @@ use znode_store::Store;
 use super::format::{BackupHead, Tally, frame};
 use super::{BackupError, BackupReader};
 use crate::codec;
+use crate::membership::RetiredIds;
 use crate::snapshot_file::{self, SnapshotHandle};
 use crate::storage::disk::DiskFile;
 use crate::storage::identity::RESTORED_NAME;
@@ -118,7 +119,8 @@ impl Seed {
     /// Makes it the snapshot that `meta` describes, durably. Blocks.
     pub fn become_snapshot(&self, store: &SnapshotStore, meta: &SnapshotMeta) -> io::Result<SnapshotHandle> {
         let mut parts = read(self.disk.as_ref(), &self.dir.join(RESTORED_NAME))?;
-        snapshot_file::write(store, meta, || {
+        // The new cluster has given no id before.
+        snapshot_file::write(store, meta, RetiredIds::default(), || {
             let part = parts.next_part().map_err(io::Error::other)?;
             Ok(part.map(|part| part.to_vec()))
         })

@@ -34,7 +34,7 @@ impl Backup {
         if let Some(last) = meta.last {
             (head.term, head.index) = (last.term, last.index);
         }
-        let stored = decode_membership(&meta.membership)?;
+        let stored = decode_membership(&meta.membership)?.membership;
         let voters: Vec<_> = stored.voter_ids().collect();
         head.members = stored
             .nodes()

@@ -3,15 +3,21 @@
 //!
 //! A node whose data directory was lost and made anew has forgotten its votes and what it acknowledged; taking
 //! part again under the old id could lose what was committed. The replicated membership names the directory
-//! of every member, so such a node is recognised by everybody, and stops.
+//! of every member, so such a node is recognised by everybody, and stops. So is one that was removed: ids of removed
+//! members are remembered for ever.
+//!
+//! An address is only where to look for a node; who it is shows the handshake. The membership's addresses are tried
+//! first, since nodes tell the cluster when theirs change; then the configured ones, which are all there is before the
+//! cluster is formed, and help if all nodes move at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::wire::{Hello, HelloReply, HelloStart, MAGIC, Purpose, RefusalCause};
 use crate::config::{MemberAddress, NodeId};
+use crate::membership::RetiredIds;
 use crate::types::{ClusterId, DiskId, Member};
 use crate::versions::{ProgramVersions, WireRange, commands_of_all, nothing_in_common};
 
@@ -20,13 +26,25 @@ struct Known {
     cluster_id: Option<ClusterId>,
     /// What peers said of their programs when they were last connected.
     versions: BTreeMap<NodeId, ProgramVersions>,
-    /// The replicated membership; empty until the cluster is formed.
-    members: BTreeMap<NodeId, Member>,
     /// Which members' programs have no version in common with this one's, and what to do about it.
     incompatible: BTreeMap<NodeId, String>,
-    /// What peers last refused this node for.
-    refused_by: BTreeMap<NodeId, String>,
+    /// The replicated membership; empty until the cluster is formed. While a change of it is not committed, whoever is a
+    /// member before or after it: the change may yet be undone by a leader that must be able to call here.
+    members: BTreeMap<NodeId, Member>,
+    /// Whose ids are never given again.
+    retired: RetiredIds,
+    /// Which peers have refused this node's identity.
+    refused_by: BTreeSet<NodeId>,
+    /// Where peers were last found.
+    found_at: BTreeMap<NodeId, String>,
+    /// What callers were last refused for, so that one that calls again and again is logged once.
+    logged: BTreeMap<NodeId, String>,
+    /// This node was removed from the cluster.
+    removed: bool,
 }
+
+/// Refusals that are remembered so as not to be logged again. Strangers may come with any id.
+const MAX_LOGGED: usize = 64;
 
 /// This node's side of every handshake.
 #[derive(Debug)]
@@ -36,9 +54,11 @@ pub struct Gate {
     disk: DiskId,
     /// What this node speaks, and can apply.
     versions: ProgramVersions,
-    /// The members as configured: where they are newer than the membership, they are right.
+    /// The members as configured.
     configured: BTreeMap<NodeId, MemberAddress>,
     known: Mutex<Known>,
+    /// Counts changes of who may talk to whom.
+    changes: watch::Sender<u64>,
     failure: watch::Sender<Option<String>>,
 }
 
@@ -68,6 +88,7 @@ impl Gate {
             versions: ProgramVersions::own(),
             configured,
             known,
+            changes: watch::Sender::new(0),
             failure,
         }
     }
@@ -123,38 +144,108 @@ impl Gate {
 
     /// The replicated membership is this from now on.
     pub fn set_members(&self, members: BTreeMap<NodeId, Member>) {
-        self.known.lock().members = members;
+        {
+            let mut known = self.known.lock();
+            known.found_at.retain(|id, _| members.contains_key(id));
+            known.refused_by.retain(|id| members.contains_key(id));
+            known.members = members;
+        }
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// These ids are never given again. If this node's own is among them, it must not go on.
+    pub fn set_retired(&self, retired: RetiredIds) {
+        let removed = retired.contains(self.node);
+        self.known.lock().retired = retired;
+        self.changes.send_modify(|count| *count += 1);
+        if removed {
+            self.fail_removed(was_removed(self.node, None));
+        }
+    }
+
+    /// The ids that are never given again.
+    pub fn retired(&self) -> RetiredIds {
+        self.known.lock().retired.clone()
+    }
+
+    /// Whether this node knows a membership.
+    pub fn is_formed(&self) -> bool {
+        !self.known.lock().members.is_empty()
+    }
+
+    /// Whether this node has learnt that it was removed from the cluster.
+    pub fn was_removed(&self) -> bool {
+        self.known.lock().removed
+    }
+
+    /// The addresses of a member as the membership has them.
+    pub fn member_address(&self, node: NodeId) -> Option<MemberAddress> {
+        let known = self.known.lock();
+        known.members.get(&node).map(|member| member.address.clone())
     }
 
     /// All members: the replicated ones, else the configured ones.
     pub fn addresses(&self) -> BTreeMap<NodeId, MemberAddress> {
         let known = self.known.lock();
-        let mut addresses: BTreeMap<_, _> = known
-            .members
-            .iter()
-            .map(|(id, member)| (*id, member.address.clone()))
-            .collect();
-        if addresses.is_empty() {
-            addresses = self.configured.clone();
+        match known.members.is_empty() {
+            true => self.configured.clone(),
+            false => known
+                .members
+                .iter()
+                .map(|(id, member)| (*id, member.address.clone()))
+                .collect(),
         }
-        for (id, address) in &mut addresses {
-            if let Some(configured) = self.configured.get(id) {
-                *address = configured.clone();
-            }
-        }
-        addresses
     }
 
-    /// Where a peer listens.
-    pub fn peer_address(&self, node: NodeId) -> Option<String> {
-        if let Some(address) = self.configured.get(&node) {
-            return Some(address.peer.clone());
+    /// Where a peer may listen, the likeliest place first.
+    pub fn peer_addresses(&self, node: NodeId) -> Vec<String> {
+        let known = self.known.lock();
+        let member = known.members.get(&node).map(|member| &member.address.peer);
+        let configured = self.configured.get(&node).map(|address| &address.peer);
+        let mut places: Vec<String> = member.into_iter().chain(configured).cloned().collect();
+        places.dedup();
+        // A place that answered before is tried before one that did not: a dead address may take long to say so.
+        if let Some(found) = known.found_at.get(&node)
+            && let Some(at) = places.iter().position(|place| place == found)
+        {
+            places.swap(0, at);
         }
-        self.known
-            .lock()
-            .members
-            .get(&node)
-            .map(|member| member.address.peer.clone())
+        places
+    }
+
+    /// A peer answered at this place.
+    pub fn found(&self, node: NodeId, place: &str) {
+        let mut known = self.known.lock();
+        if known.found_at.get(&node).is_none_or(|found| found != place) {
+            known.found_at.insert(node, place.to_owned());
+        }
+    }
+
+    /// Whether a refusal of this caller is news, for the log.
+    pub fn is_news(&self, from: NodeId, reason: &str) -> bool {
+        let mut known = self.known.lock();
+        if known.logged.get(&from).is_some_and(|last| last == reason) {
+            return false;
+        }
+        if known.logged.len() >= MAX_LOGGED {
+            known.logged.clear();
+        }
+        known.logged.insert(from, reason.to_owned());
+        true
+    }
+
+    /// Returns when a caller that was welcome is so no more: it was removed from the cluster meanwhile.
+    pub async fn no_longer_welcome(&self, hello: &Hello) -> HandshakeError {
+        let mut changes = self.changes.subscribe();
+        loop {
+            if let HelloReply::Refused { reason, .. } = self.judge(hello) {
+                return HandshakeError(reason);
+            }
+            if changes.changed().await.is_err() {
+                // The sender lives in `self`.
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// What to say to a peer first.
@@ -231,11 +322,17 @@ impl Gate {
             );
             return refuse(RefusalCause::Other, reason);
         }
+        if known.retired.contains(hello.from) {
+            let reason = was_removed(hello.from, Some(self.node));
+            return refuse(RefusalCause::Removed, reason);
+        }
         match known.members.get(&hello.from) {
             Some(member) if member.disk != hello.from_disk => {
                 refuse(RefusalCause::Identity, new_directory(hello.from, self.node))
             }
-            None if formed => refuse(
+            // Whoever names this node's own directory knows it as a member. If it is not known here, it has come while
+            // this node was away, and may well be the leader who brings the news.
+            None if formed && hello.to_disk != Some(self.disk) => refuse(
                 RefusalCause::Other,
                 format!("node {} is no member of the cluster", hello.from),
             ),
@@ -289,6 +386,8 @@ impl Gate {
                         let incompatible = &mut self.known.lock().incompatible;
                         incompatible.insert(hello.to, reason.clone());
                     }
+                    // Said only of what is committed in this very cluster, and never taken back: one word is enough.
+                    RefusalCause::Removed => self.fail_removed(reason.clone()),
                     RefusalCause::Other => {}
                 }
                 Err(HandshakeError(format!("node {} refuses: {reason}", hello.to)))
@@ -301,15 +400,26 @@ impl Gate {
     fn refused(&self, by: NodeId, reason: &str, they_are_formed: bool) {
         let stop = {
             let mut known = self.known.lock();
-            known.refused_by.insert(by, reason.to_owned());
             match known.members.len() {
                 0 => they_are_formed,
-                members => known.refused_by.len() > members / 2,
+                members => {
+                    // A stranger that this node has called, to add it, has no say.
+                    if known.members.contains_key(&by) {
+                        known.refused_by.insert(by);
+                    }
+                    known.refused_by.len() > members / 2
+                }
             }
         };
         if stop {
             self.fail(reason.to_owned());
         }
+    }
+
+    /// This node must not go on, because it is no member any more.
+    fn fail_removed(&self, reason: String) {
+        self.known.lock().removed = true;
+        self.fail(reason);
     }
 
     /// This node must not go on.
@@ -332,6 +442,14 @@ fn foreign_directory(whose: NodeId, says: NodeId, theirs: ClusterId, its: Cluste
     )
 }
 
+fn was_removed(whose: NodeId, says: Option<NodeId>) -> String {
+    let says = says.map(|by| format!(" (says node {by})")).unwrap_or_default();
+    format!(
+        "node {whose} was removed from the cluster{says}. Its id is never given again: to have a node here, add one \
+         with a new id and an empty data directory"
+    )
+}
+
 fn new_directory(whose: NodeId, says: NodeId) -> String {
     format!(
         "node {whose}'s data directory is not the one that the cluster knows (says node {says}): it was lost \
@@ -342,6 +460,8 @@ fn new_directory(whose: NodeId, says: NodeId) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     const X: ClusterId = ClusterId([1; 16]);
@@ -454,7 +574,98 @@ mod tests {
         assert!(refused(|hello| hello.magic = *b"GET / HT"));
         assert!(refused(|hello| hello.cluster = "another".into()));
         assert!(refused(|hello| hello.to = 3));
-        assert!(refused(|hello| hello.from = 4));
+        assert!(refused(|hello| {
+            hello.from = 4;
+            hello.to_disk = None;
+        }));
+    }
+
+    #[test]
+    fn a_member_that_came_while_one_slept_is_let_in() {
+        let newer = formed(4);
+        newer.set_members(
+            [1, 4, 5]
+                .map(|n| {
+                    let disk = disk(n as u8);
+                    let address = address(n);
+                    (n, Member { address, disk })
+                })
+                .into(),
+        );
+        assert_eq!(talk(&newer, &formed(1)), Ok(disk(1)));
+    }
+
+    #[test]
+    fn who_was_removed_is_told_so_by_the_first_that_knows_and_stops() {
+        let member = formed(1);
+        let removed = formed(3);
+        let members = member.known.lock().members.clone();
+        member.set_members(members.into_iter().filter(|(id, _)| *id != 3).collect());
+        assert!(
+            talk(&removed, &member).is_ok(),
+            "as long as it is not committed nobody knows whether it stays so"
+        );
+        member.set_retired(RetiredIds::from_ranges(vec![(3, 3)]).unwrap());
+        assert!(talk(&removed, &member).is_err());
+        assert!(failed(&removed) && removed.was_removed());
+        assert!(!failed(&member) && !member.was_removed());
+
+        let itself = formed(3);
+        itself.set_retired(RetiredIds::from_ranges(vec![(2, 4)]).unwrap());
+        assert!(failed(&itself) && itself.was_removed());
+    }
+
+    #[test]
+    fn a_stranger_that_is_called_has_no_say() {
+        let alone = gate(1, disk(1), Some(X));
+        let address = address(1);
+        let itself = Member {
+            address,
+            disk: disk(1),
+        };
+        alone.set_members(BTreeMap::from([(1, itself)]));
+        let stranger = formed(2);
+        stranger.set_cluster_id(Y);
+        assert!(talk(&alone, &stranger).is_err());
+        assert!(!failed(&alone));
+    }
+
+    #[test]
+    fn a_node_is_looked_for_where_the_membership_says_and_then_where_the_configuration_does() {
+        let gate = formed(1);
+        let place = |n: u64| address(n).peer;
+        assert_eq!(gate.peer_addresses(2), [place(2)]);
+        let moved = Member {
+            address: address(22),
+            disk: disk(2),
+        };
+        gate.set_members(BTreeMap::from([(2, moved)]));
+        assert_eq!(gate.peer_addresses(2), [place(22), place(2)]);
+        assert_eq!(gate.addresses()[&2], address(22));
+        gate.found(2, &place(2));
+        assert_eq!(
+            gate.peer_addresses(2),
+            [place(2), place(22)],
+            "where it answered first"
+        );
+        assert!(gate.peer_addresses(9).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_of_no_use_when_its_caller_is_removed() {
+        let gate = Arc::new(formed(1));
+        let hello = formed(3).hello(1, Purpose::Traffic);
+        let watching = {
+            let gate = gate.clone();
+            tokio::spawn(async move { gate.no_longer_welcome(&hello).await })
+        };
+        tokio::task::yield_now().await;
+        let members = gate.known.lock().members.clone();
+        gate.set_members(members);
+        tokio::task::yield_now().await;
+        assert!(!watching.is_finished());
+        gate.set_retired(RetiredIds::from_ranges(vec![(3, 3)]).unwrap());
+        assert!(watching.await.unwrap().0.contains("was removed"));
     }
 
     #[test]

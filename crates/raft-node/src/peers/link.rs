@@ -95,18 +95,30 @@ impl Link {
     }
 }
 
-/// Connects to a peer for `purpose` and shakes hands.
-pub async fn connect(
-    gate: &Gate,
-    to: NodeId,
-    purpose: Purpose,
-) -> io::Result<(FrameReader<OwnedReadHalf>, OwnedWriteHalf, DiskId)> {
+/// Both halves of a connection, and the disk of the node at its other end.
+pub type Connection = (FrameReader<OwnedReadHalf>, OwnedWriteHalf, DiskId);
+
+/// Connects to a peer for `purpose` and shakes hands, wherever it is found.
+pub async fn connect(gate: &Gate, to: NodeId, purpose: Purpose) -> io::Result<Connection> {
+    let mut problem = None;
+    for place in gate.peer_addresses(to) {
+        match connect_at(gate, to, &place, purpose).await {
+            Ok(connection) => {
+                gate.found(to, &place);
+                return Ok(connection);
+            }
+            // What the membership says is the likelier place, so what happens there is the better message.
+            Err(error) => problem = problem.or(Some(error)),
+        }
+    }
+    Err(problem.unwrap_or_else(|| io::Error::other(format!("node {to} has no known address"))))
+}
+
+/// Connects to a node at `address` and shakes hands.
+pub async fn connect_at(gate: &Gate, to: NodeId, address: &str, purpose: Purpose) -> io::Result<Connection> {
     let other = |what: String| io::Error::other(what);
-    let address = gate
-        .peer_address(to)
-        .ok_or_else(|| other(format!("node {to} has no known address")))?;
     let shake = async {
-        let stream = TcpStream::connect(&address).await?;
+        let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let (reader, mut writer) = stream.into_split();
         let mut reader = FrameReader::new(reader);

@@ -51,4 +51,12 @@ impl Peers {
             .or_insert_with(|| Link::new(self.gate.clone(), to, purpose))
             .clone()
     }
+
+    /// Gives up the lines to all but the members, once there are some: others were removed.
+    pub fn keep_members(&self) {
+        if self.gate.is_formed() {
+            let members = self.gate.addresses();
+            self.links.lock().retain(|(id, _), _| members.contains_key(id));
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use futures_util::{StreamExt, stream};
@@ -13,7 +14,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::gate::Gate;
+use super::gate::{Gate, HandshakeError};
 use super::link::CONNECT_TIMEOUT;
 use super::snapshots::{self, SnapshotTraffic};
 use super::wire::{
@@ -24,6 +25,7 @@ use crate::codec;
 use crate::config::NodeId;
 use crate::disks::Disks;
 use crate::leader::Leadership;
+use crate::membership::change::MembershipLeader;
 use crate::panics::Alarm;
 use crate::proposer::Submissions;
 use crate::snapshot_file::blocking;
@@ -39,6 +41,9 @@ const MAX_ANSWERS_QUEUED: usize = 1024;
 
 /// Stands for a caller whose hello says nothing that this program can read.
 const UNKNOWN_NODE: NodeId = 0;
+/// How long a node that was removed may still be answered what it has asked: the removal is answered when it is applied,
+/// at the same moment as it takes effect.
+const PARTING_GRACE: Duration = Duration::from_millis(200);
 
 /// What questions of peers are answered with.
 #[derive(Clone)]
@@ -49,6 +54,8 @@ pub struct Services {
     pub submissions: Submissions,
     /// Heartbeats of sessions and confirmations of reads.
     pub leadership: Arc<Leadership>,
+    /// Changes of the membership.
+    pub membership: Arc<MembershipLeader>,
     /// Where received snapshots go, and the cluster's id once it is known.
     pub storage: Arc<Storage>,
     /// What is known of disks.
@@ -76,7 +83,7 @@ pub async fn serve(listener: TcpListener, gate: Arc<Gate>, services: Services, s
             Err(error) => {
                 // Out of files, most likely: others have to close theirs first.
                 tracing::warn!(%error, "cannot accept a peer");
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
@@ -85,10 +92,17 @@ pub async fn serve(listener: TcpListener, gate: Arc<Gate>, services: Services, s
             let _alarm = Alarm::new(&gate, "the connection of a peer");
             let served = async {
                 let (hello, reader, writer) = greet(stream, &gate, &services.storage).await?;
-                match hello.purpose {
-                    Purpose::Control | Purpose::Traffic => answer(reader, writer, &gate, &services).await,
-                    Purpose::Append => append(reader, writer, &services).await,
-                    Purpose::Snapshot => snapshots::receive(reader, writer, &services).await,
+                let conversation = async {
+                    match hello.purpose {
+                        Purpose::Control | Purpose::Traffic => answer(reader, writer, &gate, &services).await,
+                        Purpose::Append => append(reader, writer, &services).await,
+                        Purpose::Snapshot => snapshots::receive(reader, writer, &services).await,
+                    }
+                };
+                tokio::select! {
+                    ended = conversation => ended,
+                    // It calls again, and hears why.
+                    why = part(&gate, &hello) => Err(io::Error::other(why)),
                 }
             };
             let ended = tokio::select! {
@@ -103,6 +117,14 @@ pub async fn serve(listener: TcpListener, gate: Arc<Gate>, services: Services, s
     }
     connections.close();
     connections.wait().await;
+}
+
+/// Returns when a caller is no member any more, and what it was to be told is on its way: it may have asked for that
+/// itself.
+async fn part(gate: &Gate, hello: &Hello) -> HandshakeError {
+    let why = gate.no_longer_welcome(hello).await;
+    tokio::time::sleep(PARTING_GRACE).await;
+    why
 }
 
 /// Shakes hands; an error means that the connection is of no use, for whatever reason.
@@ -133,7 +155,9 @@ async fn greet(
         match reply {
             HelloReply::Welcome { .. } => Ok((hello, reader, writer)),
             HelloReply::Refused { reason, .. } => {
-                tracing::warn!(node = hello.from, reason, "a peer was refused");
+                if gate.is_news(hello.from, &reason) {
+                    tracing::warn!(node = hello.from, reason, "a peer was refused");
+                }
                 Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
             }
         }
@@ -266,6 +290,7 @@ async fn finish(ask: Ask, services: Services) -> Answer {
             }
             Answer::Disk(services.disks.report())
         }
+        Ask::ChangeMembership(change) => Answer::ChangeMembership(services.membership.change(&change).await),
         Ask::Forward { .. } => failed(&"a forward is begun in order"),
     }
 }

@@ -18,6 +18,7 @@ use znode_store::SessionId;
 use crate::codec::{self, MAX_ENCODED_BYTES};
 use crate::config::NodeId;
 use crate::disks::{DiskReport, DiskView};
+use crate::membership::{MembershipChange, MembershipOutcome};
 use crate::storage::SnapshotKey;
 use crate::types::{
     ClusterId, DiskId, Entry, LogId, Member, Membership, Proposal, SnapshotMeta, StoredMembership,
@@ -143,6 +144,8 @@ pub enum RefusalCause {
     Other,
     /// The two have no version of the peer protocol in common.
     Version,
+    /// The caller was a member of this cluster, and is none any more.
+    Removed,
 }
 
 /// A request on a [`Purpose::Control`] or [`Purpose::Traffic`] connection.
@@ -182,6 +185,8 @@ pub enum Ask {
         /// Nothing yet, at the beginning of its term.
         view: Option<DiskView>,
     },
+    /// A change of the membership, for the leader.
+    ChangeMembership(MembershipChange),
 }
 
 /// The answer to an [`Ask`].
@@ -203,6 +208,8 @@ pub enum Answer {
     Disk(DiskReport),
     /// The node could not answer (it is shutting down, or its Raft has stopped).
     Failed(String),
+    /// To a change of the membership.
+    ChangeMembership(Result<MembershipOutcome, NotLeader>),
 }
 
 /// The commands of a run that the leader did not propose, because there is no room for what they make. Nothing was done
@@ -415,7 +422,8 @@ impl Ask {
             | Self::Forward { .. }
             | Self::Touch { .. }
             | Self::ReadIndex
-            | Self::Disk { .. } => 3,
+            | Self::Disk { .. }
+            | Self::ChangeMembership(_) => 3,
         }
     }
 }

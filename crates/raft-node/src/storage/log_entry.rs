@@ -16,13 +16,14 @@ use super::error::StorageError;
 use super::wal::{LogPos, WalEntry};
 use crate::codec;
 use crate::config::MemberAddress;
+use crate::membership::RetiredIds;
 use crate::types::{
     DiskId, Entry, LogId, Member, Membership, Payload, Proposal, StoredMembership, log_id, term_of,
 };
 
 const VERSION: u8 = 3;
-/// Of a membership in a snapshot's header, which changes at other times.
-const MEMBERSHIP_VERSION: u8 = 2;
+/// Of the membership in a snapshot's header, which changes at other times.
+const SNAPSHOT_MEMBERS_VERSION: u8 = 3;
 const BLANK: u8 = 0;
 const PROPOSAL: u8 = 1;
 const MEMBERSHIP: u8 = 2;
@@ -51,6 +52,8 @@ struct StoredSince {
     /// Term and index.
     since: Option<(u64, u64)>,
     members: StoredMembers,
+    /// First and last id of each range.
+    retired: Vec<(u64, u64)>,
 }
 
 impl From<&Membership> for StoredMembers {
@@ -165,30 +168,44 @@ pub fn decode_entry(entry: WalEntry) -> Result<Entry, StorageError> {
     })
 }
 
+/// What a snapshot's header says of the members.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SnapshotMembers {
+    /// The membership and the entry that set it.
+    pub membership: StoredMembership,
+    /// The ids that are never given again.
+    pub retired: RetiredIds,
+}
+
 /// The membership in a snapshot's header: version, then bincode of term and index of the entry that set it, the
-/// sets of voters, and the members with their addresses and disks.
-pub fn encode_membership(stored: &StoredMembership) -> Bytes {
+/// sets of voters, the members with their addresses and disks, and the ranges of retired ids.
+pub fn encode_membership(members: &SnapshotMembers) -> Bytes {
+    let stored = &members.membership;
     let since = stored
         .log_id()
         .as_ref()
         .map(position)
         .map(|pos| (pos.term, pos.index));
-    let mut bytes = vec![MEMBERSHIP_VERSION];
+    let mut bytes = vec![SNAPSHOT_MEMBERS_VERSION];
     bytes.extend(codec::encode(&StoredSince {
         since,
         members: StoredMembers::from(stored.membership()),
+        retired: members.retired.ranges().collect(),
     }));
     bytes.into()
 }
 
 /// The membership from a snapshot's header.
-pub fn decode_membership(bytes: &[u8]) -> Result<StoredMembership, StorageError> {
-    let [MEMBERSHIP_VERSION, bytes @ ..] = bytes else {
+pub fn decode_membership(bytes: &[u8]) -> Result<SnapshotMembers, StorageError> {
+    let [SNAPSHOT_MEMBERS_VERSION, bytes @ ..] = bytes else {
         return Err(damaged("of another version of the format"));
     };
-    let StoredSince { since, members } = codec::decode(bytes).map_err(|error| damaged(&error.0))?;
-    let since = since.map(|(term, index)| log_id(term, index));
-    Ok(StoredMembership::new(since, members.into_membership()?))
+    let stored: StoredSince = codec::decode(bytes).map_err(|error| damaged(&error.0))?;
+    let since = stored.since.map(|(term, index)| log_id(term, index));
+    let retired =
+        RetiredIds::from_ranges(stored.retired).ok_or_else(|| damaged("its retired ids are not in order"))?;
+    let membership = StoredMembership::new(since, stored.members.into_membership()?);
+    Ok(SnapshotMembers { membership, retired })
 }
 
 fn damaged(why: &str) -> StorageError {
@@ -212,6 +229,10 @@ mod tests {
             address,
             disk: DiskId([n; 16]),
         }
+    }
+
+    fn retired() -> RetiredIds {
+        RetiredIds::from_ranges(vec![(2, 3), (7, 7)]).unwrap()
     }
 
     fn membership() -> Membership {
@@ -260,20 +281,27 @@ mod tests {
             b"\x03\x01\x07\0\0\0\0\0\0\0xy"
         );
         let one = Membership::new(vec![BTreeSet::from([1])], BTreeMap::from([(1, member(5))])).unwrap();
-        let stored = StoredMembership::new(Some(log_id(2, 300)), one);
+        let members = SnapshotMembers {
+            membership: StoredMembership::new(Some(log_id(2, 300)), one),
+            retired: retired(),
+        };
         let mut expected =
-            b"\x02\x01\x02\xfb\x2c\x01\x01\x01\x01\x01\x01\x0b127.0.0.1:5\x0b127.0.0.2:5".to_vec();
+            b"\x03\x01\x02\xfb\x2c\x01\x01\x01\x01\x01\x01\x0b127.0.0.1:5\x0b127.0.0.2:5".to_vec();
         expected.extend([5; 16]);
-        assert_eq!(encode_membership(&stored), expected);
+        expected.extend(b"\x02\x02\x03\x07\x07");
+        assert_eq!(encode_membership(&members), expected);
     }
 
     #[test]
     fn memberships_come_back_as_they_were() {
-        for stored in [
-            StoredMembership::default(),
-            StoredMembership::new(Some(log_id(2, 300)), membership()),
+        for members in [
+            SnapshotMembers::default(),
+            SnapshotMembers {
+                membership: StoredMembership::new(Some(log_id(2, 300)), membership()),
+                retired: retired(),
+            },
         ] {
-            assert_eq!(decode_membership(&encode_membership(&stored)).unwrap(), stored);
+            assert_eq!(decode_membership(&encode_membership(&members)).unwrap(), members);
         }
     }
 

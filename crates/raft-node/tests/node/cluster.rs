@@ -10,7 +10,7 @@ use raft_node::znode_store::{
     Acl, Applied, Command, CreateMode, CreatePath, Data, Identities, Op, Refusal, Reply, Request, RequestId,
     ZPath,
 };
-use raft_node::{MemberAddress, Node, NodeConfig, NodeId, SnapshotConfig, StartError};
+use raft_node::{MemberAddress, Node, NodeConfig, NodeId, Role, SnapshotConfig, StartError};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
@@ -72,8 +72,9 @@ impl Cluster {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let peer = listener.local_addr().unwrap().to_string();
             let address = MemberAddress {
+                // Nobody serves HTTP here; but no two members have the same address.
+                http: peer.clone(),
                 peer,
-                http: "127.0.0.1:0".into(),
             };
             members.insert(id, address);
             listeners.insert(id, listener);
@@ -105,6 +106,42 @@ impl Cluster {
         }
         cluster.wait_ready().await;
         cluster
+    }
+
+    /// Starts a node that waits to be added, and gives where it is found.
+    pub async fn start_joining(&mut self, id: NodeId) -> MemberAddress {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let place = listener.local_addr().unwrap().to_string();
+        let address = MemberAddress {
+            peer: place.clone(),
+            http: place,
+        };
+        let data_dir = self.dir.path().join(format!("node-{id}"));
+        let mut config = self.configs.values().next().unwrap().clone();
+        config.node_id = id;
+        config.data_dir = data_dir;
+        config.join = true;
+        config.members = BTreeMap::from([(id, address.clone())]);
+        let node = Node::start_on(config.clone(), listener).await.unwrap();
+        self.configs.insert(id, config);
+        self.nodes.insert(id, node);
+        address
+    }
+
+    /// Starts a node, adds it through the node `by`, and waits until it serves.
+    pub async fn join(&mut self, by: NodeId, id: NodeId) {
+        let address = self.start_joining(id).await;
+        let added = self.node(by).add_member(id, address).await.unwrap();
+        assert!(added.changed);
+        let node = self.node(id).clone();
+        eventually("the new node serves", || node.not_ready().is_none()).await;
+    }
+
+    /// The members that vote, as a node sees them.
+    pub fn voters(&self, by: NodeId) -> Vec<NodeId> {
+        let members = self.node(by).status().members;
+        let voters = members.iter().filter(|member| member.role != Role::Learner);
+        voters.map(|member| member.node_id).collect()
     }
 
     pub fn node(&self, id: NodeId) -> &Node {

@@ -8,6 +8,7 @@ mod disk_full;
 mod failover;
 mod limits;
 mod log_bounds;
+mod membership;
 mod power;
 mod sessions;
 mod slow_disk;

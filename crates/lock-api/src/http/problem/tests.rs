@@ -282,3 +282,118 @@ async fn a_callers_own_text_is_repeated_only_in_part() {
     let (_, _, document) = document(Problem::unknown_session(&"x".repeat(100_000))).await;
     assert_eq!(document["session"].as_str().unwrap().len(), MAX_ECHO_CHARS);
 }
+
+#[tokio::test]
+async fn changes_of_the_membership_that_are_not_made_say_why_and_what_would_do() {
+    let refused = [
+        (
+            MembershipRefusal::Nonsense("ids start at 1".into()),
+            400,
+            "bad_request",
+            json!({}),
+        ),
+        (
+            MembershipRefusal::NoMember(9),
+            404,
+            "no_member",
+            json!({"node_id": 9}),
+        ),
+        (
+            MembershipRefusal::MemberExists {
+                node_id: 2,
+                reason: "at a:1 and a:2".into(),
+            },
+            409,
+            "member_exists",
+            json!({"node_id": 2}),
+        ),
+        (
+            MembershipRefusal::AddressTaken {
+                address: "a:1".into(),
+                used_by: 2,
+            },
+            409,
+            "member_exists",
+            json!({"node_id": 2, "address": "a:1"}),
+        ),
+        (
+            MembershipRefusal::RetiredId {
+                node_id: 3,
+                next_free: 8,
+            },
+            409,
+            "node_id_retired",
+            json!({"node_id": 3, "next_node_id": 8}),
+        ),
+        (
+            MembershipRefusal::TooManyMembers { limit: 32 },
+            409,
+            "limit_reached",
+            json!({"of": "members", "limit": 32}),
+        ),
+        (
+            MembershipRefusal::InProgress,
+            409,
+            "membership_change_in_progress",
+            json!({}),
+        ),
+        (
+            MembershipRefusal::Unreachable {
+                node_id: 4,
+                address: "a:1".into(),
+                reason: "refused".into(),
+            },
+            409,
+            "node_unreachable",
+            json!({"node_id": 4, "address": "a:1"}),
+        ),
+        (
+            MembershipRefusal::NotCaughtUp {
+                node_id: 4,
+                lag: Some(2000),
+                limit: 1000,
+            },
+            409,
+            "not_caught_up",
+            json!({"node_id": 4, "lag": 2000, "limit": 1000}),
+        ),
+        (
+            MembershipRefusal::NoMajority {
+                voters: 2,
+                reachable: 1,
+            },
+            409,
+            "no_majority",
+            json!({"voters": 2, "reachable": 1}),
+        ),
+        (
+            MembershipRefusal::LastVoter(1),
+            409,
+            "no_majority",
+            json!({"node_id": 1}),
+        ),
+        (
+            MembershipRefusal::NotAVoter(4),
+            409,
+            "not_a_voter",
+            json!({"node_id": 4}),
+        ),
+        (
+            MembershipRefusal::NoSuccessor("nobody answers".into()),
+            503,
+            "unavailable",
+            json!({}),
+        ),
+    ];
+    for (refusal, status, code, facts) in refused {
+        let detail = refusal.to_string();
+        let (sent, _, document) = document(MembershipError::from(refusal).into()).await;
+        assert_eq!((sent.as_u16(), &document["code"]), (status, &json!(code)));
+        assert_eq!(document["detail"], detail);
+        for (name, value) in facts.as_object().unwrap() {
+            assert_eq!(&document[name], value, "{document}");
+        }
+    }
+    let unknown = MembershipError::OutcomeUnknown("not committed".into());
+    assert_eq!(document(unknown.into()).await.2["code"], "outcome_unknown");
+}

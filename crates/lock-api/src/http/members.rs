@@ -1,0 +1,124 @@
+//! The routes that change who is a member of the cluster, and who leads. What may be changed is decided by the leader,
+//! in `raft_node::membership`.
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::Uri;
+use raft_node::{MemberAddress, MemberStatus, MembershipChange, NodeId};
+use serde::{Deserialize, Serialize};
+
+use super::exchange::{Answer, no_query, ok, parse, query, read_body};
+use super::problem::Problem;
+use super::{Api, Shared};
+
+/// What is so after a change.
+#[derive(Serialize)]
+struct MembersAnswer {
+    /// Whether anything was done; `false`: it was so already.
+    changed: bool,
+    /// What to know all the same.
+    warnings: Vec<String>,
+    leader: Option<NodeId>,
+    members: Vec<MemberStatus>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AddBody {
+    node_id: NodeId,
+    peer: String,
+    http: String,
+}
+
+/// `POST /v1/cluster/members`
+pub async fn add(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
+    no_query(&uri)?;
+    let AddBody { node_id, peer, http } = parse(&read(&api, body).await?)?;
+    let address = MemberAddress { peer, http };
+    change(&api, MembershipChange::Add { node_id, address }).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ForceQuery {
+    #[serde(default)]
+    force: bool,
+}
+
+/// `DELETE /v1/cluster/members/{id}?force=`
+pub async fn remove(State(api): State<Shared>, Path(id): Path<String>, uri: Uri) -> Answer {
+    let ForceQuery { force } = query(&uri)?;
+    let node_id = node_id(&id)?;
+    change(&api, MembershipChange::Remove { node_id, force }).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AddressBody {
+    peer: String,
+    http: String,
+}
+
+/// `PUT /v1/cluster/members/{id}`: the member's addresses.
+pub async fn set_address(State(api): State<Shared>, Path(id): Path<String>, uri: Uri, body: Body) -> Answer {
+    no_query(&uri)?;
+    let node_id = node_id(&id)?;
+    let AddressBody { peer, http } = parse(&read(&api, body).await?)?;
+    let address = MemberAddress { peer, http };
+    change(&api, MembershipChange::SetAddress { node_id, address }).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoBody {}
+
+/// `POST /v1/cluster/members/{id}/promote`
+pub async fn promote(State(api): State<Shared>, Path(id): Path<String>, uri: Uri, body: Body) -> Answer {
+    no_query(&uri)?;
+    let node_id = node_id(&id)?;
+    let NoBody {} = parse(&read(&api, body).await?)?;
+    change(&api, MembershipChange::Promote { node_id }).await
+}
+
+/// `POST /v1/cluster/members/{id}/demote?force=`
+pub async fn demote(State(api): State<Shared>, Path(id): Path<String>, uri: Uri, body: Body) -> Answer {
+    let ForceQuery { force } = query(&uri)?;
+    let node_id = node_id(&id)?;
+    let NoBody {} = parse(&read(&api, body).await?)?;
+    change(&api, MembershipChange::Demote { node_id, force }).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LeaderBody {
+    #[serde(default)]
+    node_id: Option<NodeId>,
+}
+
+/// `POST /v1/cluster/leader`
+pub async fn move_leader(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
+    no_query(&uri)?;
+    let LeaderBody { node_id } = parse(&read(&api, body).await?)?;
+    change(&api, MembershipChange::MoveLeader { to: node_id }).await
+}
+
+async fn read(api: &Api, body: Body) -> Result<axum::body::Bytes, Problem> {
+    read_body(body, api.config.max_body_bytes, api.config.body_timeout).await
+}
+
+async fn change(api: &Api, change: MembershipChange) -> Answer {
+    let done = api.node.change_membership(change).await?;
+    // As this node sees it, which may be a moment behind what the leader has just committed.
+    let status = api.node.status();
+    Ok(ok(&MembersAnswer {
+        changed: done.changed,
+        warnings: done.warnings,
+        leader: status.leader,
+        members: status.members,
+    }))
+}
+
+fn node_id(text: &str) -> Result<NodeId, Problem> {
+    text.parse()
+        .map_err(|_| Problem::bad_request("the id of a node is a number"))
+}

@@ -1,0 +1,315 @@
+//! The leader's side of a change: finds out what [`super::plan`] has to know, and does what it says. One change at a
+//! time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
+use openraft::raft::Precondition;
+use openraft::{ChangeMembers, Instant as _, ServerState};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use super::plan::{Next, Standing, Step, warnings};
+use super::{MembershipChange, MembershipChanged, MembershipOutcome, MembershipRefusal};
+use crate::config::{MemberAddress, NodeId};
+use crate::leader::LeaderView;
+use crate::peers::link::connect_at;
+use crate::peers::wire::NotLeader;
+use crate::peers::{Gate, Purpose};
+use crate::replica::Replica;
+use crate::types::{CommittedLeaderId, DiskId, LogId, Membership, Payload, Raft, TypeConfig};
+
+/// How long another node may take to take leadership over. A transfer takes milliseconds.
+pub const HAND_OVER_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often the leader looks again whether what it has not heard yet has come.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// This node as the leader that changes the membership.
+pub struct MembershipLeader {
+    raft: Raft,
+    replica: Arc<Replica>,
+    gate: Arc<Gate>,
+    view: watch::Receiver<LeaderView>,
+    /// Who does not answer for so long is not counted upon.
+    silence: Duration,
+    /// So long a change may wait to be committed before its outcome is given as unknown.
+    patience: Duration,
+    one_at_a_time: tokio::sync::Mutex<()>,
+}
+
+impl MembershipLeader {
+    /// `silence` is the longest election timeout, `patience` how long an entry may take to be committed.
+    pub fn new(
+        raft: Raft,
+        replica: Arc<Replica>,
+        gate: Arc<Gate>,
+        view: watch::Receiver<LeaderView>,
+        silence: Duration,
+        patience: Duration,
+    ) -> Self {
+        Self {
+            raft,
+            replica,
+            gate,
+            view,
+            silence,
+            patience,
+            one_at_a_time: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// Makes a change, if this node leads.
+    pub async fn change(&self, change: &MembershipChange) -> Result<MembershipOutcome, NotLeader> {
+        let Ok(_turn) = self.one_at_a_time.try_lock() else {
+            return Ok(MembershipOutcome::Refused(MembershipRefusal::InProgress));
+        };
+        let asked = Instant::now();
+        let deadline = asked + self.silence;
+        loop {
+            let Some((standing, base)) = self.standing(asked).await? else {
+                return Ok(MembershipOutcome::Refused(MembershipRefusal::InProgress));
+            };
+            let refusal = match standing.plan(change) {
+                Ok(step) => return self.take(step, change, standing, base).await,
+                Err(refusal) => refusal,
+            };
+            // Heartbeats go out all the time: in a moment everybody who lives has answered one.
+            let may_pass = matches!(
+                refusal,
+                MembershipRefusal::NoMajority { .. }
+                    | MembershipRefusal::NotCaughtUp { .. }
+                    | MembershipRefusal::NoSuccessor(_)
+            );
+            if !may_pass || Instant::now() >= deadline {
+                return Ok(MembershipOutcome::Refused(refusal));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn take(
+        &self,
+        step: Step,
+        change: &MembershipChange,
+        standing: Standing,
+        base: Base,
+    ) -> Result<MembershipOutcome, NotLeader> {
+        match (step, change) {
+            (Step::Nothing, _) => Ok(done(false, Vec::new())),
+            (Step::MoveLeader { to, then_change }, _) => {
+                if let Err(why) = self.move_leader(to).await {
+                    return Ok(MembershipOutcome::Refused(MembershipRefusal::NoSuccessor(why)));
+                }
+                match then_change {
+                    true => Err(NotLeader { leader: Some(to) }),
+                    false => Ok(done(true, Vec::new())),
+                }
+            }
+            (Step::Call { known }, MembershipChange::Add { node_id, address }) => {
+                match (self.call(*node_id, address).await, known) {
+                    (Ok(disk), None) => {
+                        let next = standing.with_learner(*node_id, address, disk);
+                        self.append(next, base, Vec::new()).await
+                    }
+                    (Ok(disk), Some(known)) if disk == known => Ok(done(false, Vec::new())),
+                    (Ok(_), Some(_)) => Ok(MembershipOutcome::Refused(MembershipRefusal::MemberExists {
+                        node_id: *node_id,
+                        reason: "with another data directory".into(),
+                    })),
+                    (Err(reason), Some(_)) => {
+                        let warning =
+                            format!("node {node_id} is a member already, and does not answer now: {reason}");
+                        Ok(done(false, vec![warning]))
+                    }
+                    (Err(reason), None) => Ok(MembershipOutcome::Refused(MembershipRefusal::Unreachable {
+                        node_id: *node_id,
+                        address: address.peer.clone(),
+                        reason,
+                    })),
+                }
+            }
+            (Step::Call { .. }, _) => unreachable!("only a node that is added is called"),
+            (Step::Append(next), _) => {
+                let warnings = match next.voters == standing.voters {
+                    true => Vec::new(),
+                    false => warnings(next.voters.len()),
+                };
+                self.append(next, base, warnings).await
+            }
+            (Step::Readdress(id, member), _) => {
+                let nodes = BTreeMap::from([(id, member)]);
+                let change =
+                    self.raft
+                        .change_membership_if(ChangeMembers::SetNodes(nodes), true, base.still_holds());
+                self.committed(change, Vec::new()).await
+            }
+        }
+    }
+
+    /// What this node knows as the leader. `None`: the last change of the membership is not committed yet.
+    /// Others count as living if they have answered what was sent to them after `asked`: a node that has died a moment
+    /// ago would otherwise be counted upon.
+    async fn standing(&self, asked: Instant) -> Result<Option<(Standing, Base)>, NotLeader> {
+        let metrics = self.raft.metrics().borrow_watched().clone();
+        let id = self.gate.node();
+        if metrics.state != ServerState::Leader {
+            return Err(NotLeader {
+                leader: metrics.current_leader.filter(|leader| *leader != id),
+            });
+        }
+        // What earlier leaders changed is known here when an entry of this one's own is applied.
+        let unknown = NotLeader { leader: None };
+        let began = timeout(self.silence, self.replica.wait_term(metrics.current_term)).await;
+        began.map_err(|_| unknown.clone())?;
+        let stored = metrics.membership_config;
+        let since = (*stored.log_id()).ok_or(unknown)?;
+        if timeout(self.silence, self.replica.wait_applied(since.index))
+            .await
+            .is_err()
+        {
+            return Ok(None);
+        }
+        let answered = metrics.heartbeat.unwrap_or_default();
+        let heard = answered
+            .iter()
+            .filter(|(_, last)| last.is_some_and(|last| last.elapsed() < asked.elapsed()))
+            .map(|(id, _)| *id)
+            .chain([id]);
+        let last = metrics.last_log_index.unwrap_or(0);
+        let replication = metrics.replication.unwrap_or_default();
+        let lag = replication
+            .iter()
+            .filter_map(|(id, matched)| matched.map(|matched| (*id, last.saturating_sub(matched.index))));
+        let standing = Standing {
+            leader: id,
+            members: stored.nodes().map(|(id, member)| (*id, member.clone())).collect(),
+            voters: stored.voter_ids().collect(),
+            retired: self.gate.retired(),
+            heard: heard.collect(),
+            lag: lag.collect(),
+        };
+        let base = Base {
+            since,
+            term: metrics.current_term,
+        };
+        Ok(Some((standing, base)))
+    }
+
+    /// Calls a node that waits to be added, and learns the name of its data directory. From this on it belongs to this
+    /// cluster.
+    async fn call(&self, node_id: NodeId, address: &MemberAddress) -> Result<DiskId, String> {
+        match connect_at(&self.gate, node_id, &address.peer, Purpose::Control).await {
+            Ok((_, _, disk)) => Ok(disk),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Has another voter lead. An error says why that did not come to be.
+    pub async fn move_leader(&self, to: NodeId) -> Result<(), String> {
+        tracing::info!(node = to, "handing the leadership over");
+        let term = self.raft.metrics().borrow_watched().current_term;
+        if let Err(error) = self.raft.trigger().transfer_leader(to).await {
+            return Err(format!("raft has stopped: {error}"));
+        }
+        let mut view = self.view.clone();
+        let moved = view.wait_for(|view| view.term > term && view.leader.is_some());
+        let leader = match timeout(HAND_OVER_PATIENCE, moved).await {
+            Ok(Ok(view)) => view.leader,
+            Ok(Err(_)) => return Err("this node is stopping".into()),
+            Err(_) => None,
+        };
+        match leader {
+            Some(leader) if leader == to => Ok(()),
+            Some(other) => Err(format!("node {other} leads now instead of node {to}")),
+            None => Err(format!("node {to} did not take it over")),
+        }
+    }
+
+    async fn append(
+        &self,
+        next: Next,
+        base: Base,
+        warnings: Vec<String>,
+    ) -> Result<MembershipOutcome, NotLeader> {
+        let Next { voters, members } = next;
+        let membership = match Membership::new(vec![voters], members) {
+            Ok(membership) => membership,
+            Err(error) => {
+                let refusal = MembershipRefusal::Nonsense(error.to_string());
+                return Ok(MembershipOutcome::Refused(refusal));
+            }
+        };
+        let change = self
+            .raft
+            .append_membership(membership, Payload::Blank, base.still_holds());
+        self.committed(change, warnings).await
+    }
+
+    /// Waits until a change is committed, and says what became of it.
+    async fn committed<T>(
+        &self,
+        change: impl Future<Output = Result<T, RaftError<TypeConfig, ClientWriteError<TypeConfig>>>>,
+        warnings: Vec<String>,
+    ) -> Result<MembershipOutcome, NotLeader> {
+        let error = match timeout(self.patience, change).await {
+            Ok(Ok(_)) => return Ok(done(true, warnings)),
+            Ok(Err(error)) => error,
+            Err(_) => {
+                let what = format!("it is not committed after {:?}", self.patience);
+                return Ok(MembershipOutcome::Unknown(what));
+            }
+        };
+        match error {
+            RaftError::APIError(
+                ClientWriteError::ForwardToLeader(forward)
+                // It may still be committed by the next leader; which is then asked, and finds it done.
+                | ClientWriteError::LogEntryDiscarded(forward),
+            ) => Err(NotLeader {
+                leader: forward.leader_id,
+            }),
+            RaftError::APIError(
+                ClientWriteError::PreconditionFailed(_)
+                | ClientWriteError::ChangeMembershipError(ChangeMembershipError::InProgress(_)),
+            ) => Ok(MembershipOutcome::Refused(MembershipRefusal::InProgress)),
+            RaftError::APIError(ClientWriteError::ChangeMembershipError(
+                ChangeMembershipError::UncommittedLeaderLog(_),
+            ))
+            | RaftError::Fatal(_) => Err(NotLeader { leader: None }),
+            RaftError::APIError(error) => {
+                let refusal = MembershipRefusal::Nonsense(error.to_string());
+                Ok(MembershipOutcome::Refused(refusal))
+            }
+        }
+    }
+}
+
+/// What a decision was founded on.
+#[derive(Debug, Clone, Copy)]
+struct Base {
+    /// The entry that set the membership.
+    since: LogId,
+    /// The term in which its leader is known to have seen all earlier ones.
+    term: u64,
+}
+
+impl Base {
+    /// What openraft checks once more when it appends the entry.
+    fn still_holds(self) -> [Precondition<TypeConfig>; 2] {
+        [
+            Precondition::LastMembershipLogId {
+                last_membership_log_id: Some(self.since),
+            },
+            Precondition::CommittedLeaderId {
+                committed_leader_id: CommittedLeaderId::new(self.term),
+            },
+        ]
+    }
+}
+
+fn done(changed: bool, warnings: Vec<String>) -> MembershipOutcome {
+    MembershipOutcome::Done(MembershipChanged { changed, warnings })
+}

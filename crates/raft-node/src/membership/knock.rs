@@ -1,0 +1,119 @@
+//! What a node does that nobody calls: it says what it waits for, calls on the members itself to hear whether they
+//! still know it, and tells them where it is found now.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use super::change::MembershipLeader;
+use super::{MembershipChange, MembershipOutcome};
+use crate::config::{MemberAddress, NodeId};
+use crate::peers::link::connect;
+use crate::peers::wire::{Answer, Ask};
+use crate::peers::{Peers, Purpose};
+
+/// Between two rounds of calls. A node that was removed while it was away learns of it within about this time.
+const ROUND: Duration = Duration::from_secs(1);
+
+/// How often a node that waits says so in its log.
+const REMIND_EVERY: Duration = Duration::from_secs(60);
+
+/// How long the leader may take to commit a new address.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A node that makes itself known.
+pub struct Knocker {
+    /// The lines to all peers.
+    pub peers: Arc<Peers>,
+    /// This node as the leader: if it is, it need not ask anybody.
+    pub leadership: Arc<MembershipLeader>,
+    /// Where this node is found, as its own configuration says.
+    pub own_address: MemberAddress,
+    /// What it waits for, if nobody has called it yet.
+    pub waits_for: String,
+}
+
+impl Knocker {
+    /// Knocks until `stop`. `up_to_date` says whether a leader serves this node.
+    pub async fn run(self, up_to_date: impl Fn() -> bool + Send, stop: CancellationToken) {
+        let mut reminded: Option<Instant> = None;
+        let mut announced = false;
+        loop {
+            let round = async {
+                let gate = self.peers.gate();
+                if !gate.is_formed() && reminded.is_none_or(|at| at.elapsed() >= REMIND_EVERY) {
+                    tracing::info!("{}", self.waits_for);
+                    reminded = Some(Instant::now());
+                }
+                if !announced {
+                    announced = self.announce().await;
+                }
+                if !up_to_date() {
+                    self.knock().await;
+                }
+                tokio::time::sleep(ROUND).await;
+            };
+            tokio::select! {
+                () = round => {}
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    fn others(&self) -> Vec<NodeId> {
+        let gate = self.peers.gate();
+        let ids = gate.addresses().into_keys();
+        ids.filter(|id| *id != gate.node()).collect()
+    }
+
+    /// Calls on all members at once. What they say to this node's hello is for the gate to judge: that it was removed,
+    /// or that its data directory is not the one that they know.
+    async fn knock(&self) {
+        let gate = self.peers.gate();
+        let calls = self.others().into_iter().map(|id| async move {
+            if let Err(error) = connect(gate, id, Purpose::Control).await {
+                tracing::debug!(node = id, %error, "knocked in vain");
+            }
+        });
+        futures_util::future::join_all(calls).await;
+    }
+
+    /// Tells the cluster this node's own address, if the membership has another one. Says whether that is settled.
+    ///
+    /// A node that moved is not found by its leader, so it may not even know who that is: it asks every member.
+    async fn announce(&self) -> bool {
+        let gate = self.peers.gate();
+        let Some(known) = gate.member_address(gate.node()) else {
+            return false;
+        };
+        if known == self.own_address {
+            return true;
+        }
+        let change = MembershipChange::SetAddress {
+            node_id: gate.node(),
+            address: self.own_address.clone(),
+        };
+        if let Ok(MembershipOutcome::Done(_)) = self.leadership.change(&change).await {
+            return true;
+        }
+        for id in self.others() {
+            let ask = Ask::ChangeMembership(change.clone());
+            let answer = self
+                .peers
+                .link(id, Purpose::Traffic)
+                .ask(ask, ANSWER_PATIENCE)
+                .await;
+            match answer {
+                Ok(Answer::ChangeMembership(Ok(MembershipOutcome::Done(_)))) => {
+                    let MemberAddress { peer, http } = &self.own_address;
+                    tracing::info!(peer, http, "the cluster knows this node's new addresses");
+                    return true;
+                }
+                // Not the leader, not now, or not there: another one, or the next round.
+                other => tracing::debug!(node = id, ?other, "the new addresses are not known yet"),
+            }
+        }
+        false
+    }
+}
