@@ -98,6 +98,8 @@ mod types;
 pub mod error;
 #[doc(hidden)]
 pub mod fuzz;
+#[cfg(test)]
+mod golden;
 
 pub use config::{
     MemberAddress, NodeConfig, NodeId, RaftTiming, SessionBounds, SnapshotConfig, SweepConfig, WatchConfig,

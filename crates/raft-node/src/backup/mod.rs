@@ -33,6 +33,8 @@ pub use self::restore::{
     restore_on_disk,
 };
 pub(crate) use self::seed::Seed;
+#[cfg(test)]
+pub(crate) use self::seed::write as write_backup;
 pub use self::source::Backup;
 use crate::codec::BadBytes;
 

@@ -37,7 +37,7 @@ pub(crate) struct Seed {
 }
 
 /// Writes the file into `dir`, and reads it again. When this returns it is durable under its name.
-pub(super) fn write(
+pub(crate) fn write(
     disk: &dyn Disk,
     dir: &Path,
     head: &BackupHead,

@@ -1,0 +1,286 @@
+//! Something of everything that the files hold: one command of each kind, and who is a member.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use znode_store::{
+    Acl, AclEntry, AttemptId, Command, CreateMode, CreatePath, Identities, Identity, Limits, LockCommand,
+    LockMode, LockName, LockWish, Op, Password, Perms, Request, RequestId, SessionId, WithdrawCause, ZPath,
+    Zxid,
+};
+
+use crate::codec::{self, CommandBatch, Envelope, Origin};
+use crate::config::MemberAddress;
+use crate::types::{DiskId, Member, Membership};
+
+pub const TIME_MS: u64 = 1_700_000_000_000;
+pub const CLUSTER: &str = "golden";
+pub const CLUSTER_ID: [u8; 16] = [0xc1; 16];
+pub const DISK_ID: [u8; 16] = [0xd1; 16];
+
+pub fn member(n: u8) -> Member {
+    let address = MemberAddress {
+        peer: format!("127.0.0.1:750{n}"),
+        http: format!("127.0.0.1:740{n}"),
+    };
+    let disk = if n == 1 { DISK_ID } else { [n; 16] };
+    Member {
+        address,
+        disk: DiskId(disk),
+    }
+}
+
+/// Node 1 alone.
+pub fn alone() -> Membership {
+    Membership::new(vec![BTreeSet::from([1])], BTreeMap::from([(1, member(1))])).unwrap()
+}
+
+/// Five members, of which one does not vote, while a voter is replaced.
+pub fn changing() -> Membership {
+    let sets = vec![BTreeSet::from([1, 2, 3]), BTreeSet::from([1, 2, 4])];
+    let members: BTreeMap<u64, Member> = (1..=5).map(|n| (u64::from(n), member(n))).collect();
+    Membership::new(sets, members).unwrap()
+}
+
+fn path(text: &str) -> ZPath {
+    ZPath::parse(text).unwrap()
+}
+
+fn lock(text: &str) -> LockName {
+    LockName::parse(text).unwrap()
+}
+
+fn acl() -> Acl {
+    Acl::new(vec![AclEntry {
+        perms: Perms::READ,
+        scheme: "ip".into(),
+        id: "10.0.0.0/8".into(),
+    }])
+}
+
+fn create(text: &str, data: &str, mode: CreateMode) -> Op {
+    Op::Create {
+        path: CreatePath::parse(text, mode.is_sequential()).unwrap(),
+        data: data.into(),
+        acl: Acl::open(),
+        mode,
+        parents: true,
+    }
+}
+
+fn open_session(n: u64) -> Command {
+    Command::OpenSession {
+        session: SessionId(n),
+        password: Password([n as u8; 16]),
+        timeout_ms: 3_600_000,
+        name: "worker".into(),
+        address: "10.0.0.7:1234".into(),
+    }
+}
+
+fn acquire(n: u64, name: &str, mode: LockMode, permits: u32) -> Command {
+    Command::Lock(LockCommand::Acquire {
+        wish: LockWish {
+            lock: lock(name),
+            mode,
+            permits,
+            owner: "thread-1".into(),
+            reentrant: true,
+            note: "nightly run".into(),
+            address: "10.0.0.7".into(),
+        },
+        guid: 0x0123_4567_89ab_cdef_0123_4567_89ab_0000 + u128::from(n),
+        attempt: AttemptId(n),
+        wait: true,
+    })
+}
+
+fn holder(n: u64, number: u32) -> String {
+    format!("_c_0123456789abcdef0123456789ab{n:04x}-lock-{number:010}")
+}
+
+/// A request of each kind, by a name, in an order in which they can be carried out.
+pub fn requests() -> Vec<(&'static str, Request)> {
+    let of = |session: Option<u64>, command| Request {
+        session: session.map(SessionId),
+        request_id: None,
+        caller: Identities::none(),
+        command,
+    };
+    let write = |op| of(None, Command::Write(op));
+    let mut identified = of(
+        Some(1),
+        Command::Write(create("/ids/one", "", CreateMode::Persistent)),
+    );
+    identified.request_id = Some(RequestId::parse("order-17").unwrap());
+    identified.caller = Identities::new([Identity::Ip([10, 0, 0, 7].into())]);
+    vec![
+        ("set_limits", of(None, Command::SetLimits(Limits::default()))),
+        ("open_session", of(None, open_session(1))),
+        ("open_session_2", of(None, open_session(2))),
+        ("open_session_3", of(None, open_session(3))),
+        (
+            "create",
+            write(create("/app/config", "x=1", CreateMode::Persistent)),
+        ),
+        (
+            "create_ephemeral",
+            of(
+                Some(1),
+                Command::Write(create("/app/alive", "", CreateMode::Ephemeral)),
+            ),
+        ),
+        (
+            "create_sequential",
+            write(create("/queue/n-", "job", CreateMode::PersistentSequential)),
+        ),
+        (
+            "create_container",
+            write(create("/box", "", CreateMode::Container)),
+        ),
+        (
+            "create_ttl",
+            write(create(
+                "/soon",
+                "",
+                CreateMode::Ttl {
+                    ttl_ms: 9_000_000_000,
+                },
+            )),
+        ),
+        ("identified", identified),
+        (
+            "set",
+            write(Op::Set {
+                path: path("/app/config"),
+                data: "x=2".into(),
+                version: 0,
+            }),
+        ),
+        (
+            "set_acl",
+            write(Op::SetAcl {
+                path: path("/app/config"),
+                acl: acl(),
+                aversion: -1,
+            }),
+        ),
+        (
+            "acquire",
+            of(Some(1), acquire(1, "orders/42", LockMode::Exclusive, 1)),
+        ),
+        (
+            "acquire_queued",
+            of(Some(2), acquire(2, "orders/42", LockMode::Shared, 1)),
+        ),
+        (
+            "acquire_semaphore",
+            of(Some(2), acquire(3, "pool", LockMode::Semaphore { limit: 3 }, 2)),
+        ),
+        (
+            "multi",
+            of(
+                Some(1),
+                Command::Multi(vec![
+                    Op::Check {
+                        path: path("/app"),
+                        version: -1,
+                    },
+                    Op::Held {
+                        lock: lock("orders/42"),
+                        fencing_token: Zxid(13),
+                    },
+                    create("/app/guarded", "y", CreateMode::Persistent),
+                ]),
+            ),
+        ),
+        (
+            "withdraw",
+            of(
+                Some(2),
+                Command::Lock(LockCommand::Withdraw {
+                    lock: lock("orders/42"),
+                    holder: holder(2, 1).replace("-lock-", "-__READ__"),
+                    attempt: AttemptId(2),
+                    cause: WithdrawCause::TimedOut,
+                }),
+            ),
+        ),
+        (
+            "release",
+            of(
+                Some(1),
+                Command::Lock(LockCommand::Release {
+                    lock: lock("orders/42"),
+                    holder: holder(1, 0),
+                }),
+            ),
+        ),
+        (
+            "acquire_again",
+            of(Some(1), acquire(4, "orders/42", LockMode::Exclusive, 1)),
+        ),
+        (
+            "break",
+            of(
+                None,
+                Command::Lock(LockCommand::Break {
+                    lock: lock("orders/43"),
+                    holder: holder(4, 2),
+                    reason: "stuck".into(),
+                }),
+            ),
+        ),
+        (
+            "delete",
+            write(Op::Delete {
+                path: path("/queue/n-0000000000"),
+                version: -1,
+            }),
+        ),
+        (
+            "delete_recursive",
+            write(Op::DeleteRecursive { path: path("/ids") }),
+        ),
+        ("sweep", of(None, Command::Sweep(vec![path("/queue")]))),
+        (
+            "close_session",
+            of(
+                None,
+                Command::CloseSession {
+                    session: SessionId(2),
+                },
+            ),
+        ),
+        (
+            "expire_sessions",
+            of(
+                None,
+                Command::ExpireSessions {
+                    sessions: vec![SessionId(3)],
+                    term: 1,
+                },
+            ),
+        ),
+    ]
+}
+
+pub fn envelope(call: u64, request: Request) -> Envelope {
+    Envelope::new(Origin { node: 1, boot: 7 }, call, request)
+}
+
+/// All requests as batches of three, as they stand in log entries.
+pub fn batches() -> Vec<Bytes> {
+    let envelopes: Vec<Bytes> = (1..)
+        .zip(requests())
+        .map(|(call, (_, request))| codec::encode(&envelope(call, request)).into())
+        .collect();
+    let batches = envelopes.chunks(3).zip(0..).map(|(some, number)| {
+        CommandBatch {
+            time_ms: TIME_MS + number,
+            envelopes: some.to_vec(),
+        }
+        .encode()
+    });
+    batches.collect()
+}

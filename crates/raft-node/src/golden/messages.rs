@@ -1,0 +1,284 @@
+//! What nodes say to each other, and what log entries hold, one file for each kind.
+
+use std::fmt::Debug;
+
+use bytes::{Bytes, BytesMut};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use znode_store::SessionId;
+
+use super::golden;
+use super::material::{CLUSTER, CLUSTER_ID, DISK_ID, batches, changing, envelope, requests};
+use crate::codec::Envelope;
+use crate::disks::{Alarm, AlarmKind, DiskReport, DiskView};
+use crate::peers::wire::{
+    Answer, Ask, Declined, Hello, HelloReply, HelloStart, MAGIC, NotLeader, OLDEST_WIRE_VERSION, Purpose,
+    RefusalCause, SnapshotHead, SnapshotResume, SnapshotTail, Touched, WIRE_VERSION, WireAppend,
+    WireAppendResult, WireEntry, WireLogId, WirePayload, WireSnapshotKey, WireSnapshotMeta, WireVote,
+    WireVoteRequest, WireVoteResponse, decode_frame, put_frame,
+};
+use crate::storage::log_entry::{decode_entry, encode_entry};
+use crate::types::{ClusterId, DiskId, Entry, Payload, Proposal, log_id};
+use crate::versions::{ProgramVersions, WireRange};
+
+/// The directory of the present version's messages.
+fn wire(name: &str) -> String {
+    format!("wire-{WIRE_VERSION}/{name}")
+}
+
+/// A message is written as it was, and read as what it was.
+#[track_caller]
+fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(name: &str, message: &T) {
+    let mut frame = BytesMut::new();
+    put_frame(&mut frame, message);
+    let golden = golden(&wire(name), &frame);
+    let (length, body) = golden.split_at(4);
+    assert_eq!(length, (body.len() as u32).to_le_bytes());
+    assert_eq!(&decode_frame::<T>(body).unwrap(), message);
+    // What a peer of a former version sends, as long as that is spoken.
+    for version in (OLDEST_WIRE_VERSION..=WIRE_VERSION).filter(|version| *version < WIRE_VERSION) {
+        let former = super::place(&format!("wire-{version}/{name}"));
+        if former.exists() {
+            let frame = std::fs::read(former).unwrap();
+            assert_eq!(
+                &decode_frame::<T>(&frame[4..]).unwrap(),
+                message,
+                "version {version}"
+            );
+        }
+    }
+}
+
+const VOTE: WireVote = WireVote {
+    term: 300,
+    node: 2,
+    committed: true,
+};
+
+const AT: WireLogId = WireLogId {
+    term: 299,
+    index: 70_000,
+};
+
+fn versions() -> ProgramVersions {
+    ProgramVersions {
+        program: "0.1.0".into(),
+        wire: WireRange { oldest: 3, newest: 3 },
+        commands: 1,
+    }
+}
+
+#[test]
+fn golden_handshakes() {
+    let hello = Hello {
+        magic: MAGIC,
+        wire: versions().wire,
+        cluster: CLUSTER.into(),
+        cluster_id: Some(ClusterId(CLUSTER_ID)),
+        from: 1,
+        from_disk: DiskId(DISK_ID),
+        to: 2,
+        to_disk: Some(DiskId([2; 16])),
+        formed: true,
+        purpose: Purpose::Append,
+        program: versions().program,
+        commands: 1,
+        extensions: vec![(9, Bytes::from_static(b"of a later version"))],
+    };
+    check("hello", &hello);
+    let frame = golden_bytes("hello");
+    let start: HelloStart = crate::codec::decode_start(&frame[4..]).unwrap();
+    assert_eq!(start, hello.start(), "it begins the same in all versions");
+    let welcome = HelloReply::Welcome {
+        disk: DiskId([2; 16]),
+        version: 3,
+        versions: versions(),
+        extensions: Vec::new(),
+    };
+    check("welcome", &welcome);
+    let refused = HelloReply::Refused {
+        reason: "node 2 belongs to another cluster".into(),
+        cause: RefusalCause::Identity,
+        formed: true,
+    };
+    check("refused", &refused);
+}
+
+fn golden_bytes(name: &str) -> Vec<u8> {
+    std::fs::read(super::place(&wire(name))).unwrap()
+}
+
+#[test]
+fn golden_questions_and_answers() {
+    let vote_request = WireVoteRequest {
+        vote: VOTE,
+        last: Some(AT),
+        transfer: true,
+    };
+    let append = WireAppend {
+        vote: VOTE,
+        prev: Some(AT),
+        commit: None,
+        entries: vec![
+            WireEntry {
+                at: AT,
+                payload: WirePayload::Blank,
+            },
+            WireEntry {
+                at: AT,
+                payload: WirePayload::Commands {
+                    term: 299,
+                    batch: batches()[0].clone(),
+                },
+            },
+            WireEntry {
+                at: AT,
+                payload: WirePayload::Membership((&changing()).into()),
+            },
+        ],
+    };
+    check("append", &append);
+    let transfer = Ask::TransferLeader {
+        from: VOTE,
+        to: 3,
+        last: Some(AT),
+    };
+    let forward = Ask::Forward {
+        term: 300,
+        envelopes: vec![Bytes::from_static(b"envelope")],
+    };
+    let alarm = Alarm {
+        kind: AlarmKind::DiskLow,
+        node_id: Some(3),
+        since_ms: 1_700_000_000_000,
+        detail: "nearly full".into(),
+        action: "make room".into(),
+        free_bytes: Some(1 << 20),
+        low_water_bytes: Some(1 << 30),
+        sync_us: None,
+    };
+    let view = DiskView {
+        term: 300,
+        read_only: Some("nearly full".into()),
+        alarms: vec![alarm],
+    };
+    for (name, ask) in [
+        ("ask_vote", Ask::Vote(vote_request.clone())),
+        ("ask_pre_vote", Ask::PreVote(vote_request)),
+        ("ask_append", Ask::Append(append)),
+        ("ask_transfer_leader", transfer),
+        ("ask_forward", forward),
+        (
+            "ask_touch",
+            Ask::Touch {
+                sessions: vec![SessionId(1), SessionId(u64::MAX >> 1)],
+            },
+        ),
+        ("ask_read_index", Ask::ReadIndex),
+        ("ask_disk", Ask::Disk { view: Some(view) }),
+    ] {
+        check(name, &(7_u64, ask));
+    }
+    let voted = WireVoteResponse {
+        vote: VOTE,
+        granted: false,
+        last: None,
+    };
+    let declined = Declined {
+        places: vec![0, 5],
+        reason: "nearly full".into(),
+        read_only: true,
+    };
+    let not_leader = NotLeader { leader: Some(2) };
+    let report = DiskReport {
+        free_bytes: Some(1 << 40),
+        low_water_bytes: 1 << 30,
+        low: false,
+        log_full: true,
+        sync_us: Some(900),
+        working_us: 12,
+    };
+    let touched = vec![Touched::Renewed(10_000), Touched::Ended, Touched::Unknown];
+    for (name, answer) in [
+        ("answer_vote", Answer::Vote(voted)),
+        (
+            "answer_stored",
+            Answer::Append(WireAppendResult::Stored(Some(AT))),
+        ),
+        ("answer_conflict", Answer::Append(WireAppendResult::Conflict(AT))),
+        (
+            "answer_higher_vote",
+            Answer::Append(WireAppendResult::HigherVote(VOTE)),
+        ),
+        (
+            "answer_transfer_leader",
+            Answer::TransferLeader(Err("it is busy".into())),
+        ),
+        ("answer_forward", Answer::Forward(Ok(declined))),
+        ("answer_not_leader", Answer::Forward(Err(not_leader.clone()))),
+        ("answer_touch", Answer::Touch(Ok(touched))),
+        ("answer_read_index", Answer::ReadIndex(Ok(70_000))),
+        ("answer_disk", Answer::Disk(report)),
+        ("answer_failed", Answer::Failed("it is shutting down".into())),
+    ] {
+        check(name, &(7_u64, answer));
+    }
+}
+
+#[test]
+fn golden_snapshot_transfers() {
+    let head = SnapshotHead {
+        vote: VOTE,
+        meta: WireSnapshotMeta {
+            last: Some(AT),
+            membership_at: Some(AT),
+            membership: (&changing()).into(),
+        },
+        key: WireSnapshotKey {
+            index: 70_000,
+            bytes: 1 << 33,
+            header_crc: 0xdead_beef,
+            parts_crc: 0x0123_4567,
+        },
+    };
+    check("snapshot_head", &head);
+    check("snapshot_resume", &SnapshotResume { offset: 1 << 32 });
+    check("snapshot_chunk", &Some(Bytes::from_static(b"chunk")));
+    check("snapshot_installed", &SnapshotTail::Installed { vote: VOTE });
+    check(
+        "snapshot_failed",
+        &SnapshotTail::Failed("there is no room".into()),
+    );
+}
+
+#[test]
+fn golden_commands() {
+    for (call, (name, request)) in (1..).zip(requests()) {
+        let expected = envelope(call, request);
+        let bytes = golden(
+            &format!("commands-{}/{name}", expected.version),
+            &crate::codec::encode(&expected),
+        );
+        assert_eq!(Envelope::decode(&bytes).unwrap(), expected, "{name}");
+    }
+}
+
+#[test]
+fn golden_entries() {
+    let proposal = Proposal {
+        term: 7,
+        commands: batches()[0].clone(),
+    };
+    for (name, payload) in [
+        ("blank", Payload::Blank),
+        ("proposal", Payload::Normal(proposal)),
+        ("membership", Payload::Membership(changing())),
+    ] {
+        let log_id = log_id(7, 9);
+        let entry = Entry { log_id, payload };
+        let mut stored = encode_entry(&entry);
+        let version = stored.payload[0];
+        stored.payload = golden(&format!("entries-{version}/{name}"), &stored.payload).into();
+        assert_eq!(decode_entry(stored).unwrap(), entry, "{name}");
+    }
+}
