@@ -13,7 +13,7 @@ use openraft::raft::ClientWriteResult;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::codec::{self, CommandBatch, Envelope};
+use crate::codec::{CommandBatch, Envelope};
 use crate::disks::Disks;
 use crate::peers::Gate;
 use crate::peers::wire::{Declined, NotLeader};
@@ -200,7 +200,7 @@ impl Proposer {
             }
             let store = self.replica.store.read();
             pack.decline(&reason, true, |envelope| {
-                match codec::decode::<Envelope>(envelope) {
+                match Envelope::decode(envelope) {
                     Ok(envelope) => store.may_grow(&envelope.request),
                     // It is for the state to say what is wrong with it.
                     Err(_) => false,

@@ -117,3 +117,36 @@ async fn members_are_changed_over_http() {
     assert_eq!(moved["changed"], true);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn what_a_node_measures_is_in_the_format_of_prometheus() {
+    let server = Server::start().await;
+    server.session().await;
+    let reply = server.get("/metrics").await;
+    assert_eq!(reply.status, 200);
+    let format = reply.header("content-type").unwrap();
+    assert!(format.starts_with("application/openmetrics-text"), "{format}");
+    let value = |name: &str| {
+        let line = reply.body.lines().find_map(|line| line.strip_prefix(name));
+        let value = line.and_then(|line| line.trim().parse::<f64>().ok());
+        value.unwrap_or_else(|| panic!("{name} is missing: {}", reply.body))
+    };
+    assert_eq!(value("lockgate_ready "), 1.0);
+    assert_eq!(value("lockgate_raft_role{role=\"leader\"} "), 1.0);
+    assert_eq!(value("lockgate_raft_role{role=\"follower\"} "), 0.0);
+    assert_eq!(value("lockgate_read_only "), 0.0);
+    assert_eq!(value("lockgate_log_full "), 0.0);
+    assert!(value("lockgate_raft_term ") >= 1.0);
+    assert!(value("lockgate_raft_applied_index ") >= 1.0);
+    assert!(value("lockgate_raft_committed_index ") >= value("lockgate_raft_applied_index "));
+    assert!(value("lockgate_disk_free_bytes ") > 0.0);
+    let syncs = value("lockgate_log_sync_duration_seconds_count ");
+    assert!(syncs > 0.0 && value("lockgate_log_sync_duration_seconds_sum ") > 0.0);
+    assert_eq!(
+        value("lockgate_log_sync_duration_seconds_bucket{le=\"+Inf\"} "),
+        syncs
+    );
+    assert!(reply.body.ends_with("# EOF\n"), "{}", reply.body);
+    server.get("/metrics?x=1").await.problem(400, "bad_request");
+    server.stop().await;
+}

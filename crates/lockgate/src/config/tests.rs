@@ -55,6 +55,30 @@ fn limits_are_counted_within_bounds() {
 }
 
 #[test]
+fn the_marks_of_a_disk_follow_each_other() {
+    let with = |disk: &str| parse(&format!("{SMALLEST}[disk]\n{disk}\n"), &[]);
+    assert_eq!(
+        parse(SMALLEST, &[]).unwrap().node.disk,
+        raft_node::DiskConfig::default()
+    );
+    let disk = with("low_water_bytes = 1000\nstall_ms = 30").unwrap().node.disk;
+    assert_eq!((disk.low_water_bytes, disk.resume_bytes), (1000, 1250));
+    assert_eq!(disk.stall, Duration::from_millis(30));
+    for (disk, error) in [
+        (
+            "low_water_bytes = 1000\nresume_bytes = 999",
+            "disk.resume_bytes must be at least disk.low_water_bytes",
+        ),
+        (
+            "segment_bytes = 1000",
+            "disk.segment_bytes: must be 4194304 to 268435456",
+        ),
+    ] {
+        assert_eq!(with(disk).unwrap_err(), [error], "{disk}");
+    }
+}
+
+#[test]
 fn the_environment_overrides_the_file() {
     let config = parse(
         SMALLEST,

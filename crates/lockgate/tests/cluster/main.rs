@@ -9,6 +9,7 @@
 mod backup;
 mod client;
 mod command_line;
+mod disk_full;
 mod embedded;
 mod errors;
 mod graceful;
@@ -19,4 +20,5 @@ mod power_loss;
 mod queue;
 mod request_ids;
 mod sessions;
+mod small_disks;
 mod tickets;

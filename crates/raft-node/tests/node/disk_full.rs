@@ -218,3 +218,98 @@ async fn one_full_follower_stops_nobody_and_catches_up_by_itself() {
     eventually("the alarms are over", || alarms(&node).is_empty()).await;
     cluster.stop_all().await;
 }
+
+#[tokio::test]
+async fn disks_that_are_full_to_the_last_byte_leave_room_for_releases_and_for_starts() {
+    /// So many releases, of some 500 bytes with all that is written for them, have room in the segment made ahead alone.
+    const AT_LEAST: usize = 100;
+    const LOCKS: u128 = 700;
+    let mut cluster = Cluster::start_troubled(3, small_disk).await;
+    let node = cluster.node(cluster.leader().await).clone();
+    let session = node.open_session(Some(TTL), "s", "", None).await.unwrap().session;
+    let mut held = Vec::new();
+    for n in 0..LOCKS {
+        let lock = format!("l{n}");
+        match assert_taken(&node, of(session, acquire(&lock, n))).await {
+            Reply::Granted(grant) => held.push((LockName::parse(&lock).unwrap(), grant.holder)),
+            other => panic!("{lock} was free: {other}"),
+        }
+    }
+    // The reserve is made long before a disk is full; here it is full from one moment to the next.
+    for config in cluster.configs.values() {
+        let made = |slot| {
+            let spare = config.data_dir.join(format!("log/spare-{slot}.tmp"));
+            std::fs::metadata(spare).is_ok_and(|spare| spare.len() == SEGMENT_BYTES)
+        };
+        eventually("the reserve is made", || made(0) && made(1)).await;
+    }
+    cluster.troubled.values().for_each(|disk| disk.set_free(0));
+    eventually("the cluster is read-only", || node.status().read_only).await;
+
+    let mut kept = held.clone();
+    while let Some((lock, holder)) = kept.pop() {
+        let release = LockCommand::Release {
+            lock: lock.clone(),
+            holder: holder.clone(),
+        };
+        match node.propose(of(session, Command::Lock(release))).await {
+            Ok(applied) => assert!(applied.outcome.is_ok(), "{applied:?}"),
+            Err(ProposeError::Unavailable(unavailable)) if unavailable.read_only => {
+                kept.push((lock, holder));
+                break;
+            }
+            Err(error) => panic!("a release was answered by {error}"),
+        }
+    }
+    let released = held.len() - kept.len();
+    assert!(released >= AT_LEAST, "{released} releases had room");
+    assert!(!kept.is_empty(), "the log of a full disk has room for ever");
+    drop(node);
+
+    // All start again, elect, and remember what they have acknowledged.
+    cluster.stop_all().await;
+    for id in [1, 2, 3] {
+        cluster.restart(id).await.unwrap();
+    }
+    let leader = cluster.leader().await;
+    let node = cluster.node(leader).clone();
+    eventually("the leader says what is the matter", || {
+        alarms(&node).contains(&(None, AlarmKind::ReadOnly))
+    })
+    .await;
+    for disk in cluster.troubled.values() {
+        assert!(disk.refused() > 0, "nothing was tried in vain");
+        disk.make_room();
+    }
+    cluster.wait_ready().await;
+    eventually("the alarms are over", || alarms(&node).is_empty()).await;
+    put(&node, "/after", "x").await;
+    for node in cluster.nodes.values() {
+        node.read_barrier().await.unwrap();
+        let left = node.read(|store| store.contenders_of(session));
+        let left: Vec<_> = left.into_iter().map(|(lock, holder, _)| (lock, holder)).collect();
+        assert_eq!(left, kept, "in the order in which they came");
+    }
+    cluster.stop_all().await;
+}
+
+#[tokio::test]
+async fn a_leader_whose_disk_is_nearly_full_hands_over() {
+    let mut cluster = Cluster::start_troubled(3, small_disk).await;
+    let low = cluster.leader().await;
+    cluster.troubled[&low].set_free(LOW_WATER_BYTES / 2);
+    let node = cluster
+        .node(*cluster.nodes.keys().find(|id| **id != low).unwrap())
+        .clone();
+    eventually("another one leads", || {
+        node.status().leader.is_some_and(|leader| leader != low)
+    })
+    .await;
+    put(&node, "/a", "x").await;
+    eventually("there is an alarm", || {
+        alarms(&node) == [(Some(low), AlarmKind::DiskLow)]
+    })
+    .await;
+    assert!(!node.status().read_only);
+    cluster.stop_all().await;
+}

@@ -254,6 +254,14 @@ async fn nothing_done_says_when_to_try_again_and_an_unknown_outcome_does_not() {
         (&json!("unavailable"), &json!("no leader"))
     );
 
+    let full = ProposeError::from(Unavailable::read_only("the disks are nearly full"));
+    let (status, retry, sent) = document(full.into()).await;
+    assert_eq!((status.as_u16(), retry.as_deref()), (503, Some("5")));
+    assert_eq!(
+        (&sent["code"], &sent["detail"]),
+        (&json!("read_only"), &json!("the disks are nearly full"))
+    );
+
     let unknown = ProposeError::OutcomeUnknown("the leader was lost".into());
     let (status, retry, sent) = document(unknown.into()).await;
     assert_eq!((status.as_u16(), retry), (503, None));

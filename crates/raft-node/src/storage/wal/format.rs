@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(parse_segment_name(&segment_name(258)), Some(258));
         assert_eq!(parse_segment_name("0000000000000102.wal"), Some(258));
         for other in [
-            "next.tmp",
+            "spare-0.tmp",
             "102.wal",
             "000000000000010G.wal",
             "+000000000000102.wal",

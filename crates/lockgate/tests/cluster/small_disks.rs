@@ -1,0 +1,123 @@
+//! File systems of their own for the nodes, so small that they become full: images of ext4, mounted through loop
+//! devices. That needs root and a kernel that allows it.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use lockgate::raft_node::NodeId;
+use tempfile::TempDir;
+
+use crate::harness::TestCluster;
+
+/// Pieces in which a disk is filled up: the last byte is found by halving them.
+const PIECE_BYTES: usize = 1024 * 1024;
+
+/// A cluster whose nodes have everything they write on a small disk of their own.
+pub struct SmallDisks {
+    // In this order: the processes end, the disks are unmounted, the images are removed.
+    pub cluster: TestCluster,
+    mounts: Vec<Mount>,
+    _images: TempDir,
+}
+
+struct Mount {
+    at: PathBuf,
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if let Err(error) = run("umount", &[self.at.as_os_str()]) {
+            eprintln!("{error}");
+        }
+    }
+}
+
+fn run<S: AsRef<std::ffi::OsStr>>(program: &str, arguments: &[S]) -> Result<(), String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .output()
+        .map_err(|error| format!("{program}: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!(
+            "{program}: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        )),
+    }
+}
+
+fn mount(images: &Path, id: NodeId, bytes: u64) -> Result<Mount, String> {
+    let image = images.join(format!("{id}.ext4"));
+    let at = images.join(id.to_string());
+    let io = |error: std::io::Error| error.to_string();
+    File::create(&image)
+        .and_then(|file| file.set_len(bytes))
+        .map_err(io)?;
+    std::fs::create_dir(&at).map_err(io)?;
+    // Nothing is kept back for root, who runs this.
+    run(
+        "mkfs.ext4",
+        &["-q".as_ref(), "-m".as_ref(), "0".as_ref(), image.as_os_str()],
+    )?;
+    run(
+        "mount",
+        &["-o".as_ref(), "loop".as_ref(), image.as_os_str(), at.as_os_str()],
+    )?;
+    Ok(Mount { at })
+}
+
+impl SmallDisks {
+    /// A cluster that does not run yet, on disks of so many bytes. An error if this machine mounts none.
+    pub fn configure(bytes: u64, settings: &str) -> Result<Self, String> {
+        let images = TempDir::new().expect("a directory for the images");
+        let mounted = (1..=3).map(|id| mount(images.path(), id, bytes));
+        let mounts = mounted.collect::<Result<Vec<_>, _>>()?;
+        let cluster = TestCluster::configure(settings);
+        for (node, mount) in cluster.nodes().zip(&mounts) {
+            std::fs::copy(node.config_file(), mount.at.join("config.toml")).unwrap();
+            std::fs::remove_dir_all(&node.dir).unwrap();
+            std::os::unix::fs::symlink(&mount.at, &node.dir).unwrap();
+        }
+        Ok(Self {
+            cluster,
+            mounts,
+            _images: images,
+        })
+    }
+
+    /// Puts a file of so many bytes on every disk.
+    pub fn put_ballast(&self, bytes: usize) {
+        for mount in &self.mounts {
+            let mut file = File::create(mount.at.join("ballast")).unwrap();
+            (0..bytes / PIECE_BYTES).for_each(|_| file.write_all(&[7; PIECE_BYTES]).unwrap());
+            file.sync_all().unwrap();
+        }
+    }
+
+    /// Somebody else takes all that is left, to the last byte.
+    pub fn fill_up(&self) {
+        for mount in &self.mounts {
+            let mut file = File::create(mount.at.join("filler")).unwrap();
+            let mut piece = PIECE_BYTES;
+            while piece > 0 {
+                match file.write_all(&vec![7; piece]) {
+                    Ok(()) => {}
+                    Err(_) => piece /= 2,
+                }
+            }
+            // What had no room is not on the disk; the rest is there without this, too.
+            file.sync_all().ok();
+        }
+    }
+
+    /// All that is not the nodes' goes.
+    pub fn make_room(&self) {
+        for name in ["ballast", "filler"] {
+            for mount in &self.mounts {
+                std::fs::remove_file(mount.at.join(name)).unwrap();
+            }
+        }
+    }
+}
