@@ -12,9 +12,10 @@ use super::{golden, place};
 use crate::backup::{BackupHead, BackupMember, BackupReader, inspect, write_backup};
 use crate::codec::{self, CommandBatch, Envelope};
 use crate::config::NodeConfig;
+use crate::membership::RetiredIds;
 use crate::node::Node;
 use crate::storage::disk::read_all;
-use crate::storage::log_entry::{encode_entry, encode_membership};
+use crate::storage::log_entry::{SnapshotMembers, encode_entry, encode_membership};
 use crate::storage::sim_disk::SimDisk;
 use crate::storage::{DataDir, Disk, Identity, LogPos, SnapshotMeta, Storage, VoteRecord, WalOptions};
 use crate::types::{Entry, Payload, Proposal, StoredMembership, log_id};
@@ -110,7 +111,10 @@ fn write_directory(disk: &SimDisk, dir: &Path) {
             receiver.recv().unwrap();
         }
     }
-    let membership = encode_membership(&StoredMembership::new(Some(log_id(0, 0)), alone()));
+    let membership = encode_membership(&SnapshotMembers {
+        membership: StoredMembership::new(Some(log_id(0, 0)), alone()),
+        retired: RetiredIds::from_ranges(vec![(2, 4), (7, 7)]).unwrap(),
+    });
     let meta = SnapshotMeta {
         last: Some(LogPos {
             term: 1,

@@ -8,9 +8,10 @@ use serde::de::DeserializeOwned;
 use znode_store::SessionId;
 
 use super::golden;
-use super::material::{CLUSTER, CLUSTER_ID, DISK_ID, batches, changing, envelope, requests};
+use super::material::{CLUSTER, CLUSTER_ID, DISK_ID, batches, changing, envelope, member, requests};
 use crate::codec::Envelope;
 use crate::disks::{Alarm, AlarmKind, DiskReport, DiskView};
+use crate::membership::{MembershipChange, MembershipChanged, MembershipOutcome, MembershipRefusal};
 use crate::peers::wire::{
     Answer, Ask, Declined, Hello, HelloReply, HelloStart, MAGIC, NotLeader, OLDEST_WIRE_VERSION, Purpose,
     RefusalCause, SnapshotHead, SnapshotResume, SnapshotTail, Touched, WIRE_VERSION, WireAppend,
@@ -102,6 +103,22 @@ fn golden_handshakes() {
         formed: true,
     };
     check("refused", &refused);
+    for (name, cause) in [
+        ("refused_other", RefusalCause::Other),
+        ("refused_version", RefusalCause::Version),
+        ("refused_removed", RefusalCause::Removed),
+    ] {
+        let reason = "why".to_owned();
+        let formed = false;
+        check(
+            name,
+            &HelloReply::Refused {
+                reason,
+                cause,
+                formed,
+            },
+        );
+    }
 }
 
 fn golden_bytes(name: &str) -> Vec<u8> {
@@ -176,6 +193,42 @@ fn golden_questions_and_answers() {
         ),
         ("ask_read_index", Ask::ReadIndex),
         ("ask_disk", Ask::Disk { view: Some(view) }),
+        (
+            "ask_add",
+            Ask::ChangeMembership(MembershipChange::Add {
+                node_id: 6,
+                address: member(6).address,
+            }),
+        ),
+        (
+            "ask_remove",
+            Ask::ChangeMembership(MembershipChange::Remove {
+                node_id: 6,
+                force: true,
+            }),
+        ),
+        (
+            "ask_promote",
+            Ask::ChangeMembership(MembershipChange::Promote { node_id: 6 }),
+        ),
+        (
+            "ask_demote",
+            Ask::ChangeMembership(MembershipChange::Demote {
+                node_id: 6,
+                force: false,
+            }),
+        ),
+        (
+            "ask_set_address",
+            Ask::ChangeMembership(MembershipChange::SetAddress {
+                node_id: 6,
+                address: member(7).address,
+            }),
+        ),
+        (
+            "ask_move_leader",
+            Ask::ChangeMembership(MembershipChange::MoveLeader { to: Some(2) }),
+        ),
     ] {
         check(name, &(7_u64, ask));
     }
@@ -198,6 +251,10 @@ fn golden_questions_and_answers() {
         sync_us: Some(900),
         working_us: 12,
     };
+    let changed = MembershipOutcome::Done(MembershipChanged {
+        changed: true,
+        warnings: vec!["an even number of voters".into()],
+    });
     let touched = vec![Touched::Renewed(10_000), Touched::Ended, Touched::Unknown];
     for (name, answer) in [
         ("answer_vote", Answer::Vote(voted)),
@@ -219,6 +276,15 @@ fn golden_questions_and_answers() {
         ("answer_touch", Answer::Touch(Ok(touched))),
         ("answer_read_index", Answer::ReadIndex(Ok(70_000))),
         ("answer_disk", Answer::Disk(report)),
+        ("answer_changed", Answer::ChangeMembership(Ok(changed))),
+        (
+            "answer_change_refused",
+            Answer::ChangeMembership(Ok(MembershipOutcome::Refused(MembershipRefusal::NoMember(6)))),
+        ),
+        (
+            "answer_change_unknown",
+            Answer::ChangeMembership(Ok(MembershipOutcome::Unknown("the leader was lost".into()))),
+        ),
         ("answer_failed", Answer::Failed("it is shutting down".into())),
     ] {
         check(name, &(7_u64, answer));

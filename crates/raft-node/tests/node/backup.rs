@@ -340,6 +340,11 @@ async fn a_restore_that_is_interrupted_can_be_done_again_and_no_node_starts_befo
                 }
                 Err(RestoreError::NotEmpty { .. }) => {
                     assert_eq!(open(&again, &config).unwrap(), Some(restored.cluster_id));
+                    // A directory that is somebody's has its state: without it the cluster would begin with nothing.
+                    let state = again.open(&config.data_dir.join("restored")).unwrap();
+                    let mut bytes = vec![0; state.len().unwrap() as usize];
+                    state.read_exact_at(&mut bytes, 0).unwrap();
+                    read(&bytes).unwrap();
                     finished += 1;
                 }
                 Err(error) => panic!("after event {events}: {error}"),
