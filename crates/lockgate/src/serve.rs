@@ -1,11 +1,12 @@
 //! `lockgate serve`: one node as a process, from its configuration to its exit code.
 
 use std::io;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
 use crate::cluster::process::PidFile;
@@ -16,6 +17,10 @@ use crate::server::Lockgate;
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Removed(String);
+
+/// After a failure there is nothing to save and nothing to wait for: those who call are told if that is quickly done, and
+/// go to another node, and so does whatever this node led.
+const FAILED_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs a node until it is told to stop, or cannot go on.
 pub fn serve(config: ServeConfig) -> anyhow::Result<()> {
@@ -85,7 +90,9 @@ async fn run(config: ServeConfig) -> anyhow::Result<()> {
         Some(failure) => {
             error!(node = node_id, "{failure}");
             let removed = server.node().was_removed();
-            server.stop().await;
+            if tokio::time::timeout(FAILED_STOP_TIMEOUT, server.stop()).await.is_err() {
+                warn!(node = node_id, "the node has failed and ends without having answered everybody");
+            }
             if removed {
                 return Err(Removed(failure).into());
             }

@@ -311,6 +311,7 @@ impl Node {
         tasks.spawn(node.clone().watch_raft());
         tasks.spawn(node.clone().watch_log(log));
         tasks.spawn(node.clone().watch_readiness());
+        tasks.spawn(node.clone().refuse_when_failed());
         if let Some(own_address) = config.members.get(&config.node_id).cloned() {
             let knocker = Knocker {
                 peers,
@@ -699,9 +700,10 @@ impl Node {
         }
     }
 
-    /// Whether [`Node::stop`] was called: nothing will be carried out here any more.
+    /// Whether [`Node::stop`] was called or the node has failed: nothing will be carried out here any more, and whoever
+    /// tries again and again should not.
     pub fn is_stopping(&self) -> bool {
-        self.inner.stop.is_cancelled()
+        self.inner.stop.is_cancelled() || self.inner.failure.borrow().is_some()
     }
 
     /// Waits until the node cannot go on: its disk failed, or its peers refused it; returns the reason. Never
@@ -791,6 +793,17 @@ impl Node {
     async fn watch_log(self, log: Wal) {
         tokio::select! {
             error = log.failed() => self.inner.gate.fail(format!("the log has failed: {error}")),
+            () = self.inner.stop.cancelled() => {}
+        }
+    }
+
+    /// Answers all who wait as soon as the node has failed: nobody would any more, and they can go to another node.
+    async fn refuse_when_failed(self) {
+        tokio::select! {
+            _ = self.failed() => {
+                self.inner.replica.calls.stop();
+                self.inner.replica.hub.stop();
+            }
             () = self.inner.stop.cancelled() => {}
         }
     }
