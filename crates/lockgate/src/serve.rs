@@ -27,6 +27,8 @@ pub fn serve(config: ServeConfig) -> anyhow::Result<()> {
     let _claim = config.pid_file.as_deref().map(PidFile::claim).transpose()?;
     start_logging(&config.log)?;
     end_at_panics();
+    #[cfg(feature = "failpoints")]
+    raft_node::fail_points::order_from_environment().map_err(anyhow::Error::msg)?;
     runtime(config.workers)
         .context("starting the runtime")?
         .block_on(run(config))
@@ -90,8 +92,14 @@ async fn run(config: ServeConfig) -> anyhow::Result<()> {
         Some(failure) => {
             error!(node = node_id, "{failure}");
             let removed = server.node().was_removed();
-            if tokio::time::timeout(FAILED_STOP_TIMEOUT, server.stop()).await.is_err() {
-                warn!(node = node_id, "the node has failed and ends without having answered everybody");
+            if tokio::time::timeout(FAILED_STOP_TIMEOUT, server.stop())
+                .await
+                .is_err()
+            {
+                warn!(
+                    node = node_id,
+                    "the node has failed and ends without having answered everybody"
+                );
             }
             if removed {
                 return Err(Removed(failure).into());

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{NodeId, SnapshotConfig};
 use crate::error::Unavailable;
+use crate::fail_step;
 use crate::peers::SnapshotTraffic;
 use crate::replica::Replica;
 use crate::status::SnapshotMade;
@@ -187,6 +188,7 @@ impl Compaction {
     /// Makes a snapshot of what is applied now, and waits until openraft knows it.
     async fn make(&self) -> io::Result<SnapshotMade> {
         let begin = Instant::now();
+        fail_step!(async "snapshot::before_make", |error| error);
         let frozen = self.raft.with_state_machine(|machine| {
             let frozen = machine.freeze();
             Box::pin(async move { frozen })
@@ -212,7 +214,9 @@ impl Compaction {
             bytes: file.bytes(),
             duration_ms: u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX),
         };
+        fail_step!(async "snapshot::before_tell", |error| error);
         self.tell_raft(last).await?;
+        fail_step!(async "snapshot::after_tell", |error| error);
         tracing::info!(made.index, made.bytes, made.duration_ms, "a snapshot is made");
         Ok(made)
     }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use znode_store::{Command, Limits, Request, SessionId, ZPath};
 
 use crate::config::{NodeId, SweepConfig};
+use crate::fail_step;
 use crate::peers::Peers;
 use crate::peers::wire::{NotLeader, Touched};
 use crate::proposer::wall_clock_ms;
@@ -128,7 +129,9 @@ pub async fn confirm(
             }
             () = stop.cancelled() => return,
         }
+        fail_step!(async "confirm::before_proof");
         let proof = prove(&raft, patience).await;
+        fail_step!(async "confirm::after_proof");
         for question in waiting.drain(..) {
             // Whoever asked may have given up: then nobody takes the answer.
             match question {
@@ -220,7 +223,11 @@ pub async fn follow(
             // Deadlines begin when an entry of this term is applied: so whatever an earlier leader has ended
             // is ended here too.
             tokio::select! {
-                () = replica.wait_term(view.term) => take_up(&replica, view.term),
+                () = replica.wait_term(view.term) => {
+                    fail_step!("session::before_take_up");
+                    take_up(&replica, view.term);
+                    fail_step!("session::after_take_up");
+                }
                 changed = metrics.changed() => if changed.is_err() { return },
                 () = stop.cancelled() => return,
             }
@@ -285,7 +292,10 @@ pub async fn tend<P, F>(
                     sessions: due.clone(),
                     term,
                 };
-                if !propose(Request::anonymous(command)).await {
+                fail_step!(async "session::before_expire");
+                let proposed = propose(Request::anonymous(command)).await;
+                fail_step!(async "session::after_expire");
+                if !proposed {
                     replica.sessions.not_ended(term, &due, Instant::now());
                 }
             });

@@ -96,6 +96,7 @@ mod codec;
 pub mod versions;
 mod types;
 pub mod error;
+pub mod fail_points;
 #[doc(hidden)]
 pub mod fuzz;
 #[cfg(test)]

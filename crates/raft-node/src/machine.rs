@@ -18,6 +18,7 @@ use znode_store::SnapshotPart;
 
 use crate::codec;
 use crate::config::NodeId;
+use crate::fail_step;
 use crate::membership::RetiredIds;
 use crate::panics::Alarm;
 use crate::peers::Gate;
@@ -75,6 +76,7 @@ impl StateMachine {
     /// Freezes the state as it is after the last entry that was applied, to be written by [`Drawing::write`].
     pub fn freeze(&mut self) -> Drawing {
         let _alarm = Alarm::new(&self.gate, "the state machine");
+        fail_step!("snapshot::before_freeze");
         // No entry is applied while this runs: the frozen state is the one at `last_applied`.
         let generation = {
             let mut store = self.replica.store.write();
@@ -109,6 +111,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     {
         let _alarm = Alarm::new(&self.gate, "the state machine");
         while let Some((entry, responder)) = entries.try_next().await? {
+            fail_step!(async "apply::before_entry");
             let at = LogPosition {
                 index: entry.log_id.index,
                 term: term_of(&entry.log_id),
@@ -125,6 +128,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
                     self.replica.apply_blank(at);
                 }
             }
+            fail_step!(async "apply::after_entry");
             self.last_applied = Some(entry.log_id);
             if let Some(responder) = responder {
                 responder.send(());
@@ -157,6 +161,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     ) -> Result<(), io::Error> {
         let _alarm = Alarm::new(&self.gate, "the state machine");
         let retired = snapshot.retired()?;
+        fail_step!(async "install::before_restore", |error| error);
         let restored = snapshot_file::blocking(move || snapshot.restore()).await?;
         let at = meta.last_log_id.map_or(LogPosition::default(), |id| LogPosition {
             index: id.index,
@@ -168,7 +173,9 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             znodes = restored.node_count(),
             "the state comes from a snapshot"
         );
+        fail_step!(async "install::before_replace", |error| error);
         let before = self.replica.replace(at, restored);
+        fail_step!(async "install::after_replace", |error| error);
         snapshot_file::blocking(move || {
             drop(before);
             Ok(())
@@ -255,6 +262,7 @@ impl Drawing {
     }
 
     fn next_portion(&self) -> Result<Option<SnapshotPart>, io::Error> {
+        fail_step!("snapshot::before_portion", |error| error);
         let mut store = self.replica.store.write();
         match self.replica.generation() == self.generation {
             true => Ok(store.next_snapshot_part(PORTION)),

@@ -51,6 +51,12 @@ use crate::submitter::Submitter;
 use crate::types::{ClusterId, DiskId, Raft};
 use crate::watch_connection::WatchConnection;
 
+#[cfg(feature = "failpoints")]
+mod provoke;
+
+#[cfg(feature = "failpoints")]
+pub use self::provoke::StatePosition;
+
 /// How often a drawn session id may be taken before something must be wrong with the randomness.
 const MAX_SESSION_DRAWS: usize = 8;
 

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::codec::{CommandBatch, Envelope};
 use crate::disks::Disks;
+use crate::fail_step;
 use crate::peers::Gate;
 use crate::peers::wire::{Declined, NotLeader};
 use crate::replica::Replica;
@@ -151,6 +152,7 @@ impl Proposer {
                     commands: batch.encode(),
                 };
                 let leader = CommittedLeaderId::new(term);
+                fail_step!(async "propose::before_write");
                 if self
                     .raft
                     .write(proposal)
@@ -162,6 +164,7 @@ impl Proposer {
                     // Raft has stopped; so does the node, and what waits is told by its own stop.
                     return;
                 }
+                fail_step!(async "propose::after_write");
                 in_flight.push(async move {
                     match outcome.await {
                         Ok(Ok(_)) => tell(waiting, None),

@@ -14,6 +14,7 @@ use znode_store::{Applied, Command, EntryContext, Event, HolderId, LockName, Rep
 
 use crate::calls::Calls;
 use crate::codec::{BadBytes, CommandBatch, Envelope, Origin};
+use crate::fail_step;
 use crate::hub::{GrantWait, Hub, Verdict};
 use crate::sessions::SessionTracker;
 use crate::types::Proposal;
@@ -119,9 +120,14 @@ impl Replica {
                     self.sessions.heard(session, now);
                 }
                 let opening = opened_timeout(&envelope.request.command);
+                #[cfg(feature = "failpoints")]
+                crate::fail_points::applying(&envelope.request.command);
                 let applied = store.apply(&entry, envelope.request, &mut events);
+                fail_step!("apply::after_command");
                 self.follow_events(&applied, &events, opening, now);
+                fail_step!("watch::before_dispatch");
                 self.hub.dispatch(applied.zxid, &events);
+                fail_step!("watch::after_dispatch");
                 events.clear();
                 if envelope.origin == self.origin {
                     answers.push((envelope.call, applied));
@@ -129,9 +135,11 @@ impl Replica {
             }
         }
         self.advance(at);
+        fail_step!("apply::before_answers");
         for (call, applied) in answers {
             self.calls.complete(call, applied);
         }
+        fail_step!("apply::after_answers");
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::NodeId;
+use crate::fail_step;
 use crate::leader::LeaderView;
 use crate::peers::wire::{Answer, Ask, Declined};
 use crate::peers::{LinkError, Peers, Purpose};
@@ -100,6 +101,7 @@ impl Submitter {
             if calls.is_empty() {
                 continue;
             }
+            fail_step!(async "submit::before_send");
             let (numbers, envelopes): (Vec<u64>, Vec<Bytes>) = calls.into_iter().unzip();
             // The place in the leader's queue is taken here, in order; the outcome may come in any order.
             if leader == self.node {

@@ -7,6 +7,8 @@ mod acl_types;
 mod acls;
 mod cluster;
 mod config;
+#[cfg(feature = "failpoints")]
+mod debug;
 mod exchange;
 mod lock_types;
 mod locks;
@@ -69,7 +71,14 @@ pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
         config,
         metrics,
     });
-    Router::new()
+    let router = Router::new();
+    #[cfg(feature = "failpoints")]
+    let router = router
+        .route("/v1/debug", get(debug::look))
+        .route("/v1/debug/fail-points", axum::routing::put(debug::order))
+        .route("/v1/debug/snapshot", post(debug::snapshot))
+        .route("/v1/debug/leader", post(debug::hand_over));
+    router
         .route("/healthz", get(cluster::healthz))
         .route("/readyz", get(cluster::readyz))
         .route("/metrics", get(metrics::metrics))

@@ -26,6 +26,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use raft_node::fail_step;
+
 use super::config::HttpConfig;
 use super::peer::Peer;
 
@@ -151,7 +153,11 @@ fn connection(
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer.clone());
             let answer = service.call(request);
-            async move { answer.await as Result<Response<Body>, Infallible> }
+            async move {
+                let Ok(answer): Result<Response<Body>, Infallible> = answer.await;
+                fail_step!(async "http::before_answer", |error| error);
+                Ok::<_, io::Error>(answer)
+            }
         });
         let mut builder = http1::Builder::new();
         builder

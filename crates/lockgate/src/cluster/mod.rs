@@ -153,6 +153,11 @@ impl LocalCluster {
 
     /// Starts the process of a node, detached; returns without waiting for it to serve.
     pub fn start(&mut self, id: NodeId) -> anyhow::Result<()> {
+        self.start_with(id, &[])
+    }
+
+    /// The same, with more variables in the environment of the process.
+    pub fn start_with(&mut self, id: NodeId, environment: &[(&str, &str)]) -> anyhow::Result<()> {
         self.collect(id)?;
         let node = self.node(id)?;
         // A stranger at this address would even look like a node that serves, if it is another cluster's.
@@ -169,6 +174,7 @@ impl LocalCluster {
             .arg("serve")
             .arg("--config")
             .arg(node.config_file())
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(log.try_clone().with_context(|| path.display().to_string())?)
             .stderr(log)

@@ -16,6 +16,7 @@ mod graceful;
 mod harness;
 mod identity;
 mod leader_kill;
+mod ordinary;
 mod power_loss;
 mod queue;
 mod request_ids;

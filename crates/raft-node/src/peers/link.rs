@@ -19,6 +19,7 @@ use super::wire::{
     Answer, Ask, FrameReader, HelloReply, OLDEST_WIRE_VERSION, Purpose, decode_frame, put_frame,
 };
 use crate::config::NodeId;
+use crate::fail_step;
 use crate::panics::Alarm;
 use crate::types::DiskId;
 
@@ -118,6 +119,7 @@ pub async fn connect(gate: &Gate, to: NodeId, purpose: Purpose) -> io::Result<Co
 pub async fn connect_at(gate: &Gate, to: NodeId, address: &str, purpose: Purpose) -> io::Result<Connection> {
     let other = |what: String| io::Error::other(what);
     let shake = async {
+        fail_step!(async "peer::before_connect", |error| error);
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let (reader, mut writer) = stream.into_split();
@@ -133,6 +135,7 @@ pub async fn connect_at(gate: &Gate, to: NodeId, address: &str, purpose: Purpose
         let disk = gate
             .accept(&hello, reply)
             .map_err(|error| other(error.to_string()))?;
+        fail_step!(async "peer::after_connect", |error| error);
         Ok((reader, writer, disk))
     };
     match timeout(CONNECT_TIMEOUT, shake).await {
@@ -230,12 +233,17 @@ async fn converse(
                 continue;
             }
             put_frame(&mut out, &(next_id, &question.ask));
+            #[cfg(feature = "failpoints")]
+            let asked = crate::fail_points::asking(&question.ask).await;
             waiting.insert(next_id, question.answer);
+            #[cfg(feature = "failpoints")]
+            asked?;
             next_id += 1;
             next = queue.try_recv().ok();
         }
         if !out.is_empty() {
             writer.write_all(&out).await?;
+            fail_step!(async "peer::after_ask", |error| error);
             out.clear();
         }
         tokio::select! {
@@ -251,6 +259,7 @@ async fn converse(
             frame = reader.next() => match frame? {
                 Some(frame) => {
                     let (id, answer): (u64, Answer) = decode_frame(&frame)?;
+                    fail_step!(async "peer::after_answer", |error| error);
                     if let Some(asker) = waiting.remove(&id) {
                         // Whoever asked may have given up.
                         let _ = asker.send(Ok(answer));

@@ -28,6 +28,7 @@ use super::link::{LinkError, connect};
 use super::snapshots::{self, SnapshotTraffic};
 use super::wire::{Answer, Ask, FrameReader, Purpose, WireAppend, WireAppendResult, decode_frame, put_frame};
 use crate::config::NodeId;
+use crate::fail_step;
 use crate::panics::Alarm;
 use crate::snapshot_file::SnapshotHandle;
 use crate::types::{Member, TypeConfig, Vote};
@@ -304,6 +305,7 @@ where
                 frame = self.reader.next(), if waiting => {
                     let frame = frame?.ok_or(io::ErrorKind::UnexpectedEof)?;
                     let result: WireAppendResult = decode_frame(&frame)?;
+                    fail_step!(async "append::after_answer", |error| error);
                     self.bytes_in_flight -= self.in_flight.pop_front().unwrap_or_default();
                     self.last_progress = Instant::now();
                     if let WireAppendResult::Stored(Some(last)) = &result {
@@ -319,7 +321,9 @@ where
                         }
                         self.in_flight.push_back(self.out.len());
                         self.bytes_in_flight += self.out.len();
+                        fail_step!(async "append::before_send", |error| error);
                         tokio::time::timeout(self.patience, self.writer.write_all(&self.out)).await??;
+                        fail_step!(async "append::after_send", |error| error);
                         self.out.clear();
                     }
                     None => self.input = None,

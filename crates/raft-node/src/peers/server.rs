@@ -24,6 +24,7 @@ use super::wire::{
 use crate::codec;
 use crate::config::NodeId;
 use crate::disks::Disks;
+use crate::fail_step;
 use crate::leader::Leadership;
 use crate::membership::change::MembershipLeader;
 use crate::panics::Alarm;
@@ -136,6 +137,7 @@ async fn greet(
     storage: &Arc<Storage>,
 ) -> io::Result<(Hello, FrameReader<OwnedReadHalf>, OwnedWriteHalf)> {
     let shake = async {
+        fail_step!(async "peer::before_greeting", |error| error);
         stream.set_nodelay(true)?;
         let (reader, mut writer) = stream.into_split();
         let mut reader = FrameReader::new(reader);
@@ -152,6 +154,7 @@ async fn greet(
         let mut out = BytesMut::new();
         put_frame(&mut out, &reply);
         writer.write_all(&out).await?;
+        fail_step!(async "peer::after_greeting", |error| error);
         match reply {
             HelloReply::Welcome { .. } => Ok((hello, reader, writer)),
             HelloReply::Refused { reason, .. } => {
@@ -206,7 +209,9 @@ async fn answer(
             while let Ok(more) = answered.try_recv() {
                 put_frame(&mut out, &more);
             }
+            fail_step!(async "peer::before_reply", |error| error);
             writer.write_all(&out).await?;
+            fail_step!(async "peer::after_reply", |error| error);
             out.clear();
         }
         Ok(())
@@ -215,6 +220,8 @@ async fn answer(
         let pending = TaskTracker::new();
         while let Some(frame) = reader.next().await? {
             let (id, ask): (u64, Ask) = decode_frame(&frame)?;
+            #[cfg(feature = "failpoints")]
+            crate::fail_points::asked(&ask).await?;
             // The place in the queue is taken here, in order; the answer may come in any order.
             let answer = begin(ask, services.clone()).await;
             let answers = answers.clone();
@@ -307,7 +314,7 @@ async fn append(
         return Err(io::Error::new(io::ErrorKind::StorageFull, "the log has no room"));
     }
     let requests = stream::unfold((reader, wal), |(mut reader, wal)| async move {
-        match reader.message::<WireAppend>().await {
+        match next_append(&mut reader).await {
             Ok(Some(append)) => {
                 let room = wal.takes(append.entries.iter().map(WireEntry::bytes));
                 if !room {
@@ -327,8 +334,16 @@ async fn append(
     while let Some(result) = results.next().await {
         let result = result.map_err(io::Error::other)?;
         put_frame(&mut out, &WireAppendResult::from(result));
+        fail_step!(async "append::before_reply", |error| error);
         writer.write_all(&out).await?;
+        fail_step!(async "append::after_reply", |error| error);
         out.clear();
     }
     Ok(())
+}
+
+async fn next_append(reader: &mut FrameReader<OwnedReadHalf>) -> io::Result<Option<WireAppend>> {
+    let append = reader.message().await?;
+    fail_step!(async "append::after_receive", |error| error);
+    Ok(append)
 }

@@ -22,6 +22,8 @@ use super::link::connect;
 use super::server::Services;
 use super::wire::{FrameReader, Purpose, SnapshotHead, SnapshotResume, SnapshotTail, put_frame};
 use crate::config::NodeId;
+use crate::fail_step;
+use crate::panics::Alarm;
 use crate::snapshot_file::{Incoming, SnapshotHandle};
 use crate::types::{Snapshot, TypeConfig, Vote};
 
@@ -153,7 +155,9 @@ pub async fn send(
         .acquire()
         .await
         .expect("the semaphore is never closed");
+    let _alarm = Alarm::new(peers.gate(), "the sending of a snapshot");
     let (mut reader, mut writer, _) = connect(peers.gate(), to, Purpose::Snapshot).await?;
+    fail_step!(async "install::before_send", |error| error);
     let mut out = BytesMut::new();
     put_frame(
         &mut out,
@@ -174,10 +178,12 @@ pub async fn send(
         traffic.pace.pass(chunk.len()).await;
         offset += chunk.len() as u64;
         put_frame(&mut out, &Some(chunk));
+        fail_step!(async "install::before_send_chunk", |error| error);
         write(&mut writer, &mut out).await?;
     }
     put_frame(&mut out, &None::<Bytes>);
     write(&mut writer, &mut out).await?;
+    fail_step!(async "install::after_send", |error| error);
     tracing::info!(
         node = to,
         key.index,
@@ -212,6 +218,7 @@ pub async fn receive(
     services: &Services,
 ) -> io::Result<()> {
     let head: SnapshotHead = answer(&mut reader, STALL_PATIENCE).await?;
+    fail_step!(async "install::after_head", |error| error);
     let reception = &services.traffic.reception;
     // A sender that comes back has given its old connection up, though this side may not know it yet.
     let replaced = CancellationToken::new();
@@ -243,6 +250,7 @@ pub async fn receive(
     };
     let mut out = BytesMut::new();
     put_frame(&mut out, &tail);
+    fail_step!(async "install::before_reply", |error| error);
     write(&mut writer, &mut out).await
 }
 
@@ -270,6 +278,7 @@ async fn receive_file(
     put_frame(&mut out, &SnapshotResume { offset: begin });
     write(writer, &mut out).await?;
     while let Some(chunk) = answer::<Option<Bytes>>(reader, STALL_PATIENCE).await? {
+        fail_step!(async "install::before_chunk", |error| error);
         file = file.write(chunk).await?;
     }
     tracing::info!(
@@ -278,7 +287,10 @@ async fn receive_file(
         bytes = head.key.bytes,
         "a snapshot has come"
     );
-    file.finish().await
+    fail_step!(async "install::before_finish", |error| error);
+    let handle = file.finish().await?;
+    fail_step!(async "install::after_finish", |error| error);
+    Ok(handle)
 }
 
 #[cfg(test)]

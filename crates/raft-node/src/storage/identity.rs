@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::disk::{Disk, DiskLock, read_all};
 use super::error::StorageError;
+use crate::fail_step;
 
 const MAGIC: [u8; 8] = *b"LOCKIDEN";
 const VERSION: u32 = 3;
@@ -284,13 +285,24 @@ fn save(disk: &dyn Disk, dir: &Path, identity: &Identity) -> Result<(), StorageE
     let file = disk
         .create(&temporary)
         .map_err(|source| StorageError::io("create", &temporary, source))?;
+    fail_step!("identity::before_write", |e| StorageError::io(
+        "write", &temporary, e
+    ));
     file.write_all_at(&identity.encode(), 0)
         .and_then(|()| file.sync_data())
         .map_err(|source| StorageError::io("write", &temporary, source))?;
+    fail_step!("identity::before_rename", |e| StorageError::io(
+        "rename to",
+        &path,
+        e
+    ));
     disk.rename(&temporary, &path)
         .map_err(|source| StorageError::io("rename to", &path, source))?;
+    fail_step!("identity::after_rename", |e| StorageError::io("sync", dir, e));
     disk.sync_dir(dir)
-        .map_err(|source| StorageError::io("sync", dir, source))
+        .map_err(|source| StorageError::io("sync", dir, source))?;
+    fail_step!("identity::after_dir_sync", |e| StorageError::io("sync", dir, e));
+    Ok(())
 }
 
 fn check(path: &Path, found: &Identity, cluster: &str, node_id: u64) -> Result<(), StorageError> {

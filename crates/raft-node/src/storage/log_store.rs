@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::error::StorageError;
 use super::log_entry::{decode_entry, encode_entry, id_at, position};
 use super::wal::{ReadPlan, VoteRecord, Wal};
+use crate::fail_step;
 use crate::types::{Entry, LogId, TypeConfig, Vote};
 
 /// A follower that lags gets so many bytes at a time, and the apply reads so many ahead. One of them at a time
@@ -72,7 +73,10 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             node_id: Some(vote.leader_id.voted_for),
             committed: vote.committed,
         };
-        self.durably(|wal, done| wal.save_vote(vote, done)).await
+        fail_step!(async "vote::before_save", |error| error);
+        self.durably(|wal, done| wal.save_vote(vote, done)).await?;
+        fail_step!(async "vote::after_save", |error| error);
+        Ok(())
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
@@ -94,6 +98,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     {
         let entries = entries.into_iter().map(|entry| encode_entry(&entry)).collect();
         self.wal.room().await;
+        fail_step!(async "log::before_append", |error| error);
         let done =
             move |result: Result<(), StorageError>| callback.io_completed(result.map_err(io::Error::from));
         Ok(self.wal.append(entries, Box::new(done))?)
@@ -103,13 +108,17 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         // Not awaited: what is appended instead is reported durable after it, and until then the old entries
         // may as well come back, as those of any follower that missed the news.
         let after = last_log_id.map(|last| last.index);
-        Ok(self.wal.truncate_after(after, Box::new(log_failure))?)
+        self.wal.truncate_after(after, Box::new(log_failure))?;
+        fail_step!(async "log::after_truncate", |error| error);
+        Ok(())
     }
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), io::Error> {
         // Not awaited: the segments go after the purge point is durable, and a purge that is forgotten leaves
         // entries that the snapshot covers.
-        Ok(self.wal.purge(position(&log_id), Box::new(log_failure))?)
+        self.wal.purge(position(&log_id), Box::new(log_failure))?;
+        fail_step!(async "log::after_purge", |error| error);
+        Ok(())
     }
 }
 

@@ -25,6 +25,8 @@ pub mod wal;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::fail_step;
+
 pub use self::disk::{Disk, RealDisk};
 pub use self::error::StorageError;
 pub use self::identity::{DataDir, Identity};
@@ -58,7 +60,9 @@ impl Storage {
         node_id: u64,
         options: WalOptions,
     ) -> Result<Self, StorageError> {
+        fail_step!("start::before_identity", |e| StorageError::io("open", path, e));
         let dir = DataDir::open(disk.clone(), path, cluster, node_id)?;
+        fail_step!("start::before_snapshots", |e| StorageError::io("open", path, e));
         let Identity {
             cluster_id, disk_id, ..
         } = dir.identity();
@@ -69,7 +73,9 @@ impl Storage {
             disk_id,
             node_id,
         };
+        fail_step!("start::before_log", |e| StorageError::io("open", path, e));
         let (wal, writer) = Wal::open(disk, &path.join(LOG_DIR), identity, options)?;
+        fail_step!("start::after_log", |e| StorageError::io("open", path, e));
         check_snapshot_covers_purged(path, &snapshots, &wal)?;
         wal.start_writer(writer)?;
         Ok(Self { wal, snapshots, dir })

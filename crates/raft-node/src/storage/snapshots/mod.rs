@@ -23,6 +23,7 @@ use super::disk::Disk;
 use super::error::StorageError;
 use super::identity::hex;
 use super::wal::LogPos;
+use crate::fail_step;
 
 /// The newest, and the one before it.
 const KEPT: usize = 2;
@@ -150,6 +151,9 @@ impl SnapshotStore {
     /// Reads a finished, synced temporary file as a whole and puts it among the snapshots.
     fn adopt(&self, temporary: &Path) -> Result<SnapshotFile, StorageError> {
         let Inner { disk, dir, files, .. } = &*self.inner;
+        fail_step!("snapshot::before_verify", |e| StorageError::io(
+            "read", temporary, e
+        ));
         let new = SnapshotFile::open(disk.as_ref(), temporary)?;
         check_cluster(
             "the snapshot that was received",
@@ -164,10 +168,17 @@ impl SnapshotStore {
         let path = dir.join(format!("{index:016x}-{term:016x}.snap"));
         // Held to the end, so that two that finish at once cannot remove each other's work.
         let mut files = files.lock();
+        fail_step!("snapshot::before_rename", |e| StorageError::io(
+            "rename to",
+            &path,
+            e
+        ));
         disk.rename(temporary, &path)
             .map_err(|source| StorageError::io("rename to", &path, source))?;
+        fail_step!("snapshot::after_rename", |e| StorageError::io("sync", dir, e));
         disk.sync_dir(dir)
             .map_err(|source| StorageError::io("sync", dir, source))?;
+        fail_step!("snapshot::after_dir_sync", |e| StorageError::io("sync", dir, e));
         let new = new.renamed(path);
         files.retain(|file| file.path() != new.path());
         files.push(new.clone());
@@ -199,10 +210,12 @@ impl SnapshotStore {
         let surplus = files.len().saturating_sub(kept);
         for old in files.drain(..surplus) {
             let path = old.path();
+            fail_step!("snapshot::before_remove", |e| StorageError::io("remove", path, e));
             disk.remove(path)
                 .map_err(|source| StorageError::io("remove", path, source))?;
         }
         if surplus > 0 {
+            fail_step!("snapshot::after_remove", |e| StorageError::io("sync", dir, e));
             disk.sync_dir(dir)
                 .map_err(|source| StorageError::io("sync", dir, source))?;
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::format::{Footer, Header, MAX_HEADER_BYTES, MAX_PART_BYTES, encode_frame};
 use super::{SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotStore};
+use crate::fail_step;
 use crate::storage::disk::{Disk, DiskFile};
 use crate::storage::error::StorageError;
 
@@ -25,6 +26,9 @@ struct Temporary {
 impl Temporary {
     fn create(store: &SnapshotStore) -> Result<Self, StorageError> {
         let path = store.temporary_path();
+        fail_step!("snapshot::before_create", |e| StorageError::io(
+            "create", &path, e
+        ));
         let file = store
             .inner
             .disk
@@ -41,8 +45,14 @@ impl Temporary {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        fail_step!("snapshot::before_write", |e| StorageError::io(
+            "write to", &self.path, e
+        ));
         let written = self.file.write_all_at(bytes, self.at);
         written.map_err(|source| StorageError::io("write to", &self.path, source))?;
+        fail_step!("snapshot::after_write", |e| StorageError::io(
+            "write to", &self.path, e
+        ));
         self.at += bytes.len() as u64;
         if self.at - self.synced_to >= SYNC_EVERY_BYTES {
             self.sync()
@@ -52,9 +62,15 @@ impl Temporary {
     }
 
     fn sync(&mut self) -> Result<(), StorageError> {
+        fail_step!("snapshot::before_sync", |e| StorageError::io(
+            "sync", &self.path, e
+        ));
         self.file
             .sync_data()
             .map_err(|source| StorageError::io("sync", &self.path, source))?;
+        fail_step!("snapshot::after_sync", |e| StorageError::io(
+            "sync", &self.path, e
+        ));
         self.synced_to = self.at;
         Ok(())
     }

@@ -10,6 +10,7 @@ use super::format::{
 use super::janitor::Janitor;
 use super::recover::{Active, Markers};
 use super::{VoteRecord, WalIdentity};
+use crate::fail_step;
 use crate::storage::disk::Disk;
 use crate::storage::error::StorageError;
 
@@ -65,18 +66,35 @@ pub(super) fn begin_segment(
         restate(RecordKind::Committed, 0, committed.index, committed.term)?;
     }
     let path = dir.join(segment_name(sequence));
+    fail_step!("segment::before_write", |e| StorageError::io(
+        "write to",
+        &spare.path,
+        e
+    ));
     spare
         .file
         .write_all_at(&buffer, 0)
         .map_err(|source| StorageError::io("write to", &spare.path, source))?;
+    fail_step!("segment::before_sync", |e| StorageError::io(
+        "sync",
+        &spare.path,
+        e
+    ));
     spare
         .file
         .sync_data()
         .map_err(|source| StorageError::io("sync", &spare.path, source))?;
+    fail_step!("segment::before_rename", |e| StorageError::io(
+        "rename to",
+        &path,
+        e
+    ));
     disk.rename(&spare.path, &path)
         .map_err(|source| StorageError::io("rename to", &path, source))?;
+    fail_step!("segment::after_rename", |e| StorageError::io("sync", dir, e));
     disk.sync_dir(dir)
         .map_err(|source| StorageError::io("sync", dir, source))?;
+    fail_step!("segment::after_dir_sync", |e| StorageError::io("sync", dir, e));
     janitor.taken_is_named();
     let end = buffer.len();
     Ok(Active {

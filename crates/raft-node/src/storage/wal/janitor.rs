@@ -16,6 +16,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::format::segment_name;
 use super::{Shared, segment};
+use crate::fail_step;
 use crate::storage::disk::{Disk, DiskFile};
 use crate::storage::error::StorageError;
 
@@ -279,18 +280,21 @@ impl Yard {
             if self.shared.check().is_err() {
                 return;
             }
-            let path = self.dir.join(segment_name(sequence));
-            let removed = self
-                .disk
-                .remove(&path)
-                .map_err(|source| StorageError::io("remove", &path, source))
-                .and_then(|()| {
-                    let synced = self.disk.sync_dir(&self.dir);
-                    synced.map_err(|source| StorageError::io("sync", &self.dir, source))
-                });
-            if let Err(error) = removed {
+            if let Err(error) = self.remove_one(sequence) {
                 self.shared.fail(error);
             }
         }
+    }
+
+    fn remove_one(&self, sequence: u64) -> Result<(), StorageError> {
+        let path = self.dir.join(segment_name(sequence));
+        fail_step!("segment::before_remove", |e| StorageError::io("remove", &path, e));
+        let removed = self.disk.remove(&path);
+        removed.map_err(|source| StorageError::io("remove", &path, source))?;
+        fail_step!("segment::after_remove", |e| StorageError::io(
+            "sync", &self.dir, e
+        ));
+        let synced = self.disk.sync_dir(&self.dir);
+        synced.map_err(|source| StorageError::io("sync", &self.dir, source))
     }
 }

@@ -9,6 +9,7 @@ use super::format::{
     record_start,
 };
 use super::{MAX_PAYLOAD_BYTES, WalOptions};
+use crate::fail_step;
 use crate::storage::disk::{Disk, DiskFile};
 use crate::storage::error::StorageError;
 
@@ -59,7 +60,9 @@ pub(super) fn create_zeroed(
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(StorageError::io("remove", path, error)),
     }
+    fail_step!("segment::before_create", io("create"));
     let file = disk.create(path).map_err(io("create"))?;
+    fail_step!("segment::after_create", io("create"));
     let zeros = vec![0; ZERO_FILL_BYTES.min(bytes)];
     let mut at = 0;
     while at < bytes {
@@ -69,6 +72,7 @@ pub(super) fn create_zeroed(
         file.sync_data().map_err(io("sync"))?;
         at += count;
     }
+    fail_step!("segment::after_fill", io("sync"));
     Ok(file)
 }
 

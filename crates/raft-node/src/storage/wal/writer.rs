@@ -14,6 +14,7 @@ use super::recover::{Active, Markers, SegmentInfo, Tail};
 use super::segment::bytes_for;
 use super::view::Place;
 use super::{LogPos, OnDurable, Op, Shared, WalIdentity, WalOptions};
+use crate::fail_step;
 use crate::storage::disk::Disk;
 use crate::storage::error::StorageError;
 
@@ -230,15 +231,30 @@ impl WalWriter {
                 }
             }
             Op::Vote { vote, .. } => {
+                fail_step!("log::before_vote", |e| StorageError::io(
+                    "write a vote to",
+                    &self.active_path(),
+                    e
+                ));
                 self.markers.vote = Some(*vote);
                 let (flags, index) = vote_fields(vote);
                 self.put(RecordKind::Vote, flags, index, vote.term, &[])?;
             }
             Op::Truncate { after, .. } => {
+                fail_step!("log::before_truncate", |e| StorageError::io(
+                    "truncate",
+                    &self.active_path(),
+                    e
+                ));
                 let flags = if after.is_none() { FLAG_ALL } else { 0 };
                 self.put(RecordKind::Truncate, flags, after.unwrap_or(0), 0, &[])?;
             }
             Op::Purge { upto, .. } => {
+                fail_step!("log::before_purge", |e| StorageError::io(
+                    "purge",
+                    &self.active_path(),
+                    e
+                ));
                 if self.markers.purged.is_none_or(|purged| purged.index < upto.index) {
                     self.markers.purged = Some(*upto);
                 }
@@ -294,9 +310,19 @@ impl WalWriter {
             return Ok(());
         }
         self.unsynced = true;
+        fail_step!("log::before_write", |e| StorageError::io(
+            "write to",
+            &self.active_path(),
+            e
+        ));
         let file = &self.active.file;
         let written = file.write_all_at(&self.buffer, self.active.end as u64);
         written.map_err(|source| StorageError::io("write to", &self.active_path(), source))?;
+        fail_step!("log::after_write", |e| StorageError::io(
+            "write to",
+            &self.active_path(),
+            e
+        ));
         self.active.end += self.buffer.len();
         self.buffer.clear();
         self.buffer.shrink_to(KEPT_BUFFER_BYTES);
@@ -306,9 +332,19 @@ impl WalWriter {
     fn sync(&mut self) -> Result<(), StorageError> {
         if self.unsynced {
             let began = Instant::now();
+            fail_step!("log::before_sync", |e| StorageError::io(
+                "sync",
+                &self.active_path(),
+                e
+            ));
             let synced = self.active.file.sync_data();
             self.shared.pulse.synced(began.elapsed());
             synced.map_err(|source| StorageError::io("sync", &self.active_path(), source))?;
+            fail_step!("log::after_sync", |e| StorageError::io(
+                "sync",
+                &self.active_path(),
+                e
+            ));
             self.active.synced_to = self.active.end;
             self.unsynced = false;
         }
@@ -317,6 +353,11 @@ impl WalWriter {
 
     /// Goes on in a new segment. Everything in the old one is synced before the new one gets its name.
     fn roll(&mut self, payload_len: usize) -> Result<(), StorageError> {
+        fail_step!("log::before_roll", |e| StorageError::io(
+            "go on after",
+            &self.active_path(),
+            e
+        ));
         self.write_buffer()?;
         self.sync()?;
         let bytes = bytes_for(&self.options, payload_len);
@@ -340,6 +381,11 @@ impl WalWriter {
             sequence,
             max_index: None,
         });
+        fail_step!("log::after_roll", |e| StorageError::io(
+            "go on in",
+            &self.active_path(),
+            e
+        ));
         Ok(())
     }
 

@@ -1,0 +1,113 @@
+//! The routes for tests of a node with fail points; other builds do not have them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use raft_node::fail_points::{self, Action};
+use serde::{Deserialize, Serialize};
+
+use super::Shared;
+use super::exchange::{Answer, no_content, ok, parse, read_body};
+use super::problem::Problem;
+
+#[derive(Serialize)]
+struct PointAnswer {
+    passed: u64,
+    acted: u64,
+}
+
+#[derive(Serialize)]
+struct DebugAnswer {
+    node_id: u64,
+    leader: Option<u64>,
+    term: u64,
+    applied_index: u64,
+    zxid: u64,
+    /// As text: half of the numbers are larger than what JSON's can be.
+    digest: String,
+    points: BTreeMap<&'static str, PointAnswer>,
+}
+
+/// `GET /v1/debug`: where the state is, and what happened at the points.
+pub async fn look(State(api): State<Shared>) -> Answer {
+    let status = api.node.status();
+    let position = api.node.state_position();
+    let points = fail_points::counts().into_iter().map(|(name, count)| {
+        let answer = PointAnswer {
+            passed: count.passed,
+            acted: count.acted,
+        };
+        (name, answer)
+    });
+    Ok(ok(&DebugAnswer {
+        node_id: status.node_id,
+        leader: status.leader,
+        term: status.term,
+        applied_index: position.index,
+        zxid: position.zxid,
+        digest: format!("{:016x}", position.digest),
+        points: points.collect(),
+    }))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Order {
+    Off,
+    Panic,
+    Error,
+    DelayMs(u64),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OrderBody<'a> {
+    name: &'a str,
+    action: Order,
+    #[serde(default = "once")]
+    times: usize,
+}
+
+fn once() -> usize {
+    1
+}
+
+/// `PUT /v1/debug/fail-points`: orders what is to happen at a point, or calls it off.
+pub async fn order(State(api): State<Shared>, body: Body) -> Answer {
+    let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
+    let order: OrderBody<'_> = parse(&bytes)?;
+    let action = match order.action {
+        Order::Off => {
+            fail_points::call_off(order.name);
+            return Ok(no_content());
+        }
+        Order::Panic => Action::Panic,
+        Order::Error => Action::Error,
+        Order::DelayMs(ms) => Action::Delay(Duration::from_millis(ms)),
+    };
+    fail_points::order(order.name, action, order.times).map_err(Problem::bad_request)?;
+    Ok(no_content())
+}
+
+/// `POST /v1/debug/snapshot`: makes a snapshot.
+pub async fn snapshot(State(api): State<Shared>) -> Answer {
+    api.node.make_snapshot().await?;
+    Ok(no_content())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LeaderBody {
+    to: u64,
+}
+
+/// `POST /v1/debug/leader`: begins to hand the leadership over.
+pub async fn hand_over(State(api): State<Shared>, body: Body) -> Answer {
+    let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
+    let LeaderBody { to } = parse(&bytes)?;
+    let begun = api.node.hand_leadership_to(to).await;
+    begun.map_err(Problem::internal)?;
+    Ok(no_content())
+}

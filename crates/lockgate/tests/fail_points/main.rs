@@ -1,0 +1,123 @@
+//! Every fail point, with every fault that it can have, on the leader and on a follower, while locks are taken.
+//!
+//! A few of the cells are run unless the environment says otherwise:
+//!
+//! | `LOCKGATE_FAIL_POINTS` | which cells |
+//! |---|---|
+//! | absent | 24, spread over the matrix, other ones every day |
+//! | `all` | all: some twenty minutes |
+//! | anything else | those whose name (`area::step Fault Target`) contains it |
+//!
+//! ```sh
+//! LOCKGATE_FAIL_POINTS=all cargo test -p lockgate --features failpoints --test fail_points -- --nocapture
+//! ```
+
+// clippy's exception for tests does not reach their helpers.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+
+mod bench;
+mod birth;
+mod cell;
+mod load;
+mod provoke;
+
+use std::time::{Duration, Instant, SystemTime};
+
+use lockgate::raft_node::fail_points::table::{POINTS, Side};
+
+use crate::bench::Bench;
+use crate::cell::{Cell, matrix};
+use crate::load::Load;
+
+/// So many cells are run every time.
+const FEW: usize = 24;
+
+/// After so many cells it is looked whether silent sessions have ended, which takes as long as they live.
+const MOURN_EVERY: usize = 50;
+
+const SECONDS_A_DAY: u64 = 24 * 3600;
+
+fn chosen() -> Vec<Cell> {
+    let all = matrix(POINTS);
+    match std::env::var("LOCKGATE_FAIL_POINTS").as_deref() {
+        Ok("all") => all,
+        Ok(part) => all
+            .into_iter()
+            .filter(|cell| cell.to_string().contains(part))
+            .collect(),
+        Err(_) => {
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let day = since.unwrap_or_default().as_secs() / SECONDS_A_DAY;
+            let every = all.len().div_ceil(FEW);
+            let first = usize::try_from(day).unwrap_or(0) % every;
+            all.into_iter().skip(first).step_by(every).collect()
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_fault_at_every_point_is_survived() {
+    let cells = chosen();
+    let began = Instant::now();
+    let mut failed = Vec::new();
+    let mut next_mourning = MOURN_EVERY;
+    let mut slowest = Duration::ZERO;
+    let (mut ended, mut run) = (0, 0);
+    let mut bench = Bench::start(3).await;
+    let load = Load::start(&bench.addresses());
+    for (number, cell) in cells.iter().enumerate() {
+        let cell_began = Instant::now();
+        let outcome = if cell.point.side == Side::Birth {
+            birth::run(cell).await
+        } else {
+            let mut outcome = cell.run(&mut bench, &load, number).await;
+            let last_of_point = cells
+                .get(number + 1)
+                .is_none_or(|next| next.point.name != cell.point.name);
+            if last_of_point {
+                let sessions_too = number + 1 == cells.len() || number >= next_mourning;
+                if sessions_too {
+                    next_mourning = number + MOURN_EVERY;
+                }
+                outcome
+                    .problems
+                    .extend(cell::compare(&bench, &load, sessions_too).await);
+            }
+            outcome
+        };
+        run += 1;
+        ended += usize::from(outcome.ended);
+        slowest = slowest.max(outcome.serves_after);
+        println!(
+            "{:>3}/{} {cell}: {:.1} s, served after {:.1} s{}{}",
+            number + 1,
+            cells.len(),
+            cell_began.elapsed().as_secs_f32(),
+            outcome.serves_after.as_secs_f32(),
+            if outcome.ended { ", ended" } else { "" },
+            if outcome.problems.is_empty() {
+                ""
+            } else {
+                ": FAILED"
+            },
+        );
+        for problem in &outcome.problems {
+            println!("    {problem}");
+            failed.push(format!("{cell}: {problem}"));
+        }
+        if !outcome.problems.is_empty() && cell.point.side != Side::Birth {
+            bench.keep_logs(number);
+            bench.up().await;
+        }
+    }
+    println!(
+        "{run} cells, {ended} ended a node, {} problems, {} grants, {} writes, served again after at most {:.1} s; {:.0} s",
+        failed.len(),
+        load.grants(),
+        load.writes(),
+        slowest.as_secs_f32(),
+        began.elapsed().as_secs_f32()
+    );
+    assert!(run > 0, "no cell has this in its name");
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}

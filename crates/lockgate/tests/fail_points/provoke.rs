@@ -1,0 +1,204 @@
+//! How a cluster is brought to take a step that it takes rarely. Most steps need nothing but the load.
+
+use std::time::Duration;
+
+use lockgate::raft_node::NodeId;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, within};
+
+/// How the step of a point comes about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Provocation {
+    /// By itself, under load.
+    None,
+    /// A snapshot is asked for, and with it the purge of the log.
+    Snapshot,
+    /// The leadership moves.
+    Transfer,
+    /// The leader is silent for so long that another one is elected.
+    Silence,
+    /// A node dies and comes back, and all connections with it.
+    Bounce,
+    /// The target was away for longer than the log reaches.
+    Absence,
+    /// Another node was away for longer than the log reaches, and the target leads.
+    AbsenceOfAnother,
+    /// The leader has entries that nobody else has, and another one is elected.
+    Conflict,
+}
+
+/// What is needed for a point.
+pub fn for_point(name: &str) -> Provocation {
+    let (area, step) = name.split_once("::").expect("a name is area::step");
+    match (area, step) {
+        ("install", "before_send" | "before_send_chunk" | "after_send") => Provocation::AbsenceOfAnother,
+        ("install", _) => Provocation::Absence,
+        ("snapshot", _) | ("log", "before_purge" | "after_purge") => Provocation::Snapshot,
+        ("segment", "before_remove" | "after_remove") => Provocation::Snapshot,
+        ("log", "before_truncate" | "after_truncate") => Provocation::Conflict,
+        ("pre_vote", _) => Provocation::Silence,
+        ("vote" | "transfer", _) | ("log", "before_vote") => Provocation::Transfer,
+        ("session", "before_take_up" | "after_take_up") => Provocation::Transfer,
+        ("apply", "before_set_limits") => Provocation::Transfer,
+        ("peer", "before_connect" | "after_connect" | "before_greeting" | "after_greeting") => {
+            Provocation::Bounce
+        }
+        _ => Provocation::None,
+    }
+}
+
+/// Whoever was away while so much was written needs a snapshot: a leader keeps a few times as many bytes for it as its own
+/// snapshot has, which is some hundred kilobytes here.
+const BULK_WRITES: usize = 12;
+
+/// The data of one such write.
+const BULK_BYTES: usize = 400 * 1024;
+
+/// How long an election may take.
+const ELECTION_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Bench {
+    /// Does once what `provocation` needs; `round` counts the attempts. The fault is ordered at `target` already.
+    pub async fn provoke(&mut self, provocation: Provocation, target: NodeId, round: usize) {
+        match provocation {
+            Provocation::None => {}
+            Provocation::Snapshot => self.snapshot(target).await,
+            Provocation::Transfer => {
+                let leader = self.leader().await;
+                let others: Vec<NodeId> = self.ids().into_iter().filter(|id| *id != leader).collect();
+                // To the target first, so that it stands for election itself; then also past it.
+                let to = match round % 3 {
+                    0 if target != leader => target,
+                    other => others[other % others.len()],
+                };
+                self.hand_over(leader, to).await;
+                within(Duration::from_millis(400), async || self.leader().await == to).await;
+            }
+            Provocation::Silence => self.silence_leader().await,
+            Provocation::Bounce => {
+                let leader = self.leader().await;
+                let others: Vec<NodeId> = self.ids().into_iter().filter(|id| *id != target).collect();
+                let other = match target == leader || round % 2 == 1 {
+                    true => others[round / 2 % others.len()],
+                    false => leader,
+                };
+                self.restart(other, &[]).await;
+            }
+            // Ordered with the start, see `come_back`.
+            Provocation::Absence => {}
+            Provocation::AbsenceOfAnother => {
+                let away = self
+                    .ids()
+                    .into_iter()
+                    .find(|id| *id != target)
+                    .expect("there are others");
+                self.be_away(away).await;
+                if self.lives(away) {
+                    return;
+                }
+                self.cluster().start(away).expect("the node can be started");
+            }
+            Provocation::Conflict => self.overrule(target).await,
+        }
+    }
+
+    /// Kills a node and starts it.
+    pub async fn restart(&mut self, id: NodeId, environment: &[(&str, &str)]) {
+        self.cluster().kill(id).await.expect("the node can be killed");
+        self.cluster()
+            .start_with(id, environment)
+            .expect("the node can be started");
+    }
+
+    /// Kills a node and lets the log move on without it.
+    pub async fn be_away(&mut self, id: NodeId) {
+        self.cluster().kill(id).await.expect("the node can be killed");
+        let leader = self.leader().await;
+        let path = "/v1/znodes/fp/bulk";
+        for round in 0..BULK_WRITES {
+            let body = json!({ "data": "x".repeat(BULK_BYTES), "parents": true });
+            let method = if round == 0 { "POST" } else { "PUT" };
+            let body = if round == 0 {
+                body
+            } else {
+                json!({ "data": body["data"] })
+            };
+            self.ask(leader, method, path, body).await;
+        }
+        // The snapshot is not to carry it.
+        self.ask(leader, "DELETE", path, Value::Null).await;
+        self.snapshot(leader).await;
+        within(Duration::from_secs(2), async || {
+            let view = self.cluster().view_of(leader).await.ok().flatten();
+            view.is_none_or(|view| view.snapshot_index + 100 > view.applied_index)
+        })
+        .await;
+    }
+
+    async fn silence_leader(&mut self) {
+        let leader = self.leader().await;
+        self.pause(leader);
+        let others = self.without(leader);
+        within(ELECTION_PATIENCE, async || {
+            self.leader_among(&others).await.is_some()
+        })
+        .await;
+        self.go_on(leader);
+    }
+
+    /// The leader gets entries that it cannot commit, and is deposed meanwhile.
+    async fn overrule(&mut self, leader: NodeId) {
+        if self.leader().await != leader {
+            let now = self.leader().await;
+            self.hand_over(now, leader).await;
+            within(ELECTION_PATIENCE, async || self.leader().await == leader).await;
+            return;
+        }
+        let others = self.without(leader);
+        // Killed, not stopped: what the system has received for a stopped process reaches it later.
+        for id in &others {
+            self.cluster().kill(*id).await.expect("the node can be killed");
+        }
+        // The load writes: it stays in the leader's own log.
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        self.pause(leader);
+        for id in &others {
+            self.cluster().start(*id).expect("the node can be started");
+        }
+        within(ELECTION_PATIENCE, async || {
+            self.leader_among(&others).await.is_some()
+        })
+        .await;
+        self.go_on(leader);
+    }
+
+    fn without(&self, id: NodeId) -> Vec<NodeId> {
+        self.ids().into_iter().filter(|other| *other != id).collect()
+    }
+
+    /// A leader among these, of a term in which none of the others can lead.
+    async fn leader_among(&mut self, ids: &[NodeId]) -> Option<NodeId> {
+        for id in ids {
+            let view = self.cluster().view_of(*id).await.ok().flatten();
+            if view.is_some_and(|view| view.leader == Some(*id)) {
+                return Some(*id);
+            }
+        }
+        None
+    }
+
+    fn pause(&mut self, id: NodeId) {
+        // It may be dead just now: that is what all this is for.
+        if self.lives(id) {
+            let _dead_meanwhile = self.cluster().signal(id, Signal::SIGSTOP);
+        }
+    }
+
+    fn go_on(&mut self, id: NodeId) {
+        if self.lives(id) {
+            let _dead_meanwhile = self.cluster().signal(id, Signal::SIGCONT);
+        }
+    }
+}
