@@ -247,6 +247,11 @@ impl Settings<'_> {
         self.count("watches.per_node", &mut node.watches.limits.per_node);
         self.size("watches.backlog", &mut node.watches.backlog);
 
+        self.switch("history.enabled", &mut node.history.enabled);
+        self.size("history.records", &mut node.history.bounds.records);
+        self.duration("history.max_age_ms", &mut node.history.bounds.max_age);
+        self.positive("history.cache_bytes", &mut node.history.bounds.cache_bytes);
+
         // Whether it makes sense as a whole the node knows best; without id and members it would only say so.
         if node_id != 0
             && !node.members.is_empty()
@@ -424,6 +429,19 @@ impl Settings<'_> {
         let mut number = *setting as u64;
         self.positive(key, &mut number);
         *setting = usize::try_from(number).unwrap_or(usize::MAX);
+    }
+
+    fn switch(&mut self, key: &'static str, setting: &mut bool) {
+        let given = match self.value(key) {
+            None => return,
+            Some(Given::Environment(text)) => text.trim().parse().ok(),
+            Some(Given::File(toml::Value::Boolean(on))) => Some(on),
+            Some(Given::File(_)) => None,
+        };
+        match given {
+            Some(on) => *setting = on,
+            None => self.wrong(key, "must be true or false"),
+        }
     }
 
     fn duration(&mut self, key: &'static str, setting: &mut Duration) {

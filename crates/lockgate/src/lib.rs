@@ -41,6 +41,7 @@
 //! `cli` (default): configuration files, the command line, the launcher of local clusters and the load
 //! generator. Programs that only embed the server do without (`default-features = false`).
 
+mod history;
 mod local;
 mod server;
 

@@ -11,6 +11,7 @@ use znode_watch::WatchLimits;
 
 use crate::disks::DiskConfig;
 use crate::error::StartError;
+use crate::history::HistoryConfig;
 use crate::storage::WalOptions;
 use crate::storage::identity::MAX_CLUSTER_NAME_BYTES;
 use crate::versions::WireRange;
@@ -64,6 +65,8 @@ pub struct NodeConfig {
     pub limits: Limits,
     /// How much is kept for those who watch.
     pub watches: WatchConfig,
+    /// What is remembered of who held which lock.
+    pub history: HistoryConfig,
     /// After so long without an answer a proposal is given up; its outcome is then unknown.
     pub propose_timeout: Duration,
     /// The versions of the peer protocol that this node speaks. Less than [`WireRange::OWN`] is for tests of clusters of
@@ -94,6 +97,7 @@ impl NodeConfig {
             sweeps: SweepConfig::default(),
             limits: Limits::default(),
             watches: WatchConfig::default(),
+            history: HistoryConfig::default(),
             propose_timeout: Duration::from_secs(10),
             wire: WireRange::OWN,
         }
@@ -157,6 +161,9 @@ impl NodeConfig {
         let watches = &self.watches;
         if watches.limits.per_watcher == 0 || watches.limits.per_node == 0 || watches.backlog == 0 {
             wrong.push("no watches, or no notices for them".to_owned());
+        }
+        if self.history.bounds.records == 0 || self.history.bounds.max_age.is_zero() {
+            wrong.push("a history of no records or no age; it can be switched off".to_owned());
         }
         if self.propose_timeout < timing.election_max {
             wrong.push("a proposal must be allowed to outlast an election".to_owned());

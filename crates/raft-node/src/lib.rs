@@ -82,6 +82,8 @@ mod replica;
 mod calls;
 pub mod hub;
 mod watch_connection;
+mod tap;
+pub mod history;
 mod sessions;
 mod leader;
 mod asker;
@@ -107,7 +109,9 @@ pub use config::{
 };
 pub use disks::{Alarm, AlarmKind, DiskConfig};
 pub use error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
+pub use history::{HistoryConfig, HistoryEntry, HistoryError, LockHistory};
 pub use hub::{GrantWait, NotArmed, Verdict, Watcher, WatchesLost};
+pub use lock_history;
 pub use membership::{
     MAX_MEMBERS, MAX_PROMOTE_LAG, MembershipChange, MembershipChanged, MembershipError, MembershipRefusal,
 };

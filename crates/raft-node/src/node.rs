@@ -30,6 +30,7 @@ use crate::config::{MemberAddress, NodeConfig, NodeId};
 use crate::disks::{self, DiskReport, Disks};
 use crate::error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
 use crate::formation;
+use crate::history::{self, History, HistoryError, LockHistory};
 use crate::hub::{GrantWait, Hub, Watcher};
 use crate::leader::{self, LeaderView};
 use crate::machine::StateMachine;
@@ -96,6 +97,7 @@ struct Inner {
     tasks: TaskTracker,
     /// Places for backups that are being made.
     backups: Arc<Semaphore>,
+    history: Option<Arc<History>>,
     /// Gone when the node has stopped: its directory can be used again.
     storage: Mutex<Option<Arc<Storage>>>,
 }
@@ -129,15 +131,25 @@ impl Node {
     /// As [`Node::start`], with the socket at which peers call already open: so a port can be chosen by the
     /// operating system before the members are configured.
     pub async fn start_on(config: NodeConfig, listener: TcpListener) -> Result<Node, StartError> {
-        Self::start_on_disk(config, listener, Arc::new(RealDisk)).await
+        let keeps_history = config.history.enabled;
+        Self::start_keeping(config, listener, Arc::new(RealDisk), keeps_history).await
     }
 
     /// As [`Node::start_on`], with all access to files going through `disk`: for tests, whose disks lose power
-    /// and fail.
+    /// and fail. It keeps no history of locks, whose files do not go through `disk`.
     pub async fn start_on_disk(
         config: NodeConfig,
         listener: TcpListener,
         disk: Arc<dyn Disk>,
+    ) -> Result<Node, StartError> {
+        Self::start_keeping(config, listener, disk, false).await
+    }
+
+    async fn start_keeping(
+        config: NodeConfig,
+        listener: TcpListener,
+        disk: Arc<dyn Disk>,
+        keeps_history: bool,
     ) -> Result<Node, StartError> {
         config.validate()?;
         let opening = config.clone();
@@ -169,7 +181,14 @@ impl Node {
         };
         let (queue, queued) = mpsc::unbounded_channel();
         let hub = Hub::new(&config.watches, random_u64());
-        let replica = Arc::new(Replica::new(origin, hub, queue.clone()));
+        let replica = Replica::new(origin, hub, queue.clone());
+        let (replica, history) = match keeps_history {
+            true => {
+                let (replica, history) = history::keep(replica, &config, identity.disk_id)?;
+                (replica, Some(Arc::new(history)))
+            }
+            false => (Arc::new(replica), None),
+        };
 
         let machine = StateMachine::new(replica.clone(), storage.snapshots.clone(), gate.clone());
         let traffic = Arc::new(SnapshotTraffic::new(config.snapshots.send_bytes_per_second));
@@ -231,6 +250,7 @@ impl Node {
                 stop: stop.clone(),
                 tasks: tasks.clone(),
                 backups: Arc::new(Semaphore::new(backup::BACKUPS_AT_ONCE)),
+                history,
                 storage: Mutex::new(Some(storage.clone())),
             }),
         };
@@ -519,6 +539,25 @@ impl Node {
         self.inner.snapshots.snapshot().await
     }
 
+    /// Who held a lock, and who holds it: what this node remembers, the latest first, at most `count` of those whose
+    /// token is smaller than `before`. Holds with one token, which a transaction of a ZooKeeper client can create, are not
+    /// parted: then there may be more.
+    ///
+    /// It shows all that a [`Node::read`] here has shown before.
+    pub async fn lock_history(
+        &self,
+        lock: &LockName,
+        before: Option<u64>,
+        count: usize,
+    ) -> Result<LockHistory, HistoryError> {
+        let history = self.inner.history.clone().ok_or(HistoryError::Off)?;
+        let (holds, told) = self.read(|store| (store.holds_of(lock), history.told()));
+        let lock = lock.clone();
+        let page = tokio::task::spawn_blocking(move || history.page(&lock, before, count, holds, told));
+        let page = page.await.map_err(|error| Unavailable::new(error.to_string()))?;
+        Ok(page?)
+    }
+
     /// What this node knows about the cluster.
     pub fn status(&self) -> ClusterStatus {
         let inner = &self.inner;
@@ -739,6 +778,13 @@ impl Node {
         }
         self.inner.replica.calls.stop();
         self.inner.replica.hub.stop();
+        self.inner.replica.stop_tap();
+        if let Some(history) = self.inner.history.clone() {
+            let stopped = tokio::task::spawn_blocking(move || history.stop()).await;
+            if let Err(error) = stopped {
+                tracing::warn!(%error, "the lock history did not end in order");
+            }
+        }
         let storage = self.inner.storage.lock().take();
         if let Some(storage) = storage {
             let closed = tokio::task::spawn_blocking(move || storage.close()).await;

@@ -17,6 +17,7 @@ use crate::codec::{BadBytes, CommandBatch, Envelope, Origin};
 use crate::fail_step;
 use crate::hub::{GrantWait, Hub, Verdict};
 use crate::sessions::SessionTracker;
+use crate::tap::Tap;
 use crate::types::Proposal;
 
 /// A position in the log.
@@ -40,6 +41,8 @@ pub struct Replica {
     pub calls: Calls,
     /// Deadlines, while this node leads.
     pub sessions: SessionTracker,
+    /// Tells of holds that began and ended.
+    tap: Tap,
     applied: watch::Sender<LogPosition>,
     /// How often the state was replaced as a whole.
     generation: AtomicU64,
@@ -56,10 +59,21 @@ impl Replica {
             hub: Arc::new(hub),
             calls: Calls::default(),
             sessions: SessionTracker::default(),
+            tap: Tap::default(),
             applied: watch::Sender::new(LogPosition::default()),
             generation: AtomicU64::new(0),
             resubmit,
         }
+    }
+
+    /// The same, with somebody who is told of holds.
+    pub(crate) fn with_tap(self, tap: Tap) -> Self {
+        Self { tap, ..self }
+    }
+
+    /// Nothing more will be applied: whoever is told of holds can go.
+    pub fn stop_tap(&self) {
+        self.tap.stop();
     }
 
     /// The last position that was applied.
@@ -114,6 +128,7 @@ impl Replica {
         let mut events = Vec::new();
         {
             let mut store = self.store.write();
+            let mut holds = self.tap.collect(&store);
             for bytes in &batch.envelopes {
                 let envelope = Envelope::decode(bytes)?;
                 if let Some(session) = envelope.request.session {
@@ -128,11 +143,15 @@ impl Replica {
                 fail_step!("watch::before_dispatch");
                 self.hub.dispatch(applied.zxid, &events);
                 fail_step!("watch::after_dispatch");
+                if let Some(holds) = &mut holds {
+                    holds.follow(applied.zxid.0, store.time_ms(), &events);
+                }
                 events.clear();
                 if envelope.origin == self.origin {
                     answers.push((envelope.call, applied));
                 }
             }
+            self.tap.applied(holds, &store);
         }
         self.advance(at);
         fail_step!("apply::before_answers");
@@ -143,21 +162,21 @@ impl Replica {
         Ok(())
     }
 
-    /// Replaces the state by a snapshot's, which ends at `at`. Answers with the state before: to give a large one back
-    /// takes a while, and should be done where it holds nobody up.
+    /// Replaces the state by a snapshot's, which ends at `at`. Answers with the state before, unless the lock history takes
+    /// it: to give a large one back takes a while, and should be done where it holds nobody up.
     #[must_use = "the state before should be dropped on a thread of its own"]
-    pub fn replace(&self, at: LogPosition, restored: Store) -> Store {
-        let before = {
+    pub fn replace(&self, at: LogPosition, restored: Store) -> Option<Store> {
+        let (before, zxid, time_ms) = {
             let mut store = self.store.write();
             let before = std::mem::replace(&mut *store, restored);
             self.generation.fetch_add(1, Ordering::Relaxed);
             self.hub.state_replaced(&before, &store);
             self.sessions.resign();
-            before
+            (before, store.zxid().0, store.time_ms())
         };
         self.calls.lose_sent();
         self.advance(at);
-        before
+        self.tap.replaced(before, zxid, time_ms)
     }
 
     /// How often the state was replaced by a snapshot's. Ask while the state is locked.

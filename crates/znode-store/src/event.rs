@@ -4,8 +4,8 @@
 use alloc::sync::Arc;
 
 use crate::acl::Acl;
-use crate::command::HolderId;
-use crate::ids::SessionId;
+use crate::command::{HolderId, LockMode};
+use crate::ids::{SessionId, Zxid};
 use crate::path::{LockName, ZPath};
 use crate::reply::{Grant, QuotaKind};
 
@@ -32,6 +32,17 @@ pub enum Event {
         /// How it ended.
         how: ContenderEnd,
     },
+    /// A contender holds its lock from now on: at once, or after it had waited.
+    HoldBegan(Arc<Hold>),
+    /// A contender that held its lock is gone.
+    HoldEnded {
+        /// What it held.
+        hold: Arc<Hold>,
+        /// How that ended.
+        how: ContenderEnd,
+        /// Who broke it or deleted its znode, as far as the caller had proven who it is: `ip:10.0.0.7`.
+        by: Option<Arc<str>>,
+    },
     /// A soft quota was passed, which refuses nothing. (Told once, when it happens.)
     SoftQuotaPassed {
         /// Whose quota.
@@ -52,6 +63,35 @@ pub enum Event {
         /// Whether for want of heartbeats; else at its owner's wish.
         expired: bool,
     },
+}
+
+/// All that there is to say about a contender that holds a lock, for those who keep a history. It is told whole at the
+/// beginning and at the end, so that whoever has missed the one can do with the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    /// Which lock.
+    pub lock: LockName,
+    /// The name of the contender's znode.
+    pub holder: Arc<str>,
+    /// Whose it is.
+    pub session: SessionId,
+    /// What its client called the session.
+    pub session_name: Arc<str>,
+    /// How it is held.
+    pub mode: LockMode,
+    /// Permits of a semaphore, else 1.
+    pub permits: u32,
+    /// The position at which the contender was created.
+    pub fencing_token: Zxid,
+    /// The scope of re-entrancy within the session; empty for clients that speak ZooKeeper.
+    pub owner: Arc<str>,
+    /// What its client wrote for people; empty for clients that speak ZooKeeper.
+    pub note: Arc<str>,
+    /// Where its client called from; empty for clients that speak ZooKeeper.
+    pub address: Arc<str>,
+    /// When it was let in, in milliseconds since 1970. `None` at the end of a hold by a client that speaks ZooKeeper: the
+    /// state does not keep it, only the beginning tells it.
+    pub since_ms: Option<u64>,
 }
 
 /// What a watch can tell.

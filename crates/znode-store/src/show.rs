@@ -5,7 +5,7 @@ use core::fmt::{self, Display, Formatter, Write as _};
 
 use crate::acl::{Acl, AclEntry, Perms};
 use crate::command::{AttemptId, Command, CreateMode, LockCommand, LockWish, Op, Request, WithdrawCause};
-use crate::event::{ContenderEnd, Event, ZnodeEvent, ZnodeEventKind};
+use crate::event::{ContenderEnd, Event, Hold, ZnodeEvent, ZnodeEventKind};
 use crate::ids::{Data, RequestId};
 use crate::limits::Limits;
 use crate::reply::{Applied, Grant, Limited, Place, QuotaKind, Reply};
@@ -303,6 +303,13 @@ impl Display for Event {
             } => {
                 write!(f, "{holder} of session {session} left lock {lock}: {how}")
             }
+            Self::HoldBegan(hold) => write!(f, "{hold}: begins"),
+            Self::HoldEnded { hold, how, by: None } => write!(f, "{hold}: {how}"),
+            Self::HoldEnded {
+                hold,
+                how,
+                by: Some(by),
+            } => write!(f, "{hold}: {how}, by {by}"),
             Self::SessionOpened(session) => write!(f, "session {session} opened"),
             Self::SessionEnded {
                 session,
@@ -312,6 +319,45 @@ impl Display for Event {
                 session,
                 expired: true,
             } => write!(f, "session {session} expired"),
+        }
+    }
+}
+
+impl Display for Hold {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self {
+            lock,
+            holder,
+            session,
+            session_name,
+            mode,
+            permits,
+            fencing_token,
+            owner,
+            note,
+            address,
+            since_ms,
+        } = self;
+        write!(
+            f,
+            "hold of lock {lock} as {mode} by {holder} of session {session}, token {fencing_token}"
+        )?;
+        if *permits != 1 {
+            write!(f, ", {permits} permits")?;
+        }
+        for (what, text) in [
+            ("named", session_name),
+            ("owner", owner),
+            ("note", note),
+            ("at", address),
+        ] {
+            if !text.is_empty() {
+                write!(f, ", {what} {text:?}")?;
+            }
+        }
+        match since_ms {
+            Some(since_ms) => write!(f, ", since {since_ms}"),
+            None => Ok(()),
         }
     }
 }

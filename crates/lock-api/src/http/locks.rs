@@ -16,7 +16,7 @@ use super::lock_types::{
 };
 use super::problem::Problem;
 use super::url::{Verb, lock_and_verb};
-use super::{Api, Peer, Shared};
+use super::{Api, Peer, Shared, history};
 use crate::locks::Locks;
 
 /// What all addresses of locks begin with.
@@ -41,10 +41,9 @@ pub async fn act(State(api): State<Shared>, peer: Peer, method: Method, uri: Uri
         Some(Verb::Release) => release(&api, lock, peer, &read().await?).await,
         Some(Verb::Break) => break_holder(&api, lock, peer, &read().await?).await,
         Some(Verb::Reserved) => Err(Problem::no_route(uri.path())),
-        Some(Verb::Check) => Err(Problem::method_not_allowed(
-            method.as_str(),
-            Some(Verb::Check.method()),
-        )),
+        Some(verb @ (Verb::Check | Verb::History)) => {
+            Err(Problem::method_not_allowed(method.as_str(), Some(verb.method())))
+        }
         None => Err(Problem::method_not_allowed(method.as_str(), Some("GET,HEAD"))),
     }
 }
@@ -84,12 +83,13 @@ async fn break_holder(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Ans
     Ok(no_content())
 }
 
-/// `GET /v1/locks/{name}` and `GET /v1/locks/{name}/check`
+/// `GET /v1/locks/{name}`, `GET /v1/locks/{name}/check` and `GET /v1/locks/{name}/history`
 pub async fn look(State(api): State<Shared>, peer: Peer, method: Method, uri: Uri) -> Answer {
     let (lock, verb) = target(&uri)?;
     match verb {
         None => one(&api, &peer, &uri, lock).await,
         Some(Verb::Check) => check(&api, &peer, &uri, lock).await,
+        Some(Verb::History) => history::look(&api, locks_of(&api, &peer), &uri, lock).await,
         Some(Verb::Reserved) => Err(Problem::no_route(uri.path())),
         Some(verb @ (Verb::Acquire | Verb::Release | Verb::Break)) => {
             Err(Problem::method_not_allowed(method.as_str(), Some(verb.method())))

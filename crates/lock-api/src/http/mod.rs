@@ -10,6 +10,7 @@ mod config;
 #[cfg(feature = "failpoints")]
 mod debug;
 mod exchange;
+mod history;
 mod lock_types;
 mod locks;
 mod metrics;

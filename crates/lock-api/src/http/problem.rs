@@ -13,14 +13,14 @@ use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use raft_node::{
-    BackupRefused, HeartbeatError, MembershipError, MembershipRefusal, OpenSessionError, ProposeError,
-    TooManyWatches, Unavailable,
+    BackupRefused, HeartbeatError, HistoryError, MembershipError, MembershipRefusal, OpenSessionError,
+    ProposeError, TooManyWatches, Unavailable,
 };
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use znode_store::{BadPath, BadRequestId, Limited, LockMode, Refusal};
 
-use crate::locks::LockError;
+use crate::locks::{LockError, LockHistoryError};
 
 /// Begins the `type` of every problem; the code follows. A name, not an address: there is nothing to fetch.
 const TYPE_PREFIX: &str = "urn:lockgate:problem:";
@@ -78,6 +78,8 @@ table! {
     NoSession = NOT_FOUND "no_session" "No such session";
     /// The lock does not exist.
     NoLock = NOT_FOUND "no_lock" "No such lock";
+    /// The node keeps no history of locks.
+    NoHistory = NOT_FOUND "no_history" "No history is kept here";
     /// The znode, or the parent of one to be created, does not exist.
     NoNode = NOT_FOUND "no_node" "No such znode";
     /// Something is served here, but not by this method.
@@ -463,6 +465,16 @@ impl From<OpenSessionError> for Problem {
         match error {
             OpenSessionError::Refused(refusal) => refusal.into(),
             OpenSessionError::Propose(error) => error.into(),
+        }
+    }
+}
+
+impl From<LockHistoryError> for Problem {
+    fn from(error: LockHistoryError) -> Self {
+        match error {
+            LockHistoryError::Refused(refusal) => refusal.into(),
+            LockHistoryError::History(HistoryError::Unavailable(unavailable)) => unavailable.into(),
+            LockHistoryError::History(off @ HistoryError::Off) => Self::new(Code::NoHistory, off.to_string()),
         }
     }
 }

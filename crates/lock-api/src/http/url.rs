@@ -57,6 +57,8 @@ pub enum Verb {
     Break,
     /// Ask whether a fencing token is a current holder's.
     Check,
+    /// Look who held it.
+    History,
     /// Words that the contract gives a meaning to which is not served yet: they must not become names
     /// meanwhile, or the names would change their address later.
     Reserved,
@@ -69,6 +71,7 @@ impl Verb {
             "release" => Some(Self::Release),
             "break" => Some(Self::Break),
             "check" => Some(Self::Check),
+            "history" => Some(Self::History),
             "downgrade" | "revoke" => Some(Self::Reserved),
             _ => None,
         }
@@ -77,7 +80,7 @@ impl Verb {
     /// The method that goes with it.
     pub fn method(self) -> &'static str {
         match self {
-            Self::Check => "GET,HEAD",
+            Self::Check | Self::History => "GET,HEAD",
             Self::Acquire | Self::Release | Self::Break | Self::Reserved => "POST",
         }
     }
@@ -146,6 +149,7 @@ mod tests {
             ("orders/42/release", "orders/42", Some(Verb::Release)),
             ("a/break", "a", Some(Verb::Break)),
             ("a/check", "a", Some(Verb::Check)),
+            ("a/b/history", "a/b", Some(Verb::History)),
             ("a/revoke", "a", Some(Verb::Reserved)),
             ("a/downgrade", "a", Some(Verb::Reserved)),
             ("a", "a", None),

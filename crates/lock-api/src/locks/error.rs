@@ -1,7 +1,7 @@
 //! Why a lock call fails. Refusals, unavailability and unknown outcomes never share a variant: the caller has to do
 //! something else about each.
 
-use raft_node::{ProposeError, Unavailable};
+use raft_node::{HistoryError, ProposeError, Unavailable};
 use znode_store::{Refusal, Reply};
 
 /// Why a lock call fails.
@@ -36,4 +36,15 @@ impl From<ProposeError> for LockError {
             ProposeError::OutcomeUnknown(reason) => Self::OutcomeUnknown(reason),
         }
     }
+}
+
+/// Why there is no history to see.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LockHistoryError {
+    /// The caller may not read the lock.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The node has none, or not now.
+    #[error(transparent)]
+    History(#[from] HistoryError),
 }

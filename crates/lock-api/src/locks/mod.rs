@@ -8,6 +8,7 @@
 mod call;
 mod clean_up;
 mod error;
+mod history;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +25,7 @@ use znode_store::{
 };
 
 use call::Call;
-pub use error::LockError;
+pub use error::{LockError, LockHistoryError};
 
 /// How many calls of `acquire` a node takes at a time, those included that are being tidied up after. Each costs about
 /// a kilobyte while it waits; more callers than this belong on more nodes.

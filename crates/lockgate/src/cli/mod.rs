@@ -25,6 +25,7 @@ use crate::cluster::{
     HTTP_BASE_PORT, LocalCluster, NodeReport, PEER_BASE_PORT, Ports, START_TIMEOUT, STOP_TIMEOUT,
 };
 use crate::config::ServeConfig;
+use crate::history;
 use crate::snapshot;
 
 /// How many nodes a new local cluster has: the fewest that survive the loss of one.
@@ -57,6 +58,8 @@ enum Command {
         #[command(subcommand)]
         command: snapshot::Command,
     },
+    /// Show who held a lock and who holds it, as a node remembers it
+    History(history::Arguments),
     /// Measure a running cluster, or its failover
     Bench {
         #[command(subcommand)]
@@ -156,6 +159,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Serve { config } => crate::serve::serve(ServeConfig::load(config.as_deref())?),
         Command::Cluster { command } => block_on(cluster(command)),
         Command::Snapshot { command } => block_on(snapshot::run(command)),
+        Command::History(arguments) => block_on(async { say(history::run(arguments).await?) }),
         Command::Bench { command } => block_on(bench::run(command)),
         Command::Client(_) => unreachable!("it has exit codes of its own, and was taken out before"),
         Command::Completions { shell } => {

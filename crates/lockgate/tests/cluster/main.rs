@@ -14,6 +14,7 @@ mod embedded;
 mod errors;
 mod graceful;
 mod harness;
+mod history;
 mod identity;
 mod leader_kill;
 mod ordinary;

@@ -190,7 +190,11 @@ impl Hub {
                 Event::ContenderEnded {
                     lock, holder, how, ..
                 } => tables.grants.decide(lock, holder, Verdict::Ended(how.clone())),
-                Event::SoftQuotaPassed { .. } | Event::SessionOpened(_) | Event::SessionEnded { .. } => {}
+                Event::HoldBegan(_)
+                | Event::HoldEnded { .. }
+                | Event::SoftQuotaPassed { .. }
+                | Event::SessionOpened(_)
+                | Event::SessionEnded { .. } => {}
             }
         }
     }

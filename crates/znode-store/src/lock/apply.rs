@@ -13,7 +13,7 @@ use super::queue::{Queue, Rank};
 use crate::acl::{Acl, Perms};
 use crate::apply::Context;
 use crate::command::{AttemptId, HolderId, LockCommand, LockMode, LockWish, WithdrawCause};
-use crate::event::ContenderEnd;
+use crate::event::{ContenderEnd, Event};
 use crate::ids::{RequestId, SessionId};
 use crate::path::LockName;
 use crate::reply::{Outcome, Refusal, Reply};
@@ -163,7 +163,10 @@ impl Store {
         let parent = self.create_missing(cx, place, &acl);
         let index = self.add_node(cx, parent, &path, Kind::Ephemeral(session), data, &acl);
         // Whoever was in the queue before could not be let in, or would have been.
-        self.locks.promote(&wish.lock);
+        if let Some(newcomer) = self.locks.promote(&wish.lock).first() {
+            let hold = self.hold(&wish.lock, newcomer, Some(&record), Some(cx.now_ms));
+            cx.events.push(Event::HoldBegan(hold));
+        }
         let queue = self
             .locks
             .queue(&wish.lock)

@@ -98,8 +98,8 @@ impl Queue {
         }
     }
 
-    /// Takes a contender out; says whether it held the lock.
-    pub fn remove(&mut self, position: Position<'_>) -> Option<bool> {
+    /// Takes a contender out, and says whether it held the lock.
+    pub fn remove(&mut self, position: Position<'_>) -> Option<(Box<Contender>, bool)> {
         let at = self.find(position).ok()?;
         let contender = self.contenders.remove(at)?;
         let held = at < self.holding;
@@ -109,10 +109,10 @@ impl Queue {
         }
         if self.contenders.len() <= FEW / 2 {
             self.owners = None;
-        } else if let (Some(owners), Some(owner)) = (&mut self.owners, contender.joined_by) {
-            owners.remove(&(contender.session, owner));
+        } else if let (Some(owners), Some(owner)) = (&mut self.owners, &contender.joined_by) {
+            owners.remove(&(contender.session, owner.clone()));
         }
-        Some(held)
+        Some((contender, held))
     }
 
     /// The contender that a call of this owner joins. There is at most one: a second one would have joined it.
@@ -337,7 +337,8 @@ mod tests {
                     Step::Leave(_) if model.is_empty() => continue,
                     Step::Leave(which) => {
                         let gone = model.remove(which % model.len());
-                        prop_assert_eq!(queue.remove(gone.position()), Some(held_before.contains(&gone)));
+                        let held = held_before.contains(&gone);
+                        prop_assert_eq!(queue.remove(gone.position()), Some((Box::new(gone.clone()), held)));
                         prop_assert_eq!(queue.remove(gone.position()), None);
                         if let Some(owner) = &gone.joined_by {
                             prop_assert_eq!(queue.of_owner(gone.session, owner), None);

@@ -4,12 +4,15 @@
 //! Waiters are let in once, at the end of each command. In between a lock may look free, to nobody: a session that
 //! ends takes its holder away first and its waiter second, and that waiter must never have held the lock.
 
+use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 
-use super::contender::{Attempt, Facts};
-use super::queue::Rank;
+use super::contender::{Attempt, Facts, Record};
+use super::queue::{Contender, Rank};
+use crate::acl::{Identities, Identity};
 use crate::apply::Context;
-use crate::event::{ContenderEnd, Event};
+use crate::event::{ContenderEnd, Event, Hold};
 use crate::ids::{Data, RequestId, SessionId, Zxid};
 use crate::path::{LockName, ZPath};
 use crate::reply::{Outcome, Refusal, Reply};
@@ -46,7 +49,7 @@ impl Store {
         let Some(facts) = Facts::read(holder, data.as_bytes()) else {
             return;
         };
-        self.locks.remove(&lock, facts.number, czxid, holder);
+        let held = self.locks.remove(&lock, facts.number, czxid, holder);
         let holder = String::from(holder);
         // Whoever repeats a call that was still waiting learns that there is nothing to wait for. (One that had been
         // granted is answered the grant, as after a release.)
@@ -69,6 +72,16 @@ impl Store {
                 self.correct_queued(session, request_id, &holder, Err(refusal.clone()));
             }
         }
+        if let Some(contender) = held {
+            let since_ms = facts.record.as_ref().and_then(|record| record.granted_ms);
+            let hold = self.hold(&lock, &contender, facts.record.as_ref(), since_ms);
+            let by = match &how {
+                ContenderEnd::Broken(_) | ContenderEnd::Deleted => shown(cx.caller),
+                _ => None,
+            };
+            let how = how.clone();
+            cx.events.push(Event::HoldEnded { hold, how, by });
+        }
         cx.events.push(Event::ContenderEnded {
             session,
             lock,
@@ -81,7 +94,7 @@ impl Store {
     pub(crate) fn settle_locks(&mut self, cx: &mut Context<'_>) {
         for lock in self.locks.take_touched() {
             for contender in self.locks.promote(&lock) {
-                self.let_in(cx, &lock, &contender.name);
+                self.let_in(cx, &lock, &contender);
             }
         }
     }
@@ -92,7 +105,8 @@ impl Store {
     }
 
     /// Tells whoever has to know that a contender holds its lock now.
-    fn let_in(&mut self, cx: &mut Context<'_>, lock: &LockName, holder: &str) {
+    fn let_in(&mut self, cx: &mut Context<'_>, lock: &LockName, contender: &Contender) {
+        let holder = &*contender.name;
         let mut found = self.contender(lock, holder).expect("it was just let in");
         debug_assert_eq!(found.rank, Rank::Holds);
         if let Some(record) = &mut found.record {
@@ -104,6 +118,8 @@ impl Store {
             let answer = Ok(Reply::Granted(grant.clone()));
             self.correct_queued(found.session, request_id, holder, answer);
         }
+        let hold = self.hold(lock, contender, found.record.as_ref(), Some(cx.now_ms));
+        cx.events.push(Event::HoldBegan(hold));
         // A ZooKeeper client's contender that comes into a free lock has not waited.
         if found.czxid != cx.zxid {
             cx.events.push(Event::Granted {
@@ -111,6 +127,36 @@ impl Store {
                 grant,
             });
         }
+    }
+
+    /// All that there is to say about a contender that holds its lock, or did until now. Its texts are shared with the
+    /// record and not copied: this is done twice for every lock that is taken and given back.
+    pub(super) fn hold(
+        &self,
+        lock: &LockName,
+        contender: &Contender,
+        record: Option<&Record>,
+        since_ms: Option<u64>,
+    ) -> Arc<Hold> {
+        let session = self.sessions.get(contender.session);
+        let session = session.expect("a session outlives its contenders");
+        let (owner, note, address) = match record {
+            Some(record) => (record.owner.clone(), record.note.clone(), record.address.clone()),
+            None => ("".into(), "".into(), "".into()),
+        };
+        Arc::new(Hold {
+            lock: lock.clone(),
+            holder: contender.name.clone(),
+            session: contender.session,
+            session_name: session.name.clone(),
+            mode: contender.claim.mode,
+            permits: contender.claim.permits,
+            fencing_token: contender.czxid,
+            owner,
+            note,
+            address,
+            since_ms,
+        })
     }
 
     /// Corrects what is remembered of a call that was answered "queued".
@@ -150,6 +196,30 @@ impl Store {
             }
         }
     }
+}
+
+/// Whatever a caller has proven to be, for people to read; `None` if that is nothing.
+fn shown(caller: &Identities) -> Option<Arc<str>> {
+    let mut shown = String::new();
+    for identity in caller.iter() {
+        if !shown.is_empty() {
+            shown.push_str(", ");
+        }
+        match identity {
+            Identity::Ip(address) => shown.push_str(&format!("ip:{address}")),
+            // Without the hash of the password.
+            Identity::Digest(id) => {
+                shown.push_str("digest:");
+                shown.push_str(id.split(':').next().unwrap_or_default());
+            }
+            Identity::X509(subject) => {
+                shown.push_str("x509:");
+                shown.push_str(subject);
+            }
+            Identity::Super => shown.push_str("super"),
+        }
+    }
+    (!shown.is_empty()).then(|| shown.into())
 }
 
 impl super::contender::Record {

@@ -1,6 +1,7 @@
 //! All locks that are in use, by name. It follows from the tree and is rebuilt by a restore; it learns of every
 //! contender that comes or goes, whoever made it, and of nothing else.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
@@ -61,13 +62,19 @@ impl LockTable {
             });
     }
 
-    /// Takes out a contender that is gone.
-    pub(super) fn remove(&mut self, lock: &LockName, number: u64, czxid: Zxid, name: &str) {
+    /// Takes out a contender that is gone; returns it if it held the lock.
+    pub(super) fn remove(
+        &mut self,
+        lock: &LockName,
+        number: u64,
+        czxid: Zxid,
+        name: &str,
+    ) -> Option<Box<Contender>> {
         let queue = self
             .queues
             .get_mut(lock.as_str())
             .expect("a lock with contenders is in the table");
-        queue
+        let (contender, held) = queue
             .remove((czxid, number, name))
             .expect("every contender is in its lock's queue");
         if queue.is_empty() {
@@ -75,6 +82,7 @@ impl LockTable {
         } else {
             self.touched.push(lock.clone());
         }
+        held.then_some(contender)
     }
 
     /// Takes the locks whose waiters may have got a chance, by name.

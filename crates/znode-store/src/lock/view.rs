@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use super::contender::Facts;
 use super::queue::{Contender, Queue, Rank};
 use crate::command::{AttemptId, HolderId, LockMode};
+use crate::event::Hold;
 use crate::ids::{SessionId, Zxid};
 use crate::path::{LockName, ZPath};
 use crate::reply::{Grant, Place};
@@ -94,6 +95,30 @@ impl Store {
                 .map(|waiter| self.contender_view(index, waiter, false))
                 .collect(),
         })
+    }
+
+    /// Those who hold a lock, in order of arrival, as [`Event::HoldBegan`](crate::Event::HoldBegan) tells it; but since
+    /// when a ZooKeeper client's contender holds is not known.
+    pub fn holds_of(&self, lock: &LockName) -> Vec<Arc<Hold>> {
+        let Some(index) = self.tree.find(lock.znode()) else {
+            return Vec::new();
+        };
+        let holders = self.locks.queue(lock).into_iter().flat_map(Queue::holders);
+        let hold = |holder: &Contender| {
+            let node = self.tree.child(index, &holder.name);
+            let node = self.tree.node(node.expect("every contender has a znode"));
+            let facts = Facts::read(&node.name, node.data.as_bytes());
+            let record = facts.and_then(|facts| facts.record);
+            let since_ms = record.as_ref().and_then(|record| record.granted_ms);
+            self.hold(lock, holder, record.as_ref(), since_ms)
+        };
+        holders.map(hold).collect()
+    }
+
+    /// Whether a contender holds a lock, by its name and its token.
+    pub fn is_held_by(&self, lock: &LockName, token: Zxid, holder: &str) -> bool {
+        let mut holders = self.locks.queue(lock).into_iter().flat_map(Queue::holders);
+        holders.any(|known| known.czxid == token && *known.name == *holder)
     }
 
     /// Up to `count` of the locks that are in use (have contenders), by name: those whose names begin with `prefix`

@@ -3,13 +3,14 @@
 //! functions whose names begin with `check`; a failure prints the shortest list of steps that shows it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use znode_store::{
-    AttemptId, Command, ContenderView, CreateMode, CreatePath, Data, EntryContext, Event, Grant, HolderId,
-    Identities, LockCommand, LockMode, LockName, LockView, LockWish, Op, Outcome, Password, Reply, Request,
-    RequestId, SessionFate, SessionId, Standing, Store, WithdrawCause, ZPath,
+    AttemptId, Command, ContenderView, CreateMode, CreatePath, Data, EntryContext, Event, Grant, Hold,
+    HolderId, Identities, LockCommand, LockMode, LockName, LockView, LockWish, Op, Outcome, Password, Reply,
+    Request, RequestId, SessionFate, SessionId, Standing, Store, WithdrawCause, ZPath,
 };
 
 use crate::lock_script::check_rule;
@@ -468,6 +469,65 @@ fn all(view: &LockView) -> Vec<&ContenderView> {
     view.holders.iter().chain(&view.queue).collect()
 }
 
+/// Exactly those who hold now and did not before are told to begin; exactly those who did and do not are told to end, with
+/// all that a look at the state said about them while they held.
+fn check_holds(before: &Views, after: &Views, events: &[Event]) {
+    let holding = |views: &Views| -> BTreeMap<Key, ContenderView> {
+        let holders = views.iter().flat_map(|(lock, view)| {
+            let named = |who: &ContenderView| (lock.clone(), who.holder.clone(), who.fencing_token.0);
+            view.holders.iter().map(move |who| (named(who), who.clone()))
+        });
+        holders.collect()
+    };
+    let (held, hold) = (holding(before), holding(after));
+    let (mut began, mut ended) = (BTreeMap::new(), BTreeMap::new());
+    for event in events {
+        match event {
+            Event::HoldBegan(hold) => {
+                assert!(began.insert(key_of(hold), hold).is_none(), "told twice: {hold}")
+            }
+            Event::HoldEnded { hold, .. } => {
+                assert!(ended.insert(key_of(hold), hold).is_none(), "told twice: {hold}");
+            }
+            _ => {}
+        }
+    }
+    assert!(
+        began
+            .keys()
+            .eq(hold.keys().filter(|key| !held.contains_key(*key))),
+        "beginnings that were told"
+    );
+    assert!(
+        ended
+            .keys()
+            .eq(held.keys().filter(|key| !hold.contains_key(*key))),
+        "ends that were told"
+    );
+    for (views, told) in [(&hold, &began), (&held, &ended)] {
+        for (key, hold) in told {
+            let view = &views[key];
+            let texts = |texts: [&Arc<str>; 3]| texts.map(|text| text.to_string());
+            assert_eq!(
+                (hold.session, hold.mode, hold.permits),
+                (view.session, view.mode, view.permits)
+            );
+            assert_eq!(
+                texts([&hold.owner, &hold.note, &hold.address]),
+                texts([&view.owner, &view.note, &view.address])
+            );
+            assert!(
+                hold.since_ms
+                    .is_none_or(|since_ms| since_ms == view.since_ms || view.address.is_empty())
+            );
+        }
+    }
+}
+
+fn key_of(hold: &Hold) -> Key {
+    (hold.lock.clone(), hold.holder.to_string(), hold.fencing_token.0)
+}
+
 /// Exactly those who waited and hold now are told so; exactly those who are gone are reported, before whomever they
 /// let in.
 fn check_events(before: &Views, after: &Views, events: &[Event], store: &Store) {
@@ -493,6 +553,38 @@ fn check_events(before: &Views, after: &Views, events: &[Event], store: &Store) 
     granted.sort();
     expected.sort();
     assert_eq!(granted, expected, "grants that were told");
+
+    check_holds(before, after, events);
+    for (lock, view) in after {
+        let holds = store.holds_of(lock);
+        assert!(
+            holds
+                .iter()
+                .map(|hold| (&*hold.holder, hold.fencing_token))
+                .eq(view
+                    .holders
+                    .iter()
+                    .map(|holder| (&*holder.holder, holder.fencing_token)))
+        );
+        for event in events {
+            if let Event::HoldBegan(began) = event
+                && began.lock == *lock
+            {
+                let hold = holds
+                    .iter()
+                    .find(|hold| hold.holder == began.holder)
+                    .expect("it holds");
+                let since_ms = hold.since_ms.or(began.since_ms);
+                assert_eq!(
+                    Hold {
+                        since_ms,
+                        ..Hold::clone(hold)
+                    },
+                    **began
+                );
+            }
+        }
+    }
 
     let were: BTreeSet<Key> = keys(before, all).collect();
     let are: BTreeSet<Key> = keys(after, all).collect();

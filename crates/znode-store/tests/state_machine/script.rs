@@ -4,6 +4,7 @@
 //! | command | meaning |
 //! |---|---|
 //! | `time MS`, `term N` | the clock and the term of the following entries |
+//! | `tell_holds` | from here on beginnings and ends of holds are told, too |
 //! | `open N [timeout=MS] [name=] [address=] [password=BYTE]` | opens session N |
 //! | `close N`, `expire N… [term=N]` | ends sessions |
 //! | `create PATH [DATA] [mode=MODE] [ttl=MS] [acl=ACL] [parents=true]` | creates a znode |
@@ -33,7 +34,7 @@ use std::sync::Arc;
 
 use goldenscript::{ArgumentConsumer, Command as Line, Context, Runner};
 use znode_store::{
-    Acl, AclEntry, Command, CreateMode, CreatePath, Data, EntryContext, Identities, Identity, Limits,
+    Acl, AclEntry, Command, CreateMode, CreatePath, Data, EntryContext, Event, Identities, Identity, Limits,
     LockName, Op, Password, Perms, Request, RequestId, SessionId, SnapshotPart, Store, ZPath, Zxid,
 };
 
@@ -48,6 +49,8 @@ pub struct Script {
     multi: Option<(Asker, Vec<Op>)>,
     /// The parts of a snapshot that were drawn so far.
     parts: Vec<SnapshotPart>,
+    /// Whether beginnings and ends of holds are told.
+    tells_holds: bool,
 }
 
 /// Who asks, and under which id.
@@ -90,6 +93,7 @@ impl Script {
             entry: EntryContext { time_ms: 0, term: 1 },
             multi: None,
             parts: Vec::new(),
+            tells_holds: false,
         }
     }
 
@@ -104,6 +108,10 @@ impl Script {
         let (applied, events) = self.replicas.apply(&self.entry, request);
         let mut output = applied.to_string();
         for event in events {
+            // Each stands beside what the others tell, at length: in the scripts that are about it.
+            if matches!(event, Event::HoldBegan(_) | Event::HoldEnded { .. }) && !self.tells_holds {
+                continue;
+            }
             write!(output, "\n  * {event}")?;
         }
         Ok(output)
@@ -127,6 +135,7 @@ impl Script {
         let store = &mut self.replicas.store;
         match line.name.as_str() {
             "time" => self.entry.time_ms = args.next_pos().ok_or("which time?")?.parse()?,
+            "tell_holds" => self.tells_holds = true,
             "term" => self.entry.term = args.next_pos().ok_or("which term?")?.parse()?,
             "open" => {
                 let command = Command::OpenSession {

@@ -1,0 +1,176 @@
+//! The route of a lock's history and its documents. What is remembered is decided elsewhere; here it is only shown.
+
+use axum::http::Uri;
+use raft_node::lock_history::{End, Gap, Position, Record};
+use raft_node::{HistoryEntry, LockHistory};
+use serde::{Deserialize, Serialize};
+use znode_store::{ContenderEnd, Hold, LockMode, LockName};
+
+use super::Api;
+use super::exchange::{Answer, At, fresh, ok, page_length, query};
+use super::problem::mode_word;
+use crate::locks::Locks;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HistoryQuery {
+    before: Option<u64>,
+    count: Option<usize>,
+    #[serde(default)]
+    linearizable: bool,
+}
+
+/// `GET /v1/locks/{name}/history`
+pub async fn look(api: &Api, locks: Locks, uri: &Uri, lock: LockName) -> Answer {
+    let asked: HistoryQuery = query(uri)?;
+    let count = page_length(asked.count)?;
+    fresh(api, asked.linearizable).await?;
+    let history = locks.history(&lock, asked.before, count).await?;
+    Ok(ok(&HistoryAnswer::new(&lock, &history)))
+}
+
+/// The answer.
+#[derive(Serialize)]
+struct HistoryAnswer<'a> {
+    lock: &'a str,
+    /// The latest first.
+    history: Vec<EntryAnswer<'a>>,
+    /// What to give as `before` for the next page; `null` on the last one.
+    next_before: Option<u64>,
+    /// Where something may be missing.
+    gaps: Vec<GapAnswer>,
+    /// What ended up to here is not remembered; `null` if all is.
+    since_at: Option<At>,
+}
+
+#[derive(Serialize)]
+struct EntryAnswer<'a> {
+    holder: &'a str,
+    session: String,
+    session_name: &'a str,
+    owner: &'a str,
+    note: &'a str,
+    address: &'a str,
+    mode: &'static str,
+    limit: Option<u32>,
+    permits: u32,
+    fencing_token: u64,
+    /// `null` if nobody saw the beginning.
+    from_at: Option<At>,
+    /// `null` while it holds, and if nobody saw the end.
+    until_at: Option<At>,
+    /// `null` while it holds.
+    ended: Option<&'static str>,
+    /// Of one that was broken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    /// Who broke it or deleted its znode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<&'a str>,
+    /// If nobody saw the end: it still held then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_held_at: Option<At>,
+    /// If nobody saw the end: it held no more then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gone_at: Option<At>,
+}
+
+#[derive(Serialize)]
+struct GapAnswer {
+    from_at: At,
+    until_at: At,
+    /// The last position before it.
+    after_zxid: u64,
+    /// The last position in it.
+    until_zxid: u64,
+}
+
+impl<'a> HistoryAnswer<'a> {
+    fn new(lock: &'a LockName, history: &'a LockHistory) -> Self {
+        let since = (history.since != Position::default()).then_some(At(history.since.time_ms));
+        Self {
+            lock: lock.as_str(),
+            history: history.entries.iter().map(EntryAnswer::new).collect(),
+            next_before: history.next_before,
+            gaps: history.gaps.iter().map(GapAnswer::new).collect(),
+            since_at: since,
+        }
+    }
+}
+
+impl<'a> EntryAnswer<'a> {
+    fn new(entry: &'a HistoryEntry) -> Self {
+        match entry {
+            HistoryEntry::Open(hold) => Self::of(hold),
+            HistoryEntry::Over(Record { hold, end }) => {
+                let mut answer = Self::of(hold);
+                answer.end(end);
+                answer
+            }
+        }
+    }
+
+    fn of(hold: &'a Hold) -> Self {
+        Self {
+            holder: &hold.holder,
+            session: hold.session.to_string(),
+            session_name: &hold.session_name,
+            owner: &hold.owner,
+            note: &hold.note,
+            address: &hold.address,
+            mode: mode_word(hold.mode),
+            limit: match hold.mode {
+                LockMode::Semaphore { limit } => Some(limit),
+                LockMode::Exclusive | LockMode::Shared => None,
+            },
+            permits: hold.permits,
+            fencing_token: hold.fencing_token.0,
+            from_at: hold.since_ms.map(At),
+            until_at: None,
+            ended: None,
+            reason: None,
+            by: None,
+            last_held_at: None,
+            gone_at: None,
+        }
+    }
+
+    fn end(&mut self, end: &'a End) {
+        match end {
+            End::Known { at, how, by } => {
+                self.until_at = Some(At(at.time_ms));
+                self.by = by.as_deref();
+                self.ended = Some(match how {
+                    // A grant that nobody learnt of is given back, too.
+                    ContenderEnd::Released | ContenderEnd::Withdrawn => "released",
+                    ContenderEnd::SessionClosed => "session_closed",
+                    ContenderEnd::SessionExpired => "session_expired",
+                    ContenderEnd::Broken(reason) => {
+                        self.reason = Some(reason);
+                        "broken"
+                    }
+                    ContenderEnd::Deleted => "deleted",
+                });
+            }
+            End::Hidden {
+                not_before,
+                not_after,
+            } => {
+                self.ended = Some("unknown");
+                self.last_held_at = Some(At(not_before.time_ms));
+                self.gone_at = Some(At(not_after.time_ms));
+            }
+        }
+    }
+}
+
+impl GapAnswer {
+    fn new(gap: &Gap) -> Self {
+        Self {
+            from_at: At(gap.after.time_ms),
+            until_at: At(gap.until.time_ms),
+            after_zxid: gap.after.zxid,
+            until_zxid: gap.until.zxid,
+        }
+    }
+}

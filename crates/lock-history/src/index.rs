@@ -1,0 +1,437 @@
+//! The index: what is told goes into a batch, batches go to sled, pages come out. Every step that touches sled is one
+//! that may fail, and after the first failure all fail.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use znode_store::{ContenderEnd, Hold, LockName};
+
+use crate::bounds::{Bounds, MAX_GAPS};
+use crate::error::{IndexError, contained};
+use crate::keys::{self, HoldId};
+use crate::record::{self, End, Gap, Meta, Position, Record};
+use crate::ring::{Put, Ring};
+
+/// An open hold goes to the disk when it is so old, in milliseconds. Most locks are given back much sooner, and then never
+/// cost more than their record.
+const KEPT_AFTER_MS: u64 = 1_000;
+
+/// So many changes are one batch at most: some 200 KB.
+const MAX_BATCH: usize = 1_000;
+
+/// How often sled syncs its file, in milliseconds. It is the only real sync there is, it costs the log's disk some time,
+/// and all that depends on it is how much history a loss of power takes.
+const SYNC_EVERY_MS: u64 = 30_000;
+
+/// One node's index. See the [crate's page](crate).
+#[derive(Debug)]
+pub struct Index {
+    db: sled::Db,
+    bounds: Bounds,
+    ring: Ring,
+    open: BTreeMap<HoldId, OpenHold>,
+    /// Open holds that are not on the disk, in the order in which they began; some may have ended.
+    unkept: VecDeque<HoldId>,
+    meta: Meta,
+    batch: sled::Batch,
+    changes: usize,
+    /// Whether the disk lags behind what was committed.
+    unflushed: bool,
+    was_lost: bool,
+    failed: Option<IndexError>,
+}
+
+#[derive(Debug)]
+struct OpenHold {
+    hold: Arc<Hold>,
+    /// Whether it is on the disk.
+    is_kept: bool,
+}
+
+/// Some of a lock's records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// The latest first.
+    pub records: Vec<Record>,
+    /// The token before which the next page begins; `None` on the last one.
+    pub next_before: Option<u64>,
+    /// Where something may be missing, in the time of this page, the oldest first. Not only of this lock.
+    pub gaps: Vec<Gap>,
+    /// There are no records of what ended up to here.
+    pub since: Position,
+}
+
+impl Index {
+    /// Opens the index in `dir`, or makes it. `owner` is the data directory that it belongs to.
+    pub fn open(dir: &Path, owner: [u8; 16], bounds: Bounds) -> Result<Self, IndexError> {
+        // sled takes a file that is spoilt from its beginning for a new one.
+        let was_there = std::fs::metadata(dir.join("db")).is_ok_and(|file| file.len() > 0);
+        let config = sled::Config::new()
+            .path(dir)
+            .cache_capacity(bounds.cache_bytes)
+            .flush_every_ms(Some(SYNC_EVERY_MS));
+        let db = open_sled(&config)?;
+        match contained(|| Contents::read(&db, owner)) {
+            Ok(contents) => {
+                let was_lost = was_there && contents.meta.reached.zxid == 0;
+                Ok(Self::new(db, bounds, contents, was_lost))
+            }
+            Err(error) => {
+                // Not while a panic unwinds: sled writes when it is dropped, and a second panic would end the process.
+                shut_down(db)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn new(db: sled::Db, bounds: Bounds, contents: Contents, was_lost: bool) -> Self {
+        let Contents { meta, ring, open } = contents;
+        Self {
+            db,
+            bounds,
+            ring,
+            open,
+            unkept: VecDeque::new(),
+            meta,
+            batch: sled::Batch::default(),
+            changes: 0,
+            unflushed: false,
+            was_lost,
+            failed: None,
+        }
+    }
+
+    /// Up to where it has been told everything, but for the gaps. What was told and not committed before the index was
+    /// last closed does not count.
+    pub fn reached(&self) -> Position {
+        self.meta.reached
+    }
+
+    /// Whether it was there before and had nothing in it when it was opened: lost by damage or a crash, or never used.
+    pub fn was_lost(&self) -> bool {
+        self.was_lost
+    }
+
+    /// How many records there are.
+    pub fn len(&self) -> usize {
+        self.ring.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ring.len() == 0
+    }
+
+    /// Somebody holds a lock from now on.
+    pub fn began(&mut self, hold: &Arc<Hold>) {
+        let id = HoldId::of(hold);
+        // Without it the hold's end will be recorded all the same, unless that is missed, too.
+        if self.open.len() >= self.bounds.records || self.open.contains_key(&id) {
+            return;
+        }
+        self.unkept.push_back(id.clone());
+        let (hold, is_kept) = (hold.clone(), false);
+        self.open.insert(id, OpenHold { hold, is_kept });
+    }
+
+    /// Somebody holds a lock no more.
+    pub fn ended(
+        &mut self,
+        hold: &Hold,
+        at: Position,
+        how: &ContenderEnd,
+        by: Option<&str>,
+    ) -> Result<(), IndexError> {
+        let (how, by) = (how.clone(), by.map(str::to_owned));
+        self.close(hold, End::Known { at, how, by })
+    }
+
+    /// Somebody who held a lock does not any more, and since when is not known.
+    pub fn hidden(
+        &mut self,
+        hold: &Hold,
+        not_before: Position,
+        not_after: Position,
+    ) -> Result<(), IndexError> {
+        self.close(
+            hold,
+            End::Hidden {
+                not_before,
+                not_after,
+            },
+        )
+    }
+
+    /// Everything up to `position` was told. An earlier position than before is one that is told again.
+    pub fn told_until(&mut self, position: Position) {
+        if position.zxid > self.meta.reached.zxid {
+            self.meta.reached = position;
+        }
+    }
+
+    /// What happened from where everything had been told up to `until` will not be told, or not all of it. Whoever says
+    /// so looks at the [`Index::open_holds`] next. Returns the gap; `None` if nothing was missed, or if the index is new and
+    /// begins there.
+    pub fn missed_until(&mut self, until: Position) -> Option<Gap> {
+        let after = self.meta.reached;
+        if until.zxid <= after.zxid {
+            return None;
+        }
+        self.meta.reached = until;
+        self.changes += 1;
+        if after.zxid == 0 {
+            // It knows nothing of what was before it.
+            self.meta.since = until;
+            return None;
+        }
+        let gap = Gap { after, until };
+        match self.meta.gaps.last_mut() {
+            // Nothing was told in between.
+            Some(last) if last.until.zxid == after.zxid => last.until = until,
+            _ => self.meta.gaps.push(gap),
+        }
+        if self.meta.gaps.len() > MAX_GAPS {
+            self.meta.since = self.meta.gaps.remove(0).until;
+        }
+        Some(gap)
+    }
+
+    /// Those of which the beginning was told and the end was not.
+    pub fn open_holds(&self) -> Vec<Arc<Hold>> {
+        self.open.values().map(|open| open.hold.clone()).collect()
+    }
+
+    /// Since when an open hold is held, if its beginning was told.
+    pub fn since_of(&self, hold: &Hold) -> Option<u64> {
+        self.open.get(&HoldId::of(hold))?.hold.since_ms
+    }
+
+    /// Lets those records go whose end is too long ago at `now_ms`, in milliseconds since 1970.
+    pub fn let_go(&mut self, now_ms: u64) -> Result<(), IndexError> {
+        let max_age = u64::try_from(self.bounds.max_age.as_millis()).unwrap_or(u64::MAX);
+        self.pop_until(now_ms.saturating_sub(max_age))
+    }
+
+    /// Writes what was told. With `all` also open holds that are so young that they may still be spared it: for when there
+    /// is nothing else to do, and for the end.
+    pub fn commit(&mut self, all: bool) -> Result<(), IndexError> {
+        let old_enough = self.meta.reached.time_ms.saturating_sub(KEPT_AFTER_MS);
+        while let Some(id) = self.unkept.front() {
+            if let Some(open) = self.open.get_mut(id) {
+                if !all && open.hold.since_ms.is_some_and(|since_ms| since_ms > old_enough) {
+                    break;
+                }
+                self.batch.insert(id.open_key(), record::hold_bytes(&open.hold));
+                self.changes += 1;
+                open.is_kept = true;
+            }
+            self.unkept.pop_front();
+        }
+        if self.changes == 0 {
+            return self.alive();
+        }
+        self.batch.insert(keys::META, record::meta_bytes(&self.meta));
+        let batch = std::mem::take(&mut self.batch);
+        self.changes = 0;
+        self.unflushed = true;
+        self.step(|db| Ok(db.apply_batch(batch)?))
+    }
+
+    /// Hands what was committed to the operating system: a process that is killed afterwards loses none of it.
+    pub fn flush(&mut self) -> Result<(), IndexError> {
+        if !std::mem::take(&mut self.unflushed) {
+            return self.alive();
+        }
+        self.step(|db| {
+            db.flush()?;
+            Ok(())
+        })
+    }
+
+    /// The records of a lock that came before the token `before` (`None`: all), at most `count` of them, the latest first.
+    /// Holds with one token, which a transaction of a ZooKeeper client can create, are not parted: then there may be more.
+    pub fn page(&mut self, lock: &LockName, before: Option<u64>, count: usize) -> Result<Page, IndexError> {
+        self.commit(false)?;
+        let mut keys = Vec::new();
+        let mut last = None;
+        let mut next_before = None;
+        for (id, zxid) in self.ring.of_lock(lock.as_str(), before) {
+            if keys.len() >= count && last != Some(id.token) {
+                next_before = last;
+                break;
+            }
+            last = Some(id.token);
+            keys.push(id.record_key(zxid));
+        }
+        let records = self.step(|db| {
+            let read = |key: &Vec<u8>| match db.get(key)? {
+                Some(bytes) => record::read_record(&bytes),
+                None => Err(IndexError::Damaged("a record has vanished".to_owned())),
+            };
+            keys.iter().map(read).collect::<Result<Vec<_>, _>>()
+        })?;
+        let gaps = self.meta.gaps.iter().filter(|gap| {
+            gap.until.zxid >= next_before.unwrap_or(0) && before.is_none_or(|before| gap.after.zxid < before)
+        });
+        Ok(Page {
+            records,
+            next_before,
+            gaps: gaps.copied().collect(),
+            since: self.meta.since,
+        })
+    }
+
+    /// Writes what is not written yet and gives the files back. What cannot be written is not; the next one who opens the
+    /// index sees how far it got.
+    pub fn shut(mut self) -> Result<(), IndexError> {
+        let written = self.commit(true).and_then(|()| self.flush());
+        shut_down(self.db)?;
+        written
+    }
+
+    fn close(&mut self, hold: &Hold, end: End) -> Result<(), IndexError> {
+        let id = HoldId::of(hold);
+        let mut since_ms = hold.since_ms;
+        if let Some(open) = self.open.remove(&id) {
+            since_ms = since_ms.or(open.hold.since_ms);
+            if open.is_kept {
+                self.batch.remove(id.open_key());
+                self.changes += 1;
+            }
+        }
+        let over = end.over();
+        // It is told again, and was let go before.
+        if over.zxid <= self.meta.since.zxid {
+            return Ok(());
+        }
+        match self.ring.put(id.clone(), &end) {
+            Put::Known => return Ok(()),
+            Put::New => {}
+            Put::Instead(zxid) => {
+                let key = id.record_key(zxid);
+                if since_ms.is_none() {
+                    self.commit(false)?;
+                    let bytes = self.step(|db| Ok(db.get(&key)?))?;
+                    if let Some(bytes) = bytes {
+                        since_ms = record::read_record(&bytes)?.hold.since_ms;
+                    }
+                }
+                self.batch.remove(key);
+                self.changes += 1;
+            }
+        }
+        let hold = Hold {
+            since_ms,
+            ..hold.clone()
+        };
+        self.batch
+            .insert(id.record_key(over.zxid), record::record_bytes(&hold, &end));
+        self.changes += 1;
+        self.pop_until(0)
+    }
+
+    fn pop_until(&mut self, before_ms: u64) -> Result<(), IndexError> {
+        while let Some((id, over)) = self.ring.pop(self.bounds.records, before_ms) {
+            self.batch.remove(id.record_key(over.zxid));
+            self.changes += 1;
+            if over.zxid > self.meta.since.zxid {
+                self.meta.since = over;
+            }
+        }
+        let since = self.meta.since.zxid;
+        self.meta.gaps.retain(|gap| gap.until.zxid > since);
+        match self.changes >= MAX_BATCH {
+            true => self.commit(false),
+            false => self.alive(),
+        }
+    }
+
+    fn alive(&self) -> Result<(), IndexError> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    fn step<T>(&mut self, work: impl FnOnce(&sled::Db) -> Result<T, IndexError>) -> Result<T, IndexError> {
+        self.alive()?;
+        let done = contained(|| work(&self.db));
+        if let Err(error) = &done {
+            self.failed = Some(error.clone());
+        }
+        done
+    }
+}
+
+/// What is on the disk.
+struct Contents {
+    meta: Meta,
+    ring: Ring,
+    open: BTreeMap<HoldId, OpenHold>,
+}
+
+impl Contents {
+    fn read(db: &sled::Db, owner: [u8; 16]) -> Result<Self, IndexError> {
+        let meta = match db.get(keys::META)? {
+            Some(bytes) => record::read_meta(&bytes)?,
+            None if db.is_empty() => Meta {
+                owner,
+                reached: Position::default(),
+                since: Position::default(),
+                gaps: Vec::new(),
+            },
+            None => return Err(IndexError::Damaged("its beginning is missing".to_owned())),
+        };
+        if meta.owner != owner {
+            return Err(IndexError::Foreign);
+        }
+        let mut ring = Ring::default();
+        for entry in db.scan_prefix(keys::RECORD) {
+            let (key, value) = entry?;
+            let Record { hold, end } = record::read_record(&value)?;
+            if keys::record_zxid(&key)? != end.over().zxid {
+                return Err(IndexError::Damaged(
+                    "a record does not belong to its key".to_owned(),
+                ));
+            }
+            ring.put(HoldId::of(&hold), &end);
+        }
+        let mut open = BTreeMap::new();
+        for entry in db.scan_prefix(keys::OPEN) {
+            let hold = Arc::new(record::read_hold(&entry?.1)?);
+            let is_kept = true;
+            open.insert(HoldId::of(&hold), OpenHold { hold, is_kept });
+        }
+        Ok(Self { meta, ring, open })
+    }
+}
+
+/// How long the file of an index that was just shut is waited for, and how often it is tried. sled's threads give it back
+/// some moments after its handle is gone.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_RETRY: Duration = Duration::from_millis(5);
+
+fn open_sled(config: &sled::Config) -> Result<sled::Db, IndexError> {
+    let deadline = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match contained(|| Ok(config.open())) {
+            Ok(Err(sled::Error::Io(error))) if is_locked(&error) && Instant::now() < deadline => {
+                std::thread::sleep(LOCK_RETRY);
+            }
+            opened => return Ok(opened??),
+        }
+    }
+}
+
+/// sled wraps the error that says so, and keeps only its text.
+fn is_locked(error: &io::Error) -> bool {
+    error.to_string().starts_with("could not acquire lock on")
+}
+
+/// sled writes and syncs when it is dropped.
+fn shut_down(db: sled::Db) -> Result<(), IndexError> {
+    contained(|| {
+        drop(db);
+        Ok(())
+    })
+}

@@ -1,0 +1,171 @@
+//! The ring, its gaps, and what outlives a restart.
+
+use lock_history::{End, Gap, Index, IndexError, MAX_GAPS};
+use tempfile::TempDir;
+use znode_store::{ContenderEnd, Hold};
+
+use crate::told::{OWNER, at, bounds, hold, lock, open, tell, tokens};
+
+#[test]
+fn the_oldest_go_when_there_are_too_many_and_stay_gone() {
+    let dir = TempDir::new().unwrap();
+    let mut index = open(&dir, 3);
+    for token in 1..=5 {
+        tell(&mut index, "a", token * 10, token * 10 + 5);
+    }
+    assert_eq!(tokens(&mut index, "a"), [50, 40, 30]);
+    assert_eq!(index.page(&lock("a"), None, 9).unwrap().since, at(25));
+    index.shut().unwrap();
+    let mut index = open(&dir, 3);
+    assert_eq!(tokens(&mut index, "a"), [50, 40, 30]);
+    // A node tells again what it applies again.
+    for token in 1..=5 {
+        tell(&mut index, "a", token * 10, token * 10 + 5);
+    }
+    assert_eq!(tokens(&mut index, "a"), [50, 40, 30]);
+    assert_eq!(index.reached(), at(55));
+}
+
+#[test]
+fn the_old_go_by_their_age() {
+    let dir = TempDir::new().unwrap();
+    let mut bounds = bounds(100);
+    bounds.max_age = std::time::Duration::from_secs(10);
+    let mut index = Index::open(&dir.path().join("history"), OWNER, bounds).unwrap();
+    tell(&mut index, "a", 1, 5);
+    tell(&mut index, "b", 2, 6);
+    index.let_go(15_000).unwrap();
+    assert_eq!(
+        (tokens(&mut index, "a"), tokens(&mut index, "b")),
+        (vec![1], vec![2])
+    );
+    index.let_go(15_001).unwrap();
+    assert_eq!(
+        (tokens(&mut index, "a"), tokens(&mut index, "b")),
+        (vec![], vec![2])
+    );
+    assert_eq!(index.page(&lock("b"), None, 9).unwrap().since, at(5));
+}
+
+#[test]
+fn an_open_hold_is_closed_after_a_restart_by_its_end_or_by_a_gap() {
+    let dir = TempDir::new().unwrap();
+    let mut index = open(&dir, 100);
+    for token in [10, 11, 12] {
+        index.began(&hold("a", token));
+    }
+    index.told_until(at(12));
+    index.shut().unwrap();
+
+    let mut index = open(&dir, 100);
+    let ends = index.open_holds();
+    assert_eq!(ends.len(), 3);
+    let known = Hold {
+        since_ms: None,
+        ..Hold::clone(&ends[0])
+    };
+    index
+        .ended(&known, at(20), &ContenderEnd::Released, Some("ip:10.0.0.1"))
+        .unwrap();
+    assert_eq!(index.missed_until(at(12)), None, "that was told");
+    let gap = Gap {
+        after: at(12),
+        until: at(30),
+    };
+    assert_eq!(index.missed_until(at(30)), Some(gap));
+    index.hidden(&ends[1], gap.after, gap.until).unwrap();
+    // What is known is not forgotten for what is not.
+    index.hidden(&known, gap.after, gap.until).unwrap();
+    index.shut().unwrap();
+
+    let mut index = open(&dir, 100);
+    let open: Vec<_> = index
+        .open_holds()
+        .iter()
+        .map(|hold| hold.fencing_token.0)
+        .collect();
+    assert_eq!(open, [12]);
+    let page = index.page(&lock("a"), None, 9).unwrap();
+    assert_eq!(page.gaps, [gap]);
+    let hidden = End::Hidden {
+        not_before: at(12),
+        not_after: at(30),
+    };
+    assert_eq!(page.records[0].end, hidden);
+    assert_eq!(
+        page.records[1].hold.since_ms,
+        Some(10_000),
+        "the beginning told it"
+    );
+    // The end was on its way.
+    let late = Hold {
+        since_ms: None,
+        ..Hold::clone(&ends[1])
+    };
+    index
+        .ended(&late, at(29), &ContenderEnd::SessionExpired, None)
+        .unwrap();
+    let page = index.page(&lock("a"), None, 9).unwrap();
+    assert_eq!(page.records.len(), 2);
+    assert!(matches!(page.records[0].end, End::Known { at: known, .. } if known == at(29)));
+    assert_eq!(page.records[0].hold.since_ms, Some(11_000));
+}
+
+#[test]
+fn what_was_there_before_the_index_is_no_gap_in_it() {
+    let dir = TempDir::new().unwrap();
+    let mut index = open(&dir, 100);
+    assert_eq!(index.missed_until(at(1_000)), None);
+    let page = index.page(&lock("a"), None, 9).unwrap();
+    assert_eq!((page.gaps, page.since), (vec![], at(1_000)));
+}
+
+#[test]
+fn gaps_are_bounded_and_told_with_the_page_that_they_concern() {
+    let dir = TempDir::new().unwrap();
+    let mut index = open(&dir, 1_000);
+    let gaps = MAX_GAPS as u64 + 3;
+    for round in 1..=gaps {
+        tell(&mut index, "a", round * 10, round * 10 + 1);
+        index.missed_until(at(round * 10 + 5));
+    }
+    let page = index.page(&lock("a"), None, 2_000).unwrap();
+    assert_eq!(page.gaps.len(), MAX_GAPS);
+    assert_eq!(page.since, at(35));
+    let page = index.page(&lock("a"), Some(gaps * 10), 2).unwrap();
+    assert_eq!(page.records.len(), 2);
+    let concerned: Vec<_> = page.gaps.iter().map(|gap| gap.after.zxid).collect();
+    assert_eq!(concerned, [(gaps - 2) * 10 + 1, (gaps - 1) * 10 + 1]);
+}
+
+#[test]
+fn holds_of_one_token_are_not_parted() {
+    let dir = TempDir::new().unwrap();
+    let mut index = open(&dir, 100);
+    for (token, holder) in [(1, "a"), (2, "b"), (2, "c"), (2, "d"), (3, "e")] {
+        let hold = Hold {
+            holder: holder.into(),
+            ..Hold::clone(&hold("a", token))
+        };
+        index.ended(&hold, at(9), &ContenderEnd::Released, None).unwrap();
+    }
+    let page = index.page(&lock("a"), None, 2).unwrap();
+    let holders: Vec<_> = page.records.iter().map(|record| &*record.hold.holder).collect();
+    assert_eq!(holders, ["e", "d", "c", "b"]);
+    assert_eq!(page.next_before, Some(2));
+    let page = index.page(&lock("a"), page.next_before, 2).unwrap();
+    assert_eq!((page.records.len(), page.next_before), (1, None));
+}
+
+#[test]
+fn an_index_belongs_to_one_data_directory() {
+    let dir = TempDir::new().unwrap();
+    let mut index = open(&dir, 100);
+    tell(&mut index, "a", 1, 2);
+    index.shut().unwrap();
+    let other = Index::open(&dir.path().join("history"), [8; 16], bounds(100));
+    assert_eq!(other.map(|_| ()), Err(IndexError::Foreign));
+    let aside = lock_history::set_aside(&dir.path().join("history")).unwrap();
+    assert!(aside.join("db").exists());
+    assert_eq!(tokens(&mut open(&dir, 100), "a"), [0; 0]);
+}

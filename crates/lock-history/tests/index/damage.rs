@@ -1,0 +1,134 @@
+//! Spoilt and cut files: what can still be read is true, or the index is refused. Nothing panics, and nothing is invented.
+
+use std::fs;
+use std::path::Path;
+
+use lock_history::Index;
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use crate::told::{OWNER, bounds, lock, open, tell};
+
+const RECORDS: u64 = 300;
+
+fn written() -> TempDir {
+    let dir = TempDir::new().unwrap();
+    let mut index = open(&dir, 1_000);
+    for token in 1..=RECORDS {
+        tell(&mut index, "a", token * 2, token * 2 + 1);
+        if token % 7 == 0 {
+            index.commit(true).unwrap();
+        }
+    }
+    index.shut().unwrap();
+    dir
+}
+
+/// The true records are known by their tokens: even, and ended at the next position.
+fn look(dir: &Path) -> Option<usize> {
+    let mut index = Index::open(dir, OWNER, bounds(1_000)).ok()?;
+    let page = index.page(&lock("a"), None, usize::MAX).ok()?;
+    let whole = crate::told::hold("a", 2);
+    for record in &page.records {
+        let token = record.hold.fencing_token.0;
+        let expected = crate::told::hold("a", token);
+        assert!(token % 2 == 0 && token <= RECORDS * 2);
+        assert_eq!(record.hold, *expected);
+        assert_eq!(record.hold.note, whole.note);
+    }
+    Some(page.records.len())
+}
+
+#[derive(Debug, Clone)]
+enum Harm {
+    Flip(prop::sample::Index, u8),
+    Zero(prop::sample::Index, usize),
+    Cut(prop::sample::Index),
+    Garbage(u8),
+}
+
+fn any_harm() -> impl Strategy<Value = Harm> {
+    prop_oneof![
+        4 => (any::<prop::sample::Index>(), 0u8..8).prop_map(|(at, bit)| Harm::Flip(at, bit)),
+        2 => (any::<prop::sample::Index>(), 1usize..5_000).prop_map(|(at, length)| Harm::Zero(at, length)),
+        1 => any::<prop::sample::Index>().prop_map(Harm::Cut),
+        1 => any::<u8>().prop_map(Harm::Garbage),
+    ]
+}
+
+fn do_harm(bytes: &mut Vec<u8>, harm: &Harm) {
+    if bytes.is_empty() {
+        return;
+    }
+    match harm {
+        Harm::Flip(at, bit) => {
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+        }
+        Harm::Zero(at, length) => {
+            let at = at.index(bytes.len());
+            let end = bytes.len().min(at + length);
+            bytes[at..end].fill(0);
+        }
+        Harm::Cut(at) => bytes.truncate(at.index(bytes.len())),
+        Harm::Garbage(byte) => bytes.fill(*byte),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn what_can_be_read_of_a_spoilt_index_is_true(
+        harm in any_harm(),
+        // Where the data is, and any of the files.
+        used in prop_oneof![3 => Just(true), 1 => Just(false)],
+        which in any::<prop::sample::Index>(),
+    ) {
+        let dir = written();
+        let history = dir.path().join("history");
+        let mut files: Vec<_> = fs::read_dir(&history)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_file())
+            .collect();
+        files.sort();
+        let file = match used {
+            true => history.join("db"),
+            false => files[which.index(files.len())].clone(),
+        };
+        let mut bytes = fs::read(&file).unwrap();
+        if used {
+            // Behind the data there are zeros.
+            let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+            let mut data = bytes[..end].to_vec();
+            do_harm(&mut data, &harm);
+            bytes.splice(..end, data);
+        } else {
+            do_harm(&mut bytes, &harm);
+        }
+        fs::write(&file, bytes).unwrap();
+        if let Some(records) = look(&history) {
+            prop_assert!(records <= RECORDS as usize);
+        } else {
+            // And then a new one can be made.
+            lock_history::set_aside(&history).unwrap();
+            prop_assert_eq!(look(&history), Some(0));
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_takes_nothing_is_an_error_and_no_more() {
+    let dir = TempDir::new().unwrap();
+    let history = dir.path().join("history");
+    fs::create_dir(&history).unwrap();
+    // The device that is always full.
+    std::os::unix::fs::symlink("/dev/full", history.join("db")).unwrap();
+    let failed = Index::open(&history, OWNER, bounds(100)).and_then(|mut index| {
+        tell(&mut index, "a", 1, 2);
+        index.commit(true)?;
+        index.flush()
+    });
+    assert!(failed.is_err());
+}

@@ -1,0 +1,212 @@
+//! `lockgate history`: a lock's history from a node over HTTP, as a table for people or as it comes for programs.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde_json::Value;
+
+use crate::cluster::LocalCluster;
+use crate::http_client::{self, encode_path};
+
+/// Which lock, and whom to ask.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// The lock's name
+    name: String,
+    /// The cluster on this machine whose nodes are asked, the first that answers
+    #[arg(long, default_value = "lockgate-data")]
+    dir: PathBuf,
+    /// Nodes to ask instead, as HOST:PORT, separated by commas; each remembers for itself
+    #[arg(long, value_delimiter = ',', value_name = "NODES")]
+    target: Vec<String>,
+    /// How many holds to show
+    #[arg(long, default_value_t = 20)]
+    count: usize,
+    /// Only holds whose fencing token is smaller
+    #[arg(long, value_name = "TOKEN")]
+    before: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Asks, and returns what to print.
+pub async fn run(arguments: Arguments) -> anyhow::Result<String> {
+    let document = ask(&arguments).await?;
+    match arguments.json {
+        true => serde_json::to_string_pretty(&document).context("the history as JSON"),
+        false => Ok(table(&document)),
+    }
+}
+
+async fn ask(arguments: &Arguments) -> anyhow::Result<Value> {
+    let nodes = match arguments.target.is_empty() {
+        false => arguments.target.clone(),
+        true => {
+            let executable = std::env::current_exe().context("finding this program's own file")?;
+            LocalCluster::open(&arguments.dir, &executable)
+                .context("start one with `lockgate cluster up`, or name nodes with --target")?
+                .http_addresses()
+        }
+    };
+    let mut path = format!(
+        "/v1/locks/{}/history?count={}",
+        encode_path(&arguments.name),
+        arguments.count
+    );
+    if let Some(before) = arguments.before {
+        path.push_str(&format!("&before={before}"));
+    }
+    let mut silent = Vec::new();
+    for node in nodes {
+        match http_client::request(&node, "GET", &path, "").await {
+            Ok(response) if response.status == 200 => return Ok(response.json()),
+            Ok(response) => {
+                let document = response.json();
+                let detail = document["detail"].as_str().unwrap_or("no reason was given");
+                // Another node may keep what this one does not.
+                match response.status {
+                    503 | 404 => silent.push(format!("{node}: {detail}")),
+                    status => bail!("{node}: {status} {}: {detail}", response.code()),
+                }
+            }
+            Err(error) => silent.push(format!("{node}: {error}")),
+        }
+    }
+    bail!(
+        "no node has a history of this lock to show: {}",
+        silent.join("; ")
+    )
+}
+
+/// What people see.
+fn table(document: &Value) -> String {
+    let mut text = String::new();
+    let entries = document["history"].as_array().cloned().unwrap_or_default();
+    if entries.is_empty() {
+        text.push_str("Nobody is remembered to have held it.");
+    } else {
+        let rows: Vec<[String; 7]> = entries.iter().map(row).collect();
+        let head = ["token", "from", "until", "ended", "mode", "who", "note"].map(str::to_owned);
+        let all: Vec<&[String; 7]> = std::iter::once(&head).chain(&rows).collect();
+        let width = |column: usize| all.iter().map(|row| row[column].chars().count()).max();
+        let lines = all.iter().map(|row| {
+            let cells = row.iter().enumerate();
+            let cells = cells.map(|(at, cell)| format!("{cell:<width$}", width = width(at).unwrap_or(0)));
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        });
+        text.push_str(&lines.collect::<Vec<_>>().join("\n"));
+    }
+    for gap in document["gaps"].as_array().into_iter().flatten() {
+        let (from, until) = (plain(&gap["from_at"]), plain(&gap["until_at"]));
+        text.push_str(&format!("\nSomething may be missing from {from} to {until}."));
+    }
+    if let Some(since) = document["since_at"].as_str() {
+        text.push_str(&format!("\nNothing is remembered that ended up to {since}."));
+    }
+    if let Some(before) = document["next_before"].as_u64() {
+        text.push_str(&format!("\nThere is more: --before {before}"));
+    }
+    text
+}
+
+fn row(entry: &Value) -> [String; 7] {
+    let until = match entry["ended"].as_str() {
+        None => "holds".to_owned(),
+        Some("unknown") => format!(
+            "{} .. {}",
+            plain(&entry["last_held_at"]),
+            plain(&entry["gone_at"])
+        ),
+        Some(_) => plain(&entry["until_at"]),
+    };
+    let mut ended = match entry["ended"].as_str() {
+        None => "-".to_owned(),
+        Some(word) => word.replace('_', " "),
+    };
+    if let Some(reason) = entry["reason"].as_str() {
+        ended.push_str(&format!(" ({})", shown(reason)));
+    }
+    if let Some(by) = entry["by"].as_str() {
+        ended.push_str(&format!(" by {}", shown(by)));
+    }
+    let mode = match (entry["limit"].as_u64(), &entry["permits"]) {
+        (Some(limit), permits) => format!("{permits} of {limit}"),
+        (None, _) => plain(&entry["mode"]),
+    };
+    let mut who = plain(&entry["session"]);
+    for (before, field) in [(" ", "session_name"), ("/", "owner"), (" at ", "address")] {
+        match entry[field].as_str() {
+            None | Some("") => {}
+            Some(text) => who.push_str(&format!("{before}{}", shown(text))),
+        }
+    }
+    [
+        entry["fencing_token"].to_string(),
+        plain(&entry["from_at"]),
+        until,
+        ended,
+        mode,
+        who,
+        shown(entry["note"].as_str().unwrap_or_default()),
+    ]
+}
+
+/// A text of the server's own; what is not known is a question mark.
+fn plain(value: &Value) -> String {
+    value.as_str().unwrap_or("?").to_owned()
+}
+
+/// A text that a client wrote: on one line, and without power over the terminal.
+fn shown(text: &str) -> String {
+    text.chars()
+        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn people_get_a_table() {
+        let session = "5d996fd7c6557613";
+        let entry = |token: u64, rest: Value| {
+            let mut entry = json!({
+                "fencing_token": token, "session": session, "session_name": "worker", "owner": "", "note": "a\u{1b}[2Jb",
+                "address": "", "mode": "exclusive", "limit": null, "permits": 1,
+                "from_at": "2026-01-01T00:00:00.000Z", "until_at": null, "ended": null,
+            });
+            for (field, value) in rest.as_object().unwrap() {
+                entry[field] = value.clone();
+            }
+            entry
+        };
+        let document = json!({
+            "history": [
+                entry(9, json!({})),
+                entry(7, json!({"ended": "broken", "reason": "stuck", "by": "ip:10.0.0.9", "until_at": "2026-01-01T00:00:01.000Z"})),
+                entry(5, json!({"ended": "unknown", "last_held_at": "T1", "gone_at": "T2", "from_at": null, "limit": 4, "permits": 2})),
+            ],
+            "gaps": [{"from_at": "T1", "until_at": "T2"}],
+            "since_at": null,
+            "next_before": 5,
+        });
+        assert_eq!(
+            table(&document),
+            "token  from                      until                     ended                          mode       who                      note\n\
+             9      2026-01-01T00:00:00.000Z  holds                     -                              exclusive  5d996fd7c6557613 worker  a [2Jb\n\
+             7      2026-01-01T00:00:00.000Z  2026-01-01T00:00:01.000Z  broken (stuck) by ip:10.0.0.9  exclusive  5d996fd7c6557613 worker  a [2Jb\n\
+             5      ?                         T1 .. T2                  unknown                        2 of 4     5d996fd7c6557613 worker  a [2Jb\n\
+             Something may be missing from T1 to T2.\n\
+             There is more: --before 5"
+        );
+        assert_eq!(
+            table(&json!({"history": [], "gaps": [], "since_at": "T", "next_before": null})),
+            "Nobody is remembered to have held it.\nNothing is remembered that ended up to T."
+        );
+    }
+}
