@@ -3,7 +3,7 @@
 //! what a snapshot file has to be is the node's business.
 
 /// The part of a header that always has the same length, without the checksum behind it.
-const FIXED_HEADER_BYTES: usize = 72;
+const FIXED_HEADER_BYTES: usize = 80;
 /// Where the header says how long it is.
 const HEADER_LENGTH_AT: usize = 12;
 /// A checksum.

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use raft_node::fuzz::{decode_membership, encode, encode_membership};
 use raft_node::storage::sim_disk::SimDisk;
-use raft_node::storage::{LogPos, SnapshotFile, SnapshotMeta, SnapshotStore, StorageError};
+use raft_node::storage::{LogPos, SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotStore, StorageError};
 use znode_store::{SnapshotError, Store};
 
 pub use self::layout::{Layout, repair};
+use crate::material::TIME_MS;
 use crate::replicas::draw;
 
 /// Where the variant of a snapshot's last part stands among the parts' variants: see [`with_digest`].
@@ -52,6 +53,7 @@ pub fn file_of(store: &mut Store) -> Vec<u8> {
         }),
         membership: encode_membership(&Default::default()),
         snapshot_id: "1-1".into(),
+        made_ms: TIME_MS,
     };
     let mut writer = snapshots.create(meta).expect("the disk has no faults");
     for part in draw(store) {
@@ -76,7 +78,14 @@ fn restore(bytes: &[u8]) -> io::Result<Store> {
 }
 
 fn receive(bytes: &[u8]) -> Result<SnapshotFile, StorageError> {
-    let mut receiver = snapshots()?.receive()?;
+    // The announcement of the very file that comes; only its length is believed.
+    let key = SnapshotKey {
+        index: 0,
+        bytes: bytes.len() as u64,
+        header_crc: 0,
+        parts_crc: 0,
+    };
+    let mut receiver = snapshots()?.receive(key)?;
     let (first, rest) = bytes.split_at(bytes.len() / 2);
     receiver.write(first)?;
     receiver.write(rest)?;
