@@ -19,9 +19,10 @@ use crate::error::Unavailable;
 use crate::fail_step;
 use crate::peers::SnapshotTraffic;
 use crate::replica::Replica;
+use crate::snapshot_file;
 use crate::status::SnapshotMade;
 use crate::storage::{SnapshotStore, Wal};
-use crate::types::{LogId, Raft};
+use crate::types::{Raft, Snapshot};
 
 /// How often it is looked whether a snapshot is due: at the fastest that a disk takes, a few megabytes more.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -199,30 +200,35 @@ impl Compaction {
             let covered = latest.meta().last.map(|pos| (pos.index, pos.term));
             covered == last.map(|id| (id.index, crate::types::term_of(&id)))
         });
-        let file = match current {
-            Some(current) => current,
-            None => {
-                drawing.write().await?;
-                let latest = self.snapshots.latest();
-                latest.ok_or_else(|| io::Error::other("a snapshot vanished as soon as it was written"))?
-            }
+        let snapshot = match current {
+            Some(current) => snapshot_file::of(current)?,
+            None => drawing.write().await?,
         };
         drop(drawing);
         let made = SnapshotMade {
             index: last.map_or(0, |id| id.index),
             term: last.map_or(0, |id| crate::types::term_of(&id)),
-            bytes: file.bytes(),
+            bytes: snapshot.snapshot.key().bytes,
             duration_ms: u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX),
         };
         fail_step!(async "snapshot::before_tell", |error| error);
-        self.tell_raft(last).await?;
+        self.tell_raft(snapshot).await?;
         fail_step!(async "snapshot::after_tell", |error| error);
         tracing::info!(made.index, made.bytes, made.duration_ms, "a snapshot is made");
         Ok(made)
     }
 
-    async fn tell_raft(&self, last: Option<LogId>) -> io::Result<()> {
+    async fn tell_raft(&self, snapshot: Snapshot) -> io::Result<()> {
+        let last = snapshot.meta.last_log_id;
         let mut metrics = self.raft.metrics();
+        if metrics.borrow_watched().snapshot >= last {
+            return Ok(());
+        }
+        let offered = self.raft.with_state_machine(|machine| {
+            machine.offer(snapshot);
+            Box::pin(async {})
+        });
+        offered.await.map_err(io::Error::other)?;
         self.raft.trigger().snapshot().await.map_err(io::Error::other)?;
         loop {
             if metrics.borrow_watched().snapshot >= last {

@@ -43,6 +43,8 @@ pub struct StateMachine {
     membership: StoredMembership,
     /// Who was a member and is none any more; told to the gate.
     retired: RetiredIds,
+    /// A snapshot that was made, and that openraft does not know yet.
+    offered: Option<Snapshot>,
 }
 
 impl StateMachine {
@@ -55,7 +57,17 @@ impl StateMachine {
             last_applied: None,
             membership: StoredMembership::default(),
             retired: RetiredIds::default(),
+            offered: None,
         }
+    }
+
+    /// Has openraft learn of a snapshot of this state when it asks for one the next time.
+    pub fn offer(&mut self, made: Snapshot) {
+        assert!(
+            made.meta.last_log_id <= self.last_applied,
+            "a snapshot of this state cannot be ahead of it"
+        );
+        self.offered = Some(made);
     }
 
     /// The membership changes here: whoever is no member any more has had an id that is not given again.
@@ -140,14 +152,9 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     }
 
     async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Builder> {
-        // The one that was made before this was asked for.
-        match snapshot_file::current(&self.snapshots) {
-            Ok(current) => current.map(Builder::Made),
-            Err(error) => {
-                tracing::error!(%error, "the newest snapshot cannot be read");
-                None
-            }
-        }
+        // Only what was offered. The newest file may have come from the leader and wait to be installed: taken for one of
+        // this state, it would never be.
+        self.offered.take().map(Builder::Made)
     }
 
     async fn get_snapshot_builder(&mut self) -> Builder {

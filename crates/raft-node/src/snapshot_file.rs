@@ -163,15 +163,17 @@ pub fn now_ms() -> u64 {
 
 /// The current snapshot, if there is one.
 pub fn current(store: &SnapshotStore) -> io::Result<Option<Snapshot>> {
-    let Some(file) = store.latest() else {
-        return Ok(None);
-    };
+    store.latest().map(of).transpose()
+}
+
+/// A file as the snapshot that it is.
+pub fn of(file: SnapshotFile) -> io::Result<Snapshot> {
     let meta = types::SnapshotMeta {
         last_log_id: file.meta().last.map(id_at),
         last_membership: decode_membership(&file.meta().membership)?.membership,
     };
-    Ok(Some(Snapshot {
+    Ok(Snapshot {
         meta,
         snapshot: SnapshotHandle { file },
-    }))
+    })
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use raft_node::storage::Disk;
 use raft_node::storage::sim_disk::SimDisk;
 use raft_node::znode_store::{
     Acl, Applied, Command, CreateMode, CreatePath, Data, Identities, Op, Refusal, Reply, Request, RequestId,
@@ -42,9 +43,15 @@ impl Cluster {
 
     /// Starts a node on each of the disks.
     pub async fn start_on(disks: BTreeMap<NodeId, SimDisk>) -> Self {
+        Self::start_on_with(disks, |_| {}).await
+    }
+
+    /// The same, with a configuration that was changed by `change`.
+    pub async fn start_on_with(disks: BTreeMap<NodeId, SimDisk>, change: impl Fn(&mut NodeConfig)) -> Self {
         Self::launch(disks.len() as u64, disks, |config| {
             // A simulated disk remembers every write for the whole test.
             config.log.segment_bytes = 256 * 1024;
+            change(config);
         })
         .await
     }
@@ -178,10 +185,15 @@ impl Cluster {
 
     pub async fn restart(&mut self, id: NodeId) -> Result<(), StartError> {
         let config = self.configs[&id].clone();
-        let node = match self.troubled.get(&id) {
+        let disk: Option<Arc<dyn Disk>> = match (self.troubled.get(&id), self.disks.get(&id)) {
+            (Some(disk), _) => Some(Arc::new(disk.clone())),
+            (None, Some(disk)) => Some(Arc::new(disk.clone())),
+            (None, None) => None,
+        };
+        let node = match disk {
             Some(disk) => {
                 let listener = TcpListener::bind(&config.members[&id].peer).await.unwrap();
-                Node::start_on_disk(config, listener, Arc::new(disk.clone())).await?
+                Node::start_on_disk(config, listener, disk).await?
             }
             None => Node::start(config).await?,
         };
