@@ -97,6 +97,10 @@ fn an_open_hold_is_closed_after_a_restart_by_its_end_or_by_a_gap() {
         Some(10_000),
         "the beginning told it"
     );
+    assert!(
+        matches!(page.records[1].end, End::Known { at: known, .. } if known == at(20)),
+        "a known end stays"
+    );
     // The end was on its way.
     let late = Hold {
         since_ms: None,
