@@ -84,6 +84,12 @@ pub enum RestoreError {
          others with empty data directories; they get everything from it"
     )]
     NotTheFounder(u64),
+    /// The configuration is that of a node that joins a cluster.
+    #[error(
+        "the node is configured to join a cluster (join = true), and a restore begins one: restore with the \
+         configuration of a first member"
+    )]
+    Joins,
     /// There is something in the data directory.
     #[error(
         "the data directory {} is not empty ({found}). A restore makes a new cluster and replaces nothing: give it an \
@@ -137,6 +143,9 @@ pub fn restore_on_disk<R: io::Read>(
     options: RestoreOptions,
 ) -> Result<Restored, RestoreError> {
     config.validate()?;
+    if config.join {
+        return Err(RestoreError::Joins);
+    }
     match formation::founder(&config.members) {
         Some(founder) if founder != config.node_id => return Err(RestoreError::NotTheFounder(founder)),
         _ => {}

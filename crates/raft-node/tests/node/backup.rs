@@ -274,6 +274,10 @@ async fn only_the_founders_empty_directory_and_a_clock_that_can_be_right_will_do
     let data = dir.path().join("data");
     let other = restore(&file, &config(2, data.clone()), options()).unwrap_err();
     assert!(matches!(other, RestoreError::NotTheFounder(1)), "{other}");
+    let mut joins = config(1, data.clone());
+    joins.join = true;
+    let error = restore(&file, &joins, options()).unwrap_err();
+    assert!(matches!(error, RestoreError::Joins), "{error}");
     let early = RestoreOptions {
         now_ms: 1,
         ..options()
