@@ -37,7 +37,11 @@ const EARLIER_PERCENT: u64 = 20;
 /// For a living follower that lags, and for one that is being sent a snapshot, the log is kept until it is so many
 /// times as long as it may become between two snapshots. With less, a slow one would get snapshot after snapshot and
 /// never catch up; without a bound, it would fill the disks of the others.
+#[cfg(not(feature = "failpoints"))]
 const KEPT_FOR_FOLLOWERS: u64 = 4;
+/// Nothing: so every node that was away takes a snapshot, which is what the run with fail points wants to break.
+#[cfg(feature = "failpoints")]
+const KEPT_FOR_FOLLOWERS: u64 = 0;
 
 /// A follower that has answered a heartbeat within this time lives. Several elections, so that a busy one is not taken
 /// for dead.

@@ -196,8 +196,7 @@ impl Bench {
         }
     }
 
-    /// Asks a node once.
-    pub async fn ask(&self, id: NodeId, method: &str, path: &str, body: Value) -> Option<(u16, Value)> {
+    async fn ask(&self, id: NodeId, method: &str, path: &str, body: Value) -> Option<(u16, Value)> {
         let body = if body.is_null() {
             String::new()
         } else {

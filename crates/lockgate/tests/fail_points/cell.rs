@@ -13,7 +13,7 @@ use crate::load::Load;
 use crate::provoke::{Provocation, for_point};
 
 /// A step that was provoked has been taken by then.
-const HIT_WITHIN: Duration = Duration::from_secs(20);
+const HIT_WITHIN: Duration = Duration::from_secs(40);
 
 /// Between two attempts to provoke a step.
 const PROVOKE_EVERY: Duration = Duration::from_millis(500);

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use lockgate::raft_node::NodeId;
 use nix::sys::signal::Signal;
-use serde_json::{Value, json};
 
 use crate::bench::{Bench, within};
 
@@ -49,12 +48,11 @@ pub fn for_point(name: &str) -> Provocation {
     }
 }
 
-/// Whoever was away while so much was written needs a snapshot: a leader keeps a few times as many bytes for it as its own
-/// snapshot has, which is some hundred kilobytes here.
-const BULK_WRITES: usize = 12;
+/// The log moves on by so much that a node which was away needs a snapshot.
+const MOVED_ON: u64 = 150;
 
-/// The data of one such write.
-const BULK_BYTES: usize = 400 * 1024;
+/// How long the log may take to move on, under load.
+const MOVE_ON_PATIENCE: Duration = Duration::from_secs(15);
 
 /// How long an election may take.
 const ELECTION_PATIENCE: Duration = Duration::from_secs(10);
@@ -116,19 +114,15 @@ impl Bench {
     pub async fn be_away(&mut self, id: NodeId) {
         self.cluster().kill(id).await.expect("the node can be killed");
         let leader = self.leader().await;
-        let path = "/v1/znodes/fp/bulk";
-        for round in 0..BULK_WRITES {
-            let body = json!({ "data": "x".repeat(BULK_BYTES), "parents": true });
-            let method = if round == 0 { "POST" } else { "PUT" };
-            let body = if round == 0 {
-                body
-            } else {
-                json!({ "data": body["data"] })
-            };
-            self.ask(leader, method, path, body).await;
-        }
-        // The snapshot is not to carry it.
-        self.ask(leader, "DELETE", path, Value::Null).await;
+        let Some(then) = self.view(leader).await else {
+            return;
+        };
+        within(MOVE_ON_PATIENCE, async || {
+            let now = self.view(leader).await;
+            // Dead or deposed: the attempt is made again.
+            now.is_none_or(|now| now.zxid > then.zxid + MOVED_ON)
+        })
+        .await;
         self.snapshot(leader).await;
         within(Duration::from_secs(2), async || {
             let view = self.cluster().view_of(leader).await.ok().flatten();
