@@ -41,7 +41,6 @@
 //! `cli` (default): configuration files, the command line, the launcher of local clusters and the load
 //! generator. Programs that only embed the server do without (`default-features = false`).
 
-mod history;
 mod local;
 mod server;
 
@@ -55,6 +54,8 @@ pub mod cli;
 pub mod cluster;
 #[cfg(feature = "cli")]
 pub mod config;
+#[cfg(feature = "cli")]
+mod history;
 #[cfg(feature = "cli")]
 pub mod http_client;
 #[cfg(feature = "cli")]
