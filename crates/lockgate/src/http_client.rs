@@ -126,7 +126,7 @@ pub async fn request(address: &str, method: &str, path: &str, body: &str) -> io:
 
 /// Sends a `GET` over a connection of its own, and gives the body of a 200 to `sink`, piece by piece as it comes; what
 /// `sink` says ends it. The body of any other answer is in the response. An answer that ends before its length, or that
-/// stands still for [`DOWNLOAD_PATIENCE`], is an error.
+/// stands still for two and a half minutes, is an error.
 pub async fn download(
     address: &str,
     path: &str,
