@@ -17,6 +17,7 @@ mod harness;
 mod history;
 mod identity;
 mod leader_kill;
+mod membership;
 mod ordinary;
 mod power_loss;
 mod queue;

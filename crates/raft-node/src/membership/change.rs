@@ -25,6 +25,10 @@ use crate::types::{CommittedLeaderId, DiskId, LogId, Membership, Payload, Raft, 
 /// How long another node may take to take leadership over. A transfer takes milliseconds.
 pub const HAND_OVER_PATIENCE: Duration = Duration::from_secs(2);
 
+/// For how many of the longest election timeouts the leader listens for those whom it has not heard before it refuses a
+/// change for their sake. They answer heartbeats at once, unless their machines have too much to do.
+const HEAR_FOR: u32 = 5;
+
 /// How often the leader looks again whether what it has not heard yet has come.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -68,7 +72,7 @@ impl MembershipLeader {
             return Ok(MembershipOutcome::Refused(MembershipRefusal::InProgress));
         };
         let asked = Instant::now();
-        let deadline = asked + self.silence;
+        let deadline = asked + self.silence * HEAR_FOR;
         loop {
             let Some((standing, base)) = self.standing(asked).await? else {
                 return Ok(MembershipOutcome::Refused(MembershipRefusal::InProgress));
