@@ -12,6 +12,7 @@ mod command_line;
 mod disk_full;
 mod embedded;
 mod errors;
+mod ext4_cuts;
 mod graceful;
 mod harness;
 mod history;

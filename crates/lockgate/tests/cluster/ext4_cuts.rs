@@ -1,0 +1,188 @@
+//! The power of three nodes is cut at once, on a real file system: their data directories lie on ext4 in image files. The
+//! images are copied under load at one moment, which is what a disk holds whose machine lost its power: what was synced is
+//! in them, and of the rest what the kernel happened to have written. Then the nodes are killed, and start again on the copies.
+//!
+//! Needs root and loop devices; says so and does nothing elsewhere. `EXT4_CUTS` sets how often the power is cut.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lockgate::cluster::START_TIMEOUT;
+use lockgate::http_client::Connection;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use crate::harness::{TestCluster, eventually};
+
+/// How often unless `EXT4_CUTS` says otherwise.
+const CUTS: u64 = 2;
+
+/// An image of this size has room for log and snapshots, and is copied in a moment.
+const IMAGE_BYTES: u64 = 64 * 1024 * 1024;
+
+const WRITERS: usize = 6;
+
+/// So many writes are acknowledged before each cut, and some more.
+const WRITES: usize = 150;
+
+/// Snapshots, purges and new segments so often that cuts fall into them; and small images are not nearly full.
+const SETTINGS: &str = "[snapshots]\nevery_entries = 60\nkeep_entries = 5\n\n\
+                        [disk]\nsegment_bytes = 262144\nlow_water_bytes = 1048576";
+
+/// An ext4 file system in a file, mounted until this is dropped.
+struct Image {
+    file: PathBuf,
+    mounted_at: PathBuf,
+}
+
+fn run(program: &str, arguments: &[&Path]) -> Result<(), String> {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!(
+            "{program}: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        )),
+    }
+}
+
+impl Image {
+    fn make(file: PathBuf, at: &Path) -> Result<Self, String> {
+        let made = std::fs::File::create(&file).and_then(|it| it.set_len(IMAGE_BYTES));
+        made.map_err(|error| error.to_string())?;
+        run("mkfs.ext4", &[Path::new("-q"), Path::new("-F"), &file])?;
+        Self::mount(file, at)
+    }
+
+    fn mount(file: PathBuf, at: &Path) -> Result<Self, String> {
+        std::fs::create_dir_all(at).map_err(|error| error.to_string())?;
+        run("mount", &[Path::new("-o"), Path::new("loop"), &file, at])?;
+        Ok(Self {
+            file,
+            mounted_at: at.to_owned(),
+        })
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        // Not waiting for processes that a test that has failed has not ended yet.
+        if let Err(error) = run("umount", &[Path::new("-l"), &self.mounted_at]) {
+            eprintln!("{} stays mounted: {error}", self.mounted_at.display());
+        }
+    }
+}
+
+/// The images of all nodes, each mounted where its node keeps its data.
+fn make_images(cluster: &TestCluster, dir: &Path) -> Result<Vec<Image>, String> {
+    let nodes = cluster.nodes().map(|node| (node.id, node.data_dir()));
+    nodes
+        .map(|(id, data)| Image::make(dir.join(format!("node-{id}.img")), &data))
+        .collect()
+}
+
+/// Copies all images at one moment, kills the nodes, and mounts the copies in the images' places.
+async fn cut(cluster: &mut TestCluster, images: Vec<Image>, dir: &Path, number: u64) -> Vec<Image> {
+    // The processes stand still, so that the copies show one moment; nothing is synced for it.
+    for id in cluster.ids() {
+        cluster.signal(id, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    }
+    let copies: Vec<PathBuf> = images
+        .iter()
+        .enumerate()
+        .map(|(at, image)| {
+            let copy = dir.join(format!("cut-{number}-{at}.img"));
+            std::fs::copy(&image.file, &copy).unwrap();
+            copy
+        })
+        .collect();
+    cluster.kill_all().await.unwrap();
+    let places: Vec<PathBuf> = images.iter().map(|image| image.mounted_at.clone()).collect();
+    let old: Vec<PathBuf> = images.iter().map(|image| image.file.clone()).collect();
+    drop(images);
+    old.iter().for_each(|file| std::fs::remove_file(file).unwrap());
+    let mounted = copies.into_iter().zip(places);
+    mounted
+        .map(|(copy, at)| Image::mount(copy, &at).unwrap())
+        .collect()
+}
+
+/// Writes until the power is cut. Gives what was acknowledged, each path as soon as it is.
+fn write(
+    cluster: &TestCluster,
+    round: u64,
+    cut: &Arc<AtomicBool>,
+    done: &Arc<std::sync::Mutex<BTreeSet<String>>>,
+) -> JoinSet<()> {
+    let mut writers = JoinSet::new();
+    for writer in 0..WRITERS {
+        let (cut, done) = (cut.clone(), done.clone());
+        let node = cluster.http(1 + writer as u64 % 3);
+        writers.spawn(async move {
+            let mut connection = Connection::connect(&node).await.expect("the node lives");
+            for number in 0.. {
+                let path = format!("/cut/{round}/{writer}-{number}");
+                let body = json!({ "data": path, "parents": true }).to_string();
+                match connection.send("POST", &format!("/v1/znodes{path}"), &body).await {
+                    Ok(response) if response.status == 201 => {
+                        done.lock().unwrap().insert(path);
+                    }
+                    ended => {
+                        assert!(cut.load(Ordering::Relaxed), "{ended:?}");
+                        return;
+                    }
+                }
+            }
+        });
+    }
+    writers
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_acknowledged_write_is_on_the_images() {
+    let cuts = std::env::var("EXT4_CUTS").map_or(CUTS, |text| text.parse().expect("EXT4_CUTS is a number"));
+    let dir = TempDir::new().unwrap();
+    let mut cluster = TestCluster::configure(SETTINGS);
+    let mut images = match make_images(&cluster, dir.path()) {
+        Ok(images) => images,
+        Err(why) => {
+            eprintln!("SKIPPED: no file systems in images on this machine: {why}");
+            return;
+        }
+    };
+    cluster.up(START_TIMEOUT).await.unwrap();
+    let mut promised = BTreeSet::new();
+    for round in 0..cuts {
+        let is_cut = Arc::new(AtomicBool::new(false));
+        let done = Arc::new(std::sync::Mutex::new(BTreeSet::new()));
+        let mut writers = write(&cluster, round, &is_cut, &done);
+        let wanted = WRITES + (round as usize * 37) % 100;
+        eventually("enough is written", async || done.lock().unwrap().len() >= wanted).await;
+        is_cut.store(true, Ordering::Relaxed);
+        // What is acknowledged from here on may be on the images or not.
+        promised.extend(done.lock().unwrap().iter().cloned());
+        images = cut(&mut cluster, images, dir.path(), round).await;
+        while let Some(ended) = writers.join_next().await {
+            ended.unwrap();
+        }
+        cluster.up(START_TIMEOUT).await.unwrap();
+        for id in cluster.ids() {
+            let mut connection = Connection::connect(&cluster.http(id)).await.unwrap();
+            for path in &promised {
+                let found = connection
+                    .send("GET", &format!("/v1/znodes{path}"), "")
+                    .await
+                    .unwrap();
+                assert_eq!(found.status, 200, "node {id} lost {path} in cut {round}");
+            }
+        }
+    }
+    println!("{cuts} cuts, {} acknowledged writes, none lost", promised.len());
+    cluster.kill_all().await.unwrap();
+    drop(images);
+}
