@@ -2,7 +2,7 @@
 //! images are copied under load at one moment, which is what a disk holds whose machine lost its power: what was synced is
 //! in them, and of the rest what the kernel happened to have written. Then the nodes are killed, and start again on the copies.
 //!
-//! Needs root and loop devices; says so and does nothing elsewhere. `EXT4_CUTS` sets how often the power is cut.
+//! Needs root and loop devices; says so and does nothing elsewhere.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::harness::{TestCluster, eventually};
+use crate::harness::{TestCluster, eventually, rounds};
 
-/// How often unless `EXT4_CUTS` says otherwise.
-const CUTS: u64 = 2;
+/// How often the power is cut.
+const CUTS: usize = 2;
 
 /// An image of this size has room for log and snapshots, and is copied in a moment.
 const IMAGE_BYTES: u64 = 64 * 1024 * 1024;
@@ -31,7 +31,7 @@ const WRITES: usize = 150;
 
 /// Snapshots, purges and new segments so often that cuts fall into them; and small images are not nearly full.
 const SETTINGS: &str = "[snapshots]\nevery_entries = 60\nkeep_entries = 5\n\n\
-                        [disk]\nsegment_bytes = 262144\nlow_water_bytes = 1048576";
+                        [disk]\nsegment_bytes = 4194304\nlow_water_bytes = 1048576";
 
 /// An ext4 file system in a file, mounted until this is dropped.
 struct Image {
@@ -87,7 +87,7 @@ fn make_images(cluster: &TestCluster, dir: &Path) -> Result<Vec<Image>, String> 
 }
 
 /// Copies all images at one moment, kills the nodes, and mounts the copies in the images' places.
-async fn cut(cluster: &mut TestCluster, images: Vec<Image>, dir: &Path, number: u64) -> Vec<Image> {
+async fn cut(cluster: &mut TestCluster, images: Vec<Image>, dir: &Path, number: usize) -> Vec<Image> {
     // The processes stand still, so that the copies show one moment; nothing is synced for it.
     for id in cluster.ids() {
         cluster.signal(id, nix::sys::signal::Signal::SIGSTOP).unwrap();
@@ -115,7 +115,7 @@ async fn cut(cluster: &mut TestCluster, images: Vec<Image>, dir: &Path, number: 
 /// Writes until the power is cut. Gives what was acknowledged, each path as soon as it is.
 fn write(
     cluster: &TestCluster,
-    round: u64,
+    round: usize,
     cut: &Arc<AtomicBool>,
     done: &Arc<std::sync::Mutex<BTreeSet<String>>>,
 ) -> JoinSet<()> {
@@ -145,7 +145,7 @@ fn write(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_acknowledged_write_is_on_the_images() {
-    let cuts = std::env::var("EXT4_CUTS").map_or(CUTS, |text| text.parse().expect("EXT4_CUTS is a number"));
+    let cuts = rounds(CUTS);
     let dir = TempDir::new().unwrap();
     let mut cluster = TestCluster::configure(SETTINGS);
     let mut images = match make_images(&cluster, dir.path()) {
@@ -161,28 +161,32 @@ async fn every_acknowledged_write_is_on_the_images() {
         let is_cut = Arc::new(AtomicBool::new(false));
         let done = Arc::new(std::sync::Mutex::new(BTreeSet::new()));
         let mut writers = write(&cluster, round, &is_cut, &done);
-        let wanted = WRITES + (round as usize * 37) % 100;
+        let wanted = WRITES + (round * 37) % 100;
         eventually("enough is written", async || done.lock().unwrap().len() >= wanted).await;
         is_cut.store(true, Ordering::Relaxed);
         // What is acknowledged from here on may be on the images or not.
-        promised.extend(done.lock().unwrap().iter().cloned());
+        let of_round = std::mem::take(&mut *done.lock().unwrap());
         images = cut(&mut cluster, images, dir.path(), round).await;
         while let Some(ended) = writers.join_next().await {
             ended.unwrap();
         }
         cluster.up(START_TIMEOUT).await.unwrap();
-        for id in cluster.ids() {
-            let mut connection = Connection::connect(&cluster.http(id)).await.unwrap();
-            for path in &promised {
-                let found = connection
-                    .send("GET", &format!("/v1/znodes{path}"), "")
-                    .await
-                    .unwrap();
-                assert_eq!(found.status, 200, "node {id} lost {path} in cut {round}");
-            }
-        }
+        check(&cluster, &of_round, round).await;
+        promised.extend(of_round);
     }
+    check(&cluster, &promised, cuts).await;
     println!("{cuts} cuts, {} acknowledged writes, none lost", promised.len());
     cluster.kill_all().await.unwrap();
     drop(images);
+}
+
+async fn check(cluster: &TestCluster, promised: &BTreeSet<String>, round: usize) {
+    for id in cluster.ids() {
+        let mut connection = Connection::connect(&cluster.http(id)).await.unwrap();
+        for path in promised {
+            let request = format!("/v1/znodes{path}?linearizable=true");
+            let found = connection.send("GET", &request, "").await.unwrap();
+            assert_eq!(found.status, 200, "node {id} lost {path} after cut {round}");
+        }
+    }
 }
