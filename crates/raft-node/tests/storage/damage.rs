@@ -126,6 +126,7 @@ fn a_flipped_bit_is_noticed_or_harmless() {
             }
         }
     }
+    println!("{} bits flipped: {noticed} noticed, {harmless} harmless", noticed + harmless);
     assert!(noticed > harmless, "{noticed} were noticed, {harmless} harmless");
 }
 

@@ -29,6 +29,7 @@ fn run(disk: &SimDisk, history: &mut History, seed: u64) -> Result<(), StorageEr
 }
 
 fn fail_everywhere(fault: Fault) {
+    let mut all = 0;
     for seed in 1..=PROGRAMS {
         let mut failed = 0;
         for call in 1.. {
@@ -47,7 +48,9 @@ fn fail_everywhere(fault: Fault) {
             failed > 100,
             "a program has hundreds of calls, and {failed} failed"
         );
+        all += failed;
     }
+    println!("{all} calls failed with {fault:?} in {PROGRAMS} programs");
 }
 
 /// After the failure: power is lost at once; or the process is started again, and power is lost then.
