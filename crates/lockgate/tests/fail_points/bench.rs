@@ -18,6 +18,9 @@ const LOCKGATE: &str = env!("CARGO_BIN_EXE_lockgate");
 /// A living node answers these questions at once, unless it is made to wait just then.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// For a session that nobody keeps.
+const SHORTEST_TTL_MS: u64 = 2_000;
+
 /// How often a condition is looked at.
 pub const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -150,6 +153,22 @@ impl Bench {
     /// Has the leader begin to hand over.
     pub async fn hand_over(&self, from: NodeId, to: NodeId) {
         self.ask(from, "POST", "/v1/debug/leader", json!({ "to": to }))
+            .await;
+    }
+
+    /// Calls a node as a client does: for a session, with a heartbeat of it, and for a read that waits for the leader. The
+    /// node may die of each.
+    pub async fn call(&self, id: NodeId) {
+        let session = self
+            .ask(id, "POST", "/v1/sessions", json!({ "ttl_ms": SHORTEST_TTL_MS }))
+            .await;
+        if let Some((_, session)) = session
+            && let Some(session) = session["session"].as_str()
+        {
+            let heartbeat = format!("/v1/sessions/{session}/heartbeat");
+            self.ask(id, "POST", &heartbeat, Value::Null).await;
+        }
+        self.ask(id, "GET", "/v1/znodes/fp?linearizable=true", Value::Null)
             .await;
     }
 

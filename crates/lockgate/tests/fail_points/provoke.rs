@@ -26,6 +26,8 @@ pub enum Provocation {
     AbsenceOfAnother,
     /// The leader has entries that nobody else has, and another one is elected.
     Conflict,
+    /// Somebody calls every node: the users may all have left one that died, and stay where they are served.
+    Call,
 }
 
 /// What is needed for a point.
@@ -44,6 +46,7 @@ pub fn for_point(name: &str) -> Provocation {
         ("peer", "before_connect" | "after_connect" | "before_greeting" | "after_greeting") => {
             Provocation::Bounce
         }
+        ("submit" | "forward" | "touch" | "read_index", _) => Provocation::Call,
         _ => Provocation::None,
     }
 }
@@ -99,6 +102,11 @@ impl Bench {
                 self.cluster().start(away).expect("the node can be started");
             }
             Provocation::Conflict => self.overrule(target).await,
+            Provocation::Call => {
+                for id in self.ids() {
+                    self.call(id).await;
+                }
+            }
         }
     }
 

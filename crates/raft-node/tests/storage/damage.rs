@@ -126,7 +126,10 @@ fn a_flipped_bit_is_noticed_or_harmless() {
             }
         }
     }
-    println!("{} bits flipped: {noticed} noticed, {harmless} harmless", noticed + harmless);
+    println!(
+        "{} bits flipped: {noticed} noticed, {harmless} harmless",
+        noticed + harmless
+    );
     assert!(noticed > harmless, "{noticed} were noticed, {harmless} harmless");
 }
 
