@@ -127,6 +127,12 @@ impl Bench {
             .expect("there is a leader")
     }
 
+    /// Whether a node says that it serves.
+    pub async fn is_ready(&self, id: NodeId) -> bool {
+        let answer = self.ask(id, "GET", "/readyz", Value::Null).await;
+        answer.is_some_and(|(status, _)| status == 200)
+    }
+
     /// What a node says of itself, if it answers.
     pub async fn view(&self, id: NodeId) -> Option<View> {
         let (status, view) = self.ask(id, "GET", "/v1/debug", Value::Null).await?;

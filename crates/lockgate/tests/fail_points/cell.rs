@@ -208,7 +208,7 @@ impl Cell {
                 return false;
             }
             if provoked.is_none_or(|last| last.elapsed() > PROVOKE_EVERY) {
-                if provocation == Provocation::Absence && round > 0 && bench.lives(target) {
+                if provocation == Provocation::Absence && round > 0 && bench.is_ready(target).await {
                     // It caught up without a snapshot.
                     bench.be_away(target).await;
                     bench.restart(target, &environment).await;

@@ -57,6 +57,9 @@ const MOVED_ON: u64 = 150;
 /// How long the log may take to move on, under load.
 const MOVE_ON_PATIENCE: Duration = Duration::from_secs(15);
 
+/// How long a node may take to start and to catch up by snapshot.
+const CATCH_UP_PATIENCE: Duration = Duration::from_secs(10);
+
 /// How long an election may take.
 const ELECTION_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -90,6 +93,11 @@ impl Bench {
             // Ordered with the start, see `come_back`.
             Provocation::Absence => {}
             Provocation::AbsenceOfAnother => {
+                let leader = self.leader().await;
+                if leader != target {
+                    self.hand_over(leader, target).await;
+                    within(ELECTION_PATIENCE, async || self.leader().await == target).await;
+                }
                 let away = self
                     .ids()
                     .into_iter()
@@ -100,6 +108,11 @@ impl Bench {
                     return;
                 }
                 self.cluster().start(away).expect("the node can be started");
+                // To kill it again would be the end of what is waited for.
+                within(CATCH_UP_PATIENCE, async || {
+                    !self.lives(target) || self.is_ready(away).await
+                })
+                .await;
             }
             Provocation::Conflict => self.overrule(target).await,
             Provocation::Call => {
@@ -121,7 +134,10 @@ impl Bench {
     /// Kills a node and lets the log move on without it.
     pub async fn be_away(&mut self, id: NodeId) {
         self.cluster().kill(id).await.expect("the node can be killed");
-        let leader = self.leader().await;
+        // Without one the fault has just ended another node: nothing moves on until somebody starts them.
+        let Ok(leader) = self.cluster().leader(ELECTION_PATIENCE).await else {
+            return;
+        };
         let Some(then) = self.view(leader).await else {
             return;
         };
