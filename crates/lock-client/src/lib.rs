@@ -57,6 +57,7 @@ mod acquire;
 mod guard;
 mod znodes;
 mod looks;
+pub mod recipes;
 mod error;
 
 mod life;

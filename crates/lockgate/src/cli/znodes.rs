@@ -141,6 +141,9 @@ pub struct Watch {
     /// may be told as one
     #[arg(long)]
     once: bool,
+    /// Tells at once of what has happened since this position: a stat's mzxid, or pzxid for children. 0: if the znode exists
+    #[arg(long, value_name = "ZXID")]
+    after: Option<u64>,
     /// Print each change as a line of JSON
     #[arg(long)]
     json: bool,
@@ -288,7 +291,7 @@ pub async fn watch(arguments: Watch) -> Result<(), Failure> {
         Watched::Exists => WatchKind::Exists,
         Watched::Recursive => WatchKind::Recursive,
     };
-    let mut seen = None;
+    let mut seen = arguments.after;
     loop {
         let event = match seen {
             Some(seen) => znodes.watch_after(&arguments.path, kind, seen).await?,

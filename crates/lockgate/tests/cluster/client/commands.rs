@@ -161,6 +161,9 @@ async fn znodes_are_created_read_written_watched_and_removed() {
     let event: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(event["path"], "/config/flag");
 
+    let existing = ["watch", "/config/size", "--once", "--after", "0"];
+    assert!(says(&cluster, &existing).await.starts_with("created "));
+
     let told = fails(&cluster, 1, &["rm", "/config"]).await;
     assert!(told.contains("children"), "{told}");
     assert_eq!(says(&cluster, &["rm", "-r", "/config"]).await, "");

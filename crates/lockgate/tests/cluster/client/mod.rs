@@ -6,6 +6,7 @@ mod faults;
 mod lock_command;
 mod paused;
 mod proxy;
+mod recipes;
 
 use std::time::Duration;
 

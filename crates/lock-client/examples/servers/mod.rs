@@ -1,0 +1,10 @@
+//! Which servers the examples ask: those of LOCKGATE_SERVERS, or of `lockgate cluster up`.
+
+/// Their addresses.
+pub fn addresses() -> Vec<String> {
+    let addresses = std::env::var("LOCKGATE_SERVERS");
+    let addresses = addresses
+        .as_deref()
+        .unwrap_or("127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403");
+    addresses.split(',').map(str::to_owned).collect()
+}
