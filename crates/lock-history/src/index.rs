@@ -1,19 +1,19 @@
 //! The index: what is told goes into a batch, batches go to sled, pages come out. Every step that touches sled is one
 //! that may fail, and after the first failure all fail.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::io;
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use znode_store::{ContenderEnd, Hold, LockName};
 
 use crate::bounds::{Bounds, MAX_GAPS};
+use crate::chunks::{self, Chunks, Place};
+use crate::contents::{self, Contents};
 use crate::error::{IndexError, contained};
 use crate::keys::{self, HoldId};
-use crate::record::{self, End, Gap, Meta, Position, Record};
-use crate::ring::{Put, Ring};
+use crate::record::{self, Gap, Meta, Position, Record, StoredEnd, StoredRecord};
+use crate::ring::{self, Entry, Ring};
 
 /// An open hold goes to the disk when it is so old, in milliseconds. Most locks are given back much sooner, and then never
 /// cost more than their record.
@@ -32,7 +32,8 @@ pub struct Index {
     db: sled::Db,
     bounds: Bounds,
     ring: Ring,
-    open: BTreeMap<HoldId, OpenHold>,
+    chunks: Chunks,
+    open: HashMap<HoldId, OpenHold>,
     /// Open holds that are not on the disk, in the order in which they began; some may have ended.
     unkept: VecDeque<HoldId>,
     meta: Meta,
@@ -45,10 +46,10 @@ pub struct Index {
 }
 
 #[derive(Debug)]
-struct OpenHold {
-    hold: Arc<Hold>,
+pub(crate) struct OpenHold {
+    pub hold: Arc<Hold>,
     /// Whether it is on the disk.
-    is_kept: bool,
+    pub is_kept: bool,
 }
 
 /// Some of a lock's records.
@@ -73,7 +74,7 @@ impl Index {
             .path(dir)
             .cache_capacity(bounds.cache_bytes)
             .flush_every_ms(Some(SYNC_EVERY_MS));
-        let db = open_sled(&config)?;
+        let db = contents::open_sled(&config)?;
         match contained(|| Contents::read(&db, owner)) {
             Ok(contents) => {
                 let was_lost = was_there && contents.meta.reached.zxid == 0;
@@ -81,18 +82,24 @@ impl Index {
             }
             Err(error) => {
                 // Not while a panic unwinds: sled writes when it is dropped, and a second panic would end the process.
-                shut_down(db)?;
+                contents::shut_down(db)?;
                 Err(error)
             }
         }
     }
 
     fn new(db: sled::Db, bounds: Bounds, contents: Contents, was_lost: bool) -> Self {
-        let Contents { meta, ring, open } = contents;
+        let Contents {
+            meta,
+            ring,
+            chunks,
+            open,
+        } = contents;
         Self {
             db,
             bounds,
             ring,
+            chunks,
             open,
             unkept: VecDeque::new(),
             meta,
@@ -145,8 +152,7 @@ impl Index {
         how: &ContenderEnd,
         by: Option<&str>,
     ) -> Result<(), IndexError> {
-        let (how, by) = (how.clone(), by.map(str::to_owned));
-        self.close(hold, End::Known { at, how, by })
+        self.close(hold, StoredEnd::known(at, how, by))
     }
 
     /// Somebody who held a lock does not any more, and since when is not known.
@@ -156,13 +162,7 @@ impl Index {
         not_before: Position,
         not_after: Position,
     ) -> Result<(), IndexError> {
-        self.close(
-            hold,
-            End::Hidden {
-                not_before,
-                not_after,
-            },
-        )
+        self.close(hold, StoredEnd::Hidden(not_before, not_after))
     }
 
     /// Everything up to `position` was told. An earlier position than before is one that is told again.
@@ -199,9 +199,11 @@ impl Index {
         Some(gap)
     }
 
-    /// Those of which the beginning was told and the end was not.
+    /// Those of which the beginning was told and the end was not, by their locks.
     pub fn open_holds(&self) -> Vec<Arc<Hold>> {
-        self.open.values().map(|open| open.hold.clone()).collect()
+        let mut open: Vec<_> = self.open.iter().collect();
+        open.sort_unstable_by_key(|(id, _)| *id);
+        open.into_iter().map(|(_, open)| open.hold.clone()).collect()
     }
 
     /// Since when an open hold is held, if its beginning was told.
@@ -233,6 +235,8 @@ impl Index {
         if self.changes == 0 {
             return self.alive();
         }
+        self.write_chunk();
+        self.meta.next_chunk = self.chunks.next();
         self.batch.insert(keys::META, record::meta_bytes(&self.meta));
         let batch = std::mem::take(&mut self.batch);
         self.changes = 0;
@@ -255,24 +259,18 @@ impl Index {
     /// Holds with one token, which a transaction of a ZooKeeper client can create, are not parted: then there may be more.
     pub fn page(&mut self, lock: &LockName, before: Option<u64>, count: usize) -> Result<Page, IndexError> {
         self.commit(false)?;
-        let mut keys = Vec::new();
+        let mut places = Vec::new();
         let mut last = None;
         let mut next_before = None;
-        for (id, zxid) in self.ring.of_lock(lock.as_str(), before) {
-            if keys.len() >= count && last != Some(id.token) {
+        for (token, place) in self.ring.of_lock(lock, before) {
+            if places.len() >= count && last != Some(token) {
                 next_before = last;
                 break;
             }
-            last = Some(id.token);
-            keys.push(id.record_key(zxid));
+            last = Some(token);
+            places.push(place);
         }
-        let records = self.step(|db| {
-            let read = |key: &Vec<u8>| match db.get(key)? {
-                Some(bytes) => record::read_record(&bytes),
-                None => Err(IndexError::Damaged("a record has vanished".to_owned())),
-            };
-            keys.iter().map(read).collect::<Result<Vec<_>, _>>()
-        })?;
+        let records = self.read(&places)?;
         let gaps = self.meta.gaps.iter().filter(|gap| {
             gap.until.zxid >= next_before.unwrap_or(0) && before.is_none_or(|before| gap.after.zxid < before)
         });
@@ -288,11 +286,11 @@ impl Index {
     /// index sees how far it got.
     pub fn shut(mut self) -> Result<(), IndexError> {
         let written = self.commit(true).and_then(|()| self.flush());
-        shut_down(self.db)?;
+        contents::shut_down(self.db)?;
         written
     }
 
-    fn close(&mut self, hold: &Hold, end: End) -> Result<(), IndexError> {
+    fn close(&mut self, hold: &Hold, end: StoredEnd<'_>) -> Result<(), IndexError> {
         let id = HoldId::of(hold);
         let mut since_ms = hold.since_ms;
         if let Some(open) = self.open.remove(&id) {
@@ -302,51 +300,87 @@ impl Index {
                 self.changes += 1;
             }
         }
-        let over = end.over();
+        let (over, is_hidden) = (end.over(), end.is_hidden());
         // It is told again, and was let go before.
         if over.zxid <= self.meta.since.zxid {
             return Ok(());
         }
-        match self.ring.put(id.clone(), &end) {
-            Put::Known => return Ok(()),
-            Put::New => {}
-            Put::Instead(zxid) => {
-                let key = id.record_key(zxid);
-                if since_ms.is_none() {
-                    self.commit(false)?;
-                    let bytes = self.step(|db| Ok(db.get(&key)?))?;
-                    if let Some(bytes) = bytes {
-                        since_ms = record::read_record(&bytes)?.hold.since_ms;
-                    }
-                }
-                self.batch.remove(key);
-                self.changes += 1;
+        if let Some(before) = self.ring.find(&id) {
+            if !ring::is_more(over.zxid, is_hidden, &before) {
+                return Ok(());
+            }
+            if since_ms.is_none() {
+                self.commit(false)?;
+                since_ms = self.read(&[before.place])?[0].hold.since_ms;
             }
         }
-        let hold = Hold {
-            since_ms,
-            ..hold.clone()
-        };
-        self.batch
-            .insert(id.record_key(over.zxid), record::record_bytes(&hold, &end));
+        let place = self.chunks.push(&StoredRecord::of(hold, since_ms, end));
         self.changes += 1;
+        let entry = Entry {
+            over,
+            is_hidden,
+            place,
+        };
+        if let Some(before) = self.ring.put(id, entry) {
+            self.chunks.let_go(before.place);
+        }
+        self.chunks.need(place);
+        if self.chunks.is_full() {
+            self.write_chunk();
+        }
         self.pop_until(0)
     }
 
     fn pop_until(&mut self, before_ms: u64) -> Result<(), IndexError> {
-        while let Some((id, over)) = self.ring.pop(self.bounds.records, before_ms) {
-            self.batch.remove(id.record_key(over.zxid));
-            self.changes += 1;
-            if over.zxid > self.meta.since.zxid {
-                self.meta.since = over;
-            }
-        }
         let since = self.meta.since.zxid;
-        self.meta.gaps.retain(|gap| gap.until.zxid > since);
+        while let Some(popped) = self.ring.pop(self.bounds.records, before_ms) {
+            self.chunks.let_go(popped.place);
+            self.changes += 1;
+            if popped.over.zxid > self.meta.since.zxid {
+                self.meta.since = popped.over;
+            }
+            self.meta.gone = Some((popped.over.zxid, popped.id));
+        }
+        while let Some(number) = self.chunks.pop() {
+            self.batch.remove(&keys::chunk_key(number));
+            self.changes += 1;
+        }
+        if self.meta.since.zxid > since {
+            let since = self.meta.since.zxid;
+            self.meta.gaps.retain(|gap| gap.until.zxid > since);
+        }
         match self.changes >= MAX_BATCH {
             true => self.commit(false),
             false => self.alive(),
         }
+    }
+
+    fn write_chunk(&mut self) {
+        if let Some((number, bytes)) = self.chunks.take_filled() {
+            self.batch.insert(&keys::chunk_key(number), bytes);
+        }
+    }
+
+    /// Reads records that are on the disk.
+    fn read(&mut self, places: &[Place]) -> Result<Vec<Record>, IndexError> {
+        self.step(|db| {
+            let mut chunk: Option<(u64, sled::IVec)> = None;
+            let mut records = Vec::with_capacity(places.len());
+            for place in places {
+                let bytes = match &chunk {
+                    Some((number, bytes)) if *number == place.chunk => bytes,
+                    _ => {
+                        let bytes = db.get(keys::chunk_key(place.chunk))?;
+                        let bytes = bytes.ok_or_else(|| {
+                            IndexError::Damaged("a chunk of records has vanished".to_owned())
+                        })?;
+                        &chunk.insert((place.chunk, bytes)).1
+                    }
+                };
+                records.push(chunks::read_at(bytes, place.offset)?);
+            }
+            Ok(records)
+        })
     }
 
     fn alive(&self) -> Result<(), IndexError> {
@@ -361,77 +395,4 @@ impl Index {
         }
         done
     }
-}
-
-/// What is on the disk.
-struct Contents {
-    meta: Meta,
-    ring: Ring,
-    open: BTreeMap<HoldId, OpenHold>,
-}
-
-impl Contents {
-    fn read(db: &sled::Db, owner: [u8; 16]) -> Result<Self, IndexError> {
-        let meta = match db.get(keys::META)? {
-            Some(bytes) => record::read_meta(&bytes)?,
-            None if db.is_empty() => Meta {
-                owner,
-                reached: Position::default(),
-                since: Position::default(),
-                gaps: Vec::new(),
-            },
-            None => return Err(IndexError::Damaged("its beginning is missing".to_owned())),
-        };
-        if meta.owner != owner {
-            return Err(IndexError::Foreign);
-        }
-        let mut ring = Ring::default();
-        for entry in db.scan_prefix(keys::RECORD) {
-            let (key, value) = entry?;
-            let Record { hold, end } = record::read_record(&value)?;
-            if keys::record_zxid(&key)? != end.over().zxid {
-                return Err(IndexError::Damaged(
-                    "a record does not belong to its key".to_owned(),
-                ));
-            }
-            ring.put(HoldId::of(&hold), &end);
-        }
-        let mut open = BTreeMap::new();
-        for entry in db.scan_prefix(keys::OPEN) {
-            let hold = Arc::new(record::read_hold(&entry?.1)?);
-            let is_kept = true;
-            open.insert(HoldId::of(&hold), OpenHold { hold, is_kept });
-        }
-        Ok(Self { meta, ring, open })
-    }
-}
-
-/// How long the file of an index that was just shut is waited for, and how often it is tried. sled's threads give it back
-/// some moments after its handle is gone.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-const LOCK_RETRY: Duration = Duration::from_millis(5);
-
-fn open_sled(config: &sled::Config) -> Result<sled::Db, IndexError> {
-    let deadline = Instant::now() + LOCK_PATIENCE;
-    loop {
-        match contained(|| Ok(config.open())) {
-            Ok(Err(sled::Error::Io(error))) if is_locked(&error) && Instant::now() < deadline => {
-                std::thread::sleep(LOCK_RETRY);
-            }
-            opened => return Ok(opened??),
-        }
-    }
-}
-
-/// sled wraps the error that says so, and keeps only its text.
-fn is_locked(error: &io::Error) -> bool {
-    error.to_string().starts_with("could not acquire lock on")
-}
-
-/// sled writes and syncs when it is dropped.
-fn shut_down(db: sled::Db) -> Result<(), IndexError> {
-    contained(|| {
-        drop(db);
-        Ok(())
-    })
 }

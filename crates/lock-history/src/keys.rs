@@ -2,36 +2,44 @@
 //!
 //! | key | value |
 //! |---|---|
+//! | `c`, number (8) | a chunk of records, in the order in which they were told; chunks are numbered one after the other |
 //! | `m` | what is kept about the index as a whole |
 //! | `o`, token (8), lock, 0, holder | an open hold |
-//! | `r`, zxid (8), token (8), lock, 0, holder | a record; the zxid is that of its end |
 //!
-//! Numbers are big endian, so that records lie in the order of their ends: new ones at the end of the tree, those that go
-//! at its beginning. Neither a lock's name nor a znode's has a zero byte in it.
+//! Numbers are big endian, so that chunks lie in the order in which they were written: new ones at the end, those that go
+//! at the beginning. Neither a lock's name nor a znode's has a zero byte in it.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use znode_store::Hold;
+use znode_store::{Hold, LockName};
 
 use crate::error::IndexError;
 
+pub(crate) const CHUNK: &[u8] = b"c";
 pub(crate) const META: &[u8] = b"m";
 pub(crate) const OPEN: &[u8] = b"o";
-pub(crate) const RECORD: &[u8] = b"r";
 
 /// The name of a hold. In this order those of one lock lie side by side, the latest last: contenders are let in in the
 /// order in which they came.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HoldId {
-    pub lock: Arc<str>,
+    pub lock: LockName,
     pub token: u64,
     pub holder: Arc<str>,
+}
+
+/// By the token alone: only holds that began with one transaction have it in common.
+impl Hash for HoldId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.token.hash(state);
+    }
 }
 
 impl HoldId {
     pub fn of(hold: &Hold) -> Self {
         Self {
-            lock: hold.lock.as_str().into(),
+            lock: hold.lock.clone(),
             token: hold.fencing_token.0,
             holder: hold.holder.clone(),
         }
@@ -39,30 +47,29 @@ impl HoldId {
 
     /// The key of the open hold.
     pub fn open_key(&self) -> Vec<u8> {
-        let mut key = OPEN.to_vec();
-        self.append(&mut key);
-        key
-    }
-
-    /// The key of the record.
-    pub fn record_key(&self, zxid: u64) -> Vec<u8> {
-        let mut key = RECORD.to_vec();
-        key.extend_from_slice(&zxid.to_be_bytes());
-        self.append(&mut key);
-        key
-    }
-
-    fn append(&self, key: &mut Vec<u8>) {
+        let (lock, holder) = (self.lock.as_str(), &*self.holder);
+        let mut key = Vec::with_capacity(OPEN.len() + 8 + lock.len() + 1 + holder.len());
+        key.extend_from_slice(OPEN);
         key.extend_from_slice(&self.token.to_be_bytes());
-        key.extend_from_slice(self.lock.as_bytes());
+        key.extend_from_slice(lock.as_bytes());
         key.push(0);
-        key.extend_from_slice(self.holder.as_bytes());
+        key.extend_from_slice(holder.as_bytes());
+        key
     }
 }
 
-/// The zxid in a record's key.
-pub(crate) fn record_zxid(key: &[u8]) -> Result<u64, IndexError> {
-    let zxid = key.get(1..9).and_then(|bytes| bytes.try_into().ok());
-    zxid.map(u64::from_be_bytes)
-        .ok_or_else(|| IndexError::Damaged("a record's key is too short".to_owned()))
+/// The key of a chunk.
+pub(crate) fn chunk_key(number: u64) -> [u8; 9] {
+    let mut key = [0; 9];
+    key[..1].copy_from_slice(CHUNK);
+    key[1..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// The number in a chunk's key.
+pub(crate) fn chunk_number(key: &[u8]) -> Result<u64, IndexError> {
+    let number = key.strip_prefix(CHUNK).and_then(|bytes| bytes.try_into().ok());
+    number
+        .map(u64::from_be_bytes)
+        .ok_or_else(|| IndexError::Damaged("a chunk's key makes no sense".to_owned()))
 }

@@ -32,7 +32,9 @@ mod bounds;
 mod record;
 
 mod keys;
+mod chunks;
 mod ring;
+mod contents;
 mod index;
 
 mod error;

@@ -1,13 +1,17 @@
 //! What is kept of a hold, and its bytes: a version, then bincode of structures that are fixed here, so that a change of
-//! the state machine's types does not change what is on the disk.
+//! the state machine's types does not change what is on the disk. These borrow their strings: most records are written
+//! and never read.
+
+use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use znode_store::{ContenderEnd, Hold, LockMode, LockName, SessionId, Zxid};
 
 use crate::error::IndexError;
+use crate::keys::HoldId;
 
 /// The version of all values. Another one is not read; the index is made anew then.
-pub(crate) const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 2;
 
 /// A position in the history of the tree, and its time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,16 +52,6 @@ pub enum End {
     },
 }
 
-impl End {
-    /// The position from which on it is over.
-    pub(crate) fn over(&self) -> Position {
-        match self {
-            Self::Known { at, .. } => *at,
-            Self::Hidden { not_after, .. } => *not_after,
-        }
-    }
-}
-
 /// A piece of the past of which the index knows nothing. Holds that began and ended in it are missing, of others the
 /// beginning or the end may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,18 +62,54 @@ pub struct Gap {
     pub until: Position,
 }
 
+/// What is kept about the index as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Meta {
+    /// Which data directory it belongs to.
+    pub owner: [u8; 16],
+    /// Up to where it has been told everything, but for the gaps.
+    pub reached: Position,
+    /// From where on there are records.
+    pub since: Position,
+    /// The oldest first.
+    pub gaps: Vec<Gap>,
+    /// The number of the next chunk.
+    pub next_chunk: u64,
+    /// The end of the record that was let go last, and its name: it may still be in a chunk, and those before it, too.
+    pub gone: Option<(u64, HoldId)>,
+}
+
 #[derive(Serialize, Deserialize)]
-struct StoredHold {
-    lock: String,
-    holder: String,
+struct StoredMeta<'a> {
+    owner: [u8; 16],
+    reached: Position,
+    since: Position,
+    gaps: Cow<'a, [Gap]>,
+    next_chunk: u64,
+    #[serde(borrow)]
+    gone: Option<StoredGone<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredGone<'a> {
+    zxid: u64,
+    lock: &'a str,
+    token: u64,
+    holder: &'a str,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredHold<'a> {
+    lock: &'a str,
+    holder: &'a str,
     session: u64,
-    session_name: String,
+    session_name: &'a str,
     mode: StoredMode,
     permits: u32,
     token: u64,
-    owner: String,
-    note: String,
-    address: String,
+    owner: &'a str,
+    note: &'a str,
+    address: &'a str,
     since_ms: Option<u64>,
 }
 
@@ -90,48 +120,41 @@ enum StoredMode {
     Semaphore(u32),
 }
 
+/// A record as it is written.
 #[derive(Serialize, Deserialize)]
-struct StoredRecord {
-    hold: StoredHold,
-    end: StoredEnd,
+pub(crate) struct StoredRecord<'a> {
+    #[serde(borrow)]
+    hold: StoredHold<'a>,
+    #[serde(borrow)]
+    end: StoredEnd<'a>,
 }
 
+/// How a hold ended, as it is written.
 #[derive(Serialize, Deserialize)]
-enum StoredEnd {
-    Known(Position, StoredHow, Option<String>),
+pub(crate) enum StoredEnd<'a> {
+    /// By this command.
+    Known(Position, #[serde(borrow)] StoredHow<'a>, Option<&'a str>),
+    /// In a gap.
     Hidden(Position, Position),
 }
 
 #[derive(Serialize, Deserialize)]
-enum StoredHow {
+pub(crate) enum StoredHow<'a> {
     Released,
     Withdrawn,
     SessionClosed,
     SessionExpired,
-    Broken(String),
+    Broken(&'a str),
     Deleted,
 }
 
-/// What is kept about the index as a whole.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Meta {
-    /// Which data directory it belongs to.
-    pub owner: [u8; 16],
-    /// Up to where it has been told everything, but for the gaps.
-    pub reached: Position,
-    /// From where on there are records.
-    pub since: Position,
-    /// The oldest first.
-    pub gaps: Vec<Gap>,
-}
-
-impl From<&Hold> for StoredHold {
-    fn from(hold: &Hold) -> Self {
+impl<'a> StoredHold<'a> {
+    fn of(hold: &'a Hold, since_ms: Option<u64>) -> Self {
         Self {
-            lock: hold.lock.as_str().to_owned(),
-            holder: hold.holder.as_ref().to_owned(),
+            lock: hold.lock.as_str(),
+            holder: &hold.holder,
             session: hold.session.0,
-            session_name: hold.session_name.as_ref().to_owned(),
+            session_name: &hold.session_name,
             mode: match hold.mode {
                 LockMode::Exclusive => StoredMode::Exclusive,
                 LockMode::Shared => StoredMode::Shared,
@@ -139,21 +162,74 @@ impl From<&Hold> for StoredHold {
             },
             permits: hold.permits,
             token: hold.fencing_token.0,
-            owner: hold.owner.as_ref().to_owned(),
-            note: hold.note.as_ref().to_owned(),
-            address: hold.address.as_ref().to_owned(),
-            since_ms: hold.since_ms,
+            owner: &hold.owner,
+            note: &hold.note,
+            address: &hold.address,
+            since_ms,
         }
     }
 }
 
-impl TryFrom<StoredHold> for Hold {
+impl<'a> StoredRecord<'a> {
+    /// The record of a hold that began then and ended so.
+    pub fn of(hold: &'a Hold, since_ms: Option<u64>, end: StoredEnd<'a>) -> Self {
+        let hold = StoredHold::of(hold, since_ms);
+        Self { hold, end }
+    }
+
+    /// The name of the hold.
+    pub fn id(&self) -> Result<HoldId, IndexError> {
+        Ok(HoldId {
+            lock: parse_lock(self.hold.lock)?,
+            token: self.hold.token,
+            holder: self.hold.holder.into(),
+        })
+    }
+
+    /// How it ended.
+    pub fn end(&self) -> &StoredEnd<'a> {
+        &self.end
+    }
+}
+
+impl<'a> StoredEnd<'a> {
+    /// By a command.
+    pub fn known(at: Position, how: &'a ContenderEnd, by: Option<&'a str>) -> Self {
+        let how = match how {
+            ContenderEnd::Released => StoredHow::Released,
+            ContenderEnd::Withdrawn => StoredHow::Withdrawn,
+            ContenderEnd::SessionClosed => StoredHow::SessionClosed,
+            ContenderEnd::SessionExpired => StoredHow::SessionExpired,
+            ContenderEnd::Broken(reason) => StoredHow::Broken(reason),
+            ContenderEnd::Deleted => StoredHow::Deleted,
+        };
+        Self::Known(at, how, by)
+    }
+
+    /// The position from which on it is over.
+    pub fn over(&self) -> Position {
+        match self {
+            Self::Known(at, ..) => *at,
+            Self::Hidden(_, not_after) => *not_after,
+        }
+    }
+
+    /// Whether it was in a gap.
+    pub fn is_hidden(&self) -> bool {
+        matches!(self, Self::Hidden(..))
+    }
+}
+
+fn parse_lock(name: &str) -> Result<LockName, IndexError> {
+    LockName::parse(name).map_err(|bad| IndexError::Damaged(format!("a lock's name: {bad}")))
+}
+
+impl TryFrom<StoredHold<'_>> for Hold {
     type Error = IndexError;
 
-    fn try_from(stored: StoredHold) -> Result<Self, IndexError> {
-        let lock = LockName::parse(&stored.lock);
+    fn try_from(stored: StoredHold<'_>) -> Result<Self, IndexError> {
         Ok(Self {
-            lock: lock.map_err(|bad| IndexError::Damaged(format!("a lock's name: {bad}")))?,
+            lock: parse_lock(stored.lock)?,
             holder: stored.holder.into(),
             session: SessionId(stored.session),
             session_name: stored.session_name.into(),
@@ -172,30 +248,8 @@ impl TryFrom<StoredHold> for Hold {
     }
 }
 
-impl From<&End> for StoredEnd {
-    fn from(end: &End) -> Self {
-        match end {
-            End::Known { at, how, by } => {
-                let how = match how {
-                    ContenderEnd::Released => StoredHow::Released,
-                    ContenderEnd::Withdrawn => StoredHow::Withdrawn,
-                    ContenderEnd::SessionClosed => StoredHow::SessionClosed,
-                    ContenderEnd::SessionExpired => StoredHow::SessionExpired,
-                    ContenderEnd::Broken(reason) => StoredHow::Broken(reason.as_ref().to_owned()),
-                    ContenderEnd::Deleted => StoredHow::Deleted,
-                };
-                Self::Known(*at, how, by.clone())
-            }
-            End::Hidden {
-                not_before,
-                not_after,
-            } => Self::Hidden(*not_before, *not_after),
-        }
-    }
-}
-
-impl From<StoredEnd> for End {
-    fn from(stored: StoredEnd) -> Self {
+impl From<StoredEnd<'_>> for End {
+    fn from(stored: StoredEnd<'_>) -> Self {
         match stored {
             StoredEnd::Known(at, how, by) => {
                 let how = match how {
@@ -206,6 +260,7 @@ impl From<StoredEnd> for End {
                     StoredHow::Broken(reason) => ContenderEnd::Broken(reason.into()),
                     StoredHow::Deleted => ContenderEnd::Deleted,
                 };
+                let by = by.map(str::to_owned);
                 Self::Known { at, how, by }
             }
             StoredEnd::Hidden(not_before, not_after) => Self::Hidden {
@@ -216,64 +271,103 @@ impl From<StoredEnd> for End {
     }
 }
 
+impl TryFrom<StoredRecord<'_>> for Record {
+    type Error = IndexError;
+
+    fn try_from(stored: StoredRecord<'_>) -> Result<Self, IndexError> {
+        Ok(Self {
+            hold: stored.hold.try_into()?,
+            end: stored.end.into(),
+        })
+    }
+}
+
 /// The bytes of an open hold.
 pub(crate) fn hold_bytes(hold: &Hold) -> Vec<u8> {
-    encode(&StoredHold::from(hold))
+    encode(&StoredHold::of(hold, hold.since_ms))
 }
 
 /// Reads an open hold.
 pub(crate) fn read_hold(bytes: &[u8]) -> Result<Hold, IndexError> {
-    decode::<StoredHold>(bytes)?.try_into()
-}
-
-/// The bytes of a record.
-pub(crate) fn record_bytes(hold: &Hold, end: &End) -> Vec<u8> {
-    encode(&StoredRecord {
-        hold: hold.into(),
-        end: end.into(),
-    })
-}
-
-/// Reads a record.
-pub(crate) fn read_record(bytes: &[u8]) -> Result<Record, IndexError> {
-    let StoredRecord { hold, end } = decode(bytes)?;
-    Ok(Record {
-        hold: hold.try_into()?,
-        end: end.into(),
-    })
+    decode::<StoredHold<'_>>(bytes)?.try_into()
 }
 
 /// The bytes of what is kept about the index as a whole.
 pub(crate) fn meta_bytes(meta: &Meta) -> Vec<u8> {
-    encode(meta)
+    encode(&StoredMeta {
+        owner: meta.owner,
+        reached: meta.reached,
+        since: meta.since,
+        gaps: Cow::Borrowed(&meta.gaps),
+        next_chunk: meta.next_chunk,
+        gone: meta.gone.as_ref().map(|(zxid, id)| StoredGone {
+            zxid: *zxid,
+            lock: id.lock.as_str(),
+            token: id.token,
+            holder: &id.holder,
+        }),
+    })
 }
 
 /// Reads what is kept about the index as a whole.
 pub(crate) fn read_meta(bytes: &[u8]) -> Result<Meta, IndexError> {
-    decode(bytes)
+    let stored: StoredMeta<'_> = decode(bytes)?;
+    let gone = stored.gone.map(|gone| {
+        let id = HoldId {
+            lock: parse_lock(gone.lock)?,
+            token: gone.token,
+            holder: gone.holder.into(),
+        };
+        Ok::<_, IndexError>((gone.zxid, id))
+    });
+    Ok(Meta {
+        owner: stored.owner,
+        reached: stored.reached,
+        since: stored.since,
+        gaps: stored.gaps.into_owned(),
+        next_chunk: stored.next_chunk,
+        gone: gone.transpose()?,
+    })
 }
 
 fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     let mut bytes = vec![VERSION];
-    bincode::serde::encode_into_std_write(value, &mut bytes, bincode::config::standard())
-        .expect("our own types always encode, and memory takes all");
+    append(value, &mut bytes);
     bytes
+}
+
+/// Writes a value behind others, without a version.
+pub(crate) fn append<T: Serialize>(value: &T, bytes: &mut Vec<u8>) {
+    bincode::serde::encode_into_std_write(value, bytes, bincode::config::standard())
+        .expect("our own types always encode, and memory takes all");
 }
 
 /// A value is some kilobytes at most. What claims to be longer is damaged, and no room is made for it.
 const MAX_VALUE_BYTES: usize = 1024 * 1024;
 
-fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, IndexError> {
-    let bad = |what: String| IndexError::Damaged(format!("a value makes no sense: {what}"));
-    let bytes = match bytes.split_first() {
-        Some((&VERSION, bytes)) => bytes,
-        Some((&other, _)) => return Err(IndexError::OtherVersion(other)),
-        None => return Err(bad("it is empty".to_owned())),
-    };
+fn bad(what: String) -> IndexError {
+    IndexError::Damaged(format!("a value makes no sense: {what}"))
+}
+
+/// What follows the version, if that is ours.
+pub(crate) fn behind_version(bytes: &[u8]) -> Result<&[u8], IndexError> {
+    match bytes.split_first() {
+        Some((&VERSION, bytes)) => Ok(bytes),
+        Some((&other, _)) => Err(IndexError::OtherVersion(other)),
+        None => Err(bad("it is empty".to_owned())),
+    }
+}
+
+/// Reads the value at the beginning of `bytes`, and tells how long it is.
+pub(crate) fn read_first<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, usize), IndexError> {
     let config = bincode::config::standard().with_limit::<MAX_VALUE_BYTES>();
-    match bincode::serde::decode_from_slice(bytes, config) {
-        Ok((value, used)) if used == bytes.len() => Ok(value),
-        Ok((_, used)) => Err(bad(format!("{} bytes too many", bytes.len() - used))),
-        Err(error) => Err(bad(error.to_string())),
+    bincode::serde::borrow_decode_from_slice(bytes, config).map_err(|error| bad(error.to_string()))
+}
+
+fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, IndexError> {
+    let bytes = behind_version(bytes)?;
+    match read_first(bytes)? {
+        (value, used) if used == bytes.len() => Ok(value),
+        (_, used) => Err(bad(format!("{} bytes too many", bytes.len() - used))),
     }
 }

@@ -21,8 +21,8 @@ use crate::tap::{AppliedHolds, HoldChange, Tap, TapEnd, TapMeter, Told};
 pub const HISTORY_DIR: &str = "history";
 
 /// After the first thing that is told it waits so long for more: then the applier never has to wake this thread up more
-/// often, and many changes become one batch.
-const GATHER: Duration = Duration::from_millis(20);
+/// often, and many changes become one batch. Whoever asks for a history waits so long, too.
+const GATHER: Duration = Duration::from_millis(50);
 
 /// With nothing to do it looks so often what else there is to do. So much history a process that is killed may lose (and
 /// make again from its log).

@@ -116,6 +116,43 @@ fn an_open_hold_is_closed_after_a_restart_by_its_end_or_by_a_gap() {
 }
 
 #[test]
+fn a_hidden_end_does_not_come_back_when_the_known_one_has_gone() {
+    let dir = TempDir::new().unwrap();
+    let mut index = open(&dir, 100);
+    let holds = [hold("a", 10), hold("a", 11)];
+    for hold in &holds {
+        index.began(hold);
+    }
+    index.told_until(at(12));
+    index.missed_until(at(30)).unwrap();
+    for hold in &holds {
+        index.hidden(hold, at(12), at(30)).unwrap();
+    }
+    index.commit(true).unwrap();
+    index
+        .ended(&holds[0], at(29), &ContenderEnd::Released, None)
+        .unwrap();
+    index.commit(true).unwrap();
+    // A position is a second, and a million seconds is the greatest age. So the end that is known goes, and nothing else:
+    // what was known before is still on the disk, beside the record of the other hold.
+    index.let_go((1_000_000 + 30) * 1_000).unwrap();
+    assert_eq!(tokens(&mut index, "a"), [11]);
+    for _ in 0..2 {
+        index.shut().unwrap();
+        index = open(&dir, 100);
+        assert_eq!(tokens(&mut index, "a"), [11]);
+    }
+    index.let_go((1_000_000 + 31) * 1_000).unwrap();
+    assert!(index.is_empty());
+    index.shut().unwrap();
+    index = open(&dir, 100);
+    assert_eq!(tokens(&mut index, "a"), [0; 0]);
+    tell(&mut index, "a", 40, 41);
+    index.shut().unwrap();
+    assert_eq!(tokens(&mut open(&dir, 100), "a"), [40]);
+}
+
+#[test]
 fn what_was_there_before_the_index_is_no_gap_in_it() {
     let dir = TempDir::new().unwrap();
     let mut index = open(&dir, 100);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use lock_history::Index;
+use lock_history::{Index, IndexError};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -131,4 +131,57 @@ fn a_disk_that_takes_nothing_is_an_error_and_no_more() {
         index.flush()
     });
     assert!(failed.is_err());
+}
+
+/// What opening says after `harm` was done to the values themselves, with checksums that fit.
+fn open_harmed(harm: impl FnOnce(&sled::Db)) -> Option<IndexError> {
+    let dir = written();
+    // sled holds its lock on the files a little longer than its handle. The index waits for that, and nobody has a copy.
+    let copy = dir.path().join("copy");
+    fs::create_dir(&copy).unwrap();
+    for file in fs::read_dir(dir.path().join("history"))
+        .unwrap()
+        .map(Result::unwrap)
+    {
+        if file.file_type().unwrap().is_file() {
+            fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+        }
+    }
+    let db = sled::open(&copy).unwrap();
+    harm(&db);
+    drop(db);
+    Index::open(&copy, OWNER, bounds(1_000)).err()
+}
+
+fn chunks(db: &sled::Db) -> Vec<sled::IVec> {
+    db.scan_prefix(b"c").keys().map(Result::unwrap).collect()
+}
+
+#[test]
+fn chunks_that_are_missing_or_cut_are_noticed() {
+    assert_eq!(open_harmed(|_| {}), None);
+    let is_damage = |error: Option<IndexError>| matches!(error, Some(IndexError::Damaged(_)));
+    assert!(is_damage(open_harmed(|db| {
+        let chunks = chunks(db);
+        db.remove(&chunks[chunks.len() / 2]).unwrap();
+    })));
+    assert!(is_damage(open_harmed(|db| {
+        db.remove(chunks(db).last().unwrap()).unwrap();
+    })));
+    assert!(is_damage(open_harmed(|db| {
+        let key = chunks(db).swap_remove(3);
+        let bytes = db.get(&key).unwrap().unwrap();
+        db.insert(key, &bytes[..bytes.len() - 1]).unwrap();
+    })));
+}
+
+#[test]
+fn another_version_is_refused() {
+    let refused = open_harmed(|db| {
+        let mut bytes = db.get(b"m").unwrap().unwrap().to_vec();
+        bytes[0] = 1;
+        db.insert(b"m", bytes).unwrap();
+    });
+    assert_eq!(refused, Some(IndexError::OtherVersion(1)));
+    assert!(!refused.unwrap().may_pass());
 }

@@ -6,5 +6,6 @@
 
 mod bounds;
 mod damage;
+mod model;
 mod property;
 mod told;

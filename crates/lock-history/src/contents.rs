@@ -1,0 +1,125 @@
+//! What is on the disk when an index is opened, and how its files are taken and given back.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::chunks::{self, Chunks, Place};
+use crate::error::{IndexError, contained};
+use crate::index::OpenHold;
+use crate::keys::{self, HoldId};
+use crate::record::{self, Meta, Position, StoredRecord};
+use crate::ring::{Entry, Ring};
+
+/// What is on the disk.
+pub(crate) struct Contents {
+    pub meta: Meta,
+    pub ring: Ring,
+    pub chunks: Chunks,
+    pub open: HashMap<HoldId, OpenHold>,
+}
+
+impl Contents {
+    /// Reads it, if it belongs to `owner`.
+    pub fn read(db: &sled::Db, owner: [u8; 16]) -> Result<Self, IndexError> {
+        let meta = match db.get(keys::META)? {
+            Some(bytes) => record::read_meta(&bytes)?,
+            None if db.is_empty() => Meta {
+                owner,
+                reached: Position::default(),
+                since: Position::default(),
+                gaps: Vec::new(),
+                next_chunk: 0,
+                gone: None,
+            },
+            None => return Err(IndexError::Damaged("its beginning is missing".to_owned())),
+        };
+        if meta.owner != owner {
+            return Err(IndexError::Foreign);
+        }
+        let mut ring = Ring::default();
+        let mut chunks = Chunks::starting_at(meta.next_chunk);
+        for entry in db.scan_prefix(keys::CHUNK) {
+            let (key, value) = entry?;
+            let number = keys::chunk_number(&key)?;
+            chunks.add_read(number)?;
+            chunks::read_all(&value, |offset, record| {
+                let place = Place {
+                    chunk: number,
+                    offset,
+                };
+                put(&mut ring, &mut chunks, &record, place)
+            })?;
+        }
+        if chunks.next() != meta.next_chunk {
+            return Err(IndexError::Damaged("the last records are missing".to_owned()));
+        }
+        // After all were read: of those that are gone one may have taken the place of another.
+        while let Some(gone) = meta.gone.as_ref().and_then(|gone| ring.pop_gone(gone)) {
+            chunks.let_go(gone.place);
+        }
+        let mut open = HashMap::new();
+        for entry in db.scan_prefix(keys::OPEN) {
+            let hold = Arc::new(record::read_hold(&entry?.1)?);
+            let is_kept = true;
+            open.insert(HoldId::of(&hold), OpenHold { hold, is_kept });
+        }
+        Ok(Self {
+            meta,
+            ring,
+            chunks,
+            open,
+        })
+    }
+}
+
+/// Puts in a record that was read. It was decided when it was told that it is more than those before it.
+fn put(
+    ring: &mut Ring,
+    chunks: &mut Chunks,
+    record: &StoredRecord<'_>,
+    place: Place,
+) -> Result<(), IndexError> {
+    let entry = Entry {
+        over: record.end().over(),
+        is_hidden: record.end().is_hidden(),
+        place,
+    };
+    if let Some(before) = ring.put(record.id()?, entry) {
+        chunks.let_go(before.place);
+    }
+    chunks.need(place);
+    Ok(())
+}
+
+/// How long the file of an index that was just shut is waited for, and how often it is tried. sled's threads give it back
+/// some moments after its handle is gone.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_RETRY: Duration = Duration::from_millis(5);
+
+/// Opens the database, or makes it.
+pub(crate) fn open_sled(config: &sled::Config) -> Result<sled::Db, IndexError> {
+    let deadline = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match contained(|| Ok(config.open())) {
+            Ok(Err(sled::Error::Io(error))) if is_locked(&error) && Instant::now() < deadline => {
+                std::thread::sleep(LOCK_RETRY);
+            }
+            opened => return Ok(opened??),
+        }
+    }
+}
+
+/// sled wraps the error that says so, and keeps only its text.
+fn is_locked(error: &io::Error) -> bool {
+    error.to_string().starts_with("could not acquire lock on")
+}
+
+/// sled writes and syncs when it is dropped.
+pub(crate) fn shut_down(db: sled::Db) -> Result<(), IndexError> {
+    contained(|| {
+        drop(db);
+        Ok(())
+    })
+}
