@@ -8,12 +8,13 @@
 //! | `node-N/pid` | claimed by its process, see [`super::process`] |
 //! | `node-N.removed/` | the same of a node that was removed from the cluster |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use raft_node::{MemberAddress, NodeId};
@@ -138,15 +139,16 @@ pub fn add(nodes: &[LocalNode], id: NodeId) -> anyhow::Result<LocalNode> {
                     .map(local)
                     .context("the ports end at 65535")
             };
-            (at(peer)?, at(http)?)
+            let (peer, http) = (at(peer)?, at(http)?);
+            check_free(id, &peer)?;
+            check_free(id, &http)?;
+            (peer, http)
         }
         None => match free_ports(2)?[..] {
             [peer, http] => (local(peer), local(http)),
             _ => bail!("too few free ports"),
         },
     };
-    check_free(id, &peer)?;
-    check_free(id, &http)?;
     let text = fs::read_to_string(first.config_file()).context("reading a configuration to start from")?;
     let mut table: toml::Table = text.parse().context("reading a configuration to start from")?;
     let number = i64::try_from(id).context("the id is too large")?;
@@ -211,10 +213,14 @@ pub fn create(dir: &Path, count: u64, ports: Ports, settings: &str) -> anyhow::R
         "a cluster on one machine has 1 to {MAX_NODES} nodes"
     );
     let members = members(count, ports)?;
-    // Before anything is written: what stands in a configuration stays as it is.
-    for (id, member) in &members {
-        check_free(*id, &member.http)?;
-        check_free(*id, &member.peer)?;
+    // Before anything is written: what stands in a configuration stays as it is. Ports that were just found free need no
+    // second look, which could see them taken by what is left of the first: a process that another thread starts at this
+    // moment has a copy of every socket until it executes its program.
+    if let Ports::Fixed { .. } = ports {
+        for (id, member) in &members {
+            check_free(*id, &member.http)?;
+            check_free(*id, &member.peer)?;
+        }
     }
     fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     // The nodes' configurations name each other; a relative directory would depend on where one stands.
@@ -280,8 +286,12 @@ pub fn check_free(id: NodeId, address: &str) -> anyhow::Result<()> {
         .with_context(|| format!("node {id} cannot have the address {address}"))
 }
 
-/// Ports on the loopback interface that nobody listens on, for clusters that must not disturb each other. One
-/// may be taken by somebody else before it is used; with a random choice out of 20,000 that is rare.
+/// Ports that this process has found for somebody. They stay theirs while their nodes are down.
+static FOUND: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+/// Ports on the loopback interface that nobody listens on and this process was never given before, for clusters that
+/// must not disturb each other. One may be taken by another process before it is used; with a random choice out of
+/// 20,000 that is rare.
 pub fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
     let mut held = Vec::new();
     for _ in 0..FREE_PORTS.len() {
@@ -289,7 +299,9 @@ pub fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
         getrandom::fill(&mut bits).map_err(|error| anyhow!("no random numbers: {error}"))?;
         let port = FREE_PORTS.start + (u32::from_le_bytes(bits) % FREE_PORTS.len() as u32) as u16;
         // Held until all are found, so that none is found twice.
-        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+            && FOUND.lock().unwrap_or_else(PoisonError::into_inner).insert(port)
+        {
             held.push((port, listener));
         }
         if held.len() == count {

@@ -10,6 +10,8 @@ const DISK_BYTES: u64 = 64 * 1024 * 1024;
 const BALLAST_BYTES: usize = 20 * 1024 * 1024;
 const SETTINGS: &str = "[snapshots]\nevery_entries = 100\nkeep_entries = 10\n\
     [disk]\nlow_water_bytes = 8388608\nresume_bytes = 10485760\nsegment_bytes = 4194304\ncheck_interval_ms = 100\n";
+/// As the settings have it.
+const SPARE_BYTES: u64 = 4 * 1024 * 1024;
 const LOCKS: usize = 40;
 const DATA_BYTES: usize = 32 * 1024;
 /// More would not fit on the disk, whatever is done about it.
@@ -64,21 +66,26 @@ async fn a_full_disk_stops_nobody_from_giving_back_and_nothing_is_lost() {
         written.push(path);
         assert!(written.len() < MOST_WRITES, "the disks do not become full");
     }
+    // The disks are fullest while snapshots come and go: when that is over, there may be room again. So somebody else
+    // takes what is left; but for what the logs are given in advance.
+    eventually("every log has its segments in reserve", async || {
+        disks.have_spares(SPARE_BYTES)
+    })
+    .await;
     for node in disks.cluster.ids() {
-        eventually("every node says so", async || {
-            is_read_only(&disks.cluster, node).await
-        })
+        eventually(
+            "every node says that its disk is full and the cluster read-only",
+            async || {
+                disks.fill_up();
+                let metrics = disks.cluster.send(node, "GET", "/metrics", &Value::Null).await;
+                let metrics = String::from_utf8(metrics.body).unwrap();
+                let told = |line: &str| metrics.lines().any(|other| other == line);
+                let full = format!("lockgate_alarm_active{{kind=\"disk_low\",node=\"{node}\"}} 1");
+                is_read_only(&disks.cluster, node).await && told("lockgate_read_only 1") && told(&full)
+            },
+        )
         .await;
-        let metrics = disks.cluster.send(node, "GET", "/metrics", &Value::Null).await;
-        let metrics = String::from_utf8(metrics.body).unwrap();
-        assert!(metrics.contains("\nlockgate_read_only 1\n"), "{metrics}");
-        assert!(
-            metrics.contains("lockgate_alarm_active{kind=\"disk_low\""),
-            "{metrics}"
-        );
     }
-    // Then somebody else takes what is left.
-    disks.fill_up();
     keeper.heartbeat(session.id()).await.unwrap();
     for lock in locks.drain(..LOCKS / 2) {
         keeper.release(session.id(), &lock).await.unwrap();
@@ -93,8 +100,8 @@ async fn a_full_disk_stops_nobody_from_giving_back_and_nothing_is_lost() {
     }
     closer.close_session(closed.id()).await.unwrap();
     eventually("it is read-only under its new leader, too", async || {
+        disks.fill_up();
         let answer = create(&disks.cluster, 1, "/full/more", "x").await;
-        assert_ne!(answer.status, 201, "{}", answer.json());
         answer.code() == "read_only"
     })
     .await;

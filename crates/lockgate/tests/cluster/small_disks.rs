@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,6 +14,9 @@ use crate::harness::TestCluster;
 
 /// Pieces in which a disk is filled up: the last byte is found by halving them.
 const PIECE_BYTES: usize = 1024 * 1024;
+
+/// In what stat(2) counts what a file has on the disk.
+const STAT_BLOCK_BYTES: u64 = 512;
 
 /// A cluster whose nodes have everything they write on a small disk of their own.
 pub struct SmallDisks {
@@ -96,10 +100,29 @@ impl SmallDisks {
         }
     }
 
-    /// Somebody else takes all that is left, to the last byte.
+    /// Whether every node has made the segments that its log may need on a full disk.
+    pub fn have_spares(&self, bytes: u64) -> bool {
+        let is_whole = |path: PathBuf| {
+            let found = std::fs::metadata(path);
+            found.is_ok_and(|found| found.len() == bytes && found.blocks() * STAT_BLOCK_BYTES >= bytes)
+        };
+        self.cluster.nodes().all(|node| {
+            let log = node.data_dir().join("log");
+            ["spare-0.tmp", "spare-1.tmp"]
+                .iter()
+                .all(|name| is_whole(log.join(name)))
+        })
+    }
+
+    /// Somebody else takes all that is left, to the last byte; once more, if something has become free.
     pub fn fill_up(&self) {
         for mount in &self.mounts {
-            let mut file = File::create(mount.at.join("filler")).unwrap();
+            let mut options = File::options();
+            let mut file = options
+                .create(true)
+                .append(true)
+                .open(mount.at.join("filler"))
+                .unwrap();
             let mut piece = PIECE_BYTES;
             while piece > 0 {
                 match file.write_all(&vec![7; piece]) {

@@ -188,8 +188,13 @@ async fn a_connection_that_breaks_in_the_middle_of_an_acquire_leaves_one_contend
     }
     cluster.wait_queued(1, "once", 0).await;
     held.release().await.unwrap();
-    let view = cluster.lock_client().lock("once").await.unwrap().unwrap();
-    assert_eq!((view.holders.len(), view.queue.len()), (0, 0));
+    // Taking it back, the client may come after the server that saw it hang up: it stands in the queue for one more
+    // millisecond, and gives back what it was granted in that time.
+    eventually("nobody holds it or waits for it", async || {
+        let view = cluster.lock_client().lock("once").await.unwrap().unwrap();
+        view.holders.is_empty() && view.queue.is_empty()
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -233,6 +238,11 @@ async fn refused_unavailable_and_unknown_are_told_apart() {
     let refused = client.znodes().get("/nowhere").await.unwrap_err();
     assert!(matches!(refused, Error::Refused(_)), "{refused:?}");
     cluster.kill_all().await.unwrap();
+    // Not the same client: a request on a connection that was made before may have been read by a node that died.
+    let client = LockClient::builder(cluster.http_addresses())
+        .patience(Duration::from_secs(1))
+        .build()
+        .unwrap();
     let nobody = client.session().open().await.unwrap_err();
     assert!(matches!(nobody, Error::Unavailable(_)), "{nobody:?}");
     // Servers that take a request and never answer.
