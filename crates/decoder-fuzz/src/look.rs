@@ -22,7 +22,10 @@ pub(crate) fn look(store: &Store) {
     }
     for session in store.sessions() {
         black_box(session.to_string());
-        black_box(store.contenders_of(session.session));
+        black_box((
+            store.contenders_of(session.session),
+            store.revocations(session.session),
+        ));
         black_box(view.ephemerals(session.session, "/").is_ok());
     }
     for lock in store.locks("", None, usize::MAX) {
@@ -31,11 +34,12 @@ pub(crate) fn look(store: &Store) {
             let standing = store
                 .standing(&lock.lock, &contender.holder)
                 .expect("it was just listed");
-            let is_holder = matches!(standing, Standing::Holds(_));
+            let is_holder = !matches!(standing, Standing::Waits(_));
             assert_eq!(is_holder, holds, "two views of one contender");
         }
     }
-    black_box(store.to_sweep(u64::MAX, u64::MAX));
+    black_box((store.to_sweep(u64::MAX, u64::MAX), store.closed_locks()));
+    black_box(store.wait_graph(""));
 }
 
 /// All contenders of a lock, and whether they hold it.

@@ -107,6 +107,8 @@ fn base_requests() -> Vec<Request> {
         (1, "s", semaphore, 2),
         (2, "s", semaphore, 1),
         (3, "s", semaphore, 3),
+        (1, "u", LockMode::Upgradeable, 1),
+        (2, "u", LockMode::Shared, 1),
     ] {
         let number = requests.len() as u64;
         let command = acquire(lock, mode, permits, number, true);
@@ -202,7 +204,16 @@ pub(crate) fn lock_name(text: &str) -> LockName {
 
 /// One call of `acquire`; its number is also what its contender's name is made of.
 pub(crate) fn acquire(lock: &str, mode: LockMode, permits: u32, number: u64, wait: bool) -> Command {
-    let wish = LockWish {
+    Command::Lock(LockCommand::Acquire {
+        wish: wish(lock, mode, permits),
+        guid: number.into(),
+        attempt: AttemptId(number),
+        wait,
+    })
+}
+
+pub(crate) fn wish(lock: &str, mode: LockMode, permits: u32) -> LockWish {
+    LockWish {
         lock: lock_name(lock),
         mode,
         permits,
@@ -210,13 +221,8 @@ pub(crate) fn acquire(lock: &str, mode: LockMode, permits: u32, number: u64, wai
         reentrant: true,
         note: "nightly".into(),
         address: "10.0.0.7".into(),
-    };
-    Command::Lock(LockCommand::Acquire {
-        wish,
-        guid: number.into(),
-        attempt: AttemptId(number),
-        wait,
-    })
+        lock_delay_ms: 10,
+    }
 }
 
 /// An access control list with an entry of each scheme.

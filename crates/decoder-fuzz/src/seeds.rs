@@ -4,13 +4,13 @@
 use bytes::Bytes;
 use raft_node::fuzz::{CommandBatch, Envelope, Origin, encode};
 use znode_store::{
-    Acl, AclEntry, AttemptId, Command, CreateMode, EntryContext, Identities, Identity, Limits, LockCommand,
-    LockMode, Op, Perms, Request, SessionId, Store, WithdrawCause, Zxid,
+    Acl, AclEntry, AttemptId, Command, CreateMode, Downgraded, EntryContext, Identities, Identity, Limits,
+    LockCommand, LockMode, Op, Perms, Request, SessionId, Store, WithdrawCause, Zxid,
 };
 
 use crate::material::{
     ALICE, CURATOR, ENDED, TERM, TIME_MS, acquire, alice, ask, ask_as, base, close, create, create_below,
-    delete, lock_name, mixed_acl, open, set, write, zpath,
+    delete, lock_name, mixed_acl, open, set, wish, write, zpath,
 };
 use crate::snapshot;
 
@@ -276,7 +276,93 @@ fn locks() -> Vec<Request> {
             LockCommand::Break {
                 lock: lock_name("r"),
                 holder: holder(first + 5, "__READ__", 0),
+                by: "10.0.0.7".into(),
                 reason: "out of order".into(),
+            },
+        ),
+        step(
+            1,
+            "downgrade",
+            LockCommand::Downgrade {
+                lock: lock_name("x"),
+                holder: holder(first, "lock-", 0),
+                to: Downgraded::Upgradeable,
+            },
+        ),
+        step(
+            1,
+            "upgrade",
+            LockCommand::Upgrade {
+                lock: lock_name("u"),
+                holder: holder(first + 12, "lock-", 0),
+                attempt: AttemptId(160),
+                wait: true,
+            },
+        ),
+        step(
+            1,
+            "many",
+            LockCommand::AcquireMany {
+                wishes: vec![
+                    wish("x", LockMode::Exclusive, 1),
+                    wish("u", LockMode::Shared, 1),
+                    wish("m", LockMode::Semaphore { limit: 2 }, 1),
+                ],
+                guid: 161,
+                attempt: AttemptId(161),
+                wait: true,
+            },
+        ),
+        step(
+            1,
+            "release many",
+            LockCommand::ReleaseMany {
+                holders: vec![(lock_name("x"), holder(first, "lock-", 0))],
+            },
+        ),
+        step(
+            1,
+            "withdraw many",
+            LockCommand::WithdrawMany {
+                holders: vec![(lock_name("x"), holder(first, "lock-", 0))],
+                attempt: AttemptId(first),
+                cause: WithdrawCause::TimedOut,
+            },
+        ),
+        step(
+            0,
+            "configure",
+            LockCommand::Configure {
+                lock: lock_name("s"),
+                limit: Some(Some(2)),
+                draining: Some(true),
+            },
+        ),
+        step(
+            0,
+            "revoke",
+            LockCommand::Revoke {
+                lock: lock_name("r"),
+                holder: None,
+                by: "10.0.0.7".into(),
+                reason: "backup".into(),
+            },
+        ),
+        step(
+            1,
+            "answer",
+            LockCommand::AnswerRevoke {
+                lock: lock_name("u"),
+                holder: holder(first + 12, "lock-", 0),
+                answer: "soon".into(),
+            },
+        ),
+        step(
+            0,
+            "open",
+            LockCommand::Open {
+                locks: vec![(lock_name("closed"), Zxid(1))],
+                term: TERM,
             },
         ),
     ]

@@ -118,6 +118,7 @@ enum StoredMode {
     Exclusive,
     Shared,
     Semaphore(u32),
+    Upgradeable,
 }
 
 /// A record as it is written.
@@ -144,8 +145,13 @@ pub(crate) enum StoredHow<'a> {
     Withdrawn,
     SessionClosed,
     SessionExpired,
-    Broken(&'a str),
+    /// By this caller, for this reason.
+    Broken {
+        by: &'a str,
+        reason: &'a str,
+    },
     Deleted,
+    Upgraded,
 }
 
 impl<'a> StoredHold<'a> {
@@ -159,6 +165,7 @@ impl<'a> StoredHold<'a> {
                 LockMode::Exclusive => StoredMode::Exclusive,
                 LockMode::Shared => StoredMode::Shared,
                 LockMode::Semaphore { limit } => StoredMode::Semaphore(limit),
+                LockMode::Upgradeable => StoredMode::Upgradeable,
             },
             permits: hold.permits,
             token: hold.fencing_token.0,
@@ -197,11 +204,13 @@ impl<'a> StoredEnd<'a> {
     pub fn known(at: Position, how: &'a ContenderEnd, by: Option<&'a str>) -> Self {
         let how = match how {
             ContenderEnd::Released => StoredHow::Released,
-            ContenderEnd::Withdrawn => StoredHow::Withdrawn,
+            // Who waits for what there is not has held nothing; a record of it would be withdrawn.
+            ContenderEnd::Withdrawn | ContenderEnd::NeverGrantable { .. } => StoredHow::Withdrawn,
             ContenderEnd::SessionClosed => StoredHow::SessionClosed,
             ContenderEnd::SessionExpired => StoredHow::SessionExpired,
-            ContenderEnd::Broken(reason) => StoredHow::Broken(reason),
+            ContenderEnd::Broken { by, reason } => StoredHow::Broken { by, reason },
             ContenderEnd::Deleted => StoredHow::Deleted,
+            ContenderEnd::Upgraded => StoredHow::Upgraded,
         };
         Self::Known(at, how, by)
     }
@@ -237,6 +246,7 @@ impl TryFrom<StoredHold<'_>> for Hold {
                 StoredMode::Exclusive => LockMode::Exclusive,
                 StoredMode::Shared => LockMode::Shared,
                 StoredMode::Semaphore(limit) => LockMode::Semaphore { limit },
+                StoredMode::Upgradeable => LockMode::Upgradeable,
             },
             permits: stored.permits,
             fencing_token: Zxid(stored.token),
@@ -257,8 +267,12 @@ impl From<StoredEnd<'_>> for End {
                     StoredHow::Withdrawn => ContenderEnd::Withdrawn,
                     StoredHow::SessionClosed => ContenderEnd::SessionClosed,
                     StoredHow::SessionExpired => ContenderEnd::SessionExpired,
-                    StoredHow::Broken(reason) => ContenderEnd::Broken(reason.into()),
+                    StoredHow::Broken { by, reason } => ContenderEnd::Broken {
+                        by: by.into(),
+                        reason: reason.into(),
+                    },
                     StoredHow::Deleted => ContenderEnd::Deleted,
+                    StoredHow::Upgraded => ContenderEnd::Upgraded,
                 };
                 let by = by.map(str::to_owned);
                 Self::Known { at, how, by }

@@ -100,7 +100,7 @@ async fn take_locks(servers: &[Lockgate]) -> Result<(), Box<dyn Error>> {
     let (lock, holder) = (guard.lock().clone(), guard.holder().to_owned());
     let broken = servers[2]
         .locks()
-        .break_holder(lock, holder, "an operator's word", None);
+        .break_holder(lock, holder, "operator", "an operator's word", None);
     broken.await?;
     match guard.write(vec![note("too late")]).await {
         Err(error) => println!("bert is told: {error}"),

@@ -258,6 +258,7 @@ impl LocalSession {
             reentrant: options.reentrant,
             note: options.note,
             address: LOCAL_ADDRESS.into(),
+            lock_delay_ms: 0,
         };
         let id = fresh_request_id();
         let shared = &self.shared;

@@ -10,9 +10,10 @@ use openraft::{ReadPolicy, ServerState};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use znode_store::{Command, Limits, Request, SessionId, ZPath};
+use znode_store::{Command, Limits, LockCommand, LockName, Request, SessionId, ZPath, Zxid};
 
 use crate::config::{NodeId, SweepConfig};
+use crate::delays::Delays;
 use crate::fail_step;
 use crate::peers::Peers;
 use crate::peers::wire::{NotLeader, Touched};
@@ -251,7 +252,7 @@ fn take_up(replica: &Replica, term: u64) {
     replica.sessions.lead(term, Instant::now(), sessions);
 }
 
-/// Ends silent sessions, sweeps empty containers and TTL nodes whose time is over, and sees to it that `limits` hold, while
+/// Ends silent sessions, opens locks that were closed for a while, sweeps empty containers and TTL nodes whose time is over, and sees to it that `limits` hold, while
 /// this node leads, until `stop`.
 ///
 /// `propose` proposes a command from this node, in the ordinary way. An end that reaches the log in another
@@ -269,6 +270,7 @@ pub async fn tend<P, F>(
     let mut last = Instant::now();
     let mut swept = Instant::now();
     let mut setting: Option<JoinHandle<()>> = None;
+    let mut delays = Delays::default();
     loop {
         tokio::select! {
             () = tokio::time::sleep(TICK) => {}
@@ -309,6 +311,14 @@ pub async fn tend<P, F>(
                 propose(Request::anonymous(Command::SetLimits(limits))).await;
             }));
         }
+        if let Some((term, locks)) = locks_to_open(&replica, &mut delays, now) {
+            let propose = propose.clone();
+            let command = Command::Lock(LockCommand::Open { locks, term });
+            tokio::spawn(async move {
+                // What is not opened now is proposed again.
+                propose(Request::anonymous(command)).await;
+            });
+        }
         if now - swept >= sweeps.every {
             swept = now;
             let due = to_sweep(&replica, sweeps.empty_for);
@@ -332,6 +342,20 @@ fn has_other_limits(replica: &Replica, limits: Limits) -> bool {
             .store
             .try_read()
             .is_some_and(|store| store.limits() != limits)
+}
+
+/// The locks whose delay is over, if this node leads. A look that would have to wait is left for the next tick.
+fn locks_to_open(
+    replica: &Replica,
+    delays: &mut Delays,
+    now: Instant,
+) -> Option<(u64, Vec<(LockName, Zxid)>)> {
+    let term = replica.sessions.leading_term();
+    let closed = match term {
+        Some(_) => replica.store.try_read()?.closed_locks(),
+        None => Vec::new(),
+    };
+    delays.look(term, closed, now)
 }
 
 fn to_sweep(replica: &Replica, empty_for: Duration) -> Vec<ZPath> {

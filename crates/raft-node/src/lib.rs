@@ -86,6 +86,7 @@ mod tap;
 pub mod history;
 mod sessions;
 mod leader;
+mod delays;
 mod asker;
 mod formation;
 mod panics;

@@ -530,7 +530,12 @@ impl Node {
     /// Waits for a contender that was queued. If it is granted already the verdict is ready; if it is gone
     /// the verdict is [`crate::Verdict::Lost`].
     pub fn wait_for_grant(&self, lock: &LockName, holder: &HolderId) -> GrantWait {
-        self.inner.replica.wait_for_grant(lock, holder)
+        self.inner.replica.wait_for_grant(lock, holder, false)
+    }
+
+    /// Waits for the upgrade of a holder, likewise.
+    pub fn wait_for_upgrade(&self, lock: &LockName, holder: &HolderId) -> GrantWait {
+        self.inner.replica.wait_for_grant(lock, holder, true)
     }
 
     /// Has this node write a snapshot of what it has applied, and shorten its log; waits until it is there. If nothing

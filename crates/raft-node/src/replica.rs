@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::RwLock;
 use tokio::sync::{mpsc, watch};
-use znode_store::{Applied, Command, EntryContext, Event, HolderId, LockName, Reply, Standing, Store};
+use znode_store::{
+    Applied, Command, ContenderEnd, EntryContext, Event, HolderId, LockMode, LockName, Reply, Standing, Store,
+};
 
 use crate::calls::Calls;
 use crate::codec::{BadBytes, CommandBatch, Envelope, Origin};
@@ -184,11 +186,19 @@ impl Replica {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// Waits for a contender, or says at once what became of it.
-    pub fn wait_for_grant(&self, lock: &LockName, holder: &HolderId) -> GrantWait {
+    /// Waits for a contender, or says at once what became of it. With `alone` it waits until a holder's upgrade is
+    /// granted.
+    pub fn wait_for_grant(&self, lock: &LockName, holder: &HolderId, alone: bool) -> GrantWait {
         let store = self.store.read();
         match store.standing(lock, holder) {
-            Some(Standing::Holds(grant)) => GrantWait::decided(Verdict::Granted(grant)),
+            Some(Standing::Upgrades(_)) if alone => self.hub.wait_for_grant(lock, holder),
+            // An upgrade that was given up, elsewhere and under the same request.
+            Some(Standing::Holds(grant)) if alone && grant.mode != LockMode::Exclusive => {
+                GrantWait::decided(Verdict::Ended(ContenderEnd::Withdrawn))
+            }
+            Some(Standing::Holds(grant) | Standing::Upgrades(grant)) => {
+                GrantWait::decided(Verdict::Granted(grant))
+            }
             Some(Standing::Waits(_)) => self.hub.wait_for_grant(lock, holder),
             None => GrantWait::decided(Verdict::Lost),
         }

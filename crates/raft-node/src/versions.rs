@@ -114,7 +114,16 @@ pub fn since(command: &Command) -> u8 {
             LockCommand::Acquire { .. }
             | LockCommand::Release { .. }
             | LockCommand::Withdraw { .. }
-            | LockCommand::Break { .. },
+            | LockCommand::Break { .. }
+            | LockCommand::Downgrade { .. }
+            | LockCommand::Upgrade { .. }
+            | LockCommand::AcquireMany { .. }
+            | LockCommand::ReleaseMany { .. }
+            | LockCommand::WithdrawMany { .. }
+            | LockCommand::Configure { .. }
+            | LockCommand::Revoke { .. }
+            | LockCommand::AnswerRevoke { .. }
+            | LockCommand::Open { .. },
         ) => 1,
     }
 }

@@ -199,6 +199,7 @@ fn writes(c: &mut Criterion) {
                         reentrant: true,
                         note: "".into(),
                         address: "127.0.0.1:50000".into(),
+                        lock_delay_ms: 0,
                     },
                     guid: n.into(),
                     attempt: AttemptId(n),

@@ -88,6 +88,12 @@ impl Store {
                 (Some(session), Command::Lock(LockCommand::Acquire { wish, attempt, .. })) => {
                     return self.repeat_acquire(cx, session, &request_id, wish, *attempt, first);
                 }
+                (Some(session), Command::Lock(LockCommand::Upgrade { lock, attempt, .. })) => {
+                    return self.repeat_upgrade(cx, session, &request_id, lock, *attempt, first);
+                }
+                (Some(session), Command::Lock(LockCommand::AcquireMany { attempt, .. })) => {
+                    return self.repeat_acquire_many(cx, session, &request_id, *attempt, first);
+                }
                 _ => return first,
             }
         }

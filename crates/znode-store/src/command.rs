@@ -195,9 +195,12 @@ pub enum LockMode {
     Shared,
     /// Holders whose permits add up to at most the limit.
     Semaphore {
-        /// Permits in all: the same in every request for as long as the lock has contenders.
+        /// Permits in all: the same in every request for as long as the lock has contenders. In a wish 0 stands for the
+        /// limit that is in force already.
         limit: u32,
     },
+    /// With those who share the lock, but at most one at a time: it alone may become exclusive without letting go.
+    Upgradeable,
 }
 
 /// What a client wants of a lock.
@@ -217,6 +220,9 @@ pub struct LockWish {
     pub note: Arc<str>,
     /// Where the client called from, for the same people.
     pub address: Arc<str>,
+    /// If the session expires while it holds the lock, nobody else is let in for so long: what it has sent may still be
+    /// on its way. At most [`crate::MAX_LOCK_DELAY_MS`]; 0 for none.
+    pub lock_delay_ms: u32,
 }
 
 /// The name of a contender's znode below its lock: what clients call the `holder`.
@@ -248,7 +254,7 @@ impl AttemptId {
     }
 }
 
-/// The steps of the lock protocol. All but `Break` act for the request's session.
+/// The steps of the lock protocol. All but `Break`, `Configure`, `Revoke` and `Open` act for the request's session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LockCommand {
     /// Stands in the queue, or enters again, or (without `wait`) leaves nothing behind if not granted.
@@ -286,9 +292,102 @@ pub enum LockCommand {
         lock: LockName,
         /// Which contender.
         holder: HolderId,
-        /// Told to those who ask what became of it.
+        /// Who takes it: shown to those who ask what became of it.
+        by: Arc<str>,
+        /// Told to the same.
         reason: Arc<str>,
     },
+    /// Holds on with fewer rights, and lets those in at once who get along with that.
+    Downgrade {
+        /// Which lock.
+        lock: LockName,
+        /// Which contender.
+        holder: HolderId,
+        /// What it still needs.
+        to: Downgraded,
+    },
+    /// An upgradeable holder wants the lock alone. Until those who share it are gone nobody else is let in.
+    Upgrade {
+        /// Which lock.
+        lock: LockName,
+        /// Which contender.
+        holder: HolderId,
+        /// This call.
+        attempt: AttemptId,
+        /// Whether to wait if others share the lock.
+        wait: bool,
+    },
+    /// Stands in several queues at one position, or leaves nothing behind.
+    AcquireMany {
+        /// What is wanted: each lock once, at most [`crate::MAX_LOCKS_AT_ONCE`].
+        wishes: Vec<LockWish>,
+        /// 128 random bits that make the contenders' names their own.
+        guid: u128,
+        /// This call.
+        attempt: AttemptId,
+        /// Whether to stand in the queues if not all locks are free.
+        wait: bool,
+    },
+    /// Gives one hold of each back.
+    ReleaseMany {
+        /// Of which locks, by which contenders: at most [`crate::MAX_LOCKS_AT_ONCE`].
+        holders: Vec<(LockName, HolderId)>,
+    },
+    /// Ends a call of [`LockCommand::AcquireMany`]: all of it, unless the time is over and all is granted.
+    WithdrawMany {
+        /// Where it stands.
+        holders: Vec<(LockName, HolderId)>,
+        /// Which call.
+        attempt: AttemptId,
+        /// Why.
+        cause: WithdrawCause,
+    },
+    /// Changes what holds for a lock whoever holds it.
+    Configure {
+        /// Which lock.
+        lock: LockName,
+        /// Of a semaphore: from now on so many permits, or (`Some(None)`) again as many as its first user says.
+        limit: Option<Option<u32>>,
+        /// Whether nobody is let in, nor into the queue.
+        draining: Option<bool>,
+    },
+    /// Asks holders to give the lock up.
+    Revoke {
+        /// Which lock.
+        lock: LockName,
+        /// Which one; all of them if none is named.
+        holder: Option<HolderId>,
+        /// Who asks: shown to the holders.
+        by: Arc<str>,
+        /// Why: shown to the holders.
+        reason: Arc<str>,
+    },
+    /// What a holder says to that.
+    AnswerRevoke {
+        /// Which lock.
+        lock: LockName,
+        /// Which contender.
+        holder: HolderId,
+        /// Shown to operators.
+        answer: Arc<str>,
+    },
+    /// Opens locks that were closed for a while after an unclean loss, when that time is over. Valid only in the term of
+    /// the leader that proposed it: its successor counts the time anew, because it cannot know the other one's clock.
+    Open {
+        /// Which locks, each with the position at which it was closed; one that was closed anew meanwhile stays so.
+        locks: Vec<(LockName, Zxid)>,
+        /// The proposer's term.
+        term: u64,
+    },
+}
+
+/// What is left after a downgrade.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Downgraded {
+    /// One of those who share the lock.
+    Shared,
+    /// The one of those who may become exclusive again.
+    Upgradeable,
 }
 
 /// Why a call of `acquire` ends without its lock.
@@ -305,7 +404,9 @@ impl core::fmt::Display for LockMode {
         match self {
             Self::Exclusive => f.write_str("exclusive"),
             Self::Shared => f.write_str("shared"),
+            Self::Semaphore { limit: 0 } => f.write_str("a semaphore"),
             Self::Semaphore { limit } => write!(f, "a semaphore of {limit}"),
+            Self::Upgradeable => f.write_str("upgradeable"),
         }
     }
 }

@@ -43,6 +43,55 @@ pub enum Event {
         /// Who broke it or deleted its znode, as far as the caller had proven who it is: `ip:10.0.0.7`.
         by: Option<Arc<str>>,
     },
+    /// A holder holds the lock in another mode: it was downgraded, or its upgrade was granted.
+    ModeChanged {
+        /// Whose it is.
+        session: SessionId,
+        /// What it holds now.
+        grant: Grant,
+    },
+    /// An upgrade was given up; the contender holds the lock as before.
+    UpgradeWithdrawn {
+        /// Whose it is.
+        session: SessionId,
+        /// Of which lock.
+        lock: LockName,
+        /// Which one.
+        holder: HolderId,
+    },
+    /// A holder is asked to give the lock up.
+    RevokeRequested {
+        /// Whose it is.
+        session: SessionId,
+        /// Of which lock.
+        lock: LockName,
+        /// Which one.
+        holder: HolderId,
+        /// Who asks.
+        by: Arc<str>,
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// A holder said something to that.
+    RevokeAnswered {
+        /// Whose it is.
+        session: SessionId,
+        /// Of which lock.
+        lock: LockName,
+        /// Which one.
+        holder: HolderId,
+        /// What it said.
+        answer: Arc<str>,
+    },
+    /// A holder's session expired, and nobody is let in for a while.
+    LockClosed {
+        /// Which lock.
+        lock: LockName,
+        /// For how long.
+        delay_ms: u32,
+    },
+    /// That time is over.
+    LockOpened(LockName),
     /// A soft quota was passed, which refuses nothing. (Told once, when it happens.)
     SoftQuotaPassed {
         /// Whose quota.
@@ -81,7 +130,7 @@ pub struct Hold {
     pub mode: LockMode,
     /// Permits of a semaphore, else 1.
     pub permits: u32,
-    /// The position at which the contender was created.
+    /// The fencing token: the position at which the contender was created, or a later one.
     pub fencing_token: Zxid,
     /// The scope of re-entrancy within the session; empty for clients that speak ZooKeeper.
     pub owner: Arc<str>,
@@ -130,7 +179,19 @@ pub enum ContenderEnd {
     /// Its session expired.
     SessionExpired,
     /// Taken away by an operator.
-    Broken(Arc<str>),
+    Broken {
+        /// Who that was.
+        by: Arc<str>,
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// It waited for more permits than the semaphore has now.
+    NeverGrantable {
+        /// How many there are.
+        limit: u32,
+    },
     /// Its znode was deleted by means of the tree, as ZooKeeper clients release their locks.
     Deleted,
+    /// Of a hold only: it goes on as another one, exclusive and with a new token.
+    Upgraded,
 }

@@ -2,7 +2,9 @@
 //! Nothing here knows of disks or refuses anything; [`crate::apply`] does not ask.
 
 use crate::acl::{Acl, Identities};
-use crate::command::{Command, LockCommand, Op, Request};
+use crate::command::{Command, LockCommand, LockWish, Op, Request};
+use crate::ids::SessionId;
+use crate::lock::lifts;
 use crate::store::Store;
 
 /// Data up to this size may replace what is at least as large; more is taken for growth although the state does not
@@ -29,19 +31,35 @@ impl Store {
             | Command::SetLimits(_) => false,
             Command::Write(op) => self.op_may_grow(op, &request.caller),
             Command::Multi(ops) => ops.iter().any(|op| self.op_may_grow(op, &request.caller)),
-            Command::Lock(LockCommand::Acquire { wish, .. }) => {
-                // Who is there already enters again, and needs no other place.
-                let joins = request.session.is_some_and(|session| {
-                    let queue = self.locks.queue(&wish.lock);
-                    let own = queue.and_then(|queue| queue.of_owner(session, &wish.owner));
-                    wish.may_reenter() && own.is_some()
-                });
-                !joins
+            Command::Lock(LockCommand::Acquire { wish, .. }) => !self.joins(request.session, wish),
+            Command::Lock(LockCommand::AcquireMany { wishes, .. }) => {
+                wishes.iter().any(|wish| !self.joins(request.session, wish))
             }
+            // The lock may not exist yet. To lift what was set is always possible.
+            Command::Lock(LockCommand::Configure { limit, draining, .. }) => !lifts(*limit, *draining),
+            // What holders are asked and answer is bounded for each, as is what is noted of an upgrade.
             Command::Lock(
-                LockCommand::Release { .. } | LockCommand::Withdraw { .. } | LockCommand::Break { .. },
+                LockCommand::Release { .. }
+                | LockCommand::ReleaseMany { .. }
+                | LockCommand::Withdraw { .. }
+                | LockCommand::WithdrawMany { .. }
+                | LockCommand::Break { .. }
+                | LockCommand::Downgrade { .. }
+                | LockCommand::Upgrade { .. }
+                | LockCommand::Revoke { .. }
+                | LockCommand::AnswerRevoke { .. }
+                | LockCommand::Open { .. },
             ) => false,
         }
+    }
+
+    /// Whether the owner is there already: it enters again, and needs no other place.
+    fn joins(&self, session: Option<SessionId>, wish: &LockWish) -> bool {
+        session.is_some_and(|session| {
+            let queue = self.locks.queue(&wish.lock);
+            let own = queue.and_then(|queue| queue.of_owner(session, &wish.owner));
+            wish.may_reenter() && own.is_some()
+        })
     }
 
     fn op_may_grow(&self, op: &Op, caller: &Identities) -> bool {

@@ -80,6 +80,7 @@
 //!             reentrant: true,
 //!             note: "".into(),
 //!             address: "10.0.0.7".into(),
+//!             lock_delay_ms: 0,
 //!         },
 //!         guid,
 //!         attempt: AttemptId(id),

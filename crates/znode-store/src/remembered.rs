@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::{Command, LockCommand};
+use crate::command::{Command, LockCommand, LockWish};
 use crate::ids::RequestId;
 use crate::reply::{Outcome, Refusal, Reply};
 use crate::snapshot::NEVER_COUNTED;
@@ -51,7 +51,12 @@ pub(crate) struct Record {
 
 impl Record {
     fn waits(&self) -> bool {
-        matches!(self.outcome, Ok(Reply::Queued(_)))
+        let queued = |reply: &Reply| matches!(reply, Reply::Queued(_));
+        match &self.outcome {
+            Ok(Reply::Multi(parts)) => parts.iter().any(queued),
+            Ok(reply) => queued(reply),
+            Err(_) => false,
+        }
     }
 
     fn digest(&self, id: &RequestId) -> u64 {
@@ -221,18 +226,34 @@ pub(crate) fn fingerprint(command: &Command) -> u64 {
             guid: _,
             attempt: _,
             wait,
+        }) => stable_hash::of_words([stable_hash::of(&("acquire", wait)), fingerprint_of_wish(wish)]),
+        Command::Lock(LockCommand::AcquireMany {
+            wishes,
+            guid: _,
+            attempt: _,
+            wait,
         }) => {
-            let crate::LockWish {
-                lock,
-                mode,
-                permits,
-                owner,
-                reentrant,
-                note,
-                address: _,
-            } = wish;
-            stable_hash::of(&("acquire", (lock, mode, permits, owner, reentrant, note), wait))
+            let wishes: Vec<u64> = wishes.iter().map(fingerprint_of_wish).collect();
+            stable_hash::of(&("acquire many", wishes, wait))
         }
+        Command::Lock(LockCommand::Upgrade {
+            lock,
+            holder,
+            attempt: _,
+            wait,
+        }) => stable_hash::of(&("upgrade", lock, holder, wait)),
+        Command::Lock(LockCommand::Break {
+            lock,
+            holder,
+            by: _,
+            reason,
+        }) => stable_hash::of(&("break", lock, holder, reason)),
+        Command::Lock(LockCommand::Revoke {
+            lock,
+            holder,
+            by: _,
+            reason,
+        }) => stable_hash::of(&("revoke", lock, holder, reason)),
         Command::CloseSession { .. }
         | Command::ExpireSessions { .. }
         | Command::Write(_)
@@ -241,6 +262,20 @@ pub(crate) fn fingerprint(command: &Command) -> u64 {
         | Command::SetLimits(_)
         | Command::Lock(_) => stable_hash::of(command),
     }
+}
+
+fn fingerprint_of_wish(wish: &LockWish) -> u64 {
+    let LockWish {
+        lock,
+        mode,
+        permits,
+        owner,
+        reentrant,
+        note,
+        address: _,
+        lock_delay_ms,
+    } = wish;
+    stable_hash::of(&(lock, mode, permits, owner, reentrant, note, lock_delay_ms))
 }
 
 #[cfg(test)]

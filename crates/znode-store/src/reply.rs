@@ -74,6 +74,17 @@ pub enum Reply {
     Withdrawn,
     /// The contender was removed by an operator.
     Broken,
+    /// One hold of each was given back: how many are left, in the order of the request; `None` where the session does
+    /// not hold what it names.
+    ReleasedMany(Vec<Option<u32>>),
+    /// The lock has other terms now.
+    Configured,
+    /// So many holders were asked to give the lock up.
+    RevokeRequested(u32),
+    /// The holder's answer is noted.
+    RevokeAnswered,
+    /// How many locks were opened.
+    Opened(u32),
 }
 
 /// Proof that a contender holds a lock.
@@ -85,8 +96,8 @@ pub struct Grant {
     pub holder: HolderId,
     /// How.
     pub mode: LockMode,
-    /// The position at which the contender was created. Of two conflicting grants of one lock the later
-    /// one has the larger token, always.
+    /// The position at which the contender was created, or a later one if an upgrade made that necessary. Of two
+    /// conflicting grants of one lock the later one has the larger token, always.
     pub fencing_token: Zxid,
     /// How often the owner has entered.
     pub holds: u32,
@@ -103,6 +114,59 @@ pub struct Place {
     pub holder: HolderId,
     /// How many waiters stand before it.
     pub ahead: u32,
+}
+
+/// One of those who would wait for each other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Party {
+    /// Whose it is.
+    pub session: SessionId,
+    /// Its scope within the session.
+    pub owner: Arc<str>,
+    /// The lock that it holds, or stands in the queue of, before the one who waits for it.
+    pub has: LockName,
+    /// The lock that it waits for.
+    pub awaits: LockName,
+}
+
+/// What changes the mode of a holder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ModeStep {
+    /// To exclusive.
+    Upgraded,
+    /// To something that gets along with more.
+    Downgraded,
+}
+
+/// For whom one would wait.
+struct Waiting<'c>(&'c LockName, &'c [Party]);
+
+impl core::fmt::Display for Waiting<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self(lock, cycle) = self;
+        if cycle.len() <= 1 {
+            return write!(
+                f,
+                "the owner has the lock {lock} in a mode with fewer rights and would wait for itself"
+            );
+        }
+        write!(f, "to wait for the lock {lock} would be to wait for oneself")?;
+        for (at, party) in cycle.iter().skip(1).enumerate() {
+            let Party {
+                session,
+                owner,
+                has,
+                awaits,
+            } = party;
+            f.write_str(if at == 0 { ": " } else { ", " })?;
+            write!(f, "session {session}")?;
+            if !owner.is_empty() {
+                write!(f, " ({owner})")?;
+            }
+            write!(f, " has {has} and waits for {awaits}")?;
+        }
+        Ok(())
+    }
 }
 
 /// What a quota counts.
@@ -123,6 +187,8 @@ pub enum Limited {
     Ephemerals(SessionId),
     /// Sessions.
     Sessions,
+    /// Locks with terms of their own.
+    ConfiguredLocks,
 }
 
 /// Why a command was not carried out. Nothing was changed, on any replica.
@@ -227,7 +293,7 @@ pub enum Refusal {
     #[error("there is no lock {0}")]
     NoLock(LockName),
     /// The lock is not free, and the caller did not want to wait.
-    #[error("the lock {lock} is held")]
+    #[error("the lock {lock} is {}", if .holders.is_empty() { "closed for a while" } else { "held" })]
     LockBusy {
         /// Which lock.
         lock: LockName,
@@ -261,9 +327,14 @@ pub enum Refusal {
         /// What was claimed.
         fencing_token: Zxid,
     },
-    /// To wait would be to wait for oneself.
-    #[error("the owner holds the lock {0} as shared and would wait for itself")]
-    WouldDeadlock(LockName),
+    /// To wait would be to wait for oneself, perhaps by way of others.
+    #[error("{}", Waiting(.lock, .cycle))]
+    WouldDeadlock {
+        /// Which lock.
+        lock: LockName,
+        /// Who waits for whom: the caller first, then whoever the caller would wait for. The last one waits for the caller.
+        cycle: Vec<Party>,
+    },
     /// More contenders than [`crate::MAX_CONTENDERS`].
     #[error("the queue of the lock {0} is full")]
     QueueFull(LockName),
@@ -273,13 +344,30 @@ pub enum Refusal {
     /// A wish that makes no sense, such as more permits than there are.
     #[error("{0}")]
     BadWish(Arc<str>),
+    /// Nobody is let in, nor into the queue.
+    #[error("the lock {0} is drained: it takes no new contenders")]
+    Draining(LockName),
+    /// A lock that is not held as the step requires.
+    #[error("{holder} holds the lock {lock} as {mode}, which cannot be {what}")]
+    WrongMode {
+        /// Which lock.
+        lock: LockName,
+        /// Which contender.
+        holder: HolderId,
+        /// How it holds the lock.
+        mode: LockMode,
+        /// What was asked: "upgraded", "downgraded".
+        what: ModeStep,
+    },
     /// An operator took the lock, or the place in its queue, away.
-    #[error("{holder} was taken out of the lock {lock} by an operator: {reason}")]
+    #[error("{holder} was taken out of the lock {lock} by an operator ({by}): {reason}")]
     Broken {
         /// Which lock.
         lock: LockName,
         /// Which contender.
         holder: HolderId,
+        /// Who did it.
+        by: Arc<str>,
         /// What the operator said.
         reason: Arc<str>,
     },

@@ -4,11 +4,15 @@
 use core::fmt::{self, Display, Formatter, Write as _};
 
 use crate::acl::{Acl, AclEntry, Perms};
-use crate::command::{AttemptId, Command, CreateMode, LockCommand, LockWish, Op, Request, WithdrawCause};
+use crate::command::{
+    AttemptId, Command, CreateMode, Downgraded, HolderId, LockCommand, LockMode, LockWish, Op, Request,
+    WithdrawCause,
+};
 use crate::event::{ContenderEnd, Event, Hold, ZnodeEvent, ZnodeEventKind};
 use crate::ids::{Data, RequestId};
 use crate::limits::Limits;
-use crate::reply::{Applied, Grant, Limited, Place, QuotaKind, Reply};
+use crate::path::LockName;
+use crate::reply::{Applied, Grant, Limited, ModeStep, Place, QuotaKind, Reply};
 use crate::sessions::{SessionFate, SessionView};
 use crate::stat::{Kind, Stat};
 
@@ -158,10 +162,104 @@ impl Display for LockCommand {
             } => {
                 write!(f, "withdraw {attempt} of {holder} from lock {lock}: {cause}")
             }
-            Self::Break { lock, holder, reason } => {
+            Self::Break {
+                lock,
+                holder,
+                by: _,
+                reason,
+            } => {
                 write!(f, "break {holder} of lock {lock}: {reason}")
             }
+            Self::Downgrade { lock, holder, to } => {
+                let to = match to {
+                    Downgraded::Shared => LockMode::Shared,
+                    Downgraded::Upgradeable => LockMode::Upgradeable,
+                };
+                write!(f, "downgrade {holder} of lock {lock} to {to}")
+            }
+            Self::Upgrade {
+                lock,
+                holder,
+                attempt,
+                wait,
+            } => {
+                let how = if *wait { "upgrade" } else { "try to upgrade" };
+                write!(f, "{how} {holder} of lock {lock} ({attempt})")
+            }
+            Self::AcquireMany {
+                wishes,
+                guid: _,
+                attempt,
+                wait,
+            } => {
+                let how = if *wait { "acquire" } else { "try" };
+                write!(f, "{how} all of {} ({attempt})", List(wishes))
+            }
+            Self::ReleaseMany { holders } => write!(f, "release {}", Contenders(holders)),
+            Self::WithdrawMany {
+                holders,
+                attempt,
+                cause,
+            } => write!(f, "withdraw {attempt} of {}: {cause}", Contenders(holders)),
+            Self::Configure {
+                lock,
+                limit,
+                draining,
+            } => {
+                write!(f, "configure lock {lock}")?;
+                match limit {
+                    Some(Some(limit)) => write!(f, ", limit {limit}")?,
+                    Some(None) => f.write_str(", no limit")?,
+                    None => {}
+                }
+                match draining {
+                    Some(true) => f.write_str(", draining"),
+                    Some(false) => f.write_str(", not draining"),
+                    None => Ok(()),
+                }
+            }
+            Self::Revoke {
+                lock,
+                holder,
+                by: _,
+                reason,
+            } => match holder {
+                Some(holder) => write!(f, "ask {holder} to give lock {lock} up: {reason}"),
+                None => write!(f, "ask all holders to give lock {lock} up: {reason}"),
+            },
+            Self::AnswerRevoke { lock, holder, answer } => {
+                write!(f, "{holder} of lock {lock} answers: {answer}")
+            }
+            Self::Open { locks, term } => {
+                f.write_str("open")?;
+                for (lock, at) in locks {
+                    write!(f, " lock {lock} closed at {at},")?;
+                }
+                write!(f, " in term {term}")
+            }
         }
+    }
+}
+
+/// Contenders with their locks.
+struct Contenders<'a>(&'a [(LockName, HolderId)]);
+
+impl Display for Contenders<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (at, (lock, holder)) in self.0.iter().enumerate() {
+            f.write_str(if at == 0 { "" } else { ", " })?;
+            write!(f, "{holder} of lock {lock}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for ModeStep {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Upgraded => "upgraded",
+            Self::Downgraded => "downgraded",
+        })
     }
 }
 
@@ -175,6 +273,7 @@ impl Display for LockWish {
             reentrant,
             note: _,
             address: _,
+            lock_delay_ms,
         } = self;
         write!(f, "lock {lock} as {mode}")?;
         if *permits != 1 {
@@ -183,7 +282,11 @@ impl Display for LockWish {
         if !owner.is_empty() {
             write!(f, " for owner {owner:?}")?;
         }
-        f.write_str(if *reentrant { "" } else { " not reentrant" })
+        f.write_str(if *reentrant { "" } else { " not reentrant" })?;
+        if *lock_delay_ms != 0 {
+            write!(f, " with a lock-delay of {lock_delay_ms} ms")?;
+        }
+        Ok(())
     }
 }
 
@@ -246,6 +349,22 @@ impl Display for Reply {
             Self::Released { holds } => write!(f, "released, {} left", Count((*holds).into(), "hold")),
             Self::Withdrawn => f.write_str("withdrawn"),
             Self::Broken => f.write_str("broken"),
+            Self::ReleasedMany(holds) => {
+                f.write_str("released:")?;
+                for (at, holds) in holds.iter().enumerate() {
+                    f.write_str(if at == 0 { " " } else { ", " })?;
+                    match holds {
+                        Some(0) => f.write_str("all")?,
+                        Some(holds) => write!(f, "{} left", Count((*holds).into(), "hold"))?,
+                        None => f.write_str("not held")?,
+                    }
+                }
+                Ok(())
+            }
+            Self::Configured => f.write_str("configured"),
+            Self::RevokeRequested(count) => write!(f, "{} asked", Count((*count).into(), "holder")),
+            Self::RevokeAnswered => f.write_str("answer noted"),
+            Self::Opened(count) => write!(f, "{} opened", Count((*count).into(), "lock")),
         }
     }
 }
@@ -310,6 +429,42 @@ impl Display for Event {
                 how,
                 by: Some(by),
             } => write!(f, "{hold}: {how}, by {by}"),
+            Self::ModeChanged { session, grant } => {
+                write!(
+                    f,
+                    "lock {} is now held by {} as {}, token {}, for session {session}",
+                    grant.lock, grant.holder, grant.mode, grant.fencing_token
+                )
+            }
+            Self::UpgradeWithdrawn {
+                session,
+                lock,
+                holder,
+            } => write!(
+                f,
+                "the upgrade of {holder} of lock {lock} was withdrawn, for session {session}"
+            ),
+            Self::RevokeRequested {
+                session,
+                lock,
+                holder,
+                by,
+                reason,
+            } => write!(
+                f,
+                "{holder} of session {session} is asked by {by:?} to give lock {lock} up: {reason}"
+            ),
+            Self::RevokeAnswered {
+                session,
+                lock,
+                holder,
+                answer,
+            } => write!(
+                f,
+                "{holder} of session {session} answers about lock {lock}: {answer}"
+            ),
+            Self::LockClosed { lock, delay_ms } => write!(f, "lock {lock} is closed for {delay_ms} ms"),
+            Self::LockOpened(lock) => write!(f, "lock {lock} is open again"),
             Self::SessionOpened(session) => write!(f, "session {session} opened"),
             Self::SessionEnded {
                 session,
@@ -425,6 +580,7 @@ impl Display for Limited {
             Self::Children(path) => write!(f, "children of {path}"),
             Self::Ephemerals(session) => write!(f, "ephemeral znodes of session {session}"),
             Self::Sessions => f.write_str("sessions"),
+            Self::ConfiguredLocks => f.write_str("locks with terms of their own"),
         }
     }
 }
@@ -451,8 +607,10 @@ impl Display for ContenderEnd {
             Self::Withdrawn => f.write_str("withdrawn"),
             Self::SessionClosed => f.write_str("its session was closed"),
             Self::SessionExpired => f.write_str("its session expired"),
-            Self::Broken(reason) => write!(f, "broken ({reason})"),
+            Self::Broken { by, reason } => write!(f, "broken by {by:?} ({reason})"),
+            Self::NeverGrantable { limit } => write!(f, "there are only {limit} permits now"),
             Self::Deleted => f.write_str("its znode was deleted"),
+            Self::Upgraded => f.write_str("upgraded"),
         }
     }
 }

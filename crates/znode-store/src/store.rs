@@ -27,7 +27,7 @@ pub struct Store {
     pub(crate) sessions: Sessions,
     /// Outcomes of requests that came without a session.
     pub(crate) remembered: Arc<Remembered>,
-    /// Follows from the tree; never in a snapshot, never in the digest.
+    /// Its queues follow from the tree; what does not is in snapshots and in the digest.
     pub(crate) locks: LockTable,
 }
 
@@ -71,6 +71,7 @@ impl Store {
             self.tree.digest(),
             self.sessions.digest(),
             self.remembered.digest(),
+            self.locks.digest(),
         ])
     }
 
@@ -121,8 +122,9 @@ impl Store {
         self.tree
             .emptied_before(emptied_before_ms)
             .chain(self.tree.expired_until(now_ms))
-            .take(MAX_SWEPT)
             .map(|index| self.tree.path(index))
+            .filter(|path| !self.is_configured(path))
+            .take(MAX_SWEPT)
             .collect()
     }
 

@@ -150,6 +150,7 @@ impl Store {
         let node = self.tree.node(index);
         let is_over = |expires: u64| expires <= cx.now_ms;
         let is_due = node.emptied_at_ms().is_some() || node.expires_at_ms().is_some_and(is_over);
+        let is_due = is_due && !self.is_configured(path);
         if is_due {
             self.remove_node(cx, index, path, ContenderEnd::Deleted);
         }

@@ -7,9 +7,9 @@ const FIXED_HEADER_BYTES: usize = 80;
 /// Where the header says how long it is.
 const HEADER_LENGTH_AT: usize = 12;
 /// A checksum.
-const CRC_BYTES: usize = 4;
+pub(super) const CRC_BYTES: usize = 4;
 /// Length and checksum before each part.
-const FRAME_BYTES: usize = 8;
+pub(super) const FRAME_BYTES: usize = 8;
 const FOOTER_BYTES: usize = 32;
 /// Where the footer has the last part's checksum, and where its own.
 const FOOTER_CHAIN_AT: usize = 24;

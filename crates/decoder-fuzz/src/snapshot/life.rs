@@ -5,9 +5,9 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use znode_store::{
-    Acl, AclEntry, AttemptId, Command, CreateMode, CreatePath, EntryContext, Identities, Identity, Limits,
-    LockCommand, LockMode, LockName, LockView, LockWish, Op, Perms, Request, RequestId, SessionId, Store,
-    WithdrawCause, ZPath,
+    Acl, AclEntry, AttemptId, Command, CreateMode, CreatePath, Downgraded, EntryContext, Identities,
+    Identity, Limits, LockCommand, LockMode, LockName, LockView, LockWish, Op, Perms, Request, RequestId,
+    SessionId, Store, WithdrawCause, ZPath,
 };
 
 use crate::look::{contenders, look, paths};
@@ -167,6 +167,18 @@ fn about_lock(store: &Store, view: &LockView, sessions: &[SessionId]) -> Vec<Ask
             }
         }
         let (lock, holder) = name();
+        let (attempt, wait) = (AttemptId(2), true);
+        let upgrade = LockCommand::Upgrade {
+            lock,
+            holder,
+            attempt,
+            wait,
+        };
+        steps.push((session, upgrade));
+        let (lock, holder) = name();
+        let to = Downgraded::Shared;
+        steps.push((session, LockCommand::Downgrade { lock, holder, to }));
+        let (lock, holder) = name();
         steps.push((session, LockCommand::Release { lock, holder }));
     }
     steps.extend(
@@ -176,7 +188,35 @@ fn about_lock(store: &Store, view: &LockView, sessions: &[SessionId]) -> Vec<Ask
     );
     if let Some((last, _)) = contenders(view).last() {
         let (lock, holder, reason) = (view.lock.clone(), last.holder.clone(), "tried".into());
-        steps.push((last.session, LockCommand::Break { lock, holder, reason }));
+        let by = "10.0.0.7".into();
+        steps.push((
+            last.session,
+            LockCommand::Break {
+                lock,
+                holder,
+                by,
+                reason,
+            },
+        ));
+    }
+    let lift = LockCommand::Configure {
+        lock: view.lock.clone(),
+        limit: None,
+        draining: Some(false),
+    };
+    let revoke = LockCommand::Revoke {
+        lock: view.lock.clone(),
+        holder: None,
+        by: "10.0.0.7".into(),
+        reason: "tried".into(),
+    };
+    let opened = store.closed_locks().into_iter();
+    let open = LockCommand::Open {
+        locks: opened.map(|(lock, at, _)| (lock, at)).collect(),
+        term: TERM,
+    };
+    if let Some(session) = sessions.first() {
+        steps.extend([lift, revoke, open].map(|step| (*session, step)));
     }
     let asked = steps
         .into_iter()
@@ -195,6 +235,7 @@ fn acquire(view: &LockView, owner: Arc<str>, wait: bool) -> LockCommand {
             reentrant: true,
             note: "".into(),
             address: "".into(),
+            lock_delay_ms: 0,
         },
         guid: 1,
         attempt: AttemptId(1),

@@ -17,7 +17,7 @@ use crate::material::TIME_MS;
 use crate::replicas::draw;
 
 /// Where the variant of a snapshot's last part stands among the parts' variants: see [`with_digest`].
-const END: u32 = 5;
+const END: u32 = 6;
 
 /// Takes the bytes as a file from a peer, and if they are a snapshot, restores it and goes on from there. Answers whether
 /// a state came out.
@@ -113,6 +113,7 @@ fn with_digest(file: &[u8], digest: u64) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use super::layout::{CRC_BYTES, FRAME_BYTES};
     use super::*;
 
     #[test]
@@ -130,8 +131,9 @@ mod tests {
     fn wrong_checksums_are_noticed_and_put_right() {
         let file = file_of(&mut Store::new());
         let mut wrong = file.clone();
-        // In the second part, which says that there are no sessions.
-        let at = file.len() - 60;
+        // The last byte of the second part, which says that there are no sessions.
+        let Layout { header, parts } = Layout::of(&file).expect("a node wrote it");
+        let at = header.len() + CRC_BYTES + 2 * FRAME_BYTES + parts[0].len() + parts[1].len() - 1;
         wrong[at] ^= 1;
         assert!(restore(&wrong).is_err());
         let repaired = repair(&wrong).expect("its layout is still that of a snapshot");

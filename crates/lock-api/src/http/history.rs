@@ -121,7 +121,7 @@ impl<'a> EntryAnswer<'a> {
             mode: mode_word(hold.mode),
             limit: match hold.mode {
                 LockMode::Semaphore { limit } => Some(limit),
-                LockMode::Exclusive | LockMode::Shared => None,
+                LockMode::Exclusive | LockMode::Shared | LockMode::Upgradeable => None,
             },
             permits: hold.permits,
             fencing_token: hold.fencing_token.0,
@@ -142,10 +142,14 @@ impl<'a> EntryAnswer<'a> {
                 self.by = by.as_deref();
                 self.ended = Some(match how {
                     // A grant that nobody learnt of is given back, too.
-                    ContenderEnd::Released | ContenderEnd::Withdrawn => "released",
+                    ContenderEnd::Released
+                    | ContenderEnd::Withdrawn
+                    | ContenderEnd::NeverGrantable { .. } => "released",
+                    // It goes on as another hold, with another token.
+                    ContenderEnd::Upgraded => "upgraded",
                     ContenderEnd::SessionClosed => "session_closed",
                     ContenderEnd::SessionExpired => "session_expired",
-                    ContenderEnd::Broken(reason) => {
+                    ContenderEnd::Broken { reason, .. } => {
                         self.reason = Some(reason);
                         "broken"
                     }

@@ -120,6 +120,7 @@ impl AcquireBody<'_> {
                 reentrant,
                 note: self.note.into(),
                 address,
+                lock_delay_ms: 0,
             },
             wait: self.wait_ms,
             request_id: self.request_id,
@@ -275,7 +276,7 @@ impl<'a> ContenderAnswer<'a> {
 fn limit_of(mode: Option<LockMode>) -> Option<u32> {
     match mode {
         Some(LockMode::Semaphore { limit }) => Some(limit),
-        Some(LockMode::Exclusive | LockMode::Shared) | None => None,
+        Some(LockMode::Exclusive | LockMode::Shared | LockMode::Upgradeable) | None => None,
     }
 }
 

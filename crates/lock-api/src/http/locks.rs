@@ -78,7 +78,13 @@ async fn break_holder(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Ans
     within("holder", &body.holder, MAX_HOLDER_BYTES)?;
     within("reason", &body.reason, MAX_REASON_BYTES)?;
     locks_of(api, &peer)
-        .break_holder(lock, body.holder.into_owned(), &body.reason, body.request_id)
+        .break_holder(
+            lock,
+            body.holder.into_owned(),
+            &peer.shown(),
+            &body.reason,
+            body.request_id,
+        )
         .await?;
     Ok(no_content())
 }

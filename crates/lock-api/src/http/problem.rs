@@ -18,7 +18,7 @@ use raft_node::{
 };
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
-use znode_store::{BadPath, BadRequestId, Limited, LockMode, Refusal};
+use znode_store::{BadPath, BadRequestId, Limited, LockMode, Party, Refusal};
 
 use crate::locks::{LockError, LockHistoryError};
 
@@ -104,6 +104,8 @@ table! {
     NoChildrenForEphemerals = CONFLICT "no_children_for_ephemerals" "Ephemeral znodes have no children";
     /// The caller would wait for itself.
     WouldDeadlock = CONFLICT "would_deadlock" "The caller would wait for itself";
+    /// The lock is drained: it takes no new contenders.
+    Draining = CONFLICT "draining" "The lock is drained";
     /// The request id was used for something else.
     RequestIdReused = CONFLICT "request_id_reused" "The request_id was used before";
     /// Ten digits of sequence numbers are used up.
@@ -305,6 +307,7 @@ impl From<Refusal> for Problem {
                         .with("of", "ephemerals")
                         .with("session", session.to_string()),
                     Limited::Sessions => problem.with("of", "sessions"),
+                    Limited::ConfiguredLocks => problem.with("of", "configured_locks"),
                 }
             }
             Refusal::DataTooLarge { bytes, limit } => {
@@ -337,7 +340,7 @@ impl From<Refusal> for Problem {
                     .with("mode", mode_word(in_use));
                 match in_use {
                     LockMode::Semaphore { limit } => problem.with("limit", limit),
-                    LockMode::Exclusive | LockMode::Shared => problem,
+                    LockMode::Exclusive | LockMode::Shared | LockMode::Upgradeable => problem,
                 }
             }
             Refusal::NotHolder { lock, holder } => {
@@ -346,11 +349,27 @@ impl From<Refusal> for Problem {
             Refusal::NotHeld { lock, fencing_token } => problem(Code::NotHolder)
                 .with("lock", lock)
                 .with("fencing_token", fencing_token.0),
-            Refusal::Broken { lock, holder, reason } => problem(Code::NotHolder)
+            Refusal::Broken {
+                lock,
+                holder,
+                by,
+                reason,
+            } => problem(Code::NotHolder)
                 .with("lock", lock)
                 .with("holder", holder)
+                .with("by", by)
                 .with("reason", reason),
-            Refusal::WouldDeadlock(lock) => problem(Code::WouldDeadlock).with("lock", lock),
+            Refusal::WouldDeadlock { lock, cycle } => problem(Code::WouldDeadlock)
+                .with("lock", lock)
+                .with("cycle", cycle.iter().map(party).collect::<Vec<_>>()),
+            Refusal::Draining(lock) => problem(Code::Draining).with("lock", lock),
+            // A mode that such a holder does not have: what it asked for is in conflict with how it holds the lock.
+            Refusal::WrongMode {
+                lock, holder, mode, ..
+            } => problem(Code::ModeConflict)
+                .with("lock", lock)
+                .with("holder", holder)
+                .with("mode", mode_word(mode)),
             Refusal::QueueFull(lock) | Refusal::TooManyHolds(lock) => {
                 problem(Code::TooManyRequests).with("lock", lock)
             }
@@ -365,7 +384,19 @@ pub(crate) fn mode_word(mode: LockMode) -> &'static str {
         LockMode::Exclusive => "exclusive",
         LockMode::Shared => "shared",
         LockMode::Semaphore { .. } => "semaphore",
+        LockMode::Upgradeable => "upgradeable",
     }
+}
+
+/// One of those who would wait for each other.
+fn party(party: &Party) -> Value {
+    let Party {
+        session,
+        owner,
+        has,
+        awaits,
+    } = party;
+    json!({"session": session.to_string(), "owner": owner, "has": has, "awaits": awaits})
 }
 
 impl From<Unavailable> for Problem {

@@ -1,4 +1,4 @@
-//! One call of `acquire`, from its proposal to its end. It owns whatever it has caused in the cluster: however it ends
+//! One call of `acquire` or `upgrade`, from its proposal to its end. It owns whatever it has caused in the cluster: however it ends
 //! without a lock in its caller's hands, what it stands for there is taken back.
 
 use std::pin::Pin;
@@ -9,19 +9,20 @@ use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use znode_store::{
-    Applied, AttemptId, Command, ContenderEnd, Grant, HolderId, Identities, LockCommand, LockName, LockWish,
-    Refusal, Reply, Request, RequestId, SessionFate, SessionId, Standing, WithdrawCause,
+    Applied, AttemptId, ContenderEnd, Grant, HolderId, Identities, LockCommand, LockMode, LockName, Refusal,
+    Reply, Request, SessionFate, SessionId, Standing, WithdrawCause,
 };
 
+use super::Shared;
 use super::clean_up::{BARRIER_PAUSE, clean_up};
 use super::error::LockError;
-use super::{Shared, random_guid};
 
-/// One call of `acquire`. Dropped before it is over, it is tidied up after in the background.
+/// One call of `acquire` or `upgrade`, for one lock or several. Dropped before it is over, it is tidied up after in the
+/// background.
 pub(super) struct Call {
     pub shared: Arc<Shared>,
     pub session: SessionId,
-    pub lock: LockName,
+    pub what: What,
     pub attempt: AttemptId,
     /// Whether the caller can make it again.
     repeatable: bool,
@@ -31,56 +32,103 @@ pub(super) struct Call {
     place: Option<OwnedSemaphorePermit>,
 }
 
+/// What a call is about.
+#[derive(Debug, Clone)]
+pub(super) enum What {
+    /// These locks.
+    Acquire(Vec<LockName>),
+    /// A lock that is held already.
+    Upgrade(LockName),
+}
+
+impl What {
+    /// The locks.
+    pub fn locks(&self) -> &[LockName] {
+        match self {
+            Self::Acquire(locks) => locks,
+            Self::Upgrade(lock) => std::slice::from_ref(lock),
+        }
+    }
+}
+
 /// A proposal that is on its way, which goes on when its call is dropped: what it leads to has to be known before it
 /// can be taken back.
 pub(super) type Proposal = Pin<Box<dyn Future<Output = Result<Applied, ProposeError>> + Send>>;
+
+/// The contenders that stand for a call, in the order of its locks.
+pub(super) type Places = Vec<(LockName, HolderId)>;
 
 /// How far a call has come.
 pub(super) enum Stage {
     /// Its outcome is not known yet.
     Proposed(Proposal),
-    /// Its contender stands in the queue.
-    Waiting(HolderId),
+    /// Its contenders stand in their queues, or hold.
+    Waiting(Places),
     /// Its outcome will not be told any more.
     Unknown,
     /// There is nothing to take back.
     Over,
 }
 
+/// Where the contenders of a reply to a call stand; `None` if it answers to no such call.
+pub(super) fn places(reply: &Reply) -> Option<Places> {
+    match reply {
+        Reply::Granted(grant) => Some(vec![(grant.lock.clone(), grant.holder.clone())]),
+        Reply::Queued(place) => Some(vec![(place.lock.clone(), place.holder.clone())]),
+        Reply::Multi(parts) => {
+            let parts: Option<Vec<Places>> = parts.iter().map(places).collect();
+            Some(parts?.into_iter().flatten().collect())
+        }
+        _ => None,
+    }
+}
+
+/// The grants of a reply; `None` if one of them is not there yet.
+fn grants(reply: Reply) -> Option<Vec<Grant>> {
+    match reply {
+        Reply::Granted(grant) => Some(vec![grant]),
+        Reply::Multi(parts) => {
+            let parts: Option<Vec<Vec<Grant>>> = parts.into_iter().map(grants).collect();
+            Some(parts?.into_iter().flatten().collect())
+        }
+        _ => None,
+    }
+}
+
+/// The command that takes a call back.
+pub(super) fn withdrawal(mut places: Places, attempt: AttemptId, cause: WithdrawCause) -> LockCommand {
+    if places.len() != 1 {
+        return LockCommand::WithdrawMany {
+            holders: places,
+            attempt,
+            cause,
+        };
+    }
+    let (lock, holder) = places.remove(0);
+    LockCommand::Withdraw {
+        lock,
+        holder,
+        attempt,
+        cause,
+    }
+}
+
 impl Call {
-    /// Proposes to stand in the queue.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "what a call is made of, for the one place that makes them"
-    )]
+    /// Proposes the command of a call, which says of itself that it is `attempt`.
     pub fn propose(
         shared: &Arc<Shared>,
         place: OwnedSemaphorePermit,
-        caller: Identities,
+        request: Request,
         session: SessionId,
-        wish: LockWish,
-        wait: bool,
-        request_id: Option<RequestId>,
+        what: What,
         attempt: AttemptId,
     ) -> Self {
-        let (lock, repeatable) = (wish.lock.clone(), request_id.is_some());
-        let acquire = LockCommand::Acquire {
-            wish,
-            guid: random_guid(),
-            attempt,
-            wait,
-        };
-        let request = Request {
-            session: Some(session),
-            request_id,
-            caller,
-            command: Command::Lock(acquire),
-        };
+        let repeatable = request.request_id.is_some();
         let node = shared.node.clone();
         Self {
             shared: shared.clone(),
             session,
-            lock,
+            what,
             attempt,
             repeatable,
             stage: Stage::Proposed(Box::pin(async move { node.propose(request).await })),
@@ -89,8 +137,8 @@ impl Call {
         }
     }
 
-    /// Waits until the proposal is carried out. `None`: the contender stands in the queue.
-    pub async fn outcome(&mut self) -> Result<Option<Grant>, LockError> {
+    /// Waits until the proposal is carried out. `None`: contenders stand in their queues.
+    pub async fn outcome(&mut self) -> Result<Option<Vec<Grant>>, LockError> {
         let Stage::Proposed(proposal) = &mut self.stage else {
             unreachable!("a call has one outcome");
         };
@@ -98,19 +146,17 @@ impl Call {
         self.stage = Stage::Over;
         match outcome {
             Ok(Applied {
-                outcome: Ok(Reply::Granted(grant)),
-                ..
-            }) => Ok(Some(grant)),
-            Ok(Applied {
-                outcome: Ok(Reply::Queued(place)),
-                ..
+                outcome: Ok(reply), ..
             }) => {
-                self.stage = Stage::Waiting(place.holder);
-                Ok(None)
+                let Some(places) = places(&reply) else {
+                    return Err(LockError::unexpected(&reply));
+                };
+                let granted = grants(reply);
+                if granted.is_none() {
+                    self.stage = Stage::Waiting(places);
+                }
+                Ok(granted)
             }
-            Ok(Applied {
-                outcome: Ok(other), ..
-            }) => Err(LockError::unexpected(&other)),
             Ok(Applied {
                 outcome: Err(refusal),
                 ..
@@ -123,105 +169,67 @@ impl Call {
         }
     }
 
-    /// Waits in the queue.
-    pub async fn wait(mut self, deadline: Option<Instant>) -> Result<Grant, LockError> {
-        let Stage::Waiting(holder) = &self.stage else {
+    /// Waits in the queues, until all is granted.
+    pub async fn wait(mut self, deadline: Option<Instant>) -> Result<Vec<Grant>, LockError> {
+        let Stage::Waiting(places) = &self.stage else {
             unreachable!("only a call that was queued waits");
         };
-        let holder = holder.clone();
+        let places = places.clone();
         let shared = self.shared.clone();
+        let lookout = Lookout {
+            shared: shared.clone(),
+            session: self.session,
+            upgrades: matches!(self.what, What::Upgrade(_)),
+        };
         let mut patience = std::pin::pin!(until(deadline));
-        loop {
-            let mut wait = shared.node.wait_for_grant(&self.lock, &holder);
-            let verdict = tokio::select! {
+        let mut granted = Vec::with_capacity(places.len());
+        // One that was granted early may have been taken away again while the call waited for the others. So they are all
+        // looked at once more, which takes no time.
+        let looks = if places.len() > 1 { 2 } else { 1 };
+        for (lock, holder) in places.iter().cycle().take(looks * places.len()) {
+            let ended = tokio::select! {
                 biased;
-                verdict = wait.verdict() => verdict,
-                () = &mut patience => return self.time_out(holder).await,
-                () = shared.closing.cancelled() => return self.send_away(holder).await,
+                ended = lookout.end(lock, holder) => ended,
+                () = &mut patience => return self.time_out(places).await,
+                () = shared.closing.cancelled() => return self.send_away(places).await,
             };
-            match verdict {
-                Verdict::Granted(grant) => {
+            match ended {
+                Ok(grant) => granted.push(grant),
+                // Without this one the others are of no use.
+                Err(error) if places.len() > 1 => {
+                    self.withdraw(places, WithdrawCause::Abandoned).await?;
+                    return Err(error);
+                }
+                Err(error) => {
                     self.stage = Stage::Over;
-                    return Ok(grant);
-                }
-                Verdict::Ended(how) => {
-                    self.stage = Stage::Over;
-                    return Err(self.ended(holder, how).into());
-                }
-                // The node has taken over a snapshot, or stops; or the contender is gone already.
-                Verdict::Lost => {
-                    let found = tokio::select! {
-                        biased;
-                        found = self.look_again(&holder) => found?,
-                        () = &mut patience => return self.time_out(holder).await,
-                    };
-                    if let Some(grant) = found {
-                        self.stage = Stage::Over;
-                        return Ok(grant);
-                    }
+                    return Err(error);
                 }
             }
         }
-    }
-
-    /// Asks the state what the events do not tell. `None`: the contender still waits.
-    async fn look_again(&mut self, holder: &str) -> Result<Option<Grant>, LockError> {
-        let node = &self.shared.node;
-        // What this node has applied may be older than the end of the wait that it has to tell of.
-        while let Err(unavailable) = node.read_barrier().await {
-            if node.is_stopping() {
-                return Err(LockError::OutcomeUnknown(unavailable.reason));
-            }
-            tokio::time::sleep(BARRIER_PAUSE).await;
-        }
-        let (standing, fate) = node.read(|store| {
-            (
-                store.standing(&self.lock, holder),
-                store.session_fate(self.session),
-            )
-        });
-        match standing {
-            Some(Standing::Holds(grant)) => Ok(Some(grant)),
-            Some(Standing::Waits(_)) => Ok(None),
-            None => {
-                self.stage = Stage::Over;
-                Err(match fate {
-                    SessionFate::Live => self.not_holder(holder.into()),
-                    SessionFate::Ended => Refusal::SessionEnded(self.session),
-                    SessionFate::Unknown => Refusal::NoSession(self.session),
-                }
-                .into())
-            }
-        }
+        self.stage = Stage::Over;
+        Ok(granted.split_off(granted.len() - places.len()))
     }
 
     /// The caller's time is over. Whether the grant was faster is decided in the log.
-    async fn time_out(mut self, holder: HolderId) -> Result<Grant, LockError> {
-        match self.withdraw(holder, WithdrawCause::TimedOut).await? {
-            Reply::Granted(grant) => Ok(grant),
-            _ => Err(Refusal::LockTimeout(self.lock.clone()).into()),
-        }
+    async fn time_out(mut self, places: Places) -> Result<Vec<Grant>, LockError> {
+        let reply = self.withdraw(places, WithdrawCause::TimedOut).await?;
+        let late = || Refusal::LockTimeout(self.what.locks()[0].clone());
+        grants(reply).ok_or_else(|| late().into())
     }
 
     /// This node stops while the call waits.
-    async fn send_away(mut self, holder: HolderId) -> Result<Grant, LockError> {
+    async fn send_away(mut self, places: Places) -> Result<Vec<Grant>, LockError> {
         if self.repeatable {
             self.stage = Stage::Over;
             let told = "this node is stopping; the place in the queue is kept for the same request_id";
             return Err(LockError::OutcomeUnknown(told.to_owned()));
         }
-        self.withdraw(holder, WithdrawCause::Abandoned).await?;
+        self.withdraw(places, WithdrawCause::Abandoned).await?;
         Err(LockError::unavailable("this node is stopping"))
     }
 
-    async fn withdraw(&mut self, holder: HolderId, cause: WithdrawCause) -> Result<Reply, LockError> {
-        let (lock, attempt) = (self.lock.clone(), self.attempt);
-        let command = LockCommand::Withdraw {
-            lock,
-            holder,
-            attempt,
-            cause,
-        };
+    async fn withdraw(&mut self, places: Places, cause: WithdrawCause) -> Result<Reply, LockError> {
+        let command = withdrawal(places, self.attempt, cause);
         // To take its own call back is a matter of the session's, whoever calls.
         let nobody = Identities::none();
         let withdrawn = self.shared.propose(nobody, Some(self.session), None, command);
@@ -241,26 +249,90 @@ impl Call {
             Err(unknown @ LockError::OutcomeUnknown(_)) => Err(unknown),
         }
     }
+}
 
-    /// Why a wait ended without a grant.
-    fn ended(&self, holder: HolderId, how: ContenderEnd) -> Refusal {
-        match how {
-            ContenderEnd::SessionClosed | ContenderEnd::SessionExpired => Refusal::SessionEnded(self.session),
-            ContenderEnd::Broken(reason) => Refusal::Broken {
-                lock: self.lock.clone(),
-                holder,
-                reason,
-            },
-            // The same request, made again at another node, ran out of time there.
-            ContenderEnd::Withdrawn => Refusal::LockTimeout(self.lock.clone()),
-            ContenderEnd::Released | ContenderEnd::Deleted => self.not_holder(holder),
+/// Waits for the ends of a call's places.
+struct Lookout {
+    shared: Arc<Shared>,
+    session: SessionId,
+    /// Whether it is a holder that wants to be the only one.
+    upgrades: bool,
+}
+
+impl Lookout {
+    /// Waits until one of the contenders holds its lock, or is gone.
+    async fn end(&self, lock: &LockName, holder: &HolderId) -> Result<Grant, LockError> {
+        let node = &self.shared.node;
+        loop {
+            let mut wait = match self.upgrades {
+                false => node.wait_for_grant(lock, holder),
+                true => node.wait_for_upgrade(lock, holder),
+            };
+            match wait.verdict().await {
+                Verdict::Granted(grant) => return Ok(grant),
+                Verdict::Ended(how) => return Err(self.ended(lock, holder, how).into()),
+                // The node has taken over a snapshot, or stops; or the contender is gone already.
+                Verdict::Lost => {
+                    if let Some(grant) = self.look_again(lock, holder).await? {
+                        return Ok(grant);
+                    }
+                }
+            }
         }
     }
 
-    fn not_holder(&self, holder: HolderId) -> Refusal {
+    /// Asks the state what the events do not tell. `None`: the contender still waits.
+    async fn look_again(&self, lock: &LockName, holder: &str) -> Result<Option<Grant>, LockError> {
+        let node = &self.shared.node;
+        // What this node has applied may be older than the end of the wait that it has to tell of.
+        while let Err(unavailable) = node.read_barrier().await {
+            if node.is_stopping() {
+                return Err(LockError::OutcomeUnknown(unavailable.reason));
+            }
+            tokio::time::sleep(BARRIER_PAUSE).await;
+        }
+        let (standing, fate) =
+            node.read(|store| (store.standing(lock, holder), store.session_fate(self.session)));
+        match (standing, self.upgrades) {
+            // What became of an upgrade is told by the next wait for it.
+            (Some(Standing::Holds(_) | Standing::Upgrades(_)), true) => Ok(None),
+            (Some(Standing::Holds(grant) | Standing::Upgrades(grant)), false) => Ok(Some(grant)),
+            (Some(Standing::Waits(_)), _) => Ok(None),
+            (None, _) => Err(match fate {
+                SessionFate::Live => self.not_holder(lock, holder),
+                SessionFate::Ended => Refusal::SessionEnded(self.session),
+                SessionFate::Unknown => Refusal::NoSession(self.session),
+            }
+            .into()),
+        }
+    }
+
+    /// Why a wait ended without a grant.
+    fn ended(&self, lock: &LockName, holder: &str, how: ContenderEnd) -> Refusal {
+        match how {
+            ContenderEnd::SessionClosed | ContenderEnd::SessionExpired => Refusal::SessionEnded(self.session),
+            ContenderEnd::Broken { by, reason } => Refusal::Broken {
+                lock: lock.clone(),
+                holder: holder.into(),
+                by,
+                reason,
+            },
+            ContenderEnd::NeverGrantable { limit } => Refusal::ModeConflict {
+                lock: lock.clone(),
+                in_use: LockMode::Semaphore { limit },
+            },
+            // The same request, made again at another node, ran out of time there.
+            ContenderEnd::Withdrawn => Refusal::LockTimeout(lock.clone()),
+            ContenderEnd::Released | ContenderEnd::Deleted | ContenderEnd::Upgraded => {
+                self.not_holder(lock, holder)
+            }
+        }
+    }
+
+    fn not_holder(&self, lock: &LockName, holder: &str) -> Refusal {
         Refusal::NotHolder {
-            lock: self.lock.clone(),
-            holder,
+            lock: lock.clone(),
+            holder: holder.into(),
         }
     }
 }
@@ -271,7 +343,13 @@ impl Drop for Call {
             Stage::Over => {}
             stage => {
                 let shared = self.shared.clone();
-                let tidied = clean_up(shared, self.session, self.lock.clone(), self.attempt, stage);
+                let tidied = clean_up(
+                    shared,
+                    self.session,
+                    self.what.locks().to_vec(),
+                    self.attempt,
+                    stage,
+                );
                 let place = self.place.take();
                 self.runtime.spawn(async move {
                     tidied.await;

@@ -6,13 +6,10 @@ use std::time::Duration;
 
 use raft_node::WatchKind;
 use tokio::time::Instant;
-use znode_store::{
-    AttemptId, HolderId, Identities, Identity, LockCommand, LockName, Reply, SessionFate, SessionId, Store,
-    WithdrawCause,
-};
+use znode_store::{AttemptId, Identities, Identity, LockName, SessionFate, SessionId, Store, WithdrawCause};
 
 use super::Shared;
-use super::call::Stage;
+use super::call::{Places, Stage, places, withdrawal};
 use super::error::LockError;
 
 /// After a proposal that failed: the node has waited for a leader meanwhile, this only keeps a node that cannot even
@@ -30,32 +27,31 @@ const SEEK_PATIENCE: u32 = 2;
 pub(super) async fn clean_up(
     shared: Arc<Shared>,
     session: SessionId,
-    lock: LockName,
+    locks: Vec<LockName>,
     attempt: AttemptId,
     stage: Stage,
 ) {
-    let holder = match stage {
+    let found = match stage {
         Stage::Over => return,
-        Stage::Waiting(holder) => Some(holder),
-        Stage::Unknown => seek(&shared, session, &lock, attempt).await,
+        Stage::Waiting(places) => Some(places),
+        Stage::Unknown => seek(&shared, session, &locks, attempt).await,
         Stage::Proposed(proposal) => match proposal.await.map_err(LockError::from) {
             Ok(applied) => match applied.outcome {
-                Ok(Reply::Granted(grant)) => Some(grant.holder),
-                Ok(Reply::Queued(place)) => Some(place.holder),
+                Ok(reply) => places(&reply),
                 // Refused: it has left nothing behind.
-                Ok(_) | Err(_) => None,
+                Err(_) => None,
             },
-            Err(LockError::OutcomeUnknown(_)) => seek(&shared, session, &lock, attempt).await,
+            Err(LockError::OutcomeUnknown(_)) => seek(&shared, session, &locks, attempt).await,
             Err(LockError::Unavailable(_) | LockError::Refused(_)) => None,
         },
     };
-    if let Some(holder) = holder {
-        withdraw(&shared, session, lock, holder, attempt).await;
+    if let Some(places) = found {
+        withdraw(&shared, session, places, attempt).await;
     }
 }
 
-/// Finds the contender that stands for a call whose outcome was not told. It may come yet.
-async fn seek(shared: &Shared, session: SessionId, lock: &LockName, attempt: AttemptId) -> Option<HolderId> {
+/// Finds the contenders that stand for a call whose outcome was not told. They may come yet, all at once.
+async fn seek(shared: &Shared, session: SessionId, locks: &[LockName], attempt: AttemptId) -> Option<Places> {
     let node = &shared.node;
     let end = Instant::now() + node.config().propose_timeout * SEEK_PATIENCE;
     while node.read_barrier().await.is_err() {
@@ -66,12 +62,19 @@ async fn seek(shared: &Shared, session: SessionId, lock: &LockName, attempt: Att
     }
     loop {
         let look = |store: &Store| match store.session_fate(session) {
-            SessionFate::Live => Some(store.holder_of_attempt(session, lock, attempt)),
+            SessionFate::Live => {
+                let place = |lock: &LockName| {
+                    let holder = store.holder_of_attempt(session, lock, attempt)?;
+                    Some((lock.clone(), holder))
+                };
+                let places: Places = locks.iter().filter_map(place).collect();
+                Some((!places.is_empty()).then_some(places))
+            }
             SessionFate::Ended | SessionFate::Unknown => None,
         };
         // The server looks for itself, and no list stops it.
         let caller = Identities::new([Identity::Super]);
-        let watched = node.read_and_watch(lock.znode(), WatchKind::PersistentRecursive, caller, look);
+        let watched = node.read_and_watch(locks[0].znode(), WatchKind::PersistentRecursive, caller, look);
         let (found, change) = match watched {
             Ok((found, change)) => (found, Some(change)),
             // The clients have all the watches: then it looks again and again.
@@ -80,7 +83,7 @@ async fn seek(shared: &Shared, session: SessionId, lock: &LockName, attempt: Att
         match found {
             // With the session everything has gone.
             None => return None,
-            Some(Some(holder)) => return Some(holder),
+            Some(Some(places)) => return Some(places),
             Some(None) => {}
         }
         let changed = async {
@@ -96,14 +99,9 @@ async fn seek(shared: &Shared, session: SessionId, lock: &LockName, attempt: Att
 }
 
 /// Goes on until the call is withdrawn.
-async fn withdraw(shared: &Shared, session: SessionId, lock: LockName, holder: HolderId, attempt: AttemptId) {
+async fn withdraw(shared: &Shared, session: SessionId, places: Places, attempt: AttemptId) {
     loop {
-        let command = LockCommand::Withdraw {
-            lock: lock.clone(),
-            holder: holder.clone(),
-            attempt,
-            cause: WithdrawCause::Abandoned,
-        };
+        let command = withdrawal(places.clone(), attempt, WithdrawCause::Abandoned);
         let turn = shared
             .clean_ups
             .acquire()
@@ -118,7 +116,7 @@ async fn withdraw(shared: &Shared, session: SessionId, lock: LockName, holder: H
             Err(LockError::Unavailable(_) | LockError::OutcomeUnknown(_)) => {
                 if shared.node.is_stopping() {
                     tracing::warn!(
-                        %session, %lock, holder,
+                        %session, ?places,
                         "this node stops before it could withdraw the call of a caller that went away"
                     );
                     return;

@@ -20,11 +20,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use znode_store::{
-    AttemptId, Command, Grant, HolderId, Identities, LockCommand, LockName, LockSummary, LockView, LockWish,
-    Refusal, Reply, Request, RequestId, SessionId, Store, Zxid,
+    AttemptId, Command, Downgraded, Grant, HolderId, Identities, LockCommand, LockName, LockSummary,
+    LockView, LockWish, Refusal, Reply, Request, RequestId, Revocation, SessionId, Store, WaitView, Zxid,
 };
 
-use call::Call;
+use call::{Call, What};
 pub use error::{LockError, LockHistoryError};
 
 /// How many calls of `acquire` a node takes at a time, those included that are being tidied up after. Each costs about
@@ -117,26 +117,107 @@ impl Locks {
         request_id: Option<RequestId>,
         retry: u16,
     ) -> Result<Grant, LockError> {
+        let attempt = random_attempt(retry);
+        let what = What::Acquire(vec![wish.lock.clone()]);
+        let command = LockCommand::Acquire {
+            wish,
+            guid: random_guid(),
+            attempt,
+            wait: may_wait(wait),
+        };
+        only(
+            self.call(session, command, what, wait, request_id, attempt)
+                .await?,
+        )
+    }
+
+    /// Acquires several locks, or none: all of them are waited for at once, so that two such calls never wait for each
+    /// other. Their grants come in the order of the wishes. As [`Locks::acquire_again`] otherwise.
+    pub async fn acquire_many(
+        &self,
+        session: SessionId,
+        wishes: Vec<LockWish>,
+        wait: WaitFor,
+        request_id: Option<RequestId>,
+        retry: u16,
+    ) -> Result<Vec<Grant>, LockError> {
+        let attempt = random_attempt(retry);
+        let what = What::Acquire(wishes.iter().map(|wish| wish.lock.clone()).collect());
+        let command = LockCommand::AcquireMany {
+            wishes,
+            guid: random_guid(),
+            attempt,
+            wait: may_wait(wait),
+        };
+        self.call(session, command, what, wait, request_id, attempt).await
+    }
+
+    /// Makes an upgradeable holder the only one, when those who share the lock with it are gone. If that is not granted it
+    /// stays upgradeable; so it does if the future is dropped.
+    pub async fn upgrade(
+        &self,
+        session: SessionId,
+        lock: LockName,
+        holder: HolderId,
+        wait: WaitFor,
+        request_id: Option<RequestId>,
+        retry: u16,
+    ) -> Result<Grant, LockError> {
+        let attempt = random_attempt(retry);
+        let what = What::Upgrade(lock.clone());
+        let command = LockCommand::Upgrade {
+            lock,
+            holder,
+            attempt,
+            wait: may_wait(wait),
+        };
+        only(
+            self.call(session, command, what, wait, request_id, attempt)
+                .await?,
+        )
+    }
+
+    /// Lets a holder go on with fewer rights, and lets those in at once who get along with that. The token stays.
+    pub async fn downgrade(
+        &self,
+        session: SessionId,
+        lock: LockName,
+        holder: HolderId,
+        to: Downgraded,
+        request_id: Option<RequestId>,
+    ) -> Result<Grant, LockError> {
+        let command = LockCommand::Downgrade { lock, holder, to };
+        match self.propose(Some(session), request_id, command).await? {
+            Reply::Granted(grant) => Ok(grant),
+            other => Err(LockError::unexpected(&other)),
+        }
+    }
+
+    /// Carries a call out that may have to wait.
+    async fn call(
+        &self,
+        session: SessionId,
+        command: LockCommand,
+        what: What,
+        wait: WaitFor,
+        request_id: Option<RequestId>,
+        attempt: AttemptId,
+    ) -> Result<Vec<Grant>, LockError> {
         let deadline = match wait {
             WaitFor::Try | WaitFor::Forever => None,
             // Beyond what the clock can tell is for ever.
             WaitFor::For(time) => Instant::now().checked_add(time),
         };
         let place = self.shared.enter()?;
-        let (caller, may_wait) = (self.caller.clone(), may_wait(wait));
-        let attempt = random_attempt(retry);
-        let mut call = Call::propose(
-            &self.shared,
-            place,
-            caller,
-            session,
-            wish,
-            may_wait,
+        let request = Request {
+            session: Some(session),
             request_id,
-            attempt,
-        );
+            caller: self.caller.clone(),
+            command: Command::Lock(command),
+        };
+        let mut call = Call::propose(&self.shared, place, request, session, what, attempt);
         match call.outcome().await? {
-            Some(grant) => Ok(grant),
+            Some(grants) => Ok(grants),
             None => call.wait(deadline).await,
         }
     }
@@ -156,24 +237,114 @@ impl Locks {
         }
     }
 
+    /// Gives one hold of each back, in one command; returns how many are left, or `None` for those that the session does
+    /// not hold (any more).
+    pub async fn release_many(
+        &self,
+        session: SessionId,
+        holders: Vec<(LockName, HolderId)>,
+        request_id: Option<RequestId>,
+    ) -> Result<Vec<Option<u32>>, LockError> {
+        let command = LockCommand::ReleaseMany { holders };
+        match self.propose(Some(session), request_id, command).await? {
+            Reply::ReleasedMany(holds) => Ok(holds),
+            other => Err(LockError::unexpected(&other)),
+        }
+    }
+
     /// Takes the lock, or the place in its queue, from whoever has it. For operators: a holder that still works does
-    /// not notice at once.
+    /// not notice at once. Who did it (`by`) and why is told to whoever asks what became of it.
     pub async fn break_holder(
         &self,
         lock: LockName,
         holder: HolderId,
+        by: &str,
         reason: &str,
         request_id: Option<RequestId>,
     ) -> Result<(), LockError> {
         let command = LockCommand::Break {
             lock,
             holder,
+            by: by.into(),
             reason: reason.into(),
         };
         match self.propose(None, request_id, command).await? {
             Reply::Broken => Ok(()),
             other => Err(LockError::unexpected(&other)),
         }
+    }
+
+    /// Asks one holder, or all, to give a lock up; returns how many were asked. It is up to them.
+    pub async fn revoke(
+        &self,
+        lock: LockName,
+        holder: Option<HolderId>,
+        by: &str,
+        reason: &str,
+        request_id: Option<RequestId>,
+    ) -> Result<u32, LockError> {
+        let command = LockCommand::Revoke {
+            lock,
+            holder,
+            by: by.into(),
+            reason: reason.into(),
+        };
+        match self.propose(None, request_id, command).await? {
+            Reply::RevokeRequested(count) => Ok(count),
+            other => Err(LockError::unexpected(&other)),
+        }
+    }
+
+    /// Notes what a holder says to that, for operators to see.
+    pub async fn answer_revoke(
+        &self,
+        session: SessionId,
+        lock: LockName,
+        holder: HolderId,
+        answer: &str,
+        request_id: Option<RequestId>,
+    ) -> Result<(), LockError> {
+        let answer = answer.into();
+        let command = LockCommand::AnswerRevoke { lock, holder, answer };
+        match self.propose(Some(session), request_id, command).await? {
+            Reply::RevokeAnswered => Ok(()),
+            other => Err(LockError::unexpected(&other)),
+        }
+    }
+
+    /// What a session's holders are asked to give up, as this node knows it.
+    pub fn revocations(&self, session: SessionId) -> Vec<(LockName, HolderId, Revocation)> {
+        self.shared.node.read(|store| store.revocations(session))
+    }
+
+    /// Changes what holds for a lock: a semaphore's `limit` (`Some(None)`: again what its first user says), and whether it
+    /// is drained, that is, takes nobody in.
+    pub async fn configure(
+        &self,
+        lock: LockName,
+        limit: Option<Option<u32>>,
+        draining: Option<bool>,
+        request_id: Option<RequestId>,
+    ) -> Result<(), LockError> {
+        let command = LockCommand::Configure {
+            lock,
+            limit,
+            draining,
+        };
+        match self.propose(None, request_id, command).await? {
+            Reply::Configured => Ok(()),
+            other => Err(LockError::unexpected(&other)),
+        }
+    }
+
+    /// Who waits for whom as this node knows it, over the locks whose names begin with `prefix` and that the caller may
+    /// read; and whether that is all of it.
+    pub fn graph(&self, prefix: &str) -> (Vec<WaitView>, bool) {
+        self.shared.node.read(|store| {
+            let (mut waits, complete) = store.wait_graph(prefix);
+            waits.retain(|wait| self.may_read(store, &wait.lock).is_ok());
+            (waits, complete)
+        })
     }
 
     /// A lock with its holders and its queue as this node knows them. Like its check it is for those who may read its
@@ -279,6 +450,17 @@ fn may_wait(wait: WaitFor) -> bool {
         WaitFor::Try => false,
         WaitFor::For(time) => !time.is_zero(),
         WaitFor::Forever => true,
+    }
+}
+
+/// The grant of a call that was for one lock.
+fn only(grants: Vec<Grant>) -> Result<Grant, LockError> {
+    let mut grants = grants.into_iter();
+    match (grants.next(), grants.next()) {
+        (Some(grant), None) => Ok(grant),
+        _ => Err(LockError::OutcomeUnknown(
+            "the cluster answered to a call for one lock with several".to_owned(),
+        )),
     }
 }
 

@@ -130,6 +130,7 @@ fn wish(name: &str, mode: LockMode) -> LockWish {
         reentrant: true,
         note: "".into(),
         address: "".into(),
+        lock_delay_ms: 0,
     }
 }
 
@@ -308,18 +309,19 @@ async fn an_operator_breaks_holders_and_waiters() {
     let waiter = world.locks.get(&lock("job")).unwrap().queue[0].holder.clone();
     world
         .locks
-        .break_holder(lock("job"), waiter.clone(), "too late", None)
+        .break_holder(lock("job"), waiter.clone(), "10.0.0.7", "too late", None)
         .await
         .unwrap();
     let expected = Refusal::Broken {
         lock: lock("job"),
         holder: waiter,
+        by: "10.0.0.7".into(),
         reason: "too late".into(),
     };
     assert_eq!(refused(broken.await.unwrap()), expected);
     world
         .locks
-        .break_holder(lock("job"), grant.holder.clone(), "hangs", None)
+        .break_holder(lock("job"), grant.holder.clone(), "10.0.0.7", "hangs", None)
         .await
         .unwrap();
     let next = lucky.await.unwrap().unwrap();
@@ -340,7 +342,7 @@ async fn an_operator_breaks_holders_and_waiters() {
     );
     let no_lock = world
         .locks
-        .break_holder(lock("none"), grant.holder, "hangs", None)
+        .break_holder(lock("none"), grant.holder, "10.0.0.7", "hangs", None)
         .await;
     assert_eq!(refused(no_lock), Refusal::NoLock(lock("none")));
     world.stop().await;
@@ -498,7 +500,7 @@ fn tidy_up(world: &World, session: SessionId, attempt: AttemptId) -> JoinHandle<
     tokio::spawn(clean_up::clean_up(
         shared,
         session,
-        lock("job"),
+        vec![lock("job")],
         attempt,
         call::Stage::Unknown,
     ))

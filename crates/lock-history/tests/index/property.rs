@@ -9,9 +9,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tempfile::TempDir;
 use znode_store::{
-    Acl, AttemptId, Command, ContenderEnd, CreateMode, CreatePath, EntryContext, Event, HolderId, Identities,
-    LockCommand, LockMode, LockName, LockWish, Op, Password, Request, SessionFate, SessionId, Store, ZPath,
-    Zxid,
+    Acl, AttemptId, Command, ContenderEnd, CreateMode, CreatePath, Downgraded, EntryContext, Event, HolderId,
+    Identities, LockCommand, LockMode, LockName, LockWish, Op, Password, Request, SessionFate, SessionId,
+    Store, ZPath, Zxid,
 };
 
 use crate::told::{lock, open};
@@ -33,6 +33,12 @@ enum Step {
         which: usize,
         how: u8,
     },
+    /// Some holder wants the lock alone, or goes on with less: with another token, or the same.
+    Change {
+        lock: usize,
+        which: usize,
+        upgrade: bool,
+    },
     Foreign {
         session: u64,
         lock: usize,
@@ -49,9 +55,11 @@ enum Step {
 
 fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        8 => (1..=SESSIONS, 0..LOCKS.len(), 0u8..4, any::<u8>())
+        8 => (1..=SESSIONS, 0..LOCKS.len(), 0u8..6, any::<u8>())
             .prop_map(|(session, lock, mode, note)| Step::Acquire { session, lock, mode, note }),
         8 => (0..LOCKS.len(), 0usize..6, 0u8..4).prop_map(|(lock, which, how)| Step::End { lock, which, how }),
+        4 => (0..LOCKS.len(), 0usize..3, any::<bool>())
+            .prop_map(|(lock, which, upgrade)| Step::Change { lock, which, upgrade }),
         2 => (1..=SESSIONS, 0..LOCKS.len()).prop_map(|(session, lock)| Step::Foreign { session, lock }),
         1 => (1..=SESSIONS, any::<bool>()).prop_map(|(session, expire)| Step::EndSession { session, expire }),
         1 => any::<prop::sample::Index>().prop_map(Step::Restart),
@@ -177,6 +185,7 @@ impl World {
                 let mode = match mode {
                     0 | 1 => LockMode::Exclusive,
                     2 => LockMode::Shared,
+                    3 | 4 => LockMode::Upgradeable,
                     _ => LockMode::Semaphore { limit: 2 },
                 };
                 let command = LockCommand::Acquire {
@@ -188,6 +197,7 @@ impl World {
                         reentrant: false,
                         note: format!("note {note}").as_str().into(),
                         address: "x".into(),
+                        lock_delay_ms: 0,
                     },
                     guid: self.calls.into(),
                     attempt: AttemptId(self.calls),
@@ -208,8 +218,13 @@ impl World {
                 let command = match how {
                     0 | 1 => Command::Lock(LockCommand::Release { lock, holder }),
                     2 => {
-                        let reason = "broken".into();
-                        Command::Lock(LockCommand::Break { lock, holder, reason })
+                        let (by, reason) = ("operator".into(), "broken".into());
+                        Command::Lock(LockCommand::Break {
+                            lock,
+                            holder,
+                            by,
+                            reason,
+                        })
                     }
                     _ => Command::Write(Op::Delete {
                         path: znode,
@@ -217,6 +232,32 @@ impl World {
                     }),
                 };
                 self.apply(Some(who.session.0), command);
+            }
+            Step::Change {
+                lock: at,
+                which,
+                upgrade,
+            } => {
+                let lock = lock(LOCKS[at]);
+                let view = self.store.lock(&lock);
+                let Some(who) = view.and_then(|view| view.holders.get(which).cloned()) else {
+                    return;
+                };
+                let holder = who.holder;
+                let command = match upgrade {
+                    true => LockCommand::Upgrade {
+                        lock,
+                        holder,
+                        attempt: AttemptId(self.calls),
+                        wait: true,
+                    },
+                    false => LockCommand::Downgrade {
+                        lock,
+                        holder,
+                        to: Downgraded::Upgradeable,
+                    },
+                };
+                self.apply(Some(who.session.0), Command::Lock(command));
             }
             Step::Foreign { session, lock: at } => {
                 if !self.live(session) {

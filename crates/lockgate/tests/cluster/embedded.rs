@@ -146,7 +146,10 @@ async fn a_guarded_write_is_made_while_the_lock_is_held_or_not_at_all() {
         other => panic!("{other:?}"),
     }
     let (lock, holder) = (guard.lock().clone(), guard.holder().to_owned());
-    let broken = embedded.server.locks().break_holder(lock, holder, "stuck", None);
+    let broken = embedded
+        .server
+        .locks()
+        .break_holder(lock, holder, "operator", "stuck", None);
     broken.await.unwrap();
     match guard.write(vec![set("3", 2)]).await {
         Err(LocalLockError::Refused(Refusal::NotHeld { .. })) => {}

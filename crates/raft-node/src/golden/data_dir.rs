@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use tokio::net::TcpListener;
-use znode_store::{Request, Store, ZPath};
+use znode_store::{LockMode, LockName, Request, Store, ZPath};
 
 use super::material::{CLUSTER, CLUSTER_ID, DISK_ID, TIME_MS, alone, batches, member};
 use super::{golden, place};
@@ -30,7 +30,7 @@ const FILES: [&str; 3] = [
     "snapshots/0000000000000004-0000000000000001.snap",
 ];
 
-const DIR: &str = "data-3";
+const DIR: &str = "data-4";
 
 fn options() -> WalOptions {
     WalOptions {
@@ -165,7 +165,7 @@ async fn golden_data_directory() {
         assert_eq!(store.node_count(), expected.node_count());
         let config = ZPath::parse("/app/config").unwrap();
         assert_eq!(store.get(&config), expected.get(&config));
-        let lock = znode_store::LockName::parse("orders/42").unwrap();
+        let lock = LockName::parse("orders/42").unwrap();
         assert_eq!(store.lock(&lock), expected.lock(&lock));
         assert_eq!(store.sessions(), expected.sessions());
     });
@@ -185,9 +185,19 @@ fn the_commands_of_the_golden_directory_do_what_they_should() {
     };
     assert_eq!(names("/"), "app box locks soon zookeeper");
     assert_eq!(names("/app"), "alive config guarded");
-    let lock = znode_store::LockName::parse("orders/42").unwrap();
+    let lock = LockName::parse("orders/42").unwrap();
     let lock = store.lock(&lock).unwrap();
     assert_eq!((lock.holders.len(), lock.queue.len()), (1, 0), "{lock:?}");
+    let holder = &lock.holders[0];
+    assert_eq!(holder.mode, LockMode::Exclusive);
+    let answer = holder.revoke.as_ref().and_then(|revoke| revoke.answer.as_deref());
+    assert_eq!(answer, Some("in a minute"));
+    let pool = store.lock(&LockName::parse("pool").unwrap()).unwrap();
+    assert_eq!(
+        (pool.limit, pool.draining, pool.holders.len()),
+        (Some(5), true, 1),
+        "{pool:?}"
+    );
     assert_eq!(store.sessions().len(), 1);
 }
 

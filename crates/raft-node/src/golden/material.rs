@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use znode_store::{
-    Acl, AclEntry, AttemptId, Command, CreateMode, CreatePath, Identities, Identity, Limits, LockCommand,
-    LockMode, LockName, LockWish, Op, Password, Perms, Request, RequestId, SessionId, WithdrawCause, ZPath,
-    Zxid,
+    Acl, AclEntry, AttemptId, Command, CreateMode, CreatePath, Downgraded, Identities, Identity, Limits,
+    LockCommand, LockMode, LockName, LockWish, Op, Password, Perms, Request, RequestId, SessionId,
+    WithdrawCause, ZPath, Zxid,
 };
 
 use crate::codec::{self, CommandBatch, Envelope, Origin};
@@ -78,18 +78,27 @@ fn open_session(n: u64) -> Command {
     }
 }
 
+fn wish(name: &str, mode: LockMode, permits: u32) -> LockWish {
+    LockWish {
+        lock: lock(name),
+        mode,
+        permits,
+        owner: "thread-1".into(),
+        reentrant: true,
+        note: "nightly run".into(),
+        address: "10.0.0.7".into(),
+        lock_delay_ms: 15_000,
+    }
+}
+
+fn guid(n: u64) -> u128 {
+    0x0123_4567_89ab_cdef_0123_4567_89ab_0000 + u128::from(n)
+}
+
 fn acquire(n: u64, name: &str, mode: LockMode, permits: u32) -> Command {
     Command::Lock(LockCommand::Acquire {
-        wish: LockWish {
-            lock: lock(name),
-            mode,
-            permits,
-            owner: "thread-1".into(),
-            reentrant: true,
-            note: "nightly run".into(),
-            address: "10.0.0.7".into(),
-        },
-        guid: 0x0123_4567_89ab_cdef_0123_4567_89ab_0000 + u128::from(n),
+        wish: wish(name, mode, permits),
+        guid: guid(n),
         attempt: AttemptId(n),
         wait: true,
     })
@@ -108,6 +117,7 @@ pub fn requests() -> Vec<(&'static str, Request)> {
         command,
     };
     let write = |op| of(None, Command::Write(op));
+    let step = |session, step| of(session, Command::Lock(step));
     let mut identified = of(
         Some(1),
         Command::Write(create("/ids/one", "", CreateMode::Persistent)),
@@ -227,6 +237,7 @@ pub fn requests() -> Vec<(&'static str, Request)> {
                 Command::Lock(LockCommand::Break {
                     lock: lock("orders/43"),
                     holder: holder(4, 2),
+                    by: "10.0.0.9".into(),
                     reason: "stuck".into(),
                 }),
             ),
@@ -258,6 +269,109 @@ pub fn requests() -> Vec<(&'static str, Request)> {
                 None,
                 Command::ExpireSessions {
                     sessions: vec![SessionId(3)],
+                    term: 1,
+                },
+            ),
+        ),
+        (
+            "downgrade",
+            step(
+                Some(1),
+                LockCommand::Downgrade {
+                    lock: lock("orders/42"),
+                    holder: holder(4, 2),
+                    to: Downgraded::Upgradeable,
+                },
+            ),
+        ),
+        (
+            "upgrade",
+            step(
+                Some(1),
+                LockCommand::Upgrade {
+                    lock: lock("orders/42"),
+                    holder: holder(4, 2),
+                    attempt: AttemptId(5),
+                    wait: true,
+                },
+            ),
+        ),
+        (
+            "acquire_many",
+            step(
+                Some(1),
+                LockCommand::AcquireMany {
+                    wishes: vec![
+                        wish("many/a", LockMode::Exclusive, 1),
+                        wish("many/b", LockMode::Upgradeable, 1),
+                        wish("pool", LockMode::Semaphore { limit: 3 }, 2),
+                    ],
+                    guid: guid(0x60),
+                    attempt: AttemptId(6),
+                    wait: true,
+                },
+            ),
+        ),
+        (
+            "release_many",
+            step(
+                Some(1),
+                LockCommand::ReleaseMany {
+                    holders: vec![(lock("many/a"), holder(0x60, 0))],
+                },
+            ),
+        ),
+        (
+            "withdraw_many",
+            step(
+                Some(1),
+                LockCommand::WithdrawMany {
+                    holders: vec![(lock("many/b"), holder(0x61, 0))],
+                    attempt: AttemptId(6),
+                    cause: WithdrawCause::Abandoned,
+                },
+            ),
+        ),
+        (
+            "configure",
+            step(
+                None,
+                LockCommand::Configure {
+                    lock: lock("pool"),
+                    limit: Some(Some(5)),
+                    draining: Some(true),
+                },
+            ),
+        ),
+        (
+            "revoke",
+            step(
+                None,
+                LockCommand::Revoke {
+                    lock: lock("orders/42"),
+                    holder: None,
+                    by: "10.0.0.9".into(),
+                    reason: "maintenance".into(),
+                },
+            ),
+        ),
+        (
+            "answer_revoke",
+            step(
+                Some(1),
+                LockCommand::AnswerRevoke {
+                    lock: lock("orders/42"),
+                    holder: holder(4, 2),
+                    answer: "in a minute".into(),
+                },
+            ),
+        ),
+        (
+            "open",
+            step(
+                None,
+                LockCommand::Open {
+                    locks: vec![(lock("orders/42"), Zxid(17))],
                     term: 1,
                 },
             ),

@@ -64,7 +64,7 @@ const AT: WireLogId = WireLogId {
 fn versions() -> ProgramVersions {
     ProgramVersions {
         program: "0.1.0".into(),
-        wire: WireRange { oldest: 3, newest: 3 },
+        wire: WireRange { oldest: 4, newest: 4 },
         commands: 1,
     }
 }
@@ -92,7 +92,7 @@ fn golden_handshakes() {
     assert_eq!(start, hello.start(), "it begins the same in all versions");
     let welcome = HelloReply::Welcome {
         disk: DiskId([2; 16]),
-        version: 3,
+        version: 4,
         versions: versions(),
         extensions: Vec::new(),
     };

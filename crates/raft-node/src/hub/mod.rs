@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use znode_store::{Event, HolderId, Identities, LockName, Store, ZPath, Zxid};
+use znode_store::{ContenderEnd, Event, HolderId, Identities, LockName, Store, ZPath, Zxid};
 use znode_watch::{
     NoWatch, Notice, TooManyWatches, WatchCounts, WatchKind, WatchLists, WatcherId, WatcherType, Watches,
 };
@@ -190,9 +190,22 @@ impl Hub {
                 Event::ContenderEnded {
                     lock, holder, how, ..
                 } => tables.grants.decide(lock, holder, Verdict::Ended(how.clone())),
+                Event::ModeChanged { grant, .. } => {
+                    let verdict = Verdict::Granted(grant.clone());
+                    tables.grants.decide(&grant.lock, &grant.holder, verdict);
+                }
+                // Whoever waits for it under a request that was sent again elsewhere, and withdrawn there.
+                Event::UpgradeWithdrawn { lock, holder, .. } => {
+                    let verdict = Verdict::Ended(ContenderEnd::Withdrawn);
+                    tables.grants.decide(lock, holder, verdict);
+                }
                 Event::HoldBegan(_)
                 | Event::HoldEnded { .. }
                 | Event::SoftQuotaPassed { .. }
+                | Event::RevokeRequested { .. }
+                | Event::RevokeAnswered { .. }
+                | Event::LockClosed { .. }
+                | Event::LockOpened(_)
                 | Event::SessionOpened(_)
                 | Event::SessionEnded { .. } => {}
             }

@@ -49,6 +49,7 @@ fn acquire(lock: &str, guid: u128) -> Command {
             reentrant: true,
             note: "".into(),
             address: "".into(),
+            lock_delay_ms: 0,
         },
         guid,
         attempt: AttemptId(guid as u64),

@@ -7,18 +7,22 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::contender::{Attempt, Claim, Record};
+use super::deadlock::Ask;
 use super::found::Found;
+use super::modes::waits_for_itself;
 use super::name;
 use super::queue::{Queue, Rank};
+use super::state::MAX_LOCK_DELAY_MS;
 use crate::acl::{Acl, Perms};
 use crate::apply::Context;
 use crate::command::{AttemptId, HolderId, LockCommand, LockMode, LockWish, WithdrawCause};
 use crate::event::{ContenderEnd, Event};
 use crate::ids::{RequestId, SessionId};
-use crate::path::LockName;
+use crate::path::{LockName, ZPath};
 use crate::reply::{Outcome, Refusal, Reply};
 use crate::stat::Kind;
 use crate::store::Store;
+use crate::tree::NodeIndex;
 
 /// How many contenders of its own making one lock may have. Each is a znode in memory, and every look at the queue
 /// shows them all.
@@ -37,17 +41,44 @@ pub const MAX_NOTE_BYTES: usize = 1024;
 /// The longest address in bytes: a host's name and a port.
 pub const MAX_ADDRESS_BYTES: usize = 300;
 
+/// The longest reason of a break or a request to give up, and the longest answer to that: a line or two for people.
+pub const MAX_REASON_BYTES: usize = 1024;
+
 /// How many holders a refusal names. A shared lock may have thousands, and each refused try would carry them all
 /// into the memory of requests.
 pub const MAX_NAMED_HOLDERS: usize = 16;
 
 /// One call of `acquire`.
-struct Call {
+pub(super) struct Call {
+    pub session: SessionId,
+    pub wish: LockWish,
+    pub guid: u128,
+    pub attempt: Attempt,
+    pub wait: bool,
+}
+
+/// What a call comes to that is not refused.
+pub(super) enum Plan {
+    /// It enters by the contender of this name, once more.
+    Join(Arc<str>),
+    /// It gets a contender of its own.
+    Enter,
+}
+
+/// What a call came to.
+pub(super) enum Entry {
+    Joined(Found),
+    Created(Created),
+}
+
+/// A contender that was just created and stands in no queue yet.
+pub(super) struct Created {
+    lock: LockName,
+    index: NodeIndex,
+    path: ZPath,
     session: SessionId,
-    wish: LockWish,
-    guid: u128,
-    attempt: Attempt,
-    wait: bool,
+    number: u64,
+    record: Record,
 }
 
 impl Store {
@@ -60,6 +91,11 @@ impl Store {
         request_id: Option<&RequestId>,
         command: LockCommand,
     ) -> Outcome {
+        let required = session.ok_or(Refusal::SessionRequired);
+        let called = |id| Attempt {
+            id,
+            request_id: request_id.cloned(),
+        };
         match command {
             LockCommand::Acquire {
                 wish,
@@ -67,71 +103,132 @@ impl Store {
                 attempt,
                 wait,
             } => {
-                let session = session.ok_or(Refusal::SessionRequired)?;
-                let attempt = Attempt {
-                    id: attempt,
-                    request_id: request_id.cloned(),
+                let call = Call {
+                    session: required?,
+                    wish,
+                    guid,
+                    attempt: called(attempt),
+                    wait,
                 };
-                self.acquire(
-                    cx,
-                    Call {
-                        session,
-                        wish,
-                        guid,
-                        attempt,
-                        wait,
-                    },
-                )
+                self.acquire(cx, call)
             }
-            LockCommand::Release { lock, holder } => {
-                let session = session.ok_or(Refusal::SessionRequired)?;
-                self.release(cx, session, lock, holder)
-            }
+            LockCommand::AcquireMany {
+                wishes,
+                guid,
+                attempt,
+                wait,
+            } => self.acquire_many(cx, required?, wishes, guid, &called(attempt), wait),
+            LockCommand::Release { lock, holder } => self.release(cx, required?, lock, holder),
+            LockCommand::ReleaseMany { holders } => self.release_many(cx, required?, holders),
+            LockCommand::Downgrade { lock, holder, to } => self.downgrade(cx, required?, lock, holder, to),
+            LockCommand::Upgrade {
+                lock,
+                holder,
+                attempt,
+                wait,
+            } => self.upgrade(cx, required?, lock, holder, &called(attempt), wait),
             LockCommand::Withdraw {
                 lock,
                 holder,
                 attempt,
                 cause,
-            } => {
-                let session = session.ok_or(Refusal::SessionRequired)?;
-                Ok(self.withdraw(cx, session, &lock, &holder, attempt, cause))
+            } => Ok(self.withdraw(cx, required?, &lock, &holder, attempt, cause)),
+            LockCommand::WithdrawMany {
+                holders,
+                attempt,
+                cause,
+            } => self.withdraw_many(cx, required?, &holders, attempt, cause),
+            LockCommand::AnswerRevoke { lock, holder, answer } => {
+                self.answer_revoke(cx, required?, lock, holder, answer)
             }
-            LockCommand::Break { lock, holder, reason } => self.break_contender(cx, lock, holder, reason),
+            LockCommand::Break {
+                lock,
+                holder,
+                by,
+                reason,
+            } => self.break_contender(cx, lock, holder, by, reason),
+            LockCommand::Revoke {
+                lock,
+                holder,
+                by,
+                reason,
+            } => self.revoke(cx, lock, holder, by, reason),
+            LockCommand::Configure {
+                lock,
+                limit,
+                draining,
+            } => self.configure(cx, lock, limit, draining),
+            LockCommand::Open { locks, term } => self.open_locks(cx, locks, term),
         }
     }
 
     /// Stands in the queue, joins a contender of the same owner, or refuses.
-    fn acquire(&mut self, cx: &mut Context<'_>, call: Call) -> Outcome {
-        let Call { session, wish, .. } = &call;
+    fn acquire(&mut self, cx: &mut Context<'_>, mut call: Call) -> Outcome {
+        match self.plan(&mut call)? {
+            Plan::Join(own) => self.join(cx, &own, call).map(|found| found.reply()),
+            Plan::Enter => {
+                let created = self.create_contender(cx, call)?;
+                Ok(self.stand(cx, created).reply())
+            }
+        }
+    }
+
+    /// Decides what a call comes to, and refuses what the queue refuses. Whoever names no limit gets to know the one that
+    /// is in force.
+    pub(super) fn plan(&self, call: &mut Call) -> Result<Plan, Refusal> {
+        let Call { session, wish, .. } = call;
         check_wish(wish)?;
-        if let Some(queue) = self.locks.queue(&wish.lock) {
+        let terms = self.locks.terms(&wish.lock);
+        let in_use = self.mode_in_force(&wish.lock, terms);
+        match (wish.mode, in_use) {
+            (LockMode::Semaphore { limit: 0 }, None) => {
+                return Err(Refusal::BadWish(
+                    "the semaphore is not in use, so its limit has to be named".into(),
+                ));
+            }
+            (LockMode::Semaphore { limit: 0 }, Some(in_use @ LockMode::Semaphore { .. })) => {
+                wish.mode = in_use;
+                check_permits(wish)?;
+            }
             // Permits cannot be counted against locks that know no permits, nor against another limit.
-            if let Some(in_use) = queue.mode().filter(|&in_use| !go_together(in_use, wish.mode)) {
+            (wanted, Some(in_use)) if !go_together(in_use, wanted) => {
                 return Err(Refusal::ModeConflict {
                     lock: wish.lock.clone(),
                     in_use,
                 });
             }
-            // The owner is here already, or waits already.
-            if wish.may_reenter()
-                && let Some(own) = queue.of_owner(*session, &wish.owner)
-            {
-                let own = Arc::clone(&own.name);
-                return self.join(cx, &own, call);
-            }
-            // Others are, and the caller does not want to wait for them.
-            if !call.wait && !queue.lets_in(claim_of(wish)) {
-                return Err(busy(&wish.lock, queue));
-            }
-            if queue.len() >= MAX_CONTENDERS {
-                return Err(Refusal::QueueFull(wish.lock.clone()));
-            }
+            _ => {}
         }
-        self.enqueue(cx, call)
+        let queue = self.locks.queue(&wish.lock);
+        // The owner is here already, or waits already.
+        if wish.may_reenter()
+            && let Some(own) = queue.and_then(|queue| queue.of_owner(*session, &wish.owner))
+        {
+            return Ok(Plan::Join(Arc::clone(&own.name)));
+        }
+        if terms.draining {
+            return Err(Refusal::Draining(wish.lock.clone()));
+        }
+        let claim = claim_of(wish);
+        let is_free = queue.map_or(!terms.is_shut(), |queue| queue.lets_in(claim, terms));
+        // Others are, and the caller does not want to wait for them.
+        if !call.wait && !is_free {
+            return Err(Refusal::LockBusy {
+                lock: wish.lock.clone(),
+                holders: queue.map(named_holders).unwrap_or_default(),
+            });
+        }
+        if queue.is_some_and(|queue| queue.len() >= MAX_CONTENDERS) {
+            return Err(Refusal::QueueFull(wish.lock.clone()));
+        }
+        if !is_free && let Some(party) = wish.party() {
+            self.refuse_deadlock((*session, party.clone()), &Ask::Enter(&wish.lock, claim))?;
+        }
+        Ok(Plan::Enter)
     }
 
-    /// Creates a contender, and the lock if need be.
-    fn enqueue(&mut self, cx: &mut Context<'_>, call: Call) -> Outcome {
+    /// Creates a contender, and the lock if need be. It stands in the queue only after [`Store::stand`].
+    pub(super) fn create_contender(&mut self, cx: &mut Context<'_>, call: Call) -> Result<Created, Refusal> {
         let Call {
             session,
             wish,
@@ -140,10 +237,10 @@ impl Store {
             ..
         } = call;
         let znode = wish.lock.znode();
-        let sequence = self.next_sequence(self.tree.find(znode), znode)?;
+        let number = self.next_sequence(self.tree.find(znode), znode)?;
         let prefix = name::prefix(guid, wish.mode);
         let path = znode
-            .join(&format!("{prefix}{sequence:010}"))
+            .join(&format!("{prefix}{number:010}"))
             .map_err(|bad| Refusal::BadPath(bad.to_string()))?;
         let acl = Acl::open();
         let place = self.place_below(znode);
@@ -151,57 +248,79 @@ impl Store {
         self.may_have_children(&place)?;
         self.may_own_more(session)?;
         let mut record = Record::new(&wish, attempt, cx.now_ms);
-        if self
-            .locks
-            .queue(&wish.lock)
-            .is_none_or(|queue| queue.lets_in(record.claim))
-        {
+        let terms = self.locks.terms(&wish.lock);
+        let queue = self.locks.queue(&wish.lock);
+        if queue.map_or(!terms.is_shut(), |queue| queue.lets_in(record.claim, terms)) {
             record.granted_ms = Some(cx.now_ms);
         }
         let data = record.to_data();
         self.check_quotas_of_creation(&place, &path, &data)?;
         let parent = self.create_missing(cx, place, &acl);
         let index = self.add_node(cx, parent, &path, Kind::Ephemeral(session), data, &acl);
-        // Whoever was in the queue before could not be let in, or would have been.
-        if let Some(newcomer) = self.locks.promote(&wish.lock).first() {
-            let hold = self.hold(&wish.lock, newcomer, Some(&record), Some(cx.now_ms));
-            cx.events.push(Event::HoldBegan(hold));
-        }
-        let queue = self
-            .locks
-            .queue(&wish.lock)
-            .expect("a contender of it was just created");
-        let rank = queue
-            .rank((cx.zxid, sequence, path.name()))
-            .expect("it was just created");
-        let found = Found {
+        Ok(Created {
             lock: wish.lock,
             index,
             path,
             session,
+            number,
+            record,
+        })
+    }
+
+    /// Sees what a new contender's place in the queue is, once the lock table knows of it.
+    pub(super) fn stand(&mut self, cx: &mut Context<'_>, created: Created) -> Found {
+        let Created {
+            lock,
+            index,
+            path,
+            session,
+            number,
+            record,
+        } = created;
+        // Whoever was in the queue before could not be let in, or would have been.
+        if let Some(newcomer) = self.locks.promote(&lock).first() {
+            let hold = self.hold(&lock, newcomer, Some(&record), Some(cx.now_ms));
+            cx.events.push(Event::HoldBegan(hold));
+        }
+        let queue = self
+            .locks
+            .queue(&lock)
+            .expect("a contender of it was just created");
+        let rank = queue
+            .rank((cx.zxid, number, path.name()))
+            .expect("it was just created");
+        let found = Found {
+            lock,
+            index,
+            path,
+            session,
             czxid: cx.zxid,
+            token: cx.zxid,
+            number,
             claim: record.claim,
             holds: record.holds(),
             record: Some(record),
             rank,
         };
-        Ok(found.reply())
+        if let (Rank::Waits { .. }, Some(scope)) = (rank, found.scope()) {
+            self.locks.waits(scope, &found.lock, found.position());
+        }
+        found
     }
 
     /// Enters once more where the owner is already, or waits already.
-    fn join(&mut self, cx: &mut Context<'_>, own: &str, call: Call) -> Outcome {
+    pub(super) fn join(&mut self, cx: &mut Context<'_>, own: &str, call: Call) -> Result<Found, Refusal> {
         let Call {
             wish, attempt, wait, ..
         } = call;
         let mut found = self.contender(&wish.lock, own).expect("it is in the queue");
-        match (found.claim.mode, wish.mode) {
-            // A reader asks to write: it would stand behind itself. (A writer that asks to read has what it asks.)
-            (LockMode::Shared, LockMode::Exclusive) => return Err(Refusal::WouldDeadlock(wish.lock)),
-            _ if !wait && found.rank != Rank::Holds => {
-                let queue = self.locks.queue(&wish.lock).expect("its contender was found");
-                return Err(busy(&wish.lock, queue));
-            }
-            _ => {}
+        // Who shares the lock asks for more: it would stand behind itself. (A writer that asks to read has what it asks.)
+        if reach(found.claim.mode) < reach(wish.mode) {
+            return Err(waits_for_itself(&found));
+        }
+        if !wait && found.rank != Rank::Holds {
+            let queue = self.locks.queue(&wish.lock).expect("its contender was found");
+            return Err(busy(&wish.lock, queue));
         }
         let record = found
             .record
@@ -211,8 +330,9 @@ impl Store {
             return Err(Refusal::TooManyHolds(wish.lock));
         }
         record.attempts.push(attempt);
+        record.lock_delay_ms = record.lock_delay_ms.max(wish.lock_delay_ms);
         self.rewrite(cx, &mut found);
-        Ok(found.reply())
+        Ok(found)
     }
 
     /// An `acquire` was sent again under its request id; `first` is what it was answered then, or what the memory
@@ -253,7 +373,7 @@ impl Store {
     }
 
     /// Gives one hold back.
-    fn release(
+    pub(super) fn release(
         &mut self,
         cx: &mut Context<'_>,
         session: SessionId,
@@ -294,10 +414,14 @@ impl Store {
         let found = self
             .contender(lock, holder)
             .filter(|found| found.session == session);
-        let known = |found: &Found| found.record.as_ref().is_some_and(|record| record.knows(attempt));
-        let Some(mut found) = found.filter(known) else {
+        let record = found.as_ref().and_then(|found| found.record.as_ref());
+        let knows = record.is_some_and(|record| record.knows(attempt));
+        let upgrades = record.is_some_and(|record| record.upgrades_by(attempt));
+        let found = match found {
+            Some(found) if upgrades => return self.withdraw_upgrade(cx, found, cause),
+            Some(found) if knows => found,
             // It was withdrawn before, its place was taken by a repeated call, or all is over.
-            return Reply::Withdrawn;
+            _ => return Reply::Withdrawn,
         };
         let how = match (found.rank, cause) {
             // The grant came before the end of the caller's patience, if only just.
@@ -306,12 +430,26 @@ impl Store {
             (Rank::Holds, WithdrawCause::Abandoned) => ContenderEnd::Released,
             (Rank::Waits { .. }, _) => ContenderEnd::Withdrawn,
         };
-        let record = found.record.as_mut().expect("it knows the call");
-        let request_id = record.request_id_of(attempt);
         let answer = match cause {
             WithdrawCause::TimedOut => Some(Err(Refusal::LockTimeout(lock.clone()))),
             WithdrawCause::Abandoned => None,
         };
+        self.take_back(cx, found, attempt, how, answer);
+        Reply::Withdrawn
+    }
+
+    /// Takes a call that a contender knows back, and the contender with the last of them. Repeated, the call is from now
+    /// on answered so, or carried out anew.
+    pub(super) fn take_back(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut found: Found,
+        attempt: AttemptId,
+        how: ContenderEnd,
+        answer: Option<Outcome>,
+    ) {
+        let record = found.record.as_mut().expect("it knows the call");
+        let request_id = record.request_id_of(attempt);
         if record.attempts.len() == 1 {
             self.remove_node(cx, found.index, &found.path, how);
         } else {
@@ -319,9 +457,8 @@ impl Store {
             self.rewrite(cx, &mut found);
         }
         if let Some(request_id) = request_id {
-            self.correct_memory(session, &request_id, holder, answer);
+            self.correct_memory(found.session, &request_id, found.holder(), answer);
         }
-        Reply::Withdrawn
     }
 
     /// Takes the lock, or the place in its queue, from whoever has it.
@@ -330,6 +467,7 @@ impl Store {
         cx: &mut Context<'_>,
         lock: LockName,
         holder: HolderId,
+        by: Arc<str>,
         reason: Arc<str>,
     ) -> Outcome {
         let Some(znode) = self.tree.find(lock.znode()) else {
@@ -341,7 +479,7 @@ impl Store {
         let Some(found) = self.contender(&lock, &holder) else {
             return Err(Refusal::NotHolder { lock, holder });
         };
-        self.remove_node(cx, found.index, &found.path, ContenderEnd::Broken(reason));
+        self.remove_node(cx, found.index, &found.path, ContenderEnd::Broken { by, reason });
         Ok(Reply::Broken)
     }
 
@@ -360,17 +498,12 @@ impl Store {
 /// Refuses what makes no sense, whoever asks: a front end may have checked, another one not.
 fn check_wish(wish: &LockWish) -> Result<(), Refusal> {
     let bad = |what: String| Err(Refusal::BadWish(what.into()));
-    match (wish.mode, wish.permits) {
-        (LockMode::Exclusive | LockMode::Shared, 1) => {}
-        (LockMode::Exclusive | LockMode::Shared, _) => return bad("only a semaphore has permits".into()),
-        (LockMode::Semaphore { limit: 0 }, _) => return bad("the limit of a semaphore is at least 1".into()),
-        (LockMode::Semaphore { .. }, 0) => return bad("at least 1 permit has to be asked for".into()),
-        (LockMode::Semaphore { limit }, permits) if permits > limit => {
-            return bad(format!(
-                "{permits} permits are never free where there are {limit}"
-            ));
-        }
-        (LockMode::Semaphore { .. }, _) => {}
+    check_permits(wish)?;
+    if wish.lock_delay_ms > MAX_LOCK_DELAY_MS {
+        return bad(format!(
+            "a lock-delay of {} ms is more than the {MAX_LOCK_DELAY_MS} allowed",
+            wish.lock_delay_ms
+        ));
     }
     for (what, text, limit) in [
         ("owner", &wish.owner, MAX_OWNER_BYTES),
@@ -387,6 +520,31 @@ fn check_wish(wish: &LockWish) -> Result<(), Refusal> {
     Ok(())
 }
 
+fn check_permits(wish: &LockWish) -> Result<(), Refusal> {
+    let bad = |what: String| Err(Refusal::BadWish(what.into()));
+    match (wish.mode, wish.permits) {
+        (LockMode::Semaphore { .. }, 0) => bad("at least 1 permit has to be asked for".into()),
+        // Whoever names no limit is checked when it is known.
+        (LockMode::Semaphore { limit: 0 }, _) => Ok(()),
+        (LockMode::Semaphore { limit }, permits) if permits > limit => bad(format!(
+            "{permits} permits are never free where there are {limit}"
+        )),
+        (LockMode::Semaphore { .. }, _) | (_, 1) => Ok(()),
+        (LockMode::Exclusive | LockMode::Shared | LockMode::Upgradeable, _) => {
+            bad("only a semaphore has permits".into())
+        }
+    }
+}
+
+/// How much a mode gives of a lock that is shared or not: whoever has more has less as well.
+fn reach(mode: LockMode) -> u8 {
+    match mode {
+        LockMode::Semaphore { .. } | LockMode::Shared => 0,
+        LockMode::Upgradeable => 1,
+        LockMode::Exclusive => 2,
+    }
+}
+
 fn claim_of(wish: &LockWish) -> Claim {
     Claim {
         mode: wish.mode,
@@ -399,15 +557,18 @@ fn go_together(in_use: LockMode, wanted: LockMode) -> bool {
     match (in_use, wanted) {
         (LockMode::Semaphore { limit: in_use }, LockMode::Semaphore { limit: wanted }) => in_use == wanted,
         (LockMode::Semaphore { .. }, _) | (_, LockMode::Semaphore { .. }) => false,
-        (LockMode::Exclusive | LockMode::Shared, LockMode::Exclusive | LockMode::Shared) => true,
+        _ => true,
     }
 }
 
-fn busy(lock: &LockName, queue: &Queue) -> Refusal {
-    let holders = queue.holders().take(MAX_NAMED_HOLDERS);
-    let holders: Vec<HolderId> = holders.map(|holder| String::from(&*holder.name)).collect();
+pub(super) fn busy(lock: &LockName, queue: &Queue) -> Refusal {
     Refusal::LockBusy {
         lock: lock.clone(),
-        holders,
+        holders: named_holders(queue),
     }
+}
+
+fn named_holders(queue: &Queue) -> Vec<HolderId> {
+    let holders = queue.holders().take(MAX_NAMED_HOLDERS);
+    holders.map(|holder| String::from(&*holder.name)).collect()
 }

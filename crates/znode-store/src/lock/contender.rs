@@ -1,8 +1,8 @@
 //! What stands in a contender's znode: a record in JSON, so that a user of any ZooKeeper client can read who
 //! waits for what. Who holds the lock is not told by the record but by the rule.
 //!
-//! The record is the only truth about what it says. All that is kept of it beside the tree is what cannot change
-//! (the claim, and who may join), so that a replica which restored a snapshot knows the same as the others. For the
+//! The record is the only truth about what it says. What is kept of it beside the tree (the claim, the token, who may
+//! join) is changed together with it, so that a replica which restored a snapshot knows the same as the others. For the
 //! same reason only the lock protocol writes it: see [`super::is_reserved`].
 
 use alloc::sync::Arc;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::name::{Kind, recognise};
 use crate::command::{AttemptId, LockMode, LockWish};
-use crate::ids::{Data, RequestId};
+use crate::ids::{Data, RequestId, Zxid};
 
 /// What a contender wants: all that the rule has to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +59,39 @@ pub(crate) struct Record {
     /// in together, the caller of the first releases and the caller of the second has hung up, the second call may
     /// be the one that was taken off the list; when its node gives it up, the other hold has to go.
     pub released: Vec<Attempt>,
+    /// How long the lock stays closed if the session expires while this holds it.
+    pub lock_delay_ms: u32,
+    /// The fencing token, where it is not the position of the creation.
+    pub token: Option<Zxid>,
+    /// The last call of `upgrade`, unless it was given up or downgraded since.
+    pub upgrade: Option<Upgrade>,
+    /// The last request to give the lock up.
+    pub revoke: Option<Revocation>,
+}
+
+/// One call of `upgrade`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Upgrade {
+    /// Which.
+    pub attempt: Attempt,
+    /// When it was asked for.
+    pub since_ms: u64,
+    /// Whether it was granted.
+    pub done: bool,
+}
+
+/// A request to give a lock up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revocation {
+    /// Who asks.
+    pub by: Arc<str>,
+    /// Why.
+    pub reason: Arc<str>,
+    /// When it was asked, in milliseconds since 1970.
+    pub requested_ms: u64,
+    /// What the holder said to it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub answer: Option<Arc<str>>,
 }
 
 /// How many released calls a contender remembers while it holds. They matter only until their callers have got
@@ -92,6 +125,18 @@ struct Json {
     attempts: Vec<Attempt>,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     released: Vec<Attempt>,
+    #[serde(skip_serializing_if = "is_zero", default)]
+    lock_delay_ms: u32,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    token: Option<Zxid>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    upgrade: Option<Upgrade>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    revoke: Option<Revocation>,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -100,6 +145,7 @@ enum JsonMode {
     Exclusive,
     Shared,
     Semaphore,
+    Upgradeable,
 }
 
 impl Facts {
@@ -160,6 +206,10 @@ impl Record {
             granted_ms: None,
             attempts: alloc::vec![attempt],
             released: Vec::new(),
+            lock_delay_ms: wish.lock_delay_ms,
+            token: None,
+            upgrade: None,
+            revoke: None,
         }
     }
 
@@ -183,7 +233,9 @@ impl Record {
 
     /// Puts a call in the place of the one that it repeats, unless that was sent later; false if there is none.
     pub fn replace(&mut self, request_id: &RequestId, attempt: AttemptId) -> bool {
-        let mut known = self.attempts.iter_mut().chain(&mut self.released);
+        let upgrade = self.upgrade.iter_mut().map(|upgrade| &mut upgrade.attempt);
+        let calls = self.attempts.iter_mut().chain(&mut self.released);
+        let mut known = calls.chain(upgrade);
         let Some(repeated) = known.find(|known| known.request_id.as_ref() == Some(request_id)) else {
             return false;
         };
@@ -212,6 +264,23 @@ impl Record {
         }
     }
 
+    /// The scope that waits for others and is waited for.
+    pub fn party(&self) -> Option<&Arc<str>> {
+        told_apart(&self.owner, self.reentrant)
+    }
+
+    /// Whether it is the contender's last upgrade that is called so.
+    pub fn upgrades_by(&self, attempt: AttemptId) -> bool {
+        self.upgrade
+            .as_ref()
+            .is_some_and(|upgrade| upgrade.attempt.id == attempt)
+    }
+
+    /// Whether an upgrade waits.
+    pub fn is_upgrading(&self) -> bool {
+        self.upgrade.as_ref().is_some_and(|upgrade| !upgrade.done)
+    }
+
     /// How many calls it stands for.
     pub fn holds(&self) -> u32 {
         u32::try_from(self.attempts.len()).unwrap_or(u32::MAX).max(1)
@@ -222,6 +291,7 @@ impl Record {
         let (mode, limit) = match self.claim.mode {
             LockMode::Exclusive => (JsonMode::Exclusive, None),
             LockMode::Shared => (JsonMode::Shared, None),
+            LockMode::Upgradeable => (JsonMode::Upgradeable, None),
             LockMode::Semaphore { limit } => (JsonMode::Semaphore, Some(limit)),
         };
         let json = Json {
@@ -236,33 +306,40 @@ impl Record {
             granted_ms: self.granted_ms,
             attempts: self.attempts.clone(),
             released: self.released.clone(),
+            lock_delay_ms: self.lock_delay_ms,
+            token: self.token,
+            upgrade: self.upgrade.clone(),
+            revoke: self.revoke.clone(),
         };
         serde_json::to_vec(&json)
             .expect("numbers and texts always have a form in JSON")
             .into()
     }
 
-    /// The name decides between exclusive, shared and lease: it cannot be changed, the data can. A contender that
-    /// stands for no call was never written.
+    /// The name bounds what the data may say: whoever came to have the lock alone may have been downgraded since, whoever
+    /// came to share it shares it. A contender that stands for no call was never written, nor one that upgrades what
+    /// cannot be upgraded.
     fn from_json(kind: Kind, json: Json) -> Option<Self> {
         if json.attempts.is_empty() {
             return None;
         }
+        let of_one = |mode| Claim { mode, permits: 1 };
         let claim = match (kind, json.mode, json.limit) {
-            (Kind::Exclusive, JsonMode::Exclusive, None) => Claim {
-                mode: LockMode::Exclusive,
-                permits: 1,
-            },
-            (Kind::Shared, JsonMode::Shared, None) => Claim {
-                mode: LockMode::Shared,
-                permits: 1,
-            },
+            (Kind::Exclusive, JsonMode::Exclusive, None) => of_one(LockMode::Exclusive),
+            (Kind::Exclusive, JsonMode::Upgradeable, None) => of_one(LockMode::Upgradeable),
+            (Kind::Exclusive | Kind::Shared, JsonMode::Shared, None) => of_one(LockMode::Shared),
             (Kind::Lease, JsonMode::Semaphore, Some(limit)) if (1..=limit).contains(&json.permits) => Claim {
                 mode: LockMode::Semaphore { limit },
                 permits: json.permits,
             },
             _ => return None,
         };
+        match (&json.upgrade, claim.mode) {
+            (None, _) => {}
+            (Some(Upgrade { done: true, .. }), LockMode::Exclusive) => {}
+            (Some(Upgrade { done: false, .. }), LockMode::Upgradeable) => {}
+            (Some(_), _) => return None,
+        }
         Some(Self {
             claim,
             owner: json.owner,
@@ -273,11 +350,26 @@ impl Record {
             granted_ms: json.granted_ms,
             attempts: json.attempts,
             released: json.released,
+            lock_delay_ms: json.lock_delay_ms,
+            token: json.token,
+            upgrade: json.upgrade,
+            revoke: json.revoke,
         })
     }
 }
 
+/// The scope of a call within its session, if it can be told from others. Whoever neither enters again nor names an owner
+/// may be any thread of its client, and one that waits says nothing about the others.
+fn told_apart(owner: &Arc<str>, reentrant: bool) -> Option<&Arc<str>> {
+    (reentrant || !owner.is_empty()).then_some(owner)
+}
+
 impl LockWish {
+    /// The scope that waits for others and is waited for.
+    pub(super) fn party(&self) -> Option<&Arc<str>> {
+        told_apart(&self.owner, self.may_reenter())
+    }
+
     /// Permits are not a place that one could be in twice: every lease is a contender of its own.
     pub(crate) fn may_reenter(&self) -> bool {
         self.reentrant && !matches!(self.mode, LockMode::Semaphore { .. })
@@ -312,6 +404,10 @@ mod tests {
                 },
             ],
             released: vec![],
+            lock_delay_ms: 0,
+            token: None,
+            upgrade: None,
+            revoke: None,
         }
     }
 
@@ -324,6 +420,7 @@ mod tests {
         for (mode, permits) in [
             (LockMode::Exclusive, 1),
             (LockMode::Shared, 1),
+            (LockMode::Upgradeable, 1),
             (LockMode::Semaphore { limit: 9 }, 4),
             (LockMode::Semaphore { limit: u32::MAX }, u32::MAX),
         ] {
@@ -334,6 +431,22 @@ mod tests {
             let record = Record {
                 granted_ms: Some(3),
                 released,
+                lock_delay_ms: 15_000,
+                token: Some(Zxid(77)),
+                upgrade: (mode == LockMode::Upgradeable).then_some(Upgrade {
+                    attempt: Attempt {
+                        id: AttemptId(5),
+                        request_id: None,
+                    },
+                    since_ms: 9,
+                    done: false,
+                }),
+                revoke: Some(Revocation {
+                    by: "10.0.0.7".into(),
+                    reason: "maintenance".into(),
+                    requested_ms: 4,
+                    answer: Some("in a minute".into()),
+                }),
                 ..record(mode, permits)
             };
             let facts = Facts::read(&name(mode), record.to_data().as_bytes()).unwrap();
@@ -398,8 +511,10 @@ mod tests {
 
     #[test]
     fn data_that_contradicts_the_name_is_foreign() {
-        let shared = record(LockMode::Shared, 1).to_data();
-        foreign(&name(LockMode::Exclusive), shared.as_bytes(), LockMode::Exclusive);
+        for alone in [LockMode::Exclusive, LockMode::Upgradeable] {
+            let data = record(alone, 1).to_data();
+            foreign(&name(LockMode::Shared), data.as_bytes(), LockMode::Shared);
+        }
         let lease = record(LockMode::Semaphore { limit: 3 }, 2).to_data();
         foreign(&name(LockMode::Shared), lease.as_bytes(), LockMode::Shared);
         // Curator's own name with our data in it: the data is not ours to write, so not ours to read.
@@ -409,6 +524,26 @@ mod tests {
             record(LockMode::Exclusive, 1).to_data().as_bytes(),
             LockMode::Exclusive,
         );
+    }
+
+    #[test]
+    fn an_upgrade_of_what_cannot_be_upgraded_is_foreign() {
+        for (mode, done) in [(LockMode::Exclusive, false), (LockMode::Upgradeable, true)] {
+            let attempt = Attempt {
+                id: AttemptId(5),
+                request_id: None,
+            };
+            let upgrade = Some(Upgrade {
+                attempt,
+                since_ms: 1,
+                done,
+            });
+            let record = Record {
+                upgrade,
+                ..record(mode, 1)
+            };
+            foreign(&name(mode), record.to_data().as_bytes(), LockMode::Exclusive);
+        }
     }
 
     #[test]

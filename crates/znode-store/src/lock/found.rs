@@ -3,7 +3,8 @@
 use alloc::string::String;
 
 use super::contender::{Claim, Facts, Record};
-use super::queue::Rank;
+use super::queue::{Position, Rank};
+use super::table::Scope;
 use crate::ids::{SessionId, Zxid};
 use crate::path::{LockName, ZPath};
 use crate::reply::{Grant, Place, Reply};
@@ -18,6 +19,10 @@ pub(super) struct Found {
     pub path: ZPath,
     pub session: SessionId,
     pub czxid: Zxid,
+    /// The fencing token of its grant.
+    pub token: Zxid,
+    /// Its sequence number.
+    pub number: u64,
     pub claim: Claim,
     pub holds: u32,
     /// `None` if it is another client's.
@@ -31,13 +36,24 @@ impl Found {
         self.path.name()
     }
 
+    /// Where it stands.
+    pub fn position(&self) -> Position<'_> {
+        (self.czxid, self.number, self.path.name())
+    }
+
+    /// Whose waits its waits are. `None` if that cannot be told from others.
+    pub fn scope(&self) -> Option<Scope> {
+        let party = self.record.as_ref()?.party()?;
+        Some((self.session, party.clone()))
+    }
+
     /// What proves that it holds the lock.
     pub fn grant(&self) -> Grant {
         Grant {
             lock: self.lock.clone(),
             holder: String::from(self.holder()),
             mode: self.claim.mode,
-            fencing_token: self.czxid,
+            fencing_token: self.token,
             holds: self.holds,
             permits: self.claim.permits,
         }
@@ -80,6 +96,12 @@ impl Store {
             path,
             session,
             czxid: node.czxid,
+            token: facts
+                .record
+                .as_ref()
+                .and_then(|record| record.token)
+                .unwrap_or(node.czxid),
+            number: facts.number,
             claim: facts.claim,
             holds: facts.holds(),
             record: facts.record,
@@ -93,11 +115,11 @@ impl Store {
             return false;
         };
         let mut holders = queue.holders();
-        let named = holders.find(|holder| holder.session == session && holder.czxid == token);
+        let named = holders.find(|holder| holder.session == session && holder.token == token);
         // Earlier in the same transaction it may have been deleted, which the queue learns of at the end.
         named.is_some_and(|named| {
             let found = self.contender(lock, &named.name);
-            found.is_some_and(|found| found.czxid == token)
+            found.is_some_and(|found| found.czxid == named.czxid)
         })
     }
 }

@@ -11,7 +11,12 @@
 //! | `queue.rs` | the same, step by step |
 //! | `name.rs`, `contender.rs` | what a znode's name and data say about its contender |
 //! | `table.rs` | all queues; follows the tree |
+//! | `state.rs` | what holds for some locks beside their queues: terms, closed for a while |
 //! | `apply.rs` | acquire, release, withdraw, break |
+//! | `modes.rs` | downgrade, upgrade; which token an upgrade has |
+//! | `many.rs` | several locks by one call |
+//! | `deadlock.rs` | who waits for whom |
+//! | `configure.rs`, `revoke.rs` | what operators do: limits, draining; asking holders to give up |
 //! | `settle.rs` | what follows when a contender goes: others are let in |
 //! | `found.rs`, `view.rs` | looking at contenders and locks |
 //!
@@ -19,12 +24,18 @@
 //! callers that go away, is decided where callers are; here it arrives as `withdraw`.
 
 mod apply;
+mod configure;
 mod contender;
+mod deadlock;
 mod found;
+mod many;
+mod modes;
 mod name;
 mod queue;
+mod revoke;
 mod rule;
 mod settle;
+mod state;
 mod table;
 mod view;
 
@@ -32,13 +43,20 @@ use alloc::format;
 
 pub use apply::{
     MAX_ADDRESS_BYTES, MAX_CONTENDERS, MAX_HOLDS, MAX_NAMED_HOLDERS, MAX_NOTE_BYTES, MAX_OWNER_BYTES,
+    MAX_REASON_BYTES,
 };
-pub use contender::Claim;
-pub use rule::holders as holders_by_rule;
-pub use view::{ContenderView, LockSummary, LockView, Standing};
+pub use contender::{Claim, Revocation};
+pub use deadlock::{
+    MAX_DEADLOCK_STEPS, MAX_GRAPH_WAITS, MAX_NAMED_BLOCKERS, MAX_NAMED_PARTIES, PartyView, WaitView,
+};
+pub use many::MAX_LOCKS_AT_ONCE;
+pub use rule::{holders as holders_by_rule, holders_after as holders_by_rule_after};
+pub use state::{MAX_CONFIGURED_LOCKS, MAX_LOCK_DELAY_MS};
+pub use view::{ClosedView, ContenderView, LockSummary, LockView, Standing};
 
+pub(crate) use configure::lifts;
 pub(crate) use settle::EndedContender;
-pub(crate) use table::LockTable;
+pub(crate) use table::{KeptState, LockTable};
 
 use crate::path::ZPath;
 use crate::reply::Refusal;

@@ -3,7 +3,7 @@
 //!
 //! | who                      | name                                  | kind      |
 //! |--------------------------|---------------------------------------|-----------|
-//! | Lockgate                 | `_c_<32 hex>-lock-<10 digits>`        | exclusive |
+//! | Lockgate                 | `_c_<32 hex>-lock-<10 digits>`        | exclusive, upgradeable |
 //! |                          | `_c_<32 hex>-__READ__<10 digits>`     | shared    |
 //! |                          | `_c_<32 hex>-lease-<10 digits>`       | lease     |
 //! | Curator's mutex          | `_c_<uuid>-lock-<10 digits>`          | exclusive |
@@ -36,7 +36,7 @@ pub(crate) struct ContenderName {
 /// How the lock is wanted, as far as a name can say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Alone.
+    /// Alone, or perhaps alone later: other clients cannot know more and wait, which is safe.
     Exclusive,
     /// With other readers.
     Shared,
@@ -48,7 +48,7 @@ impl Kind {
     /// The kind of name for a mode.
     pub fn of(mode: LockMode) -> Self {
         match mode {
-            LockMode::Exclusive => Self::Exclusive,
+            LockMode::Exclusive | LockMode::Upgradeable => Self::Exclusive,
             LockMode::Shared => Self::Shared,
             LockMode::Semaphore { .. } => Self::Lease,
         }
@@ -116,6 +116,7 @@ mod tests {
     fn made_names_are_recognised() {
         for (mode, kind) in [
             (LockMode::Exclusive, Kind::Exclusive),
+            (LockMode::Upgradeable, Kind::Exclusive),
             (LockMode::Shared, Kind::Shared),
             (LockMode::Semaphore { limit: 7 }, Kind::Lease),
         ] {

@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 use core::ops::Range;
 
 use super::contender::Claim;
+use super::state::Terms;
 use crate::command::LockMode;
 use crate::ids::{SessionId, Zxid};
 
@@ -34,14 +35,36 @@ pub(crate) struct Contender {
     pub session: SessionId,
     /// What it wants.
     pub claim: Claim,
-    /// Whoever may join it: later calls of the same owner. `None`: nobody.
-    pub joined_by: Option<Arc<str>>,
+    /// Its scope within the session. `None` if it cannot be told from others, as other clients' contenders.
+    pub owner: Option<Arc<str>>,
+    /// Whether later calls of the same owner join it.
+    pub reentrant: bool,
+    /// The fencing token of its grant.
+    pub token: Zxid,
+    /// Whether it holds the lock and waits to be the only one.
+    pub upgrading: bool,
 }
 
 impl Contender {
     /// Where it stands.
     pub fn position(&self) -> Position<'_> {
         (self.czxid, self.number, &self.name)
+    }
+
+    /// Whose calls join it. `None`: nobody's.
+    pub fn joined_by(&self) -> Option<&Arc<str>> {
+        self.owner.as_ref().filter(|_| self.reentrant)
+    }
+
+    /// Its claim, as others have to reckon with it.
+    fn prospect(&self) -> Claim {
+        match self.upgrading {
+            true => Claim {
+                mode: LockMode::Exclusive,
+                ..self.claim
+            },
+            false => self.claim,
+        }
     }
 }
 
@@ -54,10 +77,34 @@ impl Contender {
 pub(crate) struct Queue {
     contenders: VecDeque<Box<Contender>>,
     holding: usize,
-    /// Permits of the holders. Up to the limit for a semaphore, the number of holders else.
-    permits: u64,
+    held: Held,
     /// Contenders that may be joined, by session and owner. Only while there are more than [`FEW`].
     owners: Option<Box<Owners>>,
+}
+
+/// What the holders come to.
+#[derive(Debug, Default)]
+struct Held {
+    /// Permits. Up to the limit for a semaphore (unless that was lowered), the number of holders else.
+    permits: u64,
+    /// Those who are upgradeable: one at most.
+    upgradeables: u32,
+    /// Those who wait to be the only one: one at most.
+    upgrading: u32,
+}
+
+impl Held {
+    fn add(&mut self, holder: &Contender) {
+        self.permits += u64::from(holder.claim.permits);
+        self.upgradeables += u32::from(holder.claim.mode == LockMode::Upgradeable);
+        self.upgrading += u32::from(holder.upgrading);
+    }
+
+    fn take(&mut self, holder: &Contender) {
+        self.permits -= u64::from(holder.claim.permits);
+        self.upgradeables -= u32::from(holder.claim.mode == LockMode::Upgradeable);
+        self.upgrading -= u32::from(holder.upgrading);
+    }
 }
 
 type Owners = BTreeMap<(SessionId, Arc<str>), (Zxid, u64, Arc<str>)>;
@@ -105,11 +152,11 @@ impl Queue {
         let held = at < self.holding;
         if held {
             self.holding -= 1;
-            self.permits -= u64::from(contender.claim.permits);
+            self.held.take(&contender);
         }
         if self.contenders.len() <= FEW / 2 {
             self.owners = None;
-        } else if let (Some(owners), Some(owner)) = (&mut self.owners, &contender.joined_by) {
+        } else if let (Some(owners), Some(owner)) = (&mut self.owners, contender.joined_by()) {
             owners.remove(&(contender.session, owner.clone()));
         }
         Some((contender, held))
@@ -121,7 +168,7 @@ impl Queue {
             return self
                 .contenders
                 .iter()
-                .find(|contender| contender.session == session && contender.joined_by.as_ref() == Some(owner))
+                .find(|contender| contender.session == session && contender.joined_by() == Some(owner))
                 .map(|contender| &**contender);
         };
         let (czxid, number, name) = owners.get(&(session, owner.clone()))?;
@@ -131,39 +178,110 @@ impl Queue {
         self.get(at)
     }
 
+    /// Changes a contender in its place. Whom that lets in is seen by the next [`Queue::promote`].
+    pub fn change(&mut self, position: Position<'_>, change: impl FnOnce(&mut Contender)) {
+        let at = self
+            .find(position)
+            .expect("only a contender that was found is changed");
+        let contender = &mut *self.contenders[at];
+        let holds = at < self.holding;
+        if holds {
+            self.held.take(contender);
+        }
+        change(contender);
+        if holds {
+            self.held.add(contender);
+        }
+    }
+
     /// Lets in whoever may get in now. Returns where they stand.
-    pub fn promote(&mut self) -> Range<usize> {
+    pub fn promote(&mut self, terms: Terms) -> Range<usize> {
         let before = self.holding;
         while let Some(next) = self.contenders.get(self.holding)
-            && self.has_room_for(next.claim)
+            && !terms.is_shut()
+            && self.has_room_for(next.claim, terms)
         {
-            self.permits += u64::from(next.claim.permits);
+            self.held.add(next);
             self.holding += 1;
         }
         before..self.holding
     }
 
+    /// After a restore: the first `holding` held the lock when the snapshot was drawn. False if they cannot have.
+    pub fn resume(&mut self, holding: usize) -> bool {
+        if self.holding > 0 || holding > self.contenders.len() {
+            return false;
+        }
+        // A limit that was lowered is no reason.
+        let lease = |contender: &Contender| matches!(contender.claim.mode, LockMode::Semaphore { .. });
+        let mut alone = 0;
+        let mut leases = 0;
+        for contender in self.contenders.iter().take(holding) {
+            self.held.add(contender);
+            alone += usize::from(contender.claim.mode == LockMode::Exclusive);
+            leases += usize::from(lease(contender));
+        }
+        self.holding = holding;
+        let by_one = alone == 0 || holding == 1;
+        by_one && (leases == 0 || leases == holding) && self.held.upgradeables <= 1
+    }
+
     /// Whether the rule would let somebody in who arrived now.
-    pub fn lets_in(&self, claim: Claim) -> bool {
-        self.holding == self.contenders.len() && self.has_room_for(claim)
+    pub fn lets_in(&self, claim: Claim, terms: Terms) -> bool {
+        self.holding == self.contenders.len() && !terms.is_shut() && self.has_room_for(claim, terms)
     }
 
     /// Whether the holders have room for one more.
-    fn has_room_for(&self, claim: Claim) -> bool {
+    fn has_room_for(&self, claim: Claim, terms: Terms) -> bool {
         let Some(first) = self.contenders.front().filter(|_| self.holding > 0) else {
             return true;
         };
-        first.claim.mode == claim.mode
-            && match claim.mode {
-                LockMode::Exclusive => false,
-                LockMode::Shared => true,
-                LockMode::Semaphore { limit } => self.permits + u64::from(claim.permits) <= u64::from(limit),
+        let (first, mode) = (terms.in_force(first.claim.mode), terms.in_force(claim.mode));
+        match mode {
+            LockMode::Exclusive => false,
+            _ if self.held.upgrading > 0 => false,
+            LockMode::Shared => matches!(first, LockMode::Shared | LockMode::Upgradeable),
+            LockMode::Upgradeable => first == LockMode::Shared && self.held.upgradeables == 0,
+            LockMode::Semaphore { limit } => {
+                first == mode && self.held.permits + u64::from(claim.permits) <= u64::from(limit)
             }
+        }
+    }
+
+    /// The holder that waits to be the only one.
+    pub fn upgrading(&self) -> Option<&Contender> {
+        if self.held.upgrading == 0 {
+            return None;
+        }
+        self.holders().find(|holder| holder.upgrading)
     }
 
     /// The mode that the lock is used in; `None` if it is not.
-    pub fn mode(&self) -> Option<LockMode> {
-        self.contenders.front().map(|first| first.claim.mode)
+    pub fn mode(&self, terms: Terms) -> Option<LockMode> {
+        let first = self.contenders.front()?;
+        Some(terms.in_force(first.claim.mode))
+    }
+
+    /// Those before the place `at` whose leaving somebody who stands there (or would) needs: holders, and waiters who are
+    /// let in first. Of a semaphore only those are named without whom it cannot go, however many others leave.
+    pub fn blockers(&self, at: usize, claim: Claim, terms: Terms) -> impl Iterator<Item = &Contender> {
+        // A waiter that is not overtaken needs what it needs and passes it on to all behind it.
+        let waiting = self.contenders.range(self.holding.min(at)..at);
+        let need = waiting
+            .take(FEW)
+            .map(|waiter| waiter.claim.permits)
+            .fold(claim.permits, u32::max);
+        let ahead = self.contenders.iter().take(at).enumerate();
+        ahead.filter_map(move |(place, other)| {
+            let permits = if place < self.holding { need } else { claim.permits };
+            let wanted = Claim { permits, ..claim };
+            (!get_along(wanted, other.prospect(), terms)).then_some(&**other)
+        })
+    }
+
+    /// Where a contender stands, counted from the front.
+    pub fn place(&self, position: Position<'_>) -> Option<usize> {
+        self.find(position).ok()
     }
 
     /// Where somebody stands; `None` if nowhere here.
@@ -227,8 +345,21 @@ impl Queue {
     }
 }
 
+/// Whether two may hold a lock at the same time.
+fn get_along(one: Claim, other: Claim, terms: Terms) -> bool {
+    let (mode, with) = (terms.in_force(one.mode), terms.in_force(other.mode));
+    match mode {
+        LockMode::Exclusive => false,
+        LockMode::Shared => matches!(with, LockMode::Shared | LockMode::Upgradeable),
+        LockMode::Upgradeable => with == LockMode::Shared,
+        LockMode::Semaphore { limit } => {
+            mode == with && u64::from(one.permits) + u64::from(other.permits) <= u64::from(limit)
+        }
+    }
+}
+
 fn note_owner(owners: &mut Owners, contender: &Contender) {
-    if let Some(owner) = &contender.joined_by {
+    if let Some(owner) = contender.joined_by() {
         let position = (contender.czxid, contender.number, contender.name.clone());
         owners.insert((contender.session, owner.clone()), position);
     }
@@ -252,26 +383,24 @@ mod tests {
             name: format!("n{number:010}").into(),
             session: SessionId(number % 2 + 1),
             claim,
-            joined_by: (!number.is_multiple_of(3)).then(|| format!("owner {}", number / 2).into()),
+            owner: Some(format!("owner {}", number / 2).into()),
+            reentrant: !number.is_multiple_of(3),
+            token: Zxid(number + 100),
+            upgrading: false,
         }
     }
 
-    fn claims(queue: &Queue) -> Vec<Claim> {
-        queue.contenders.iter().map(|contender| contender.claim).collect()
-    }
-
-    /// Every observation that the queue offers, against the rule and the plain list.
-    fn check(queue: &Queue, model: &[Contender]) {
-        let holding = rule::holders(&claims(queue));
+    /// Every observation that the queue offers, against the list of contenders and the number of holders.
+    fn check(queue: &Queue, model: &[Contender], holding: usize, terms: Terms) {
         assert_eq!(
             queue.holding(),
             holding,
-            "the rule says otherwise about {:?}",
-            claims(queue)
+            "the rule says otherwise about {model:?}"
         );
         assert_eq!(queue.len(), model.len());
         assert_eq!(queue.is_empty(), model.is_empty());
-        assert_eq!(queue.mode(), model.first().map(|first| first.claim.mode));
+        let first = model.first().map(|first| terms.in_force(first.claim.mode));
+        assert_eq!(queue.mode(terms), first);
         assert!(queue.holders().eq(&model[..holding]));
         assert!(queue.waiters().eq(&model[holding..]));
         for (at, contender) in model.iter().enumerate() {
@@ -282,7 +411,7 @@ mod tests {
                 },
             };
             assert_eq!(queue.rank(contender.position()), Some(rank));
-            if let Some(owner) = &contender.joined_by {
+            if let Some(owner) = contender.joined_by() {
                 assert_eq!(queue.of_owner(contender.session, owner), Some(contender));
                 assert_eq!(queue.of_owner(SessionId(9), owner), None);
             }
@@ -293,18 +422,40 @@ mod tests {
             .holders()
             .map(|holder| u64::from(holder.claim.permits))
             .sum();
-        assert_eq!(queue.permits, permits);
+        assert_eq!(queue.held.permits, permits);
+        assert_eq!(
+            queue.upgrading(),
+            model.iter().find(|contender| contender.upgrading)
+        );
+        // Blockers, one by one: whoever waits has some before it, unless nobody is let in.
+        for (at, waiter) in model.iter().enumerate().skip(holding) {
+            let alone = |other: &&Contender| !get_along(waiter.claim, other.prospect(), terms);
+            let named: Vec<_> = queue.blockers(at, waiter.claim, terms).collect();
+            assert!(
+                model[..at]
+                    .iter()
+                    .filter(alone)
+                    .all(|other| named.contains(&other))
+            );
+        }
     }
 
     #[derive(Debug, Clone)]
     enum Step {
         Arrive(Claim),
         Leave(usize),
+        /// Of the holders the one, to a mode that gets along with more.
+        Downgrade(usize, bool),
+        /// A holder begins to wait, or gives it up.
+        Upgrade(usize),
+        Limit(Option<u32>),
+        Drain(bool),
     }
 
     fn any_claim() -> impl Strategy<Value = Claim> {
         prop_oneof![
             2 => Just(Claim { mode: LockMode::Exclusive, permits: 1 }),
+            2 => Just(Claim { mode: LockMode::Upgradeable, permits: 1 }),
             4 => Just(Claim { mode: LockMode::Shared, permits: 1 }),
             4 => (1u32..=4).prop_map(|permits| Claim { mode: LockMode::Semaphore { limit: 4 }, permits }),
             1 => (1u32..=2).prop_map(|permits| Claim { mode: LockMode::Semaphore { limit: 2 }, permits }),
@@ -313,7 +464,14 @@ mod tests {
     }
 
     fn any_step() -> impl Strategy<Value = Step> {
-        prop_oneof![5 => any_claim().prop_map(Step::Arrive), 4 => (0usize..1000).prop_map(Step::Leave)]
+        prop_oneof![
+            10 => any_claim().prop_map(Step::Arrive),
+            8 => (0usize..1000).prop_map(Step::Leave),
+            2 => (0usize..1000, any::<bool>()).prop_map(|(which, shared)| Step::Downgrade(which, shared)),
+            2 => (0usize..1000).prop_map(Step::Upgrade),
+            1 => prop::option::of(1u32..6).prop_map(Step::Limit),
+            1 => any::<bool>().prop_map(Step::Drain),
+        ]
     }
 
     proptest! {
@@ -323,47 +481,77 @@ mod tests {
         fn the_queue_follows_the_rule_at_every_step(steps in proptest::collection::vec(any_step(), 0..120)) {
             let mut queue = Queue::default();
             let mut model: Vec<Contender> = Vec::new();
+            let mut terms = Terms::default();
+            let mut holding = 0;
             for (number, step) in steps.into_iter().enumerate() {
-                let held_before: Vec<Contender> = queue.holders().cloned().collect();
-                let mut left = None;
                 match step {
                     Step::Arrive(claim) => {
-                        let lets_in = queue.lets_in(claim);
+                        let lets_in = queue.lets_in(claim, terms);
                         let contender = contender(number as u64, claim);
                         queue.insert(contender.clone());
                         model.push(contender);
-                        prop_assert_eq!(queue.promote().len(), usize::from(lets_in));
+                        prop_assert_eq!(queue.promote(terms).len(), usize::from(lets_in));
                     }
                     Step::Leave(_) if model.is_empty() => continue,
                     Step::Leave(which) => {
-                        let gone = model.remove(which % model.len());
-                        let held = held_before.contains(&gone);
+                        let which = which % model.len();
+                        let gone = model.remove(which);
+                        let held = which < holding;
                         prop_assert_eq!(queue.remove(gone.position()), Some((Box::new(gone.clone()), held)));
                         prop_assert_eq!(queue.remove(gone.position()), None);
-                        if let Some(owner) = &gone.joined_by {
+                        if let Some(owner) = gone.joined_by() {
                             prop_assert_eq!(queue.of_owner(gone.session, owner), None);
                         }
-                        let promoted = queue.promote();
-                        prop_assert_eq!(promoted.end, queue.holding());
-                        left = Some(gone);
+                        holding -= usize::from(which < holding);
                     }
+                    Step::Downgrade(_, _) | Step::Upgrade(_) if holding == 0 => continue,
+                    Step::Downgrade(which, shared) => {
+                        let holder = &mut model[which % holding];
+                        let mode = match holder.claim.mode {
+                            LockMode::Exclusive if !shared => LockMode::Upgradeable,
+                            LockMode::Exclusive | LockMode::Upgradeable => LockMode::Shared,
+                            other => other,
+                        };
+                        (holder.claim.mode, holder.upgrading) = (mode, false);
+                        queue.change(holder.position(), |own| (own.claim.mode, own.upgrading) = (mode, false));
+                    }
+                    Step::Upgrade(which) => {
+                        let holder = &mut model[which % holding];
+                        let upgrading = holder.claim.mode == LockMode::Upgradeable && !holder.upgrading;
+                        holder.upgrading = upgrading;
+                        queue.change(holder.position(), |own| own.upgrading = upgrading);
+                    }
+                    Step::Limit(limit) => terms.limit = limit,
+                    Step::Drain(draining) => terms.draining = draining,
                 }
-                check(&queue, &model);
-                // What was granted stays granted.
-                for holder in held_before.iter().filter(|holder| Some(*holder) != left.as_ref()) {
-                    prop_assert_eq!(queue.rank(holder.position()), Some(Rank::Holds));
+                let claims: Vec<Claim> = model.iter().map(|contender| contender.claim).collect();
+                let stays = terms.is_shut() || (holding > 0 && model.iter().any(|contender| contender.upgrading));
+                if !stays {
+                    holding = rule::holders_after(&claims, holding, terms.limit);
                 }
+                let promoted = queue.promote(terms);
+                prop_assert_eq!(promoted.end, queue.holding());
+                check(&queue, &model, holding, terms);
+
+                // As after a restore: all arrive, and it is told how many held the lock.
+                let mut restored = Queue::default();
+                for contender in &model {
+                    restored.insert(contender.clone());
+                }
+                prop_assert!(restored.resume(holding));
+                check(&restored, &model, holding, terms);
+                prop_assert!(!restored.resume(0) || holding == 0);
             }
         }
 
-        /// As after a restore: all arrive, and then one look at the rule.
+        /// As after a restore of a lock that has no terms of its own: all arrive, and then one look at the rule.
         #[test]
         fn a_queue_built_at_once_is_the_same(all in proptest::collection::vec(any_claim(), 0..40)) {
             let mut at_once = Queue::default();
             for (number, claim) in all.iter().enumerate() {
                 at_once.insert(contender(number as u64, *claim));
             }
-            at_once.promote();
+            at_once.promote(Terms::default());
             prop_assert_eq!(at_once.holding(), rule::holders(&all));
         }
     }
@@ -381,7 +569,7 @@ mod tests {
                 ..contender(number, claim)
             });
         }
-        assert_eq!(queue.promote(), 0..1);
+        assert_eq!(queue.promote(Terms::default()), 0..1);
         assert!(
             queue
                 .contenders

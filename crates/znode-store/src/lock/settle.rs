@@ -7,16 +7,21 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use super::contender::{Attempt, Facts, Record};
 use super::queue::{Contender, Rank};
+use super::state::Closed;
+use super::table::KeptState;
 use crate::acl::{Identities, Identity};
 use crate::apply::Context;
+use crate::command::LockMode;
 use crate::event::{ContenderEnd, Event, Hold};
 use crate::ids::{Data, RequestId, SessionId, Zxid};
 use crate::path::{LockName, ZPath};
-use crate::reply::{Outcome, Refusal, Reply};
+use crate::reply::{Outcome, Place, Refusal, Reply};
 use crate::store::Store;
+use crate::tree::Damage;
 
 /// An ephemeral node below a lock's znode that is gone.
 pub(crate) struct EndedContender {
@@ -49,34 +54,48 @@ impl Store {
         let Some(facts) = Facts::read(holder, data.as_bytes()) else {
             return;
         };
-        let held = self.locks.remove(&lock, facts.number, czxid, holder);
+        let record = facts.record.as_ref();
+        let held = self.locks.remove(&lock, (czxid, facts.number, holder));
+        if record.is_some_and(|record| record.is_upgrading()) {
+            self.locks.change_state(&lock, |state| state.upgrading = false);
+        }
+        let delay_ms = record.map_or(0, |record| record.lock_delay_ms);
+        if held.is_some() && delay_ms > 0 && how == ContenderEnd::SessionExpired {
+            self.close_lock(cx, &lock, delay_ms);
+        }
         let holder = String::from(holder);
         // Whoever repeats a call that was still waiting learns that there is nothing to wait for. (One that had been
         // granted is answered the grant, as after a release.)
         let answer = match &how {
-            ContenderEnd::Broken(reason) => {
-                let (lock, holder, reason) = (lock.clone(), holder.clone(), reason.clone());
-                Some(Refusal::Broken { lock, holder, reason })
-            }
+            ContenderEnd::Broken { by, reason } => Some(Refusal::Broken {
+                lock: lock.clone(),
+                holder: holder.clone(),
+                by: by.clone(),
+                reason: reason.clone(),
+            }),
+            ContenderEnd::NeverGrantable { limit } => Some(Refusal::ModeConflict {
+                lock: lock.clone(),
+                in_use: LockMode::Semaphore { limit: *limit },
+            }),
             ContenderEnd::Deleted => {
                 let (lock, holder) = (lock.clone(), holder.clone());
                 Some(Refusal::NotHolder { lock, holder })
             }
             // The step that withdrew the call corrects the memory itself; a release leaves it as it is.
-            ContenderEnd::Withdrawn | ContenderEnd::Released => None,
+            ContenderEnd::Withdrawn | ContenderEnd::Released | ContenderEnd::Upgraded => None,
             // What was remembered of the session goes with it.
             ContenderEnd::SessionClosed | ContenderEnd::SessionExpired => None,
         };
         if let Some(refusal) = answer {
             for request_id in facts.record.iter().flat_map(|record| record.request_ids()) {
-                self.correct_queued(session, request_id, &holder, Err(refusal.clone()));
+                self.correct_queued(session, request_id, &lock, &holder, Err(refusal.clone()));
             }
         }
         if let Some(contender) = held {
             let since_ms = facts.record.as_ref().and_then(|record| record.granted_ms);
             let hold = self.hold(&lock, &contender, facts.record.as_ref(), since_ms);
             let by = match &how {
-                ContenderEnd::Broken(_) | ContenderEnd::Deleted => shown(cx.caller),
+                ContenderEnd::Broken { .. } | ContenderEnd::Deleted => shown(cx.caller),
                 _ => None,
             };
             let how = how.clone();
@@ -92,33 +111,75 @@ impl Store {
 
     /// Called once at the end of every command: waiters of the locks that it touched are let in.
     pub(crate) fn settle_locks(&mut self, cx: &mut Context<'_>) {
-        for lock in self.locks.take_touched() {
-            for contender in self.locks.promote(&lock) {
-                self.let_in(cx, &lock, &contender);
+        loop {
+            let touched = self.locks.take_touched();
+            if touched.is_empty() {
+                return;
+            }
+            for lock in touched {
+                self.settle_upgrade(cx, &lock);
+                for contender in self.locks.promote(&lock) {
+                    self.let_in(cx, &lock, contender);
+                }
+                self.lower_floor(&lock);
             }
         }
     }
 
+    /// Whoever came after the last grant out of order has a larger token anyway.
+    fn lower_floor(&mut self, lock: &LockName) {
+        let floor = self.locks.state(lock).map_or(Zxid(0), |state| state.floor);
+        let waiter = self.locks.queue(lock).and_then(|queue| queue.waiters().next());
+        if floor != Zxid(0) && waiter.is_none_or(|waiter| waiter.czxid > floor) {
+            self.locks.change_state(lock, |state| state.floor = Zxid(0));
+        }
+    }
+
+    /// Nobody is let in until the leader has counted the time.
+    fn close_lock(&mut self, cx: &mut Context<'_>, lock: &LockName, delay_ms: u32) {
+        let closed = self.locks.state(lock).and_then(|state| state.closed);
+        let delay_ms = closed.map_or(0, |closed| closed.delay_ms).max(delay_ms);
+        self.locks.change_state(lock, |state| {
+            state.closed = Some(Closed {
+                at: cx.zxid,
+                at_ms: cx.now_ms,
+                delay_ms,
+            });
+        });
+        let lock = lock.clone();
+        cx.events.push(Event::LockClosed { lock, delay_ms });
+    }
+
     /// Called once at the end of a restore, when all contenders were announced.
-    pub(crate) fn locks_restored(&mut self) {
-        self.locks.promote_all();
+    pub(crate) fn locks_restored(&mut self, states: Vec<KeptState>) -> Result<(), Damage> {
+        self.locks.restored(states, self.zxid)
     }
 
     /// Tells whoever has to know that a contender holds its lock now.
-    fn let_in(&mut self, cx: &mut Context<'_>, lock: &LockName, contender: &Contender) {
-        let holder = &*contender.name;
+    fn let_in(&mut self, cx: &mut Context<'_>, lock: &LockName, mut contender: Contender) {
+        let holder = &*contender.name.clone();
         let mut found = self.contender(lock, holder).expect("it was just let in");
         debug_assert_eq!(found.rank, Rank::Holds);
+        let floor = self.locks.state(lock).map_or(Zxid(0), |state| state.floor);
         if let Some(record) = &mut found.record {
             record.granted_ms = Some(cx.now_ms);
+            // Somebody who conflicts was granted the lock with a token that is larger than its position.
+            if found.czxid <= floor {
+                record.token = Some(cx.zxid);
+                let token = cx.zxid;
+                (found.token, contender.token) = (token, token);
+                self.locks
+                    .change(lock, found.position(), |contender| contender.token = token);
+                self.locks.change_state(lock, |state| state.floor = token);
+            }
             self.rewrite(cx, &mut found);
         }
         let grant = found.grant();
         for request_id in found.record.iter().flat_map(|record| record.request_ids()) {
             let answer = Ok(Reply::Granted(grant.clone()));
-            self.correct_queued(found.session, request_id, holder, answer);
+            self.correct_queued(found.session, request_id, lock, holder, answer);
         }
-        let hold = self.hold(lock, contender, found.record.as_ref(), Some(cx.now_ms));
+        let hold = self.hold(lock, &contender, found.record.as_ref(), Some(cx.now_ms));
         cx.events.push(Event::HoldBegan(hold));
         // A ZooKeeper client's contender that comes into a free lock has not waited.
         if found.czxid != cx.zxid {
@@ -151,7 +212,7 @@ impl Store {
             session_name: session.name.clone(),
             mode: contender.claim.mode,
             permits: contender.claim.permits,
-            fencing_token: contender.czxid,
+            fencing_token: contender.token,
             owner,
             note,
             address,
@@ -159,16 +220,38 @@ impl Store {
         })
     }
 
-    /// Corrects what is remembered of a call that was answered "queued".
-    fn correct_queued(&mut self, session: SessionId, id: &RequestId, holder: &str, answer: Outcome) {
+    /// Corrects what is remembered of a call that was answered "queued", or of the part of one that stands in several
+    /// queues.
+    pub(super) fn correct_queued(
+        &mut self,
+        session: SessionId,
+        id: &RequestId,
+        lock: &LockName,
+        holder: &str,
+        answer: Outcome,
+    ) {
         let Some(memory) = self.memory_of(Some(session)) else {
             return;
         };
-        if let Some(Ok(Reply::Queued(place))) = memory.get(id).map(|record| &record.outcome)
-            && place.holder == holder
-        {
-            memory.update(id, answer);
-        }
+        let waits = |place: &Place| place.holder == holder && place.lock == *lock;
+        let corrected = match memory.get(id).map(|record| &record.outcome) {
+            Some(Ok(Reply::Queued(place))) if waits(place) => answer,
+            Some(Ok(Reply::Multi(parts))) => {
+                let waiting = |part: &Reply| matches!(part, Reply::Queued(place) if waits(place));
+                match (parts.iter().position(waiting), answer) {
+                    (Some(at), Ok(granted)) => {
+                        let mut parts = parts.clone();
+                        parts[at] = granted;
+                        Ok(Reply::Multi(parts))
+                    }
+                    // Without one of its locks the call has failed.
+                    (Some(_), refused @ Err(_)) => refused,
+                    (None, _) => return,
+                }
+            }
+            _ => return,
+        };
+        memory.update(id, corrected);
     }
 
     /// Corrects what is remembered of a call that was withdrawn: it is answered so, or, with `None`, forgotten.
@@ -184,12 +267,17 @@ impl Store {
         let Some(memory) = self.memory_of(Some(session)) else {
             return;
         };
-        let remembered = match memory.get(id).map(|record| &record.outcome) {
-            Some(Ok(Reply::Queued(place))) => &place.holder,
-            Some(Ok(Reply::Granted(grant))) => &grant.holder,
-            _ => return,
+        let is_its = |reply: &Reply| match reply {
+            Reply::Queued(place) => place.holder == holder,
+            Reply::Granted(grant) => grant.holder == holder,
+            _ => false,
         };
-        if remembered == holder {
+        let remembered = match memory.get(id).map(|record| &record.outcome) {
+            Some(Ok(Reply::Multi(parts))) => parts.iter().any(is_its),
+            Some(Ok(reply)) => is_its(reply),
+            _ => false,
+        };
+        if remembered {
             match answer {
                 Some(answer) => memory.update(id, answer),
                 None => memory.forget(id),

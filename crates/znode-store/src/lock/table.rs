@@ -1,16 +1,21 @@
-//! All locks that are in use, by name. It follows from the tree and is rebuilt by a restore; it learns of every
-//! contender that comes or goes, whoever made it, and of nothing else.
+//! All locks that are in use, by name, and what holds for some of them beside their queues (`state.rs`). The queues
+//! follow from the tree and are rebuilt by a restore: the table learns of every contender that comes or goes, whoever made
+//! it. The states follow from nothing, and are in snapshots.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::ops::Bound;
 
 use super::contender::Facts;
-use super::queue::{Contender, Queue};
+use super::queue::{Contender, Position, Queue};
+use super::state::{LockState, Terms};
 use crate::ids::{Data, SessionId, Zxid};
 use crate::path::LockName;
+use crate::stable_hash::{self, Table};
+use crate::tree::Damage;
 
 /// See the module.
 #[derive(Default)]
@@ -19,7 +24,24 @@ pub(crate) struct LockTable {
     queues: BTreeMap<ByName, Queue>,
     /// Locks whose waiters may have got a chance in this command, in no order, some perhaps twice.
     touched: Vec<LockName>,
+    /// Locks that have a state of their own. Few of all.
+    states: BTreeMap<ByName, LockState>,
+    /// How many contenders a scope has. Other clients' are not counted.
+    scopes: Table<Scope, u32>,
+    /// Where scopes wait: in a queue, or for an upgrade.
+    waits: BTreeMap<Scope, BTreeSet<Wait>>,
+    /// Holders that are asked to give their lock up and have not answered, by session.
+    asked: BTreeMap<SessionId, BTreeSet<(LockName, Arc<str>)>>,
 }
+
+/// Who can wait for whom: a session, or one of its threads or tasks.
+pub(super) type Scope = (SessionId, Arc<str>);
+
+/// A place where a scope waits.
+type Wait = (LockName, (Zxid, u64, Arc<str>));
+
+/// A state in a snapshot, and how many hold the lock: with such a state that does not follow from the queue.
+pub(crate) type KeptState = (LockName, LockState, u32);
 
 /// A lock's name as a key that is found by its text.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -46,43 +68,121 @@ impl LockTable {
             return;
         };
         self.touched.push(lock.clone());
+        let record = facts.record.as_ref();
+        let owner = record.and_then(super::contender::Record::party).cloned();
+        if let Some(owner) = &owner {
+            *self.scopes.entry((session, owner.clone())).or_insert(0) += 1;
+        }
+        let name: Arc<str> = name.into();
+        if record.is_some_and(|record| {
+            record
+                .revoke
+                .as_ref()
+                .is_some_and(|revoke| revoke.answer.is_none())
+        }) {
+            self.asked
+                .entry(session)
+                .or_default()
+                .insert((lock.clone(), name.clone()));
+        }
+        let contender = Contender {
+            czxid,
+            number: facts.number,
+            name,
+            session,
+            claim: facts.claim,
+            reentrant: record.is_some_and(|record| record.reentrant),
+            token: record.and_then(|record| record.token).unwrap_or(czxid),
+            upgrading: record.is_some_and(super::contender::Record::is_upgrading),
+            owner,
+        };
         self.queues
             .entry(ByName(lock.clone()))
             .or_default()
-            .insert(Contender {
-                czxid,
-                number: facts.number,
-                name: name.into(),
-                session,
-                claim: facts.claim,
-                joined_by: facts
-                    .record
-                    .filter(|record| record.reentrant)
-                    .map(|record| record.owner),
-            });
+            .insert(contender);
     }
 
     /// Takes out a contender that is gone; returns it if it held the lock.
-    pub(super) fn remove(
-        &mut self,
-        lock: &LockName,
-        number: u64,
-        czxid: Zxid,
-        name: &str,
-    ) -> Option<Box<Contender>> {
+    pub(super) fn remove(&mut self, lock: &LockName, position: Position<'_>) -> Option<Box<Contender>> {
         let queue = self
             .queues
             .get_mut(lock.as_str())
             .expect("a lock with contenders is in the table");
         let (contender, held) = queue
-            .remove((czxid, number, name))
+            .remove(position)
             .expect("every contender is in its lock's queue");
         if queue.is_empty() {
             self.queues.remove(lock.as_str());
-        } else {
+        }
+        // A lock whose last contender is gone may have a state that ends with it.
+        if self.queues.contains_key(lock.as_str()) || self.state(lock).is_some() {
             self.touched.push(lock.clone());
         }
+        if !self.asked.is_empty() {
+            self.note_asked(contender.session, lock, position.2, false);
+        }
+        if let Some(owner) = &contender.owner {
+            let scope = (contender.session, owner.clone());
+            match self.scopes.get_mut(&scope) {
+                Some(1) => drop(self.scopes.remove(&scope)),
+                Some(count) => *count -= 1,
+                None => unreachable!("every contender's scope is counted"),
+            }
+            self.waits_no_more(&scope, lock, position);
+        }
         held.then_some(contender)
+    }
+
+    /// From now on a scope waits there.
+    pub(super) fn waits(&mut self, scope: Scope, lock: &LockName, (czxid, number, name): Position<'_>) {
+        let wait = (lock.clone(), (czxid, number, name.into()));
+        self.waits.entry(scope).or_default().insert(wait);
+    }
+
+    /// It waits there no more, if it did.
+    pub(super) fn waits_no_more(&mut self, scope: &Scope, lock: &LockName, position: Position<'_>) {
+        // Nearly nobody waits anywhere.
+        if self.waits.is_empty() {
+            return;
+        }
+        if let Some(waits) = self.waits.get_mut(scope) {
+            let (czxid, number, name) = position;
+            waits.remove(&(lock.clone(), (czxid, number, name.into())));
+            if waits.is_empty() {
+                self.waits.remove(scope);
+            }
+        }
+    }
+
+    /// Where a scope waits.
+    pub(super) fn waits_of(&self, scope: &Scope) -> impl Iterator<Item = (&LockName, Position<'_>)> {
+        let waits = self.waits.get(scope).into_iter().flatten();
+        waits.map(|(lock, (czxid, number, name))| (lock, (*czxid, *number, &**name)))
+    }
+
+    /// Whether a scope holds a lock or waits for one.
+    pub(super) fn knows(&self, scope: &Scope) -> bool {
+        self.scopes.contains_key(scope)
+    }
+
+    /// Notes that a holder is asked to give its lock up, or has answered, or is gone.
+    pub(super) fn note_asked(&mut self, session: SessionId, lock: &LockName, name: &str, asked: bool) {
+        let of_session = self.asked.entry(session).or_default();
+        let key = (lock.clone(), name.into());
+        if asked {
+            of_session.insert(key);
+        } else {
+            of_session.remove(&key);
+        }
+        if of_session.is_empty() {
+            self.asked.remove(&session);
+        }
+    }
+
+    /// The holders of a session that are asked to give their locks up and have not answered.
+    pub(super) fn asked(&self, session: SessionId) -> impl Iterator<Item = (&LockName, &str)> {
+        let asked = self.asked.get(&session).into_iter().flatten();
+        asked.map(|(lock, name)| (lock, &**name))
     }
 
     /// Takes the locks whose waiters may have got a chance, by name.
@@ -95,18 +195,136 @@ impl LockTable {
 
     /// Lets in whoever may get in; returns those who did, in order of arrival.
     pub(super) fn promote(&mut self, lock: &LockName) -> Vec<Contender> {
+        let terms = self.terms(lock);
         let Some(queue) = self.queues.get_mut(lock.as_str()) else {
             return Vec::new();
         };
-        let newly = queue.promote();
-        newly.filter_map(|at| queue.get(at).cloned()).collect()
+        let newly = queue.promote(terms);
+        let newly: Vec<Contender> = newly.filter_map(|at| queue.get(at).cloned()).collect();
+        for contender in &newly {
+            if let Some(owner) = &contender.owner {
+                self.waits_no_more(&(contender.session, owner.clone()), lock, contender.position());
+            }
+        }
+        newly
     }
 
-    /// After a restore: who holds a lock was the rule's decision then and is it now.
-    pub(super) fn promote_all(&mut self) {
+    /// Changes what the queue knows of a contender; its record is changed by the caller.
+    pub(super) fn change(
+        &mut self,
+        lock: &LockName,
+        position: Position<'_>,
+        change: impl FnOnce(&mut Contender),
+    ) {
+        let queue = self
+            .queues
+            .get_mut(lock.as_str())
+            .expect("a lock with contenders is in the table");
+        queue.change(position, change);
+        self.touched.push(lock.clone());
+    }
+
+    /// What holds for a lock beside its queue; `None` for most.
+    pub(super) fn state(&self, lock: &LockName) -> Option<&LockState> {
+        match self.states.is_empty() {
+            true => None,
+            false => self.states.get(lock.as_str()),
+        }
+    }
+
+    /// How many locks have a state.
+    pub(super) fn states_len(&self) -> usize {
+        self.states.len()
+    }
+
+    /// What of it decides who is let in.
+    pub(super) fn terms(&self, lock: &LockName) -> Terms {
+        self.state(lock).map(LockState::terms).unwrap_or_default()
+    }
+
+    /// Changes it.
+    pub(super) fn change_state(&mut self, lock: &LockName, change: impl FnOnce(&mut LockState)) {
+        let mut state = self.states.remove(lock.as_str()).unwrap_or_default();
+        change(&mut state);
+        if state != LockState::default() {
+            self.states.insert(ByName(lock.clone()), state);
+        }
+        self.touched.push(lock.clone());
+    }
+
+    /// The locks that are closed for a while: since which position, and for how long in milliseconds.
+    pub(super) fn closed(&self) -> impl Iterator<Item = (&LockName, Zxid, u32)> {
+        self.states.iter().filter_map(|(ByName(lock), state)| {
+            let closed = state.closed?;
+            Some((lock, closed.at, closed.delay_ms))
+        })
+    }
+
+    /// All states, as they go into a snapshot.
+    pub(crate) fn kept_states(&self) -> Vec<KeptState> {
+        let holding = |lock: &LockName| self.queue(lock).map_or(0, Queue::holding);
+        let states = self.states.iter().map(|(ByName(lock), state)| {
+            let holding = u32::try_from(holding(lock)).expect("contenders are few");
+            (lock.clone(), state.clone(), holding)
+        });
+        states.collect()
+    }
+
+    /// The states' share of the digest.
+    pub(crate) fn digest(&self) -> u64 {
+        match self.states.is_empty() {
+            true => 0,
+            false => stable_hash::of(&self.kept_states()),
+        }
+    }
+
+    /// After a restore, when all contenders were announced. Who holds a lock that has no state of its own was the rule's
+    /// decision then and is it now.
+    pub(super) fn restored(&mut self, kept: Vec<KeptState>, newest: Zxid) -> Result<(), Damage> {
         self.touched = Vec::new();
-        for queue in self.queues.values_mut() {
-            queue.promote();
+        let mut resumed = BTreeSet::new();
+        for (lock, state, holding) in kept {
+            let closed = state.closed.map_or(Zxid(0), |closed| closed.at);
+            if state == LockState::default() || state.floor > newest || closed > newest {
+                return Err("the state of a lock in it is none");
+            }
+            let holds = match self.queues.get_mut(lock.as_str()) {
+                Some(queue) => queue.resume(holding as usize),
+                None => holding == 0,
+            };
+            if !holds || !resumed.insert(lock.clone()) {
+                return Err("who holds a lock in it cannot be");
+            }
+            self.states.insert(ByName(lock), state);
+        }
+        for (ByName(lock), queue) in &mut self.queues {
+            if !resumed.contains(lock) {
+                queue.promote(Terms::default());
+            }
+            let upgrading = self
+                .states
+                .get(lock.as_str())
+                .is_some_and(|state| state.upgrading);
+            if queue.upgrading().is_some() != upgrading || queue.waiters().any(|waiter| waiter.upgrading) {
+                return Err("an upgrade in it cannot be");
+            }
+            for contender in queue.waiters().chain(queue.upgrading()) {
+                if let Some(owner) = &contender.owner {
+                    let scope = (contender.session, owner.clone());
+                    let position = (contender.czxid, contender.number, contender.name.clone());
+                    self.waits
+                        .entry(scope)
+                        .or_default()
+                        .insert((lock.clone(), position));
+                }
+            }
+        }
+        let orphan = |(ByName(lock), state): (&ByName, &LockState)| {
+            state.upgrading && !self.queues.contains_key(lock.as_str())
+        };
+        match self.states.iter().any(orphan) {
+            true => Err("an upgrade in it cannot be"),
+            false => Ok(()),
         }
     }
 

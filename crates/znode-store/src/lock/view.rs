@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::contender::Facts;
+use super::contender::{Facts, Record, Revocation};
 use super::queue::{Contender, Queue, Rank};
 use crate::command::{AttemptId, HolderId, LockMode};
 use crate::event::Hold;
@@ -23,10 +23,25 @@ pub struct LockView {
     pub lock: LockName,
     /// How it is in use; `None` while it has no contenders.
     pub mode: Option<LockMode>,
+    /// The semaphore's limit that an operator has set; it stays while the lock is not in use.
+    pub limit: Option<u32>,
+    /// Whether nobody is let in, nor into the queue.
+    pub draining: bool,
+    /// Whether, and since when, it is closed for a while.
+    pub closed: Option<ClosedView>,
     /// Those who hold it, in order of arrival.
     pub holders: Vec<ContenderView>,
     /// Those who wait, in order of arrival.
     pub queue: Vec<ContenderView>,
+}
+
+/// A lock that lets nobody in, because the session of a holder expired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClosedView {
+    /// Since when, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// For how long.
+    pub delay_ms: u32,
 }
 
 /// A holder, or somebody who waits.
@@ -48,11 +63,17 @@ pub struct ContenderView {
     pub permits: u32,
     /// How often its owner has entered (or, in the queue, would have).
     pub holds: u32,
-    /// The position at which it was created.
+    /// The fencing token that it has, or will have if nobody upgrades meanwhile.
     pub fencing_token: Zxid,
     /// Since when it holds, or waits, in milliseconds since 1970. When a contender of a ZooKeeper client was let in
     /// is not known; for those it is the time of their creation.
     pub since_ms: u64,
+    /// How long the lock stays closed if its session expires while it holds.
+    pub lock_delay_ms: u32,
+    /// Since when it waits to be the only holder.
+    pub upgrading_since_ms: Option<u64>,
+    /// The last request to give the lock up.
+    pub revoke: Option<Revocation>,
 }
 
 /// A lock in a list.
@@ -75,17 +96,27 @@ pub enum Standing {
     Holds(Grant),
     /// It stands in the queue.
     Waits(Place),
+    /// It holds the lock, and waits to be the only one.
+    Upgrades(Grant),
 }
 
 impl Store {
     /// A lock with its holders and its queue; `None` if its znode does not exist.
     pub fn lock(&self, lock: &LockName) -> Option<LockView> {
         let index = self.tree.find(lock.znode())?;
+        let terms = self.locks.terms(lock);
+        let closed = self.locks.state(lock).and_then(|state| state.closed);
         let queue = self.locks.queue(lock);
         let waiters = queue.into_iter().flat_map(Queue::waiters);
         Some(LockView {
             lock: lock.clone(),
-            mode: queue.and_then(Queue::mode),
+            mode: queue.and_then(|queue| queue.mode(terms)),
+            limit: terms.limit,
+            draining: terms.draining,
+            closed: closed.map(|closed| ClosedView {
+                since_ms: closed.at_ms,
+                delay_ms: closed.delay_ms,
+            }),
             holders: queue
                 .into_iter()
                 .flat_map(Queue::holders)
@@ -118,7 +149,7 @@ impl Store {
     /// Whether a contender holds a lock, by its name and its token.
     pub fn is_held_by(&self, lock: &LockName, token: Zxid, holder: &str) -> bool {
         let mut holders = self.locks.queue(lock).into_iter().flat_map(Queue::holders);
-        holders.any(|known| known.czxid == token && *known.name == *holder)
+        holders.any(|known| known.token == token && *known.name == *holder)
     }
 
     /// Up to `count` of the locks that are in use (have contenders), by name: those whose names begin with `prefix`
@@ -127,7 +158,7 @@ impl Store {
         let page = self.locks.page(prefix, after).take(count);
         page.map(|(lock, queue)| LockSummary {
             lock: lock.clone(),
-            mode: queue.mode(),
+            mode: queue.mode(self.locks.terms(lock)),
             holders: count_u32(queue.holding()),
             waiters: count_u32(queue.len() - queue.holding()),
         })
@@ -138,6 +169,9 @@ impl Store {
     pub fn standing(&self, lock: &LockName, holder: &str) -> Option<Standing> {
         let found = self.contender(lock, holder)?;
         Some(match found.rank {
+            Rank::Holds if found.record.as_ref().is_some_and(Record::is_upgrading) => {
+                Standing::Upgrades(found.grant())
+            }
             Rank::Holds => Standing::Holds(found.grant()),
             Rank::Waits { ahead } => Standing::Waits(found.place(ahead)),
         })
@@ -168,10 +202,10 @@ impl Store {
     /// Whether a holder of the lock has this fencing token.
     pub fn is_held_with(&self, lock: &LockName, token: Zxid) -> bool {
         let mut holders = self.locks.queue(lock).into_iter().flat_map(Queue::holders);
-        holders.any(|holder| holder.czxid == token)
+        holders.any(|holder| holder.token == token)
     }
 
-    /// The contender that stands for a call of `acquire`; `None` if none does (any more). For whoever made the call
+    /// The contender that stands for a call of `acquire` or `upgrade`; `None` if none does (any more). For whoever made the call
     /// and did not learn what came of it.
     pub fn holder_of_attempt(
         &self,
@@ -186,10 +220,9 @@ impl Store {
             .filter(|contender| contender.session == session);
         own.find_map(|contender| {
             let found = self.contender(lock, &contender.name)?;
-            found
-                .record?
-                .knows(attempt)
-                .then(|| String::from(&*contender.name))
+            let record = found.record?;
+            let is_its = record.knows(attempt) || record.upgrades_by(attempt);
+            is_its.then(|| String::from(&*contender.name))
         })
     }
 
@@ -203,9 +236,21 @@ impl Store {
             Facts::read(&node.name, node.data.as_bytes()).expect("a contender's name does not change");
         let holder = String::from(&*contender.name);
         let (holds_count, since_ms) = (facts.holds(), facts.since_ms(holds).unwrap_or(node.ctime_ms));
-        let (owner, note, address) = match facts.record {
-            Some(record) => (record.owner, record.note, record.address),
-            None => ("".into(), "".into(), "".into()),
+        let record = facts.record;
+        let upgrading_since_ms = record
+            .as_ref()
+            .and_then(|record| record.upgrade.as_ref())
+            .filter(|upgrade| !upgrade.done)
+            .map(|upgrade| upgrade.since_ms);
+        let (owner, note, address, lock_delay_ms, revoke) = match record {
+            Some(record) => (
+                record.owner,
+                record.note,
+                record.address,
+                record.lock_delay_ms,
+                record.revoke,
+            ),
+            None => ("".into(), "".into(), "".into(), 0, None),
         };
         ContenderView {
             holder,
@@ -216,8 +261,11 @@ impl Store {
             mode: contender.claim.mode,
             permits: contender.claim.permits,
             holds: holds_count,
-            fencing_token: contender.czxid,
+            fencing_token: contender.token,
             since_ms,
+            lock_delay_ms,
+            upgrading_since_ms,
+            revoke,
         }
     }
 }

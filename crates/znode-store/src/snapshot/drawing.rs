@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use crate::ids::{SessionId, Zxid};
 use crate::limits::Limits;
+use crate::lock::KeptState;
 use crate::remembered::{Kept, Remembered};
 use crate::sessions::SessionRecord;
 use crate::snapshot::{FORMAT, Part, SnapshotPart};
@@ -29,6 +30,7 @@ pub(crate) struct Drawing {
     sessions: VecDeque<(SessionRecord, Arc<Remembered>)>,
     ended: Vec<SessionId>,
     sessionless: Arc<Remembered>,
+    locks: Vec<KeptState>,
     /// The place in the slab that is visited next.
     cursor: NodeIndex,
     /// The places that existed at the beginning.
@@ -46,6 +48,7 @@ enum Stage {
     /// From this arrival on.
     Requests(u64),
     Znodes,
+    Locks,
     End,
 }
 
@@ -84,6 +87,7 @@ impl Store {
             sessions: self.sessions.records().into(),
             ended: self.sessions.ended().collect(),
             sessionless: self.remembered.clone(),
+            locks: self.locks.kept_states(),
             cursor: NodeIndex::ROOT,
             slots: self.tree.slab().slots(),
             before: BTreeMap::new(),
@@ -162,9 +166,13 @@ impl Store {
                     }
                 }
                 if drawing.cursor.0 == drawing.slots {
-                    drawing.stage = Stage::End;
+                    drawing.stage = Stage::Locks;
                 }
                 Part::Znodes(znodes)
+            }
+            Stage::Locks => {
+                drawing.stage = Stage::End;
+                Part::Locks(core::mem::take(&mut drawing.locks))
             }
             Stage::End => Part::End {
                 digest: drawing.digest,

@@ -22,12 +22,13 @@ pub use restore::{Restorer, SnapshotError};
 
 use crate::ids::{SessionId, Zxid};
 use crate::limits::Limits;
+use crate::lock::KeptState;
 use crate::remembered::Kept;
 use crate::sessions::SessionRecord;
 use crate::tree::ZnodeRecord;
 
 /// The layout of the parts. Counted up whenever an older build could not read them.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// A piece of a snapshot. They are added to a [`Restorer`] in the order in which they were drawn.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -48,6 +49,8 @@ enum Part {
     /// Outcomes of requests without a session, the oldest first.
     Requests(Kept),
     Znodes(Vec<ZnodeRecord>),
+    /// The states of locks that have one, and how many hold them.
+    Locks(Vec<KeptState>),
     /// Always the last: what the restored state must come to.
     End {
         digest: u64,

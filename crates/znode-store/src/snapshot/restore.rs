@@ -2,7 +2,9 @@
 //! error, never a panic.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
+use crate::lock::KeptState;
 use crate::sessions::{Session, SessionFate};
 use crate::snapshot::{FORMAT, Part, SnapshotPart};
 use crate::store::Store;
@@ -49,6 +51,7 @@ pub struct Restorer {
     /// Everything but the tree; `None` before the first part.
     store: Option<Store>,
     tree: Rebuild,
+    locks: Vec<KeptState>,
     /// What the state must come to; `None` before the last part.
     digest: Option<u64>,
 }
@@ -125,6 +128,7 @@ impl Restorer {
                     self.tree.add(record, store.zxid)?;
                 }
             }
+            (Part::Locks(states), Some(_)) => self.locks.extend(states),
             (Part::End { digest }, Some(_)) => self.digest = Some(digest),
         }
         Ok(())
@@ -154,7 +158,7 @@ impl Restorer {
                 locks.contender_created(&lock, path.name(), &node.data, owner, node.czxid);
             }
         }
-        store.locks_restored();
+        store.locks_restored(self.locks)?;
         match store.digest() {
             found if found != claimed => Err(SnapshotError::WrongDigest { claimed, found }),
             _ => Ok(store),

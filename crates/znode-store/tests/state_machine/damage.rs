@@ -80,6 +80,7 @@ fn some_of_everything() -> Store {
             reentrant: true,
             note: "".into(),
             address: "".into(),
+            lock_delay_ms: 0,
         };
         let command = LockCommand::Acquire {
             wish,

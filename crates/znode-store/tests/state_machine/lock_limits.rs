@@ -93,6 +93,7 @@ fn wish(mode: LockMode, reentrant: bool) -> LockWish {
         reentrant,
         note: "".into(),
         address: "".into(),
+        lock_delay_ms: 0,
     }
 }
 

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use znode_store::{
-    AttemptId, Command, ContenderView, CreateMode, CreatePath, Data, EntryContext, Event, Grant, Hold,
-    HolderId, Identities, LockCommand, LockMode, LockName, LockView, LockWish, Op, Outcome, Password, Reply,
-    Request, RequestId, SessionFate, SessionId, Standing, Store, WithdrawCause, ZPath,
+    AttemptId, Command, ContenderEnd, ContenderView, CreateMode, CreatePath, Data, Downgraded, EntryContext,
+    Event, Grant, Hold, HolderId, Identities, LockCommand, LockMode, LockName, LockView, LockWish, Op,
+    Outcome, Password, Reply, Request, RequestId, SessionFate, SessionId, Standing, Store, WithdrawCause,
+    ZPath, Zxid,
 };
 
 use crate::lock_script::check_rule;
@@ -36,6 +37,7 @@ enum What {
         owner: u8,
         reentrant: bool,
         wait: bool,
+        delay: bool,
     },
     Release(u8),
     Withdraw {
@@ -44,6 +46,34 @@ enum What {
         cause: WithdrawCause,
     },
     Break(u8),
+    Downgrade(u8, bool),
+    Upgrade {
+        contender: u8,
+        wait: bool,
+    },
+    WithdrawUpgrade {
+        contender: u8,
+        cause: WithdrawCause,
+    },
+    /// The step's lock and the next one, exclusive or shared.
+    AcquireMany {
+        shared: bool,
+        owner: u8,
+        wait: bool,
+    },
+    ReleaseMany(u8),
+    WithdrawMany {
+        contender: u8,
+        cause: WithdrawCause,
+    },
+    Configure {
+        limit: Option<Option<u8>>,
+        draining: Option<bool>,
+    },
+    Revoke(Option<u8>),
+    Answer(u8),
+    /// All locks that are closed.
+    Open,
     /// What ZooKeeper clients do.
     Create(&'static str),
     Delete(u8),
@@ -59,15 +89,41 @@ enum What {
     ExpireSessions(u8),
 }
 
+fn owner() -> impl Strategy<Value = u8> {
+    prop_oneof![4 => Just(0u8), 1 => Just(1)]
+}
+
+fn mostly() -> impl Strategy<Value = bool> {
+    prop::bool::weighted(0.8)
+}
+
+fn cause() -> impl Strategy<Value = WithdrawCause> {
+    prop_oneof![Just(WithdrawCause::TimedOut), Just(WithdrawCause::Abandoned)]
+}
+
 fn any_step() -> impl Strategy<Value = Step> {
     let names = prop::sample::select(vec!["lock-", "x__READ__", "x__rlock__", "n_", "_c_1-lease-"]);
     let what = prop_oneof![
-        12 => (0u8..8, 1u8..4, prop_oneof![4 => Just(0u8), 1 => Just(1)], prop::bool::weighted(0.8), prop::bool::weighted(0.8)).prop_map(
-            |(mode, permits, owner, reentrant, wait)| What::Acquire { mode, permits, owner, reentrant, wait }
+        12 => (0u8..10, 1u8..4, owner(), mostly(), mostly(), prop::bool::weighted(0.2)).prop_map(
+            |(mode, permits, owner, reentrant, wait, delay)| {
+                What::Acquire { mode, permits, owner, reentrant, wait, delay }
+            }
         ),
+        3 => (any::<u8>(), any::<bool>()).prop_map(|(contender, shared)| What::Downgrade(contender, shared)),
+        4 => (any::<u8>(), mostly()).prop_map(|(contender, wait)| What::Upgrade { contender, wait }),
+        2 => (any::<u8>(), cause()).prop_map(|(contender, cause)| What::WithdrawUpgrade { contender, cause }),
+        3 => (any::<bool>(), owner(), mostly())
+            .prop_map(|(shared, owner, wait)| What::AcquireMany { shared, owner, wait }),
+        2 => any::<u8>().prop_map(What::ReleaseMany),
+        2 => (any::<u8>(), cause()).prop_map(|(contender, cause)| What::WithdrawMany { contender, cause }),
+        1 => prop::option::of(1u8..6).prop_map(|limit| What::Configure { limit: Some(limit), draining: None }),
+        1 => any::<bool>().prop_map(|draining| What::Configure { limit: None, draining: Some(draining) }),
+        1 => Just(What::Configure { limit: None, draining: Some(false) }),
+        1 => prop::option::of(any::<u8>()).prop_map(What::Revoke),
+        1 => any::<u8>().prop_map(What::Answer),
+        3 => Just(What::Open),
         8 => any::<u8>().prop_map(What::Release),
-        6 => (any::<u8>(), any::<u8>(), any::<bool>()).prop_map(|(contender, attempt, timed_out)| {
-            let cause = if timed_out { WithdrawCause::TimedOut } else { WithdrawCause::Abandoned };
+        6 => (any::<u8>(), any::<u8>(), cause()).prop_map(|(contender, attempt, cause)| {
             What::Withdraw { contender, attempt, cause }
         }),
         1 => any::<u8>().prop_map(What::Break),
@@ -110,8 +166,18 @@ struct World {
     calls: BTreeMap<HolderId, Calls>,
     /// Which call a request id of a session stands for by now.
     requests: BTreeMap<(SessionId, u8), u64>,
-    /// The largest token that was ever granted, by lock: of all grants, and of exclusive ones.
-    tokens: BTreeMap<LockName, (u64, u64)>,
+    /// The last call of `upgrade` of a contender.
+    upgrades: BTreeMap<HolderId, u64>,
+    /// The largest tokens that were ever granted.
+    tokens: BTreeMap<LockName, Tokens>,
+}
+
+/// The largest tokens of a lock's grants.
+#[derive(Debug, Default)]
+struct Tokens {
+    any: u64,
+    exclusive: u64,
+    upgradeable: u64,
 }
 
 type Views = BTreeMap<LockName, LockView>;
@@ -123,6 +189,7 @@ impl World {
             next_call: 1,
             calls: BTreeMap::new(),
             requests: BTreeMap::new(),
+            upgrades: BTreeMap::new(),
             tokens: BTreeMap::new(),
         }
     }
@@ -132,9 +199,17 @@ impl World {
         let lock = LockName::parse(LOCKS[usize::from(step.lock)]).expect("the name is legal");
         let session = match (&step.what, before.get(&lock).map(all).as_deref()) {
             // Three of four ask for what is their own.
-            (What::Release(n) | What::Withdraw { contender: n, .. }, Some(contenders))
-                if n % 4 != 0 && !contenders.is_empty() =>
-            {
+            (
+                What::Release(n)
+                | What::Withdraw { contender: n, .. }
+                | What::Downgrade(n, _)
+                | What::Upgrade { contender: n, .. }
+                | What::WithdrawUpgrade { contender: n, .. }
+                | What::ReleaseMany(n)
+                | What::WithdrawMany { contender: n, .. }
+                | What::Answer(n),
+                Some(contenders),
+            ) if n % 4 != 0 && !contenders.is_empty() => {
                 contenders[usize::from(*n) % contenders.len()].session
             }
             _ => SessionId(u64::from(step.session) + 1),
@@ -172,6 +247,9 @@ impl World {
         check_nothing_taken_back(&before, &after);
         check_order(&before, &after);
         check_sessions(&after, store);
+        check_holders(&before, &after);
+        check_closed(&before, &after, &events);
+        check_asked(&after, store);
         check_reply(&command, &applied.outcome, store, step.request.is_some());
         self.check_tokens(&before, &after);
         self.count_calls(step, session, &command, &applied.outcome, &before, &after);
@@ -206,10 +284,11 @@ impl World {
                 owner,
                 reentrant,
                 wait,
+                delay,
             } => {
-                let call = self.next_call;
-                self.next_call += 1;
+                let call = self.call();
                 let (mode, permits) = match mode {
+                    8.. => (LockMode::Upgradeable, 1),
                     0..3 => (LockMode::Exclusive, 1),
                     3..6 => (LockMode::Shared, 1),
                     6 => (LockMode::Semaphore { limit: 3 }, permits.into()),
@@ -223,6 +302,7 @@ impl World {
                     reentrant,
                     note: "".into(),
                     address: "".into(),
+                    lock_delay_ms: u32::from(delay),
                 };
                 let (guid, attempt) = (call.into(), AttemptId(call));
                 Command::Lock(LockCommand::Acquire {
@@ -262,8 +342,97 @@ impl World {
             What::Break(n) => Command::Lock(LockCommand::Break {
                 lock,
                 holder: pick(*n),
+                by: "operator".into(),
                 reason: "reason".into(),
             }),
+            &What::Downgrade(n, shared) => Command::Lock(LockCommand::Downgrade {
+                lock,
+                holder: pick(n),
+                to: if shared {
+                    Downgraded::Shared
+                } else {
+                    Downgraded::Upgradeable
+                },
+            }),
+            &What::Upgrade { contender, wait } => {
+                let (holder, call) = (pick(contender), self.call());
+                self.upgrades.insert(holder.clone(), call);
+                Command::Lock(LockCommand::Upgrade {
+                    lock,
+                    holder,
+                    attempt: AttemptId(call),
+                    wait,
+                })
+            }
+            &What::WithdrawUpgrade { contender, cause } => {
+                let holder = pick(contender);
+                let attempt = self.upgrades.get(&holder).copied().unwrap_or(0);
+                Command::Lock(LockCommand::Withdraw {
+                    lock,
+                    holder,
+                    attempt: AttemptId(attempt),
+                    cause,
+                })
+            }
+            &What::AcquireMany { shared, owner, wait } => {
+                let call = self.call();
+                let wish = |lock| LockWish {
+                    lock,
+                    mode: if shared {
+                        LockMode::Shared
+                    } else {
+                        LockMode::Exclusive
+                    },
+                    permits: 1,
+                    owner: OWNERS[usize::from(owner)].into(),
+                    reentrant: true,
+                    note: "".into(),
+                    address: "".into(),
+                    lock_delay_ms: 0,
+                };
+                Command::Lock(LockCommand::AcquireMany {
+                    wishes: [lock, neighbour(step.lock)].map(wish).into(),
+                    // Far from each other's and from those of single calls.
+                    guid: u128::from(call) << 64,
+                    attempt: AttemptId(call),
+                    wait,
+                })
+            }
+            &What::ReleaseMany(n) => Command::Lock(LockCommand::ReleaseMany {
+                holders: self.both(step, lock, pick(n)),
+            }),
+            &What::WithdrawMany { contender, cause } => {
+                let holder = pick(contender);
+                let known = self.calls.get(&holder).and_then(|calls| calls.known.last());
+                Command::Lock(LockCommand::WithdrawMany {
+                    attempt: AttemptId(known.copied().unwrap_or(0)),
+                    holders: self.both(step, lock, holder),
+                    cause,
+                })
+            }
+            &What::Configure { limit, draining } => Command::Lock(LockCommand::Configure {
+                lock,
+                limit: limit.map(|limit| limit.map(u32::from)),
+                draining,
+            }),
+            What::Revoke(n) => Command::Lock(LockCommand::Revoke {
+                lock,
+                holder: n.map(pick),
+                by: "operator".into(),
+                reason: "reason".into(),
+            }),
+            What::Answer(n) => Command::Lock(LockCommand::AnswerRevoke {
+                lock,
+                holder: pick(*n),
+                answer: "answer".into(),
+            }),
+            What::Open => {
+                let closed = self.replicas.store.closed_locks().into_iter();
+                Command::Lock(LockCommand::Open {
+                    locks: closed.map(|(lock, at, _)| (lock, at)).collect(),
+                    term: 1,
+                })
+            }
             What::Create(name) => Command::Write(create(&lock, name)),
             What::Delete(n) => Command::Write(Op::Delete {
                 path: znode_of(&pick(*n)),
@@ -312,6 +481,27 @@ impl World {
         }
     }
 
+    fn call(&mut self) -> u64 {
+        self.next_call += 1;
+        self.next_call - 1
+    }
+
+    /// A contender, and the one in the next lock that stands for one of the same calls, if there is one.
+    fn both(&self, step: &Step, lock: LockName, holder: HolderId) -> Vec<(LockName, HolderId)> {
+        let none = Calls::default();
+        let calls = |holder: &str| &self.calls.get(holder).unwrap_or(&none).known;
+        let other = neighbour(step.lock);
+        let view = self.replicas.store.lock(&other);
+        let mut contenders = view
+            .iter()
+            .flat_map(all)
+            .map(|contender| contender.holder.clone());
+        let twin = contenders.rfind(|other| !calls(other).is_disjoint(calls(&holder)));
+        let mut both = vec![(lock, holder)];
+        both.extend(twin.map(|twin| (other, twin)));
+        both
+    }
+
     /// Follows what calls stand where, in the plainest way.
     fn count_calls(
         &mut self,
@@ -348,6 +538,35 @@ impl World {
                 calls.known.insert(attempt.0);
                 if let Some(request) = step.request {
                     self.requests.insert((session, request), attempt.0);
+                }
+            }
+            (Command::Lock(LockCommand::AcquireMany { attempt, .. }), Ok(Reply::Multi(parts))) => {
+                for part in parts {
+                    let holder = match part {
+                        Reply::Granted(grant) => &grant.holder,
+                        Reply::Queued(place) => &place.holder,
+                        other => panic!("an acquire was answered {other}"),
+                    };
+                    let calls = self.calls.entry(holder.clone()).or_default();
+                    calls.known.insert(attempt.0);
+                }
+            }
+            (Command::Lock(LockCommand::ReleaseMany { holders }), Ok(Reply::ReleasedMany(released))) => {
+                for ((_, holder), _) in holders.iter().zip(released).filter(|(_, holds)| holds.is_some()) {
+                    if let Some(calls) = self.calls.get_mut(holder) {
+                        calls.released += 1;
+                    }
+                }
+            }
+            (Command::Lock(LockCommand::WithdrawMany { holders, attempt, .. }), Ok(Reply::Withdrawn)) => {
+                for (_, holder) in holders {
+                    let owned = before
+                        .values()
+                        .flat_map(all)
+                        .any(|contender| contender.holder == *holder && contender.session == session);
+                    if let Some(calls) = self.calls.get_mut(holder).filter(|_| owned) {
+                        calls.known.remove(&attempt.0);
+                    }
                 }
             }
             (Command::Lock(LockCommand::Release { holder, .. }), Ok(_)) => {
@@ -394,31 +613,44 @@ impl World {
         }
     }
 
-    /// Of two conflicting grants of one lock the later one has the larger token.
+    /// Of two conflicting grants of one lock the later one has the larger token. (Of other clients' contenders the tokens
+    /// cannot be changed; their positions increase among each other.)
     fn check_tokens(&mut self, before: &Views, after: &Views) {
         for (lock, view) in after {
-            let held = before.get(lock).map(|view| &view.holders);
+            let held = before.get(lock).into_iter().flat_map(|view| &view.holders);
+            let held: BTreeMap<&str, &ContenderView> =
+                held.map(|holder| (holder.holder.as_str(), holder)).collect();
+            let tokens = self.tokens.entry(lock.clone()).or_default();
             for holder in &view.holders {
-                if held
-                    .into_iter()
-                    .flatten()
-                    .any(|other| other.holder == holder.holder)
-                {
-                    continue;
-                }
-                let (any, exclusive) = self.tokens.entry(lock.clone()).or_default();
                 let token = holder.fencing_token.0;
-                match holder.mode {
-                    LockMode::Exclusive => {
-                        assert!(token > *any, "{lock}: {token} after {any}");
-                        *exclusive = token;
+                let was = held.get(holder.holder.as_str());
+                let above = match (was.map(|was| was.mode), holder.mode) {
+                    (Some(was), now) if was == now => continue,
+                    // A downgrade gives nobody a new token.
+                    (Some(LockMode::Exclusive), _) | (Some(LockMode::Upgradeable), LockMode::Shared) => {
+                        assert_eq!(Some(token), was.map(|was| was.fencing_token.0), "{lock}");
+                        0
                     }
-                    LockMode::Shared | LockMode::Semaphore { .. } => assert!(token > *exclusive),
+                    (_, LockMode::Exclusive) => tokens.any,
+                    (_, LockMode::Upgradeable) => tokens.exclusive.max(tokens.upgradeable),
+                    (_, LockMode::Shared | LockMode::Semaphore { .. }) => tokens.exclusive,
+                };
+                let ours = self.calls.contains_key(&holder.holder);
+                assert!(!ours || token > above, "{lock}: {token} after {above}");
+                match holder.mode {
+                    LockMode::Exclusive => tokens.exclusive = token.max(tokens.exclusive),
+                    LockMode::Upgradeable => tokens.upgradeable = token.max(tokens.upgradeable),
+                    LockMode::Shared | LockMode::Semaphore { .. } => {}
                 }
-                *any = token.max(*any);
+                tokens.any = token.max(tokens.any);
             }
         }
     }
+}
+
+/// The lock after a step's own.
+fn neighbour(lock: u8) -> LockName {
+    LockName::parse(LOCKS[(usize::from(lock) + 1) % LOCKS.len()]).expect("the name is legal")
 }
 
 fn create(lock: &LockName, name: &str) -> Op {
@@ -451,30 +683,31 @@ fn alive(views: &Views, holder: &str) -> bool {
     })
 }
 
-/// A contender by its lock and name. Two that had the same name had different tokens.
-type Key = (LockName, HolderId, u64);
+/// A contender by its lock and name. No step deletes a lock and creates it again, so it is the same before and after.
+type Key = (LockName, HolderId);
 
 fn keys<'v>(
     views: &'v Views,
     of: impl Fn(&'v LockView) -> Vec<&'v ContenderView> + 'v,
 ) -> impl Iterator<Item = Key> + 'v {
-    views.iter().flat_map(move |(lock, view)| {
-        of(view)
-            .into_iter()
-            .map(|who| (lock.clone(), who.holder.clone(), who.fencing_token.0))
-    })
+    views
+        .iter()
+        .flat_map(move |(lock, view)| of(view).into_iter().map(|who| (lock.clone(), who.holder.clone())))
 }
 
 fn all(view: &LockView) -> Vec<&ContenderView> {
     view.holders.iter().chain(&view.queue).collect()
 }
 
+/// A hold by its lock, its contender and its token: an upgrade ends one and begins another.
+type HoldKey = (LockName, HolderId, Zxid);
+
 /// Exactly those who hold now and did not before are told to begin; exactly those who did and do not are told to end, with
 /// all that a look at the state said about them while they held.
 fn check_holds(before: &Views, after: &Views, events: &[Event]) {
-    let holding = |views: &Views| -> BTreeMap<Key, ContenderView> {
+    let holding = |views: &Views| -> BTreeMap<HoldKey, ContenderView> {
         let holders = views.iter().flat_map(|(lock, view)| {
-            let named = |who: &ContenderView| (lock.clone(), who.holder.clone(), who.fencing_token.0);
+            let named = |who: &ContenderView| (lock.clone(), who.holder.clone(), who.fencing_token);
             view.holders.iter().map(move |who| (named(who), who.clone()))
         });
         holders.collect()
@@ -524,8 +757,8 @@ fn check_holds(before: &Views, after: &Views, events: &[Event]) {
     }
 }
 
-fn key_of(hold: &Hold) -> Key {
-    (hold.lock.clone(), hold.holder.to_string(), hold.fencing_token.0)
+fn key_of(hold: &Hold) -> HoldKey {
+    (hold.lock.clone(), hold.holder.to_string(), hold.fencing_token)
 }
 
 /// Exactly those who waited and hold now are told so; exactly those who are gone are reported, before whomever they
@@ -537,7 +770,7 @@ fn check_events(before: &Views, after: &Views, events: &[Event], store: &Store) 
     let mut granted = Vec::new();
     for event in events {
         if let Event::Granted { session, grant } = event {
-            granted.push((grant.lock.clone(), grant.holder.clone(), grant.fencing_token.0));
+            granted.push((grant.lock.clone(), grant.holder.clone()));
             assert_eq!(
                 store.standing(&grant.lock, &grant.holder),
                 Some(Standing::Holds(grant.clone()))
@@ -588,10 +821,7 @@ fn check_events(before: &Views, after: &Views, events: &[Event], store: &Store) 
 
     let were: BTreeSet<Key> = keys(before, all).collect();
     let are: BTreeSet<Key> = keys(after, all).collect();
-    let mut gone: Vec<_> = were
-        .difference(&are)
-        .map(|(lock, holder, _)| (lock.clone(), holder.clone()))
-        .collect();
+    let mut gone: Vec<_> = were.difference(&are).cloned().collect();
     let mut ended = Vec::new();
     for (at, event) in events.iter().enumerate() {
         if let Event::ContenderEnded { lock, holder, .. } = event {
@@ -608,6 +838,95 @@ fn check_events(before: &Views, after: &Views, events: &[Event], store: &Store) 
     gone.sort();
     ended.sort();
     assert_eq!(ended, gone, "ends that were told");
+}
+
+/// The holders of a lock get along with each other, however they came to it; and nobody gets in who should not.
+fn check_holders(before: &Views, after: &Views) {
+    for (lock, view) in after {
+        let count = |mode| view.holders.iter().filter(|holder| holder.mode == mode).count();
+        let permits = |view: &LockView| -> u32 { view.holders.iter().map(|holder| holder.permits).sum() };
+        let (alone, upgradeable) = (count(LockMode::Exclusive), count(LockMode::Upgradeable));
+        let plain = alone + upgradeable + count(LockMode::Shared);
+        assert!(plain == 0 || plain == view.holders.len(), "{view:?}");
+        assert!(alone == 0 || view.holders.len() == 1, "{view:?}");
+        assert!(upgradeable <= 1, "{view:?}");
+        let was = before.get(lock);
+        if let Some(LockMode::Semaphore { limit }) = view.mode {
+            // After the limit was lowered the use goes down, and never up, until it is below.
+            let used = was.map_or(0, permits);
+            assert!(permits(view) <= limit.max(used), "{view:?}");
+        }
+        let upgrading = |view: &LockView| {
+            view.holders
+                .iter()
+                .any(|holder| holder.upgrading_since_ms.is_some())
+        };
+        let shut = |view: &LockView| view.draining || view.closed.is_some();
+        if let Some(was) = was
+            && (shut(was) && shut(view) || upgrading(was) && upgrading(view))
+        {
+            let held: BTreeSet<&str> = was.holders.iter().map(|holder| &*holder.holder).collect();
+            assert!(
+                view.holders.iter().all(|holder| held.contains(&*holder.holder)),
+                "{view:?}"
+            );
+        }
+        // An upgrade waits for somebody, or for the lock to be opened.
+        assert!(
+            !upgrading(view) || view.holders.len() > 1 || view.closed.is_some(),
+            "{view:?}"
+        );
+    }
+}
+
+/// A lock is closed when, and only when, a holder with a lock-delay is lost with its session.
+fn check_closed(before: &Views, after: &Views, events: &[Event]) {
+    let lost: BTreeSet<(&LockName, &str)> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::ContenderEnded {
+                lock,
+                holder,
+                how: ContenderEnd::SessionExpired,
+                ..
+            } => Some((lock, &**holder)),
+            _ => None,
+        })
+        .collect();
+    for (lock, view) in after {
+        // What was closed stays so while the znode is gone, which the views do not show.
+        let was = before.get(lock);
+        if was.is_none() && view.closed.is_some() {
+            continue;
+        }
+        let mut held = was.into_iter().flat_map(|view| &view.holders);
+        let unclean = held.any(|holder| holder.lock_delay_ms > 0 && lost.contains(&(lock, &*holder.holder)));
+        let was_closed = was.is_some_and(|view| view.closed.is_some());
+        let opened = events
+            .iter()
+            .any(|event| matches!(event, Event::LockOpened(opened) if opened == lock));
+        assert_eq!(
+            view.closed.is_some(),
+            unclean || was_closed && !opened,
+            "{view:?}"
+        );
+    }
+}
+
+/// Sessions are told of exactly those holders that were asked and have not answered.
+fn check_asked(after: &Views, store: &Store) {
+    let asked = |view: &ContenderView| view.revoke.as_ref().is_some_and(|revoke| revoke.answer.is_none());
+    let expected: BTreeSet<Key> = keys(after, all)
+        .zip(after.values().flat_map(all))
+        .filter(|(_, view)| asked(view))
+        .map(|(key, _)| key)
+        .collect();
+    let sessions = store.sessions().into_iter();
+    let told: BTreeSet<Key> = sessions
+        .flat_map(|view| store.revocations(view.session))
+        .map(|(lock, holder, _)| (lock, holder))
+        .collect();
+    assert_eq!(told, expected);
 }
 
 /// Who held a lock and is still there holds it.
@@ -644,7 +963,7 @@ fn check_sessions(after: &Views, store: &Store) {
         assert_eq!(of_session.len(), expected.count());
         for (lock, holder, holds) in of_session {
             let standing = store.standing(&lock, &holder).expect("it was listed");
-            assert_eq!(holds, matches!(standing, Standing::Holds(_)));
+            assert_eq!(holds, !matches!(standing, Standing::Waits(_)));
         }
     }
 }
@@ -654,7 +973,24 @@ fn check_reply(command: &Command, outcome: &Outcome, store: &Store, may_repeat: 
     if let Command::Lock(LockCommand::Acquire { wait: false, .. }) = command {
         assert!(!matches!(outcome, Ok(Reply::Queued(_))), "a try was queued");
     }
+    // It holds, and waits to be the only one.
+    if let Command::Lock(LockCommand::Upgrade { .. }) = command
+        && let Ok(Reply::Queued(place)) = outcome
+    {
+        let standing = store.standing(&place.lock, &place.holder);
+        assert!(matches!(standing, Some(Standing::Upgrades(_))), "{standing:?}");
+        return;
+    }
     match outcome {
+        // A call that enters once more while another one upgrades.
+        Ok(Reply::Granted(grant))
+            if matches!(
+                store.standing(&grant.lock, &grant.holder),
+                Some(Standing::Upgrades(_))
+            ) =>
+        {
+            assert_eq!(grant.mode, LockMode::Upgradeable);
+        }
         Ok(Reply::Granted(grant)) if !may_repeat => {
             assert_eq!(
                 store.standing(&grant.lock, &grant.holder),

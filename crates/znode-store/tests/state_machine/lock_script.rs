@@ -11,20 +11,29 @@
 //! | `acquire CALL LOCK [WISH] retry=N` | the same, of a request that was sent N times before |
 //! | `release LOCK HOLDER` | gives one hold back |
 //! | `time_out CALL LOCK HOLDER`, `abandon CALL LOCK HOLDER` | withdraws a call |
-//! | `break LOCK HOLDER [REASON]` | takes the lock away |
+//! | `break LOCK HOLDER [REASON] [by=WHO]` | takes the lock away |
+//! | `downgrade LOCK HOLDER [to=shared\|upgradeable]` | holds on with fewer rights |
+//! | `upgrade CALL LOCK HOLDER`, `try_upgrade CALL LOCK HOLDER` | wants the lock alone; or leaves it as it is |
+//! | `acquire_all CALL LOCK[:MODE[:PERMITS/LIMIT]]… [owner=]`, `try_all CALL LOCK…` | several locks by one call |
+//! | `release_all LOCK:HOLDER…` | gives one hold of each back |
+//! | `time_out_all CALL LOCK:HOLDER…`, `abandon_all CALL LOCK:HOLDER…` | withdraws a call for several |
+//! | `configure LOCK [limit=N\|none] [draining=true\|false]` | sets a lock's terms |
+//! | `revoke LOCK [HOLDER] [reason=]`, `answer LOCK HOLDER TEXT` | asks holders to give up; what one says |
+//! | `open_locks LOCK:ZXID… [term=N]` | opens locks that were closed for a while |
 //! | `lock LOCK`, `locks [PREFIX] [after=NAME] [count=N]` | reads |
-//! | `standing LOCK HOLDER`, `contenders SESSION` | reads |
+//! | `standing LOCK HOLDER`, `contenders SESSION`, `revocations SESSION`, `closed`, `graph [PREFIX]` | reads |
 //!
-//! A wish is `mode=exclusive`, `mode=shared` or `mode=semaphore limit=N permits=N`, with `owner=`, `note=`,
-//! `address=`, `reentrant=false`.
+//! A wish is `mode=exclusive`, `mode=shared`, `mode=upgradeable` or `mode=semaphore limit=N permits=N`, with `owner=`,
+//! `note=`, `address=`, `reentrant=false`, `delay=MS`.
 
 use std::error::Error;
 use std::fmt::Write as _;
 
 use goldenscript::{ArgumentConsumer, Command as Line};
 use znode_store::{
-    AttemptId, Claim, Command, ContenderView, HolderId, LockCommand, LockMode, LockName, LockWish, Standing,
-    Store, WithdrawCause, holders_by_rule,
+    AttemptId, Claim, Command, ContenderView, Downgraded, HolderId, LockCommand, LockMode, LockName,
+    LockWish, PartyView, Revocation, Standing, Store, WaitView, WithdrawCause, Zxid, holders_by_rule,
+    holders_by_rule_after,
 };
 
 use crate::script::{Script, session};
@@ -64,9 +73,79 @@ pub fn run(script: &mut Script, line: &Line) -> Output {
                 _ => WithdrawCause::Abandoned,
             },
         },
+        name @ ("upgrade" | "try_upgrade") => LockCommand::Upgrade {
+            attempt: AttemptId(args.next_pos().ok_or("which call?")?.parse()?),
+            lock: lock(&mut args)?,
+            holder: holder(&mut args)?,
+            wait: name == "upgrade",
+        },
+        "downgrade" => LockCommand::Downgrade {
+            lock: lock(&mut args)?,
+            holder: holder(&mut args)?,
+            to: match args.take_key("to").unwrap_or("shared") {
+                "shared" => Downgraded::Shared,
+                "upgradeable" => Downgraded::Upgradeable,
+                mode => return Err(format!("nobody is downgraded to {mode:?}").into()),
+            },
+        },
+        name @ ("acquire_all" | "try_all") => {
+            let call: u64 = args.next_pos().ok_or("which call?")?.parse()?;
+            let owner = args.take_key("owner").unwrap_or("");
+            let mut wishes = Vec::new();
+            while let Some(text) = args.next_pos() {
+                wishes.push(short_wish(text, owner)?);
+            }
+            LockCommand::AcquireMany {
+                wishes,
+                guid: call.into(),
+                attempt: AttemptId(call),
+                wait: name == "acquire_all",
+            }
+        }
+        "release_all" => LockCommand::ReleaseMany {
+            holders: lock_holders(&mut args)?,
+        },
+        name @ ("time_out_all" | "abandon_all") => LockCommand::WithdrawMany {
+            attempt: AttemptId(args.next_pos().ok_or("which call?")?.parse()?),
+            holders: lock_holders(&mut args)?,
+            cause: match name {
+                "time_out_all" => WithdrawCause::TimedOut,
+                _ => WithdrawCause::Abandoned,
+            },
+        },
+        "configure" => LockCommand::Configure {
+            lock: lock(&mut args)?,
+            limit: match args.take_key("limit") {
+                Some("none") => Some(None),
+                Some(limit) => Some(Some(limit.parse()?)),
+                None => None,
+            },
+            draining: args.take_key("draining").map(str::parse).transpose()?,
+        },
+        "revoke" => LockCommand::Revoke {
+            lock: lock(&mut args)?,
+            by: "10.0.0.7".into(),
+            reason: args.take_key("reason").unwrap_or("no reason").into(),
+            holder: args.next_pos().map(holder_named),
+        },
+        "answer" => LockCommand::AnswerRevoke {
+            lock: lock(&mut args)?,
+            holder: holder(&mut args)?,
+            answer: args.next_pos().ok_or("which answer?")?.into(),
+        },
+        "open_locks" => {
+            let term = args.take_key("term").map_or(Ok(1), str::parse)?;
+            let mut locks = Vec::new();
+            while let Some(text) = args.next_pos() {
+                let (lock, at) = text.rsplit_once(':').ok_or("closed at which position?")?;
+                locks.push((LockName::parse(lock)?, Zxid(at.parse()?)));
+            }
+            LockCommand::Open { locks, term }
+        }
         "break" => LockCommand::Break {
             lock: lock(&mut args)?,
             holder: holder(&mut args)?,
+            by: args.take_key("by").unwrap_or("10.0.0.7").into(),
             reason: args.next_pos().unwrap_or("no reason").into(),
         },
         "lock" => {
@@ -87,8 +166,31 @@ pub fn run(script: &mut Script, line: &Line) -> Output {
             return Ok(Some(match store.standing(&lock, &holder) {
                 Some(Standing::Holds(grant)) => grant.to_string(),
                 Some(Standing::Waits(place)) => place.to_string(),
+                Some(Standing::Upgrades(grant)) => format!("{grant}, and waits to be the only one"),
                 None => format!("{holder} is no contender of lock {lock}"),
             }));
+        }
+        "closed" => {
+            args.reject_next()?;
+            let mut output = String::new();
+            for (lock, at, delay_ms) in store.closed_locks() {
+                writeln!(output, "lock {lock} since {at} for {delay_ms} ms")?;
+            }
+            return Ok(Some(output));
+        }
+        "graph" => {
+            let prefix = args.next_pos().unwrap_or("");
+            args.reject_next()?;
+            return show_graph(store, prefix).map(Some);
+        }
+        "revocations" => {
+            let session = session(args.next_pos().ok_or("of which session?")?)?;
+            args.reject_next()?;
+            let mut output = String::new();
+            for (lock, holder, revoke) in store.revocations(session) {
+                writeln!(output, "{holder} of lock {lock}: {revoke:?}")?;
+            }
+            return Ok(Some(output));
         }
         "contenders" => {
             let session = session(args.next_pos().ok_or("of which session?")?)?;
@@ -120,7 +222,20 @@ pub fn check_rule(store: &Store) {
                 permits: contender.permits,
             })
             .collect();
-        assert_eq!(view.holders.len(), holders_by_rule(&claims), "{view:?}");
+        let upgrading = view
+            .holders
+            .iter()
+            .any(|holder| holder.upgrading_since_ms.is_some());
+        let (holding, shut) = (view.holders.len(), view.draining || view.closed.is_some());
+        if view.limit.is_none() && !shut && !upgrading {
+            assert_eq!(holding, holders_by_rule(&claims), "{view:?}");
+        } else if !shut && !upgrading {
+            assert_eq!(
+                holding,
+                holders_by_rule_after(&claims, holding, view.limit),
+                "{view:?}"
+            );
+        }
         assert_eq!(view.holders.len(), summary.holders as usize, "{view:?}");
         assert_eq!(view.queue.len(), summary.waiters as usize, "{view:?}");
         assert_eq!(view.mode, summary.mode, "{view:?}");
@@ -132,36 +247,76 @@ fn lock(args: &mut ArgumentConsumer<'_>) -> Result<LockName, Box<dyn Error>> {
 }
 
 fn holder(args: &mut ArgumentConsumer<'_>) -> Result<HolderId, Box<dyn Error>> {
-    let text = args.next_pos().ok_or("which contender?")?;
+    Ok(holder_named(args.next_pos().ok_or("which contender?")?))
+}
+
+fn lock_holders(args: &mut ArgumentConsumer<'_>) -> Result<Vec<(LockName, HolderId)>, Box<dyn Error>> {
+    let mut all = Vec::new();
+    while let Some(text) = args.next_pos() {
+        let (lock, holder) = text.rsplit_once(':').ok_or("which contender of the lock?")?;
+        all.push((LockName::parse(lock)?, holder_named(holder)));
+    }
+    Ok(all)
+}
+
+fn holder_named(text: &str) -> HolderId {
     let [call, kind, number] = text.split('-').collect::<Vec<_>>()[..] else {
-        return Ok(text.into());
+        return text.into();
     };
     let (Ok(call), Ok(number)) = (call.parse::<u128>(), number.parse::<u64>()) else {
-        return Ok(text.into());
+        return text.into();
     };
     let kind = if kind == "read" {
         "__READ__"
     } else {
         &format!("{kind}-")
     };
-    Ok(format!("_c_{call:032x}-{kind}{number:010}"))
+    format!("_c_{call:032x}-{kind}{number:010}")
+}
+
+/// `LOCK`, `LOCK:shared`, `LOCK:2/5` (two of five permits).
+fn short_wish(text: &str, owner: &str) -> Result<LockWish, Box<dyn Error>> {
+    let (lock, mode) = text.split_once(':').unwrap_or((text, "exclusive"));
+    let (mode, permits) = match mode.split_once('/') {
+        Some((permits, limit)) => {
+            let limit = limit.parse()?;
+            (LockMode::Semaphore { limit }, permits.parse()?)
+        }
+        None => (mode_named(mode, 1)?, 1),
+    };
+    Ok(LockWish {
+        lock: LockName::parse(lock)?,
+        mode,
+        permits,
+        owner: owner.into(),
+        reentrant: true,
+        note: "".into(),
+        address: "".into(),
+        lock_delay_ms: 0,
+    })
+}
+
+fn mode_named(text: &str, limit: u32) -> Result<LockMode, Box<dyn Error>> {
+    Ok(match text {
+        "exclusive" => LockMode::Exclusive,
+        "shared" => LockMode::Shared,
+        "upgradeable" => LockMode::Upgradeable,
+        "semaphore" => LockMode::Semaphore { limit },
+        mode => return Err(format!("{mode:?} is no mode of a lock").into()),
+    })
 }
 
 fn wish(lock: LockName, args: &mut ArgumentConsumer<'_>) -> Result<LockWish, Box<dyn Error>> {
     let limit = args.take_key("limit").map_or(Ok(1), str::parse)?;
     Ok(LockWish {
         lock,
-        mode: match args.take_key("mode").unwrap_or("exclusive") {
-            "exclusive" => LockMode::Exclusive,
-            "shared" => LockMode::Shared,
-            "semaphore" => LockMode::Semaphore { limit },
-            mode => return Err(format!("{mode:?} is no mode of a lock").into()),
-        },
+        mode: mode_named(args.take_key("mode").unwrap_or("exclusive"), limit)?,
         permits: args.take_key("permits").map_or(Ok(1), str::parse)?,
         owner: args.take_key("owner").unwrap_or("").into(),
         reentrant: args.take_key("reentrant").map_or(Ok(true), str::parse)?,
         note: args.take_key("note").unwrap_or("").into(),
         address: args.take_key("address").unwrap_or("").into(),
+        lock_delay_ms: args.take_key("delay").map_or(Ok(0), str::parse)?,
     })
 }
 
@@ -173,6 +328,19 @@ fn show_lock(store: &Store, lock: &LockName) -> Result<String, Box<dyn Error>> {
         Some(mode) => format!("lock {lock} is in use as {mode}"),
         None => format!("lock {lock} is not in use"),
     };
+    if let Some(limit) = view.limit {
+        write!(output, ", its limit is set to {limit}")?;
+    }
+    if view.draining {
+        output.push_str(", draining");
+    }
+    if let Some(closed) = view.closed {
+        write!(
+            output,
+            ", closed since {} for {} ms",
+            closed.since_ms, closed.delay_ms
+        )?;
+    }
     for holder in &view.holders {
         write!(output, "\n  holds: {}", show_contender(holder)?)?;
     }
@@ -194,6 +362,9 @@ fn show_contender(contender: &ContenderView) -> Result<String, Box<dyn Error>> {
         holds,
         fencing_token,
         since_ms,
+        lock_delay_ms,
+        upgrading_since_ms,
+        revoke,
     } = contender;
     let mut output = format!("{holder} as {mode}, token {fencing_token}, session {session}");
     if *permits != 1 {
@@ -208,7 +379,62 @@ fn show_contender(contender: &ContenderView) -> Result<String, Box<dyn Error>> {
         }
     }
     write!(output, ", since {since_ms}")?;
+    if *lock_delay_ms != 0 {
+        write!(output, ", lock-delay {lock_delay_ms} ms")?;
+    }
+    if let Some(since_ms) = upgrading_since_ms {
+        write!(output, ", waits to be the only one since {since_ms}")?;
+    }
+    if let Some(Revocation {
+        by,
+        reason,
+        requested_ms,
+        answer,
+    }) = revoke
+    {
+        write!(
+            output,
+            ", asked by {by:?} to give up at {requested_ms} ({reason})"
+        )?;
+        if let Some(answer) = answer {
+            write!(output, ", answers {answer:?}")?;
+        }
+    }
     Ok(output)
+}
+
+fn show_graph(store: &Store, prefix: &str) -> Result<String, Box<dyn Error>> {
+    let (waits, complete) = store.wait_graph(prefix);
+    let mut output = String::new();
+    for wait in waits {
+        let WaitView {
+            lock,
+            waiter,
+            waits_for,
+            more,
+        } = wait;
+        write!(output, "{lock}: {}", show_party(&waiter))?;
+        for (at, other) in waits_for.iter().enumerate() {
+            output.push_str(if at == 0 { " waits for " } else { ", " });
+            output.push_str(&show_party(other));
+        }
+        writeln!(output, "{}", if more { " and more" } else { "" })?;
+    }
+    if !complete {
+        writeln!(output, "and more")?;
+    }
+    Ok(output)
+}
+
+fn show_party(party: &PartyView) -> String {
+    let PartyView {
+        session,
+        owner,
+        holder,
+        waits,
+    } = party;
+    let what = if *waits { "waits" } else { "holds" };
+    format!("session {} {owner:?} ({what} as {holder})", session.0)
 }
 
 fn show_locks(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use znode_store::{LockName, QuotaKind, SessionId, ZPath, Zxid};
+use znode_store::{LockName, ModeStep, QuotaKind, SessionId, ZPath, Zxid};
 
 use super::*;
 
@@ -166,17 +166,40 @@ fn refusals() -> Vec<(Refusal, u16, &'static str, Value)> {
             Refusal::Broken {
                 lock: lock(),
                 holder: "h".into(),
+                by: "10.0.0.7".into(),
                 reason: "stuck".into(),
             },
             409,
             "not_holder",
-            json!({"lock": "orders/42", "holder": "h", "reason": "stuck"}),
+            json!({"lock": "orders/42", "holder": "h", "by": "10.0.0.7", "reason": "stuck"}),
         ),
         (
-            Refusal::WouldDeadlock(lock()),
+            Refusal::WouldDeadlock {
+                lock: lock(),
+                cycle: vec![Party {
+                    session: SessionId(0x2a),
+                    owner: "main".into(),
+                    has: lock(),
+                    awaits: lock(),
+                }],
+            },
             409,
             "would_deadlock",
-            in_lock.clone(),
+            json!({"lock": "orders/42", "cycle": [{
+                "session": "000000000000002a", "owner": "main", "has": "orders/42", "awaits": "orders/42",
+            }]}),
+        ),
+        (Refusal::Draining(lock()), 409, "draining", in_lock.clone()),
+        (
+            Refusal::WrongMode {
+                lock: lock(),
+                holder: "h".into(),
+                mode: LockMode::Shared,
+                what: ModeStep::Downgraded,
+            },
+            409,
+            "mode_conflict",
+            json!({"lock": "orders/42", "holder": "h", "mode": "shared"}),
         ),
         (
             Refusal::QueueFull(lock()),

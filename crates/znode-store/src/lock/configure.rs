@@ -1,0 +1,145 @@
+//! What holds for a lock whoever holds it: a semaphore's limit, draining, and the opening of a lock that was closed.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::state::{MAX_CONFIGURED_LOCKS, Terms};
+use crate::acl::{Acl, Perms};
+use crate::apply::Context;
+use crate::command::LockMode;
+use crate::event::{ContenderEnd, Event};
+use crate::ids::Zxid;
+use crate::path::{LockName, ZPath};
+use crate::quota::Growth;
+use crate::reply::{Limited, Outcome, Refusal, Reply};
+use crate::store::Store;
+
+/// Whether nothing is set, at most taken back.
+pub(crate) fn lifts(limit: Option<Option<u32>>, draining: Option<bool>) -> bool {
+    matches!((limit, draining), (None | Some(None), None | Some(false)))
+}
+
+impl Store {
+    /// Sets a lock's terms. They stay when the lock is not in use, and until they are set otherwise.
+    pub(super) fn configure(
+        &mut self,
+        cx: &mut Context<'_>,
+        lock: LockName,
+        limit: Option<Option<u32>>,
+        draining: Option<bool>,
+    ) -> Outcome {
+        let terms = self.locks.terms(&lock);
+        let in_use = self.locks.queue(&lock).and_then(|queue| queue.mode(terms));
+        match (limit, in_use) {
+            (Some(Some(0)), _) => {
+                return Err(Refusal::BadWish("the limit of a semaphore is at least 1".into()));
+            }
+            (None, _) | (Some(_), None) | (Some(Some(_)), Some(LockMode::Semaphore { .. })) => {}
+            // It would be as many limits as there are holders that named one.
+            (Some(None), Some(in_use)) | (Some(Some(_)), Some(in_use)) => {
+                return Err(Refusal::ModeConflict { lock, in_use });
+            }
+        }
+        // Of a lock that does not exist nothing has to be lifted, so that a full disk never hinders it.
+        let lifts = lifts(limit, draining);
+        if lifts && self.tree.find(lock.znode()).is_none() {
+            return Ok(Reply::Configured);
+        }
+        self.may_configure(cx, &lock)?;
+        if lifts && self.locks.state(&lock).is_none() {
+            return Ok(Reply::Configured);
+        }
+        if self.locks.state(&lock).is_none() && self.locks.states_len() >= MAX_CONFIGURED_LOCKS {
+            return Err(Refusal::LimitReached {
+                what: Limited::ConfiguredLocks,
+                limit: MAX_CONFIGURED_LOCKS as u32,
+            });
+        }
+        self.locks.change_state(&lock, |state| {
+            state.limit = limit.unwrap_or(state.limit);
+            state.draining = draining.unwrap_or(state.draining);
+        });
+        if let Some(Some(limit)) = limit {
+            self.send_away_those_who_want_more(cx, &lock, limit);
+        }
+        Ok(Reply::Configured)
+    }
+
+    /// Refuses whoever may not write the lock's znode, and creates it where it is missing.
+    fn may_configure(&mut self, cx: &mut Context<'_>, lock: &LockName) -> Result<(), Refusal> {
+        if let Some(znode) = self.tree.find(lock.znode()) {
+            let acl = self.tree.acl(znode);
+            return acl.require(Perms::WRITE, cx.caller, lock.znode());
+        }
+        let acl = Acl::open();
+        let place = self.place_below(lock.znode());
+        self.may_create_at(cx, &place, &acl)?;
+        self.may_have_children(&place)?;
+        let growth = Growth {
+            count: place.missing.len() as i64,
+            bytes: 0,
+        };
+        self.check_quota(lock.znode(), growth)?;
+        self.create_missing(cx, place, &acl);
+        Ok(())
+    }
+
+    /// Nobody loses permits. But who waits for more than there are would wait for ever, and everybody behind.
+    fn send_away_those_who_want_more(&mut self, cx: &mut Context<'_>, lock: &LockName, limit: u32) {
+        let waiters = self
+            .locks
+            .queue(lock)
+            .into_iter()
+            .flat_map(|queue| queue.waiters());
+        let never = waiters.filter(|waiter| waiter.claim.permits > limit);
+        let never: Vec<String> = never.map(|waiter| String::from(&*waiter.name)).collect();
+        for holder in never {
+            let found = self.contender(lock, &holder).expect("it was just listed");
+            let how = ContenderEnd::NeverGrantable { limit };
+            self.remove_node(cx, found.index, &found.path, how);
+        }
+    }
+
+    /// Opens locks whose time is over.
+    pub(super) fn open_locks(
+        &mut self,
+        cx: &mut Context<'_>,
+        locks: Vec<(LockName, Zxid)>,
+        term: u64,
+    ) -> Outcome {
+        if term != cx.term {
+            return Err(Refusal::StaleLeader);
+        }
+        let mut opened = 0;
+        for (lock, at) in locks {
+            let closed = self.locks.state(&lock).and_then(|state| state.closed);
+            if closed.is_some_and(|closed| closed.at == at) {
+                self.locks.change_state(&lock, |state| state.closed = None);
+                cx.events.push(Event::LockOpened(lock));
+                opened += 1;
+            }
+        }
+        Ok(Reply::Opened(opened))
+    }
+
+    /// The locks that are closed for a while after an unclean loss: since which position, and for how many milliseconds.
+    /// The leader counts the time and proposes to open them.
+    pub fn closed_locks(&self) -> Vec<(LockName, Zxid, u32)> {
+        let closed = self.locks.closed();
+        closed
+            .map(|(lock, at, delay_ms)| (lock.clone(), at, delay_ms))
+            .collect()
+    }
+
+    /// Whether the znode is a lock's that is not to be forgotten: an operator has set something, or it is closed.
+    pub(crate) fn is_configured(&self, path: &ZPath) -> bool {
+        self.locks.states_len() > 0
+            && LockName::of_parent(path).is_some_and(|lock| self.locks.state(&lock).is_some())
+    }
+
+    /// A semaphore's limit that is in force, or the mode that the lock is used in.
+    pub(super) fn mode_in_force(&self, lock: &LockName, terms: Terms) -> Option<LockMode> {
+        let in_use = self.locks.queue(lock).and_then(|queue| queue.mode(terms));
+        in_use.or(terms.limit.map(|limit| LockMode::Semaphore { limit }))
+    }
+}
