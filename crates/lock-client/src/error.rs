@@ -116,6 +116,8 @@ codes! {
     NoChildrenForEphemerals = "no_children_for_ephemerals";
     /// The caller would wait for itself.
     WouldDeadlock = "would_deadlock";
+    /// The lock is drained: it takes no new contenders.
+    Draining = "draining";
     /// The request id was used for something else.
     RequestIdReused = "request_id_reused";
     /// No sequence number is left.

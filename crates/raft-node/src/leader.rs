@@ -252,8 +252,8 @@ fn take_up(replica: &Replica, term: u64) {
     replica.sessions.lead(term, Instant::now(), sessions);
 }
 
-/// Ends silent sessions, opens locks that were closed for a while, sweeps empty containers and TTL nodes whose time is over, and sees to it that `limits` hold, while
-/// this node leads, until `stop`.
+/// Ends silent sessions, opens locks that were closed for a while, sweeps empty containers and TTL nodes whose time is
+/// over, and sees to it that `limits` hold, while this node leads, until `stop`.
 ///
 /// `propose` proposes a command from this node, in the ordinary way. An end that reaches the log in another
 /// term than its own is refused by the state.

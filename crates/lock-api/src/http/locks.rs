@@ -1,23 +1,29 @@
-//! The routes of locks: acquire, release, break, look, check, list. They only translate: what a call means is
-//! the business of [`crate::locks`].
+//! The routes of locks: acquire, release, downgrade, upgrade, revoke, break, configure, look, check, list, graph. They only
+//! translate: what a call means is the business of [`crate::locks`].
+
+use std::borrow::Cow;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Method, Uri};
 use serde::Deserialize;
-use znode_store::{LockName, Zxid};
+use znode_store::{Downgraded, LockName, Zxid};
 
 use super::exchange::{
     Answer, ReadQuery, fresh, no_content, no_query, ok, page_length, parse, query, read_body, session_id,
 };
 use super::lock_types::{
-    AcquireBody, BreakBody, CheckAnswer, GrantAnswer, LockAnswer, LocksAnswer, MAX_HOLDER_BYTES,
-    MAX_REASON_BYTES, ReleaseAnswer, ReleaseBody, SummaryAnswer, within,
+    AcquireBody, BreakBody, CheckAnswer, ConfigureBody, DowngradeBody, GrantAnswer, GraphAnswer, LockAnswer,
+    LocksAnswer, MAX_HOLDER_BYTES, MAX_REASON_BYTES, ReleaseAnswer, ReleaseBody, RevokeAnswer, RevokeBody,
+    SummaryAnswer, UpgradeBody, WaitAnswer, check_limit, within,
 };
 use super::problem::Problem;
 use super::url::{Verb, lock_and_verb};
 use super::{Api, Peer, Shared, history};
 use crate::locks::Locks;
+
+/// The methods of a lock's own address.
+const OF_A_LOCK: &str = "GET,HEAD,PUT";
 
 /// What all addresses of locks begin with.
 const PREFIX: &str = "/v1/locks/";
@@ -27,7 +33,7 @@ fn target(uri: &Uri) -> Result<(LockName, Option<Verb>), Problem> {
 }
 
 /// The lock service on behalf of whoever calls.
-fn locks_of(api: &Api, peer: &Peer) -> Locks {
+pub fn locks_of(api: &Api, peer: &Peer) -> Locks {
     api.locks.on_behalf_of(peer.identities())
 }
 
@@ -40,11 +46,13 @@ pub async fn act(State(api): State<Shared>, peer: Peer, method: Method, uri: Uri
         Some(Verb::Acquire) => acquire(&api, lock, peer, &read().await?).await,
         Some(Verb::Release) => release(&api, lock, peer, &read().await?).await,
         Some(Verb::Break) => break_holder(&api, lock, peer, &read().await?).await,
-        Some(Verb::Reserved) => Err(Problem::no_route(uri.path())),
+        Some(Verb::Downgrade) => downgrade(&api, lock, peer, &read().await?).await,
+        Some(Verb::Upgrade) => upgrade(&api, lock, peer, &read().await?).await,
+        Some(Verb::Revoke) => revoke(&api, lock, peer, &read().await?).await,
         Some(verb @ (Verb::Check | Verb::History)) => {
             Err(Problem::method_not_allowed(method.as_str(), Some(verb.method())))
         }
-        None => Err(Problem::method_not_allowed(method.as_str(), Some("GET,HEAD"))),
+        None => Err(Problem::method_not_allowed(method.as_str(), Some(OF_A_LOCK))),
     }
 }
 
@@ -89,6 +97,92 @@ async fn break_holder(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Ans
     Ok(no_content())
 }
 
+async fn downgrade(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer {
+    let body: DowngradeBody<'_> = parse(body)?;
+    within("holder", &body.holder, MAX_HOLDER_BYTES)?;
+    let (session, to) = (session_id(&body.session)?, Downgraded::from(body.mode));
+    let grant = locks_of(api, &peer)
+        .downgrade(session, lock, body.holder.into_owned(), to, body.request_id)
+        .await?;
+    Ok(ok(&GrantAnswer::from(&grant)))
+}
+
+async fn upgrade(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer {
+    let body: UpgradeBody<'_> = parse(body)?;
+    within("holder", &body.holder, MAX_HOLDER_BYTES)?;
+    let (session, holder) = (session_id(&body.session)?, body.holder.into_owned());
+    let retry = body.retry.unwrap_or_default();
+    let grant = locks_of(api, &peer)
+        .upgrade(session, lock, holder, body.wait_ms, body.request_id, retry)
+        .await?;
+    Ok(ok(&GrantAnswer::from(&grant)))
+}
+
+async fn revoke(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer {
+    let body: RevokeBody<'_> = parse(body)?;
+    if let Some(holder) = &body.holder {
+        within("holder", holder, MAX_HOLDER_BYTES)?;
+    }
+    let locks = locks_of(api, &peer);
+    match body {
+        RevokeBody {
+            reason: Some(reason),
+            holder,
+            session: None,
+            answer: None,
+            request_id,
+        } => {
+            within("reason", &reason, MAX_REASON_BYTES)?;
+            let holder = holder.map(Cow::into_owned);
+            let asked = locks
+                .revoke(lock, holder, &peer.shown(), &reason, request_id)
+                .await?;
+            Ok(ok(&RevokeAnswer { asked }))
+        }
+        RevokeBody {
+            reason: None,
+            holder: Some(holder),
+            session: Some(session),
+            answer: Some(answer),
+            request_id,
+        } => {
+            within("answer", &answer, MAX_REASON_BYTES)?;
+            let session = session_id(&session)?;
+            locks
+                .answer_revoke(session, lock, holder.into_owned(), &answer, request_id)
+                .await?;
+            Ok(no_content())
+        }
+        _ => Err(Problem::bad_request(
+            "a request to give up has a reason, and perhaps a holder; a holder's answer has session, holder and answer",
+        )),
+    }
+}
+
+/// `PUT /v1/locks/{name}`
+pub async fn configure(
+    State(api): State<Shared>,
+    peer: Peer,
+    method: Method,
+    uri: Uri,
+    body: Body,
+) -> Answer {
+    let (lock, verb) = target(&uri)?;
+    no_query(&uri)?;
+    if let Some(verb) = verb {
+        return Err(Problem::method_not_allowed(method.as_str(), Some(verb.method())));
+    }
+    let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
+    let body: ConfigureBody = parse(&bytes)?;
+    if let Some(Some(limit)) = body.limit {
+        check_limit(limit)?;
+    }
+    locks_of(&api, &peer)
+        .configure(lock, body.limit, body.draining, body.request_id)
+        .await?;
+    Ok(no_content())
+}
+
 /// `GET /v1/locks/{name}`, `GET /v1/locks/{name}/check` and `GET /v1/locks/{name}/history`
 pub async fn look(State(api): State<Shared>, peer: Peer, method: Method, uri: Uri) -> Answer {
     let (lock, verb) = target(&uri)?;
@@ -96,10 +190,7 @@ pub async fn look(State(api): State<Shared>, peer: Peer, method: Method, uri: Ur
         None => one(&api, &peer, &uri, lock).await,
         Some(Verb::Check) => check(&api, &peer, &uri, lock).await,
         Some(Verb::History) => history::look(&api, locks_of(&api, &peer), &uri, lock).await,
-        Some(Verb::Reserved) => Err(Problem::no_route(uri.path())),
-        Some(verb @ (Verb::Acquire | Verb::Release | Verb::Break)) => {
-            Err(Problem::method_not_allowed(method.as_str(), Some(verb.method())))
-        }
+        Some(verb) => Err(Problem::method_not_allowed(method.as_str(), Some(verb.method()))),
     }
 }
 
@@ -131,6 +222,26 @@ struct ListQuery {
     count: Option<usize>,
     #[serde(default)]
     linearizable: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GraphQuery {
+    #[serde(default)]
+    prefix: String,
+    #[serde(default)]
+    linearizable: bool,
+}
+
+/// `GET /v1/locks/graph`
+pub async fn graph(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+    let asked: GraphQuery = query(&uri)?;
+    fresh(&api, asked.linearizable).await?;
+    let (waits, complete) = locks_of(&api, &peer).graph(&asked.prefix);
+    Ok(ok(&GraphAnswer {
+        waits: waits.iter().map(WaitAnswer::from).collect(),
+        complete,
+    }))
 }
 
 /// `GET /v1/locks`

@@ -13,6 +13,7 @@ mod exchange;
 mod history;
 mod lock_types;
 mod locks;
+mod multilock;
 mod metrics;
 mod members;
 mod peer;
@@ -32,7 +33,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{Method, Uri};
-use axum::routing::{get, post, put};
+use axum::routing::{MethodRouter, get, post, put};
 use raft_node::Node;
 
 use crate::locks::Locks;
@@ -58,6 +59,7 @@ type Shared = Arc<Api>;
 /// The router may be merged into another one or be called without a socket. Who calls is the [`Peer`] among the
 /// request's extensions.
 pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
+    let one_lock = |look: MethodRouter<Shared>| look.post(locks::act).put(locks::configure);
     // The root of the tree has two addresses, all other znodes have one; so everywhere.
     let znodes = || {
         get(znodes::look)
@@ -102,8 +104,11 @@ pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
         .route("/v1/sessions/{session}/heartbeat", post(sessions::heartbeat))
         .route("/v1/sessions/{session}/ephemerals", get(sessions::ephemerals))
         .route("/v1/locks", get(locks::list))
-        .route("/v1/locks/", get(locks::look).post(locks::act))
-        .route("/v1/locks/{*name_and_verb}", get(locks::look).post(locks::act))
+        .route("/v1/locks/", one_lock(get(locks::look)))
+        .route("/v1/locks/graph", one_lock(get(locks::graph)))
+        .route("/v1/locks/{*name_and_verb}", one_lock(get(locks::look)))
+        .route("/v1/multilock/acquire", post(multilock::acquire))
+        .route("/v1/multilock/release", post(multilock::release))
         .route("/v1/znodes", znodes())
         .route("/v1/znodes/", znodes())
         .route("/v1/znodes/{*path}", znodes())

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
-use znode_store::{RequestId, SessionId, SessionView, Store};
+use znode_store::{HolderId, LockName, RequestId, Revocation, SessionId, SessionView, Store};
 
 use super::exchange::At;
 
@@ -50,6 +50,31 @@ pub struct OpenAnswer {
 pub struct HeartbeatAnswer {
     /// The session lives at least so long from when the request was sent.
     pub ttl_ms: u64,
+    /// What its holders are asked to give up and have not answered.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub revoke_requested: Vec<AskedAnswer>,
+}
+
+/// A holder that is asked to give its lock up.
+#[derive(Serialize)]
+pub struct AskedAnswer {
+    lock: String,
+    holder: String,
+    by: String,
+    reason: String,
+    requested_at: At,
+}
+
+impl From<(LockName, HolderId, Revocation)> for AskedAnswer {
+    fn from((lock, holder, revoke): (LockName, HolderId, Revocation)) -> Self {
+        Self {
+            lock: lock.to_string(),
+            holder,
+            by: revoke.by.to_string(),
+            reason: revoke.reason.to_string(),
+            requested_at: At(revoke.requested_ms),
+        }
+    }
 }
 
 /// A place in a lock, held or awaited.

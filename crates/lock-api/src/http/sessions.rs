@@ -15,8 +15,8 @@ use super::exchange::{
 use super::lock_types::within;
 use super::problem::Problem;
 use super::session_types::{
-    BareBody, EphemeralsAnswer, HeartbeatAnswer, MAX_SESSION_NAME_BYTES, OpenAnswer, OpenBody, SessionAnswer,
-    SessionsAnswer,
+    AskedAnswer, BareBody, EphemeralsAnswer, HeartbeatAnswer, MAX_SESSION_NAME_BYTES, OpenAnswer, OpenBody,
+    SessionAnswer, SessionsAnswer,
 };
 use super::url::decode;
 use super::{Api, Peer, Shared};
@@ -59,6 +59,12 @@ pub async fn heartbeat(State(api): State<Shared>, uri: Uri, body: Body) -> Answe
     match api.node.heartbeat(session).await {
         Ok(ttl) => Ok(ok(&HeartbeatAnswer {
             ttl_ms: ttl.as_millis() as u64,
+            revoke_requested: api
+                .locks
+                .revocations(session)
+                .into_iter()
+                .map(AskedAnswer::from)
+                .collect(),
         })),
         Err(error) => Err(Problem::of_heartbeat(error, session)),
     }

@@ -59,9 +59,12 @@ pub enum Verb {
     Check,
     /// Look who held it.
     History,
-    /// Words that the contract gives a meaning to which is not served yet: they must not become names
-    /// meanwhile, or the names would change their address later.
-    Reserved,
+    /// Go on with fewer rights.
+    Downgrade,
+    /// Want the lock alone.
+    Upgrade,
+    /// Ask holders to give it up, or answer that.
+    Revoke,
 }
 
 impl Verb {
@@ -72,7 +75,9 @@ impl Verb {
             "break" => Some(Self::Break),
             "check" => Some(Self::Check),
             "history" => Some(Self::History),
-            "downgrade" | "revoke" => Some(Self::Reserved),
+            "downgrade" => Some(Self::Downgrade),
+            "upgrade" => Some(Self::Upgrade),
+            "revoke" => Some(Self::Revoke),
             _ => None,
         }
     }
@@ -81,7 +86,9 @@ impl Verb {
     pub fn method(self) -> &'static str {
         match self {
             Self::Check | Self::History => "GET,HEAD",
-            Self::Acquire | Self::Release | Self::Break | Self::Reserved => "POST",
+            Self::Acquire | Self::Release | Self::Break | Self::Downgrade | Self::Upgrade | Self::Revoke => {
+                "POST"
+            }
         }
     }
 }
@@ -150,8 +157,9 @@ mod tests {
             ("a/break", "a", Some(Verb::Break)),
             ("a/check", "a", Some(Verb::Check)),
             ("a/b/history", "a/b", Some(Verb::History)),
-            ("a/revoke", "a", Some(Verb::Reserved)),
-            ("a/downgrade", "a", Some(Verb::Reserved)),
+            ("a/revoke", "a", Some(Verb::Revoke)),
+            ("a/downgrade", "a", Some(Verb::Downgrade)),
+            ("a/upgrade", "a", Some(Verb::Upgrade)),
             ("a", "a", None),
             ("orders/42", "orders/42", None),
             ("check", "check", None),

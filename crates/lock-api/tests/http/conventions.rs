@@ -24,7 +24,33 @@ async fn unknown_fields_and_parameters_are_refused_everywhere() {
         (
             "POST",
             "/v1/locks/a/acquire",
-            json!({"session": session, "lock_delay_ms": 5}),
+            json!({"session": session, "lock_delay": 5}),
+        ),
+        (
+            "POST",
+            "/v1/locks/a/downgrade",
+            json!({"session": session, "holder": "h", "to": "shared"}),
+        ),
+        (
+            "POST",
+            "/v1/locks/a/upgrade",
+            json!({"session": session, "holder": "h", "mode": "exclusive"}),
+        ),
+        (
+            "POST",
+            "/v1/locks/a/revoke",
+            json!({"reason": "r", "holders": []}),
+        ),
+        ("PUT", "/v1/locks/a", json!({"limits": 3})),
+        (
+            "POST",
+            "/v1/multilock/acquire",
+            json!({"session": session, "locks": [{"name": "a", "owner": "x"}]}),
+        ),
+        (
+            "POST",
+            "/v1/multilock/release",
+            json!({"session": session, "holders": [{"lock": "a", "holder": "h", "token": 1}]}),
         ),
         (
             "POST",
@@ -161,19 +187,25 @@ async fn unknown_addresses_and_methods_say_so() {
         "/v1",
         "/v2/locks",
         "/v1/sessions/x/y",
-        "/v1/locks/a/revoke",
-        "/v1/locks/a/downgrade",
+        "/v1/multilock",
+        "/v1/multilock/a/acquire",
     ] {
         server.get(path).await.problem(404, "no_route");
     }
     for (method, path, allowed) in [
         ("DELETE", "/healthz", "get,head"),
-        ("PUT", "/v1/locks/a", "get,head,post"),
-        ("POST", "/v1/locks/a", "get,head"),
-        ("POST", "/v1/locks/acquire", "get,head"),
+        ("DELETE", "/v1/locks/a", "get,head,post,put"),
+        ("POST", "/v1/locks/a", "get,head,put"),
+        ("POST", "/v1/locks/acquire", "get,head,put"),
+        ("POST", "/v1/locks/graph", "get,head,put"),
         ("POST", "/v1/locks/a/check", "get,head"),
         ("GET", "/v1/locks/a/acquire", "post"),
         ("GET", "/v1/locks/a/release", "post"),
+        ("PUT", "/v1/locks/a/release", "post"),
+        ("GET", "/v1/locks/a/revoke", "post"),
+        ("GET", "/v1/locks/a/downgrade", "post"),
+        ("GET", "/v1/locks/a/upgrade", "post"),
+        ("GET", "/v1/multilock/acquire", "post"),
         ("POST", "/v1/watch/a", "get,head"),
         ("GET", "/v1/txn", "post"),
         ("GET", "/v1/read", "post"),

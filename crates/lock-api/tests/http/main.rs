@@ -15,6 +15,7 @@ mod cluster;
 mod conventions;
 mod limits;
 mod locks;
+mod modes;
 mod reads;
 mod server;
 mod sessions;

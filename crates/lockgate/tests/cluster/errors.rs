@@ -100,9 +100,10 @@ async fn refusals_are_the_same_at_every_node_and_change_nothing() {
             400,
             "bad_request",
         ),
+        // Only of a semaphore that is in use the limit is known.
         (
             "POST",
-            acquire,
+            "/v1/locks/unused/acquire",
             json!({ "session": theirs, "mode": "semaphore" }),
             400,
             "bad_request",

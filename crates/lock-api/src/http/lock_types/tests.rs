@@ -63,6 +63,10 @@ fn modes_permits_and_re_entry() {
         wish(r#", "mode": "semaphore", "limit": 3, "permits": 3"#).permits,
         3
     );
+    let own_limit = wish(r#", "mode": "semaphore", "permits": 3"#).mode;
+    assert_eq!(own_limit, LockMode::Semaphore { limit: 0 }, "the one in force");
+    assert_eq!(wish(r#", "mode": "upgradeable""#).mode, LockMode::Upgradeable);
+    assert_eq!(wish(r#", "lock_delay_ms": 5"#).lock_delay_ms, 5);
     assert_eq!(wish(r#", "owner": "a\u0062", "note": "é""#).owner.as_ref(), "ab");
 }
 
@@ -74,7 +78,7 @@ fn nonsense_is_refused_before_it_reaches_the_log() {
     let long_id = format!(r#", "request_id": "{}""#, "x".repeat(65));
     for rest in [
         r#", "wait": 5"#,
-        r#", "lock_delay_ms": 5"#,
+        r#", "lock_delay": 5"#,
         r#", "wait_ms": -1"#,
         r#", "wait_ms": "5""#,
         r#", "wait_ms": 1.5"#,
@@ -83,7 +87,9 @@ fn nonsense_is_refused_before_it_reaches_the_log() {
         r#", "limit": 3"#,
         r#", "permits": 1"#,
         r#", "mode": "shared", "permits": 1"#,
-        r#", "mode": "semaphore""#,
+        r#", "mode": "upgradeable", "permits": 1"#,
+        r#", "lock_delay_ms": 60001"#,
+        r#", "lock_delay_ms": -1"#,
         r#", "mode": "semaphore", "limit": 0"#,
         r#", "mode": "semaphore", "limit": 1000001"#,
         r#", "mode": "semaphore", "limit": 4294967296"#,

@@ -1,0 +1,156 @@
+//! The routes of several locks at once: acquire, release. What that means is the business of [`crate::locks`].
+
+use std::borrow::Cow;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Uri;
+use serde::{Deserialize, Serialize};
+use znode_store::{HolderId, LockName, MAX_LOCKS_AT_ONCE, RequestId};
+
+use super::exchange::{Answer, no_query, ok, parse, read_body, session_id};
+use super::lock_types::{GrantAnswer, MAX_HOLDER_BYTES, ModeWord, Wanted, no_wait, wait_for, within};
+use super::locks::locks_of;
+use super::problem::Problem;
+use super::{Api, Peer, Shared};
+use crate::locks::WaitFor;
+
+/// The body of `acquire`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AcquireBody<'a> {
+    #[serde(borrow)]
+    session: Cow<'a, str>,
+    #[serde(borrow)]
+    locks: Vec<WantedLock<'a>>,
+    #[serde(default = "no_wait", deserialize_with = "wait_for")]
+    wait_ms: WaitFor,
+    #[serde(borrow, default)]
+    owner: Cow<'a, str>,
+    #[serde(borrow, default)]
+    note: Cow<'a, str>,
+    request_id: Option<RequestId>,
+    retry: Option<u16>,
+}
+
+/// One of the locks.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WantedLock<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(default)]
+    mode: ModeWord,
+    limit: Option<u32>,
+    permits: Option<u32>,
+    reentrant: Option<bool>,
+    #[serde(default)]
+    lock_delay_ms: u32,
+}
+
+/// The body of `release`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReleaseBody<'a> {
+    #[serde(borrow)]
+    session: Cow<'a, str>,
+    #[serde(borrow)]
+    holders: Vec<HeldLock<'a>>,
+    request_id: Option<RequestId>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeldLock<'a> {
+    #[serde(borrow)]
+    lock: Cow<'a, str>,
+    #[serde(borrow)]
+    holder: Cow<'a, str>,
+}
+
+#[derive(Serialize)]
+struct GrantsAnswer<'a> {
+    /// In the order of the request.
+    holders: Vec<GrantAnswer<'a>>,
+}
+
+#[derive(Serialize)]
+struct ReleasedAnswer<'a> {
+    /// In the order of the request.
+    released: Vec<Released<'a>>,
+}
+
+#[derive(Serialize)]
+struct Released<'a> {
+    lock: &'a LockName,
+    holder: &'a HolderId,
+    /// `null`: the session does not hold it (any more).
+    holds: Option<u32>,
+}
+
+/// `POST /v1/multilock/acquire`
+pub async fn acquire(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+    let bytes = body_of(&api, &uri, body).await?;
+    let body: AcquireBody<'_> = parse(&bytes)?;
+    within_bound("locks", body.locks.len())?;
+    let wishes = body.locks.iter().map(|lock| {
+        let wanted = Wanted {
+            mode: lock.mode,
+            limit: lock.limit,
+            permits: lock.permits,
+            owner: &body.owner,
+            reentrant: lock.reentrant,
+            note: &body.note,
+            lock_delay_ms: lock.lock_delay_ms,
+        };
+        let name = LockName::parse(&lock.name).map_err(Problem::bad_lock_name)?;
+        wanted.check(name, peer.shown())
+    });
+    let wishes = wishes.collect::<Result<Vec<_>, Problem>>()?;
+    let session = session_id(&body.session)?;
+    let retry = body.retry.unwrap_or_default();
+    // If the caller hangs up, this future is dropped, and with it the places in all queues.
+    let grants = locks_of(&api, &peer)
+        .acquire_many(session, wishes, body.wait_ms, body.request_id, retry)
+        .await?;
+    Ok(ok(&GrantsAnswer {
+        holders: grants.iter().map(GrantAnswer::from).collect(),
+    }))
+}
+
+/// `POST /v1/multilock/release`
+pub async fn release(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+    let bytes = body_of(&api, &uri, body).await?;
+    let body: ReleaseBody<'_> = parse(&bytes)?;
+    within_bound("holders", body.holders.len())?;
+    let holders = body.holders.iter().map(|held| {
+        within("holder", &held.holder, MAX_HOLDER_BYTES)?;
+        let lock = LockName::parse(&held.lock).map_err(Problem::bad_lock_name)?;
+        Ok((lock, HolderId::from(&*held.holder)))
+    });
+    let holders = holders.collect::<Result<Vec<_>, Problem>>()?;
+    let session = session_id(&body.session)?;
+    let holds = locks_of(&api, &peer)
+        .release_many(session, holders.clone(), body.request_id)
+        .await?;
+    let released = holders.iter().zip(holds);
+    Ok(ok(&ReleasedAnswer {
+        released: released
+            .map(|((lock, holder), holds)| Released { lock, holder, holds })
+            .collect(),
+    }))
+}
+
+async fn body_of(api: &Api, uri: &Uri, body: Body) -> Result<bytes::Bytes, Problem> {
+    no_query(uri)?;
+    read_body(body, api.config.max_body_bytes, api.config.body_timeout).await
+}
+
+fn within_bound(field: &str, count: usize) -> Result<(), Problem> {
+    match count {
+        1..=MAX_LOCKS_AT_ONCE => Ok(()),
+        _ => Err(Problem::bad_request(format!(
+            "{field} names 1 to {MAX_LOCKS_AT_ONCE} locks"
+        ))),
+    }
+}
