@@ -20,9 +20,6 @@ use crate::session::{Core, millis};
 /// The longest wait that the API takes as a number: seven days.
 const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// A repeated call waits at least so long: one that may not wait at all is another request to the cluster.
-const SHORTEST_WAIT: Duration = Duration::from_millis(1);
-
 /// How a lock is held together with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -182,7 +179,7 @@ impl Request {
                 let left = until.map_or(Duration::ZERO, |until| {
                     until.saturating_duration_since(Instant::now())
                 });
-                millis(left.max(SHORTEST_WAIT)).into()
+                millis(left).into()
             }
         };
         self.wishes.insert("wait_ms".to_owned(), wait_ms);
@@ -313,11 +310,9 @@ impl Drop for Acquire {
 }
 
 /// Ends a call whose caller has gone. The same request, sent once more, stands in its place, wherever the earlier copies
-/// have come to; as it hardly waits, it is answered at once that its time is over, or that it holds what is then released.
+/// have come to; as it does not wait, it is answered at once that its time is over, or that it holds what is then released.
 async fn take_back(core: &Core, mut request: Request) {
-    if request.wait != Wait::Try {
-        (request.wait, request.until) = (Wait::For(SHORTEST_WAIT), None);
-    }
+    request.wait = Wait::Try;
     let mut pauses = Pauses::new();
     while core.life.loss().is_none() {
         let (server, call) = (core.servers.current(), request.next());

@@ -96,7 +96,8 @@ impl Locks {
     /// Acquires a lock, or enters once more where the owner is already.
     ///
     /// Dropping the future gives the call up: its place in the queue is left, and a grant that nobody has learnt of is
-    /// given back. With a `request_id` a call whose outcome is not known can be made again, on any node.
+    /// given back. With a `request_id` a call whose outcome is not known can be made again, on any node, and with
+    /// another time to wait: what is left of it, for ever, or none, which ends a wait that goes on elsewhere.
     pub async fn acquire(
         &self,
         session: SessionId,
@@ -204,7 +205,9 @@ impl Locks {
         attempt: AttemptId,
     ) -> Result<Vec<Grant>, LockError> {
         let deadline = match wait {
-            WaitFor::Try | WaitFor::Forever => None,
+            WaitFor::Forever => None,
+            // It stands in the queue only if it is a repeated call that stood there before: that wait is over now.
+            WaitFor::Try => Some(Instant::now()),
             // Beyond what the clock can tell is for ever.
             WaitFor::For(time) => Instant::now().checked_add(time),
         };

@@ -392,6 +392,39 @@ async fn a_repeated_request_has_the_effect_of_one() {
 }
 
 #[tokio::test]
+async fn a_repeated_request_that_has_no_time_left_ends_the_wait() {
+    let world = World::new().await;
+    let (a, b) = (world.session().await, world.session().await);
+    let id = |text: String| Some(RequestId::parse(&text).unwrap());
+    let held = world.held(a, "job").await;
+    let call = |wait, text: String| {
+        let locks = world.locks.clone();
+        tokio::spawn(async move { locks.acquire(b, exclusive("job"), wait, id(text)).await })
+    };
+    // Its time is over, at once and for all who ask; never does it wait as the first call does.
+    for none in [WaitFor::Try, WaitFor::For(Duration::ZERO)] {
+        let text = format!("{none:?}").replace(['(', ')'], "-");
+        let (first, again) = (call(WaitFor::Forever, text.clone()), text.clone());
+        world.until_waiters("job", 1).await;
+        for wait in [none, WaitFor::Forever] {
+            let ended = tokio::time::timeout(LONG, call(wait, again.clone())).await;
+            let ended = ended.expect("it waits for ever").unwrap();
+            assert_eq!(refused(ended), Refusal::LockTimeout(lock("job")));
+        }
+        assert_eq!(refused(first.await.unwrap()), Refusal::LockTimeout(lock("job")));
+        world.until_waiters("job", 0).await;
+    }
+    // If the grant was faster it is the answer.
+    let first = call(WaitFor::Forever, "fast".to_owned());
+    world.until_waiters("job", 1).await;
+    world.release(a, &held).await.unwrap();
+    let grant = first.await.unwrap().unwrap();
+    let again = call(WaitFor::Try, "fast".to_owned()).await.unwrap();
+    assert_eq!(again, Ok(grant));
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn shared_and_semaphores() {
     let world = World::new().await;
     let sessions = [

@@ -307,6 +307,24 @@ async fn a_repeated_request_is_carried_out_once_and_answered_as_the_first() {
 }
 
 #[tokio::test]
+async fn a_repeated_request_may_have_another_time_to_wait() {
+    let server = Server::start().await;
+    let (first, second) = (server.session().await, server.session().await);
+    acquire(&server, "a", json!({"session": first})).await.expect(200);
+    let body = |wait: Value| json!({"session": second, "request_id": "r", "wait_ms": wait});
+    let call = queue(&server, "a", body(Value::Null), 1).await;
+    let again = queue(&server, "a", body(json!(60_000)), 1).await;
+    acquire(&server, "a", body(json!(0)))
+        .await
+        .problem(409, "lock_timeout");
+    for ended in [call, again] {
+        ended.reply().await.problem(409, "lock_timeout");
+    }
+    until_queued(&server, "a", 0).await;
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn only_the_holder_releases_and_an_operator_breaks() {
     let server = Server::start().await;
     let (holder, other) = (server.session().await, server.session().await);
