@@ -359,9 +359,9 @@ fn locks() -> Vec<Request> {
         ),
         step(
             0,
-            "open",
-            LockCommand::Open {
-                locks: vec![(lock_name("closed"), Zxid(1))],
+            "count",
+            LockCommand::CountDelays {
+                locks: vec![(lock_name("closed"), Zxid(1), 10)],
                 term: TERM,
             },
         ),

@@ -1,35 +1,47 @@
 //! When a lock is opened that was closed after an unclean loss. The leader counts the time by its own monotonic clock from
-//! when it sees that the lock is closed, so no wall clock decides; a new leader cannot know its predecessor's clock and
-//! counts from the beginning. Nothing here proposes anything, or reads a clock.
+//! when it sees that the lock is closed, so no wall clock decides. Each second it tells how far it has come, and a new leader
+//! goes on from there. Nothing here proposes anything, or reads a clock.
 //!
 //! So a lock is opened not before its delay after the loss was applied, and not later than that and two ticks; each change
-//! of leaders meanwhile adds an election and at most one delay.
+//! of leaders meanwhile adds an election and at most [`TOLD_EVERY`].
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use znode_store::{LockName, Zxid};
+use znode_store::{ClosedLock, LockName, Zxid};
 
-/// Locks opened by one command: each may let a queue in, and an entry is applied in one go.
-pub const MAX_OPENED_AT_ONCE: usize = 256;
+/// Locks told of by one command: each may let a queue in, and an entry is applied in one go.
+pub const MAX_TOLD_AT_ONCE: usize = 256;
 
-/// How long a proposal to open a lock is waited for before it is made again.
-const PROPOSED_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// How often it is told how far a lock's time has come, and how long a proposal to open one is waited for before it is made
+/// again. It is what a change of leaders costs at most, and an entry each time while locks are closed.
+pub const TOLD_EVERY: Duration = Duration::from_secs(1);
 
-/// A lock that is closed: which, since which position, for how many milliseconds.
-pub type ClosedLock = (LockName, Zxid, u32);
+/// Which lock, closed at which position, and how many milliseconds have passed since.
+pub type Passed = (LockName, Zxid, u32);
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Delays {
     /// The term of the leader that counts; `None` if this node does not lead.
     term: Option<u64>,
-    /// When each lock is to be opened.
-    due: HashMap<(LockName, Zxid), Instant>,
+    counted: HashMap<(LockName, Zxid), Count>,
+}
+
+/// How the time of one lock is counted.
+#[derive(Debug, Clone, Copy)]
+struct Count {
+    /// Since when by this leader.
+    since: Instant,
+    /// What its predecessors have told.
+    before: Duration,
+    /// When it is to be told how far it has come.
+    tell: Instant,
 }
 
 impl Delays {
-    /// Looks at the locks that are closed `now`; says which of them have to be opened, with the term to propose it in.
+    /// Looks at the locks that are closed `now`; says of which of them is to be told how many milliseconds have passed, with the
+    /// term to propose that in. Those whose time is over come first.
     ///
     /// `term` is the one that this node leads in, if it does.
     pub fn look(
@@ -37,27 +49,52 @@ impl Delays {
         term: Option<u64>,
         closed: Vec<ClosedLock>,
         now: Instant,
-    ) -> Option<(u64, Vec<(LockName, Zxid)>)> {
+    ) -> Option<(u64, Vec<Passed>)> {
         if self.term != term {
             self.term = term;
-            self.due.clear();
+            self.counted.clear();
         }
         let term = term?;
         let mut still = HashMap::with_capacity(closed.len());
-        let mut over = Vec::new();
-        for (lock, at, delay_ms) in closed {
-            let key = (lock, at);
-            let delay = Duration::from_millis(u64::from(delay_ms));
-            let mut due = self.due.get(&key).copied().unwrap_or(now + delay);
-            if due <= now && over.len() < MAX_OPENED_AT_ONCE {
-                over.push(key.clone());
-                // The proposal may be lost.
-                due = now + PROPOSED_AGAIN_AFTER;
+        let (mut over, mut running) = (Vec::new(), Vec::new());
+        for closed in closed {
+            let delay = Duration::from_millis(u64::from(closed.delay_ms));
+            let key = (closed.lock, closed.at);
+            let count = self.counted.get(&key).copied().unwrap_or_else(|| {
+                let before = Duration::from_millis(u64::from(closed.passed_ms));
+                let left = delay.saturating_sub(before);
+                Count {
+                    since: now,
+                    before,
+                    tell: now + left.min(TOLD_EVERY),
+                }
+            });
+            if count.tell <= now {
+                let passed = count.before + (now - count.since);
+                match passed.checked_sub(delay) {
+                    Some(_) => over.push((key.clone(), delay, delay)),
+                    None => running.push((key.clone(), passed, delay)),
+                }
             }
-            still.insert(key, due);
+            still.insert(key, count);
         }
-        self.due = still;
-        (!over.is_empty()).then_some((term, over))
+        self.counted = still;
+        let told: Vec<_> = over.into_iter().chain(running).take(MAX_TOLD_AT_ONCE).collect();
+        let told = told.into_iter().map(|(key, passed, delay)| {
+            let left = delay.saturating_sub(passed);
+            let count = self.counted.get_mut(&key).expect("it is closed");
+            // When its time is over: the proposal may be lost.
+            count.tell = now
+                + if left.is_zero() {
+                    TOLD_EVERY
+                } else {
+                    left.min(TOLD_EVERY)
+                };
+            let passed_ms = u32::try_from(passed.as_millis()).unwrap_or(u32::MAX);
+            (key.0, key.1, passed_ms)
+        });
+        let told: Vec<_> = told.collect();
+        (!told.is_empty()).then_some((term, told))
     }
 }
 
@@ -65,8 +102,13 @@ impl Delays {
 mod tests {
     use super::*;
 
-    fn closed(at: u64, delay_ms: u32) -> Vec<ClosedLock> {
-        vec![(name(), Zxid(at), delay_ms)]
+    fn closed(at: u64, delay_ms: u32, passed_ms: u32) -> Vec<ClosedLock> {
+        vec![ClosedLock {
+            lock: name(),
+            at: Zxid(at),
+            delay_ms,
+            passed_ms,
+        }]
     }
 
     fn name() -> LockName {
@@ -77,50 +119,85 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    fn told(term: u64, at: u64, passed_ms: u32) -> Option<(u64, Vec<Passed>)> {
+        Some((term, vec![(name(), Zxid(at), passed_ms)]))
+    }
+
     #[test]
     fn a_lock_is_opened_after_its_delay_and_not_before() {
         let (start, mut delays) = (Instant::now(), Delays::default());
-        assert_eq!(delays.look(Some(1), closed(5, 100), start), None);
-        assert_eq!(delays.look(Some(1), closed(5, 100), start + ms(99)), None);
-        let opened = Some((1, vec![(name(), Zxid(5))]));
-        assert_eq!(delays.look(Some(1), closed(5, 100), start + ms(100)), opened);
-        // Proposed: not again at once, but again if it was lost.
-        assert_eq!(delays.look(Some(1), closed(5, 100), start + ms(101)), None);
-        assert_eq!(delays.look(Some(1), closed(5, 100), start + ms(1_100)), opened);
+        assert_eq!(delays.look(Some(1), closed(5, 100, 0), start), None);
+        assert_eq!(delays.look(Some(1), closed(5, 100, 0), start + ms(99)), None);
+        let opened = told(1, 5, 100);
+        assert_eq!(delays.look(Some(1), closed(5, 100, 0), start + ms(120)), opened);
+        // It is on its way; then it is proposed again.
+        assert_eq!(delays.look(Some(1), closed(5, 100, 0), start + ms(121)), None);
+        assert_eq!(delays.look(Some(1), closed(5, 100, 0), start + ms(1_120)), opened);
         assert_eq!(delays.look(Some(1), vec![], start + ms(1_200)), None);
+    }
+
+    #[test]
+    fn each_second_it_is_told_how_far_it_has_come() {
+        let (start, mut delays) = (Instant::now(), Delays::default());
+        let mut seen = Vec::new();
+        for at in (0..=2_600).step_by(50) {
+            if let Some((1, told)) = delays.look(Some(1), closed(5, 2_500, 0), start + ms(at)) {
+                seen.push((at, told[0].2));
+            }
+        }
+        assert_eq!(seen, [(1_000, 1_000), (2_000, 2_000), (2_500, 2_500)]);
     }
 
     #[test]
     fn a_lock_that_was_closed_anew_waits_anew() {
         let (start, mut delays) = (Instant::now(), Delays::default());
-        assert_eq!(delays.look(Some(1), closed(5, 100), start), None);
-        assert_eq!(delays.look(Some(1), closed(6, 100), start + ms(90)), None);
-        assert_eq!(delays.look(Some(1), closed(6, 100), start + ms(189)), None);
-        let opened = Some((1, vec![(name(), Zxid(6))]));
-        assert_eq!(delays.look(Some(1), closed(6, 100), start + ms(190)), opened);
+        assert_eq!(delays.look(Some(1), closed(5, 100, 0), start), None);
+        assert_eq!(delays.look(Some(1), closed(6, 100, 0), start + ms(90)), None);
+        assert_eq!(delays.look(Some(1), closed(6, 100, 0), start + ms(189)), None);
+        let opened = told(1, 6, 100);
+        assert_eq!(delays.look(Some(1), closed(6, 100, 0), start + ms(190)), opened);
     }
 
     #[test]
-    fn a_new_leader_counts_from_the_beginning_and_who_does_not_lead_opens_nothing() {
+    fn a_new_leader_goes_on_from_what_was_told_and_who_does_not_lead_tells_nothing() {
         let (start, mut delays) = (Instant::now(), Delays::default());
-        assert_eq!(delays.look(Some(1), closed(5, 100), start), None);
-        assert_eq!(delays.look(None, closed(5, 100), start + ms(150)), None);
-        assert_eq!(delays.look(Some(3), closed(5, 100), start + ms(150)), None);
-        assert_eq!(delays.look(Some(3), closed(5, 100), start + ms(249)), None);
-        let opened = Some((3, vec![(name(), Zxid(5))]));
-        assert_eq!(delays.look(Some(3), closed(5, 100), start + ms(250)), opened);
+        assert_eq!(delays.look(Some(1), closed(5, 1_500, 0), start), None);
+        assert_eq!(delays.look(None, closed(5, 1_500, 0), start + ms(1_600)), None);
+        assert_eq!(
+            delays.look(Some(3), closed(5, 1_500, 1_000), start + ms(1_700)),
+            None
+        );
+        assert_eq!(
+            delays.look(Some(3), closed(5, 1_500, 1_000), start + ms(2_199)),
+            None
+        );
+        let opened = told(3, 5, 1_500);
+        assert_eq!(
+            delays.look(Some(3), closed(5, 1_500, 1_000), start + ms(2_200)),
+            opened
+        );
     }
 
     #[test]
-    fn a_crowd_is_opened_in_several_commands() {
+    fn of_a_crowd_those_whose_time_is_over_come_first_and_all_get_their_turn() {
         let (start, mut delays) = (Instant::now(), Delays::default());
-        let crowd = |at: u64| (LockName::parse(&format!("lock-{at}")).unwrap(), Zxid(at), 1);
-        let mut left: Vec<_> = (0..MAX_OPENED_AT_ONCE as u64 + 1).map(crowd).collect();
+        let crowd = |at: u64, delay_ms| ClosedLock {
+            lock: LockName::parse(&format!("lock-{at}")).unwrap(),
+            at: Zxid(at),
+            delay_ms,
+            passed_ms: 0,
+        };
+        let half = MAX_TOLD_AT_ONCE as u64 / 2 + 1;
+        let mut left: Vec<_> = (0..half).map(|at| crowd(at, 60_000)).collect();
+        left.extend((half..2 * half).map(|at| crowd(at, 1_000)));
         assert_eq!(delays.look(Some(1), left.clone(), start), None);
-        let (_, first) = delays.look(Some(1), left.clone(), start + ms(1)).unwrap();
-        assert_eq!(first.len(), MAX_OPENED_AT_ONCE);
-        left.retain(|(lock, at, _)| !first.contains(&(lock.clone(), *at)));
-        let (_, second) = delays.look(Some(1), left, start + ms(2)).unwrap();
-        assert_eq!(second.len(), 1);
+        let at = start + ms(1_000);
+        let (_, first) = delays.look(Some(1), left.clone(), at).unwrap();
+        assert_eq!(first.len(), MAX_TOLD_AT_ONCE);
+        assert!(first[..half as usize].iter().all(|(_, at, _)| at.0 >= half));
+        left.truncate(half as usize);
+        let (_, second) = delays.look(Some(1), left.clone(), at + ms(1)).unwrap();
+        assert_eq!(second.len(), 2 * half as usize - MAX_TOLD_AT_ONCE);
+        assert_eq!(delays.look(Some(1), left, at + ms(2)), None);
     }
 }

@@ -10,10 +10,10 @@ use openraft::{ReadPolicy, ServerState};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use znode_store::{Command, Limits, LockCommand, LockName, Request, SessionId, ZPath, Zxid};
+use znode_store::{Command, Limits, LockCommand, Request, SessionId, ZPath};
 
 use crate::config::{NodeId, SweepConfig};
-use crate::delays::Delays;
+use crate::delays::{Delays, Passed};
 use crate::fail_step;
 use crate::peers::Peers;
 use crate::peers::wire::{NotLeader, Touched};
@@ -311,11 +311,11 @@ pub async fn tend<P, F>(
                 propose(Request::anonymous(Command::SetLimits(limits))).await;
             }));
         }
-        if let Some((term, locks)) = locks_to_open(&replica, &mut delays, now) {
+        if let Some((term, locks)) = delays_to_tell(&replica, &mut delays, now) {
             let propose = propose.clone();
-            let command = Command::Lock(LockCommand::Open { locks, term });
+            let command = Command::Lock(LockCommand::CountDelays { locks, term });
             tokio::spawn(async move {
-                // What is not opened now is proposed again.
+                // What is not told now is told again.
                 propose(Request::anonymous(command)).await;
             });
         }
@@ -344,12 +344,9 @@ fn has_other_limits(replica: &Replica, limits: Limits) -> bool {
             .is_some_and(|store| store.limits() != limits)
 }
 
-/// The locks whose delay is over, if this node leads. A look that would have to wait is left for the next tick.
-fn locks_to_open(
-    replica: &Replica,
-    delays: &mut Delays,
-    now: Instant,
-) -> Option<(u64, Vec<(LockName, Zxid)>)> {
+/// What is to be told of the locks that are closed, if this node leads. A look that would have to wait is left for the next
+/// tick.
+fn delays_to_tell(replica: &Replica, delays: &mut Delays, now: Instant) -> Option<(u64, Vec<Passed>)> {
     let term = replica.sessions.leading_term();
     let closed = match term {
         Some(_) => replica.store.try_read()?.closed_locks(),

@@ -123,7 +123,7 @@ pub fn since(command: &Command) -> u8 {
             | LockCommand::Configure { .. }
             | LockCommand::Revoke { .. }
             | LockCommand::AnswerRevoke { .. }
-            | LockCommand::Open { .. },
+            | LockCommand::CountDelays { .. },
         ) => 1,
     }
 }

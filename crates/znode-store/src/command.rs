@@ -254,7 +254,7 @@ impl AttemptId {
     }
 }
 
-/// The steps of the lock protocol. All but `Break`, `Configure`, `Revoke` and `Open` act for the request's session.
+/// The steps of the lock protocol. All but `Break`, `Configure`, `Revoke` and `CountDelays` act for the request's session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LockCommand {
     /// Stands in the queue, or enters again, or (without `wait`) leaves nothing behind if not granted.
@@ -371,11 +371,13 @@ pub enum LockCommand {
         /// Shown to operators.
         answer: Arc<str>,
     },
-    /// Opens locks that were closed for a while after an unclean loss, when that time is over. Valid only in the term of
-    /// the leader that proposed it: its successor counts the time anew, because it cannot know the other one's clock.
-    Open {
-        /// Which locks, each with the position at which it was closed; one that was closed anew meanwhile stays so.
-        locks: Vec<(LockName, Zxid)>,
+    /// Tells how much of the time has passed for which locks are closed after an unclean loss, and opens those whose time is
+    /// over. Valid only in the term of the leader that proposed it: it counts by its own clock, from what its predecessors
+    /// have told.
+    CountDelays {
+        /// Which locks, each with the position at which it was closed, and how many milliseconds have passed since then at
+        /// least; one that was closed anew meanwhile stays as it is.
+        locks: Vec<(LockName, Zxid, u32)>,
         /// The proposer's term.
         term: u64,
     },

@@ -48,7 +48,7 @@ impl Store {
                 | LockCommand::Upgrade { .. }
                 | LockCommand::Revoke { .. }
                 | LockCommand::AnswerRevoke { .. }
-                | LockCommand::Open { .. },
+                | LockCommand::CountDelays { .. },
             ) => false,
         }
     }

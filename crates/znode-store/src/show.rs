@@ -230,10 +230,10 @@ impl Display for LockCommand {
             Self::AnswerRevoke { lock, holder, answer } => {
                 write!(f, "{holder} of lock {lock} answers: {answer}")
             }
-            Self::Open { locks, term } => {
-                f.write_str("open")?;
-                for (lock, at) in locks {
-                    write!(f, " lock {lock} closed at {at},")?;
+            Self::CountDelays { locks, term } => {
+                f.write_str("count")?;
+                for (lock, at, passed_ms) in locks {
+                    write!(f, " {passed_ms} ms of lock {lock} closed at {at},")?;
                 }
                 write!(f, " in term {term}")
             }

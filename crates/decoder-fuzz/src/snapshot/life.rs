@@ -210,9 +210,11 @@ fn about_lock(store: &Store, view: &LockView, sessions: &[SessionId]) -> Vec<Ask
         by: "10.0.0.7".into(),
         reason: "tried".into(),
     };
-    let opened = store.closed_locks().into_iter();
-    let open = LockCommand::Open {
-        locks: opened.map(|(lock, at, _)| (lock, at)).collect(),
+    let closed = store.closed_locks().into_iter();
+    let open = LockCommand::CountDelays {
+        locks: closed
+            .map(|closed| (closed.lock, closed.at, closed.delay_ms))
+            .collect(),
         term: TERM,
     };
     if let Some(session) = sessions.first() {

@@ -401,6 +401,8 @@ pub struct LockAnswer<'a> {
 struct ClosedAnswer {
     since_at: At,
     delay_ms: u32,
+    /// At least; told by the leader each second.
+    passed_ms: u32,
 }
 
 /// A request to give a lock up.
@@ -487,6 +489,7 @@ impl<'a> From<&'a LockView> for LockAnswer<'a> {
             closed: view.closed.map(|closed| ClosedAnswer {
                 since_at: At(closed.since_ms),
                 delay_ms: closed.delay_ms,
+                passed_ms: closed.passed_ms,
             }),
             holders: view
                 .holders

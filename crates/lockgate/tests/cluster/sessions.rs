@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::time::Instant;
 
-use crate::harness::TestCluster;
+use crate::harness::{TestCluster, eventually, held};
 
 /// The shortest the server allows.
 const TTL: Duration = Duration::from_secs(2);
@@ -40,6 +41,43 @@ async fn a_silent_client_loses_its_lock_in_time_and_the_next_gets_it() {
         silent.release(&session, &lost).await.unwrap_err().code(),
         "session_expired"
     );
+}
+
+#[tokio::test]
+async fn a_lock_stays_closed_for_its_delay_and_a_change_of_leaders_does_not_begin_it_anew() {
+    const DELAY: Duration = Duration::from_secs(8);
+    let mut cluster = TestCluster::start().await;
+    let leader = cluster.leader_now().await;
+    let survivors = cluster.followers().await;
+    let mut silent = cluster.client_of(survivors[0]);
+    let (mut next, next_session) = cluster.session(survivors[1], "next").await;
+    let opened = Instant::now();
+    let session = silent.open_session(TTL, "silent").await.unwrap();
+    let wish = json!({ "session": session, "lock_delay_ms": DELAY.as_millis() as u64 });
+    let path = "/v1/locks/inheritance/acquire";
+    let lost = cluster.send(survivors[0], "POST", path, &wish).await;
+    let lost = held("inheritance", &lost);
+
+    let closed = async || cluster.get(survivors[0], "/v1/locks/inheritance").await["closed"].clone();
+    eventually("the lock is closed", async || closed().await.is_object()).await;
+    let begun = Instant::now();
+    eventually("the time is counted", async || {
+        closed().await["passed_ms"].as_u64() >= Some(6_000)
+    })
+    .await;
+    cluster.kill(leader).await.unwrap();
+    let granted = next.acquire(next_session.id(), "inheritance").await.unwrap();
+    let (since_opened, since_begun) = (opened.elapsed(), begun.elapsed());
+    assert!(
+        since_opened >= TTL + DELAY,
+        "the lock was closed for too short: {since_opened:?}"
+    );
+    // Had the new leader begun anew, it would have taken another eight seconds after the six.
+    assert!(
+        since_begun <= DELAY + ALLOWANCE,
+        "the lock was closed for too long: {since_begun:?}"
+    );
+    assert!(granted.fencing_token > lost.fencing_token);
 }
 
 #[tokio::test]

@@ -367,11 +367,11 @@ pub fn requests() -> Vec<(&'static str, Request)> {
             ),
         ),
         (
-            "open",
+            "count_delays",
             step(
                 None,
-                LockCommand::Open {
-                    locks: vec![(lock("orders/42"), Zxid(17))],
+                LockCommand::CountDelays {
+                    locks: vec![(lock("orders/42"), Zxid(17), 15_000)],
                     term: 1,
                 },
             ),

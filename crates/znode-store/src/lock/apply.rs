@@ -158,7 +158,7 @@ impl Store {
                 limit,
                 draining,
             } => self.configure(cx, lock, limit, draining),
-            LockCommand::Open { locks, term } => self.open_locks(cx, locks, term),
+            LockCommand::CountDelays { locks, term } => self.count_delays(cx, locks, term),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What holds for a lock whoever holds it: a semaphore's limit, draining, and the opening of a lock that was closed.
+//! What holds for a lock whoever holds it: a semaphore's limit, draining, and for how long a lock is closed.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,6 +13,19 @@ use crate::path::{LockName, ZPath};
 use crate::quota::Growth;
 use crate::reply::{Limited, Outcome, Refusal, Reply};
 use crate::store::Store;
+
+/// A lock that is closed for a while after an unclean loss.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClosedLock {
+    /// Which.
+    pub lock: LockName,
+    /// The position of the loss.
+    pub at: Zxid,
+    /// For how long, in milliseconds.
+    pub delay_ms: u32,
+    /// How much of that has passed at least, as leaders have counted.
+    pub passed_ms: u32,
+}
 
 /// Whether nothing is set, at most taken back.
 pub(crate) fn lifts(limit: Option<Option<u32>>, draining: Option<bool>) -> bool {
@@ -100,21 +113,27 @@ impl Store {
         }
     }
 
-    /// Opens locks whose time is over.
-    pub(super) fn open_locks(
+    /// Notes how much of the time has passed for which locks are closed, and opens those whose time is over.
+    pub(super) fn count_delays(
         &mut self,
         cx: &mut Context<'_>,
-        locks: Vec<(LockName, Zxid)>,
+        locks: Vec<(LockName, Zxid, u32)>,
         term: u64,
     ) -> Outcome {
         if term != cx.term {
             return Err(Refusal::StaleLeader);
         }
         let mut opened = 0;
-        for (lock, at) in locks {
+        for (lock, at, passed_ms) in locks {
             let closed = self.locks.state(&lock).and_then(|state| state.closed);
-            if closed.is_some_and(|closed| closed.at == at) {
-                self.locks.change_state(&lock, |state| state.closed = None);
+            let Some(mut closed) = closed.filter(|closed| closed.at == at) else {
+                continue;
+            };
+            closed.passed_ms = closed.passed_ms.max(passed_ms);
+            let is_over = closed.passed_ms >= closed.delay_ms;
+            self.locks
+                .change_state(&lock, |state| state.closed = (!is_over).then_some(closed));
+            if is_over {
                 cx.events.push(Event::LockOpened(lock));
                 opened += 1;
             }
@@ -122,13 +141,9 @@ impl Store {
         Ok(Reply::Opened(opened))
     }
 
-    /// The locks that are closed for a while after an unclean loss: since which position, and for how many milliseconds.
-    /// The leader counts the time and proposes to open them.
-    pub fn closed_locks(&self) -> Vec<(LockName, Zxid, u32)> {
-        let closed = self.locks.closed();
-        closed
-            .map(|(lock, at, delay_ms)| (lock.clone(), at, delay_ms))
-            .collect()
+    /// The locks that are closed for a while after an unclean loss. The leader counts the time and proposes to open them.
+    pub fn closed_locks(&self) -> Vec<ClosedLock> {
+        self.locks.closed().collect()
     }
 
     /// Whether the znode is a lock's that is not to be forgotten: an operator has set something, or it is closed.

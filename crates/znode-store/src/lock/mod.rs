@@ -45,6 +45,7 @@ pub use apply::{
     MAX_ADDRESS_BYTES, MAX_CONTENDERS, MAX_HOLDS, MAX_NAMED_HOLDERS, MAX_NOTE_BYTES, MAX_OWNER_BYTES,
     MAX_REASON_BYTES,
 };
+pub use configure::ClosedLock;
 pub use contender::{Claim, Revocation};
 pub use deadlock::{
     MAX_DEADLOCK_STEPS, MAX_GRAPH_WAITS, MAX_NAMED_BLOCKERS, MAX_NAMED_PARTIES, PartyView, WaitView,

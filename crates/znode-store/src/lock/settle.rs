@@ -144,6 +144,7 @@ impl Store {
                 at: cx.zxid,
                 at_ms: cx.now_ms,
                 delay_ms,
+                passed_ms: 0,
             });
         });
         let lock = lock.clone();

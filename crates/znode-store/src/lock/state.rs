@@ -40,6 +40,8 @@ pub(crate) struct Closed {
     pub at_ms: u64,
     /// How long it stays closed.
     pub delay_ms: u32,
+    /// How much of that has passed, as leaders have counted: less than all.
+    pub passed_ms: u32,
 }
 
 /// What of it decides who is let in.

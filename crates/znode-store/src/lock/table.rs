@@ -9,9 +9,10 @@ use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::ops::Bound;
 
+use super::configure::ClosedLock;
 use super::contender::Facts;
 use super::queue::{Contender, Position, Queue};
-use super::state::{LockState, Terms};
+use super::state::{Closed, LockState, Terms};
 use crate::ids::{Data, SessionId, Zxid};
 use crate::path::LockName;
 use crate::stable_hash::{self, Table};
@@ -252,11 +253,16 @@ impl LockTable {
         self.touched.push(lock.clone());
     }
 
-    /// The locks that are closed for a while: since which position, and for how long in milliseconds.
-    pub(super) fn closed(&self) -> impl Iterator<Item = (&LockName, Zxid, u32)> {
+    /// The locks that are closed for a while.
+    pub(super) fn closed(&self) -> impl Iterator<Item = ClosedLock> {
         self.states.iter().filter_map(|(ByName(lock), state)| {
             let closed = state.closed?;
-            Some((lock, closed.at, closed.delay_ms))
+            Some(ClosedLock {
+                lock: lock.clone(),
+                at: closed.at,
+                delay_ms: closed.delay_ms,
+                passed_ms: closed.passed_ms,
+            })
         })
     }
 
@@ -284,8 +290,8 @@ impl LockTable {
         self.touched = Vec::new();
         let mut resumed = BTreeSet::new();
         for (lock, state, holding) in kept {
-            let closed = state.closed.map_or(Zxid(0), |closed| closed.at);
-            if state == LockState::default() || state.floor > newest || closed > newest {
+            let is_wrong = |closed: Closed| closed.at > newest || closed.passed_ms >= closed.delay_ms;
+            if state == LockState::default() || state.floor > newest || state.closed.is_some_and(is_wrong) {
                 return Err("the state of a lock in it is none");
             }
             let holds = match self.queues.get_mut(lock.as_str()) {

@@ -42,6 +42,8 @@ pub struct ClosedView {
     pub since_ms: u64,
     /// For how long.
     pub delay_ms: u32,
+    /// How much of that has passed at least, as leaders tell each second.
+    pub passed_ms: u32,
 }
 
 /// A holder, or somebody who waits.
@@ -116,6 +118,7 @@ impl Store {
             closed: closed.map(|closed| ClosedView {
                 since_ms: closed.at_ms,
                 delay_ms: closed.delay_ms,
+                passed_ms: closed.passed_ms,
             }),
             holders: queue
                 .into_iter()

@@ -73,7 +73,8 @@ enum What {
     Revoke(Option<u8>),
     Answer(u8),
     /// All locks that are closed.
-    Open,
+    /// So many halves of the time are over for which locks are closed.
+    Pass(u8),
     /// What ZooKeeper clients do.
     Create(&'static str),
     Delete(u8),
@@ -121,7 +122,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => Just(What::Configure { limit: None, draining: Some(false) }),
         1 => prop::option::of(any::<u8>()).prop_map(What::Revoke),
         1 => any::<u8>().prop_map(What::Answer),
-        3 => Just(What::Open),
+        3 => (0u8..3).prop_map(What::Pass),
         8 => any::<u8>().prop_map(What::Release),
         6 => (any::<u8>(), any::<u8>(), cause()).prop_map(|(contender, attempt, cause)| {
             What::Withdraw { contender, attempt, cause }
@@ -426,10 +427,13 @@ impl World {
                 holder: pick(*n),
                 answer: "answer".into(),
             }),
-            What::Open => {
+            What::Pass(share) => {
                 let closed = self.replicas.store.closed_locks().into_iter();
-                Command::Lock(LockCommand::Open {
-                    locks: closed.map(|(lock, at, _)| (lock, at)).collect(),
+                let passed = |delay_ms: u32| delay_ms * u32::from(*share) / 2;
+                Command::Lock(LockCommand::CountDelays {
+                    locks: closed
+                        .map(|closed| (closed.lock, closed.at, passed(closed.delay_ms)))
+                        .collect(),
                     term: 1,
                 })
             }

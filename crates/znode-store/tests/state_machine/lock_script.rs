@@ -19,7 +19,7 @@
 //! | `time_out_all CALL LOCK:HOLDER…`, `abandon_all CALL LOCK:HOLDER…` | withdraws a call for several |
 //! | `configure LOCK [limit=N\|none] [draining=true\|false]` | sets a lock's terms |
 //! | `revoke LOCK [HOLDER] [reason=]`, `answer LOCK HOLDER TEXT` | asks holders to give up; what one says |
-//! | `open_locks LOCK:ZXID… [term=N]` | opens locks that were closed for a while |
+//! | `count_delays LOCK:ZXID:MS… [term=N]` | so much of the time has passed for which locks are closed |
 //! | `lock LOCK`, `locks [PREFIX] [after=NAME] [count=N]` | reads |
 //! | `standing LOCK HOLDER`, `contenders SESSION`, `revocations SESSION`, `closed`, `graph [PREFIX]` | reads |
 //!
@@ -133,14 +133,15 @@ pub fn run(script: &mut Script, line: &Line) -> Output {
             holder: holder(&mut args)?,
             answer: args.next_pos().ok_or("which answer?")?.into(),
         },
-        "open_locks" => {
+        "count_delays" => {
             let term = args.take_key("term").map_or(Ok(1), str::parse)?;
             let mut locks = Vec::new();
             while let Some(text) = args.next_pos() {
-                let (lock, at) = text.rsplit_once(':').ok_or("closed at which position?")?;
-                locks.push((LockName::parse(lock)?, Zxid(at.parse()?)));
+                let (lock, passed_ms) = text.rsplit_once(':').ok_or("how much has passed?")?;
+                let (lock, at) = lock.rsplit_once(':').ok_or("closed at which position?")?;
+                locks.push((LockName::parse(lock)?, Zxid(at.parse()?), passed_ms.parse()?));
             }
-            LockCommand::Open { locks, term }
+            LockCommand::CountDelays { locks, term }
         }
         "break" => LockCommand::Break {
             lock: lock(&mut args)?,
@@ -173,8 +174,13 @@ pub fn run(script: &mut Script, line: &Line) -> Output {
         "closed" => {
             args.reject_next()?;
             let mut output = String::new();
-            for (lock, at, delay_ms) in store.closed_locks() {
-                writeln!(output, "lock {lock} since {at} for {delay_ms} ms")?;
+            for closed in store.closed_locks() {
+                let (lock, at, passed_ms) = (&closed.lock, closed.at, closed.passed_ms);
+                writeln!(
+                    output,
+                    "lock {lock} since {at} for {} ms, of which {passed_ms} have passed",
+                    closed.delay_ms
+                )?;
             }
             return Ok(Some(output));
         }
