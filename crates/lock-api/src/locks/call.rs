@@ -190,7 +190,10 @@ impl Call {
             let ended = tokio::select! {
                 biased;
                 ended = lookout.end(lock, holder) => ended,
-                () = &mut patience => return self.time_out(places).await,
+                () = &mut patience => {
+                    let late = lock.clone();
+                    return self.time_out(places, late).await;
+                }
                 () = shared.closing.cancelled() => return self.send_away(places).await,
             };
             match ended {
@@ -210,11 +213,10 @@ impl Call {
         Ok(granted.split_off(granted.len() - places.len()))
     }
 
-    /// The caller's time is over. Whether the grant was faster is decided in the log.
-    async fn time_out(mut self, places: Places) -> Result<Vec<Grant>, LockError> {
+    /// The caller's time is over while it waits for the lock `late`. Whether the grant was faster is decided in the log.
+    async fn time_out(mut self, places: Places, late: LockName) -> Result<Vec<Grant>, LockError> {
         let reply = self.withdraw(places, WithdrawCause::TimedOut).await?;
-        let late = || Refusal::LockTimeout(self.what.locks()[0].clone());
-        grants(reply).ok_or_else(|| late().into())
+        grants(reply).ok_or_else(|| Refusal::LockTimeout(late).into())
     }
 
     /// This node stops while the call waits.

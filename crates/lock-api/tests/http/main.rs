@@ -13,6 +13,7 @@ mod support;
 mod acls;
 mod cluster;
 mod conventions;
+mod golden;
 mod limits;
 mod locks;
 mod modes;

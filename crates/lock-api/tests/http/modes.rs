@@ -254,9 +254,10 @@ async fn several_locks_are_had_at_once_or_not_at_all() {
         .await
         .problem(409, "lock_busy");
     assert_eq!(problem["lock"], "a");
-    post(&server, path, body(json!(40)))
+    let problem = post(&server, path, body(json!(40)))
         .await
         .problem(409, "lock_timeout");
+    assert_eq!(problem["lock"], "a");
     drop(begin(&server, path, "a", body(json!(null))).await);
     until_waiting(&server, "a", 0).await;
     assert_eq!(look(&server, "d").await["holders"], json!([]));
@@ -351,16 +352,17 @@ async fn a_call_that_would_wait_for_itself_is_told_by_way_of_whom() {
 #[tokio::test]
 async fn a_lock_stays_closed_for_a_while_when_its_holder_dies() {
     let server = Server::start().await;
-    let opened = post(&server, "/v1/sessions", json!({"ttl_ms": 300}))
+    let opened = post(&server, "/v1/sessions", json!({"ttl_ms": 1_000}))
         .await
         .expect(201);
     let (dies, lives) = (opened["session"].clone(), server.session().await);
-    acquire(&server, "disk", json!({"session": dies, "lock_delay_ms": 400})).await;
+    // The session's time runs from no earlier than this.
     let begun = std::time::Instant::now();
+    acquire(&server, "disk", json!({"session": dies, "lock_delay_ms": 1_500})).await;
     let body = json!({"session": lives, "wait_ms": null});
     let waiting = begin(&server, "/v1/locks/disk/acquire", "disk", body).await;
     until("the lock is closed", async || {
-        look(&server, "disk").await["closed"]["delay_ms"] == 400
+        look(&server, "disk").await["closed"]["delay_ms"] == 1_500
     })
     .await;
     let seen = look(&server, "disk").await;
@@ -377,7 +379,7 @@ async fn a_lock_stays_closed_for_a_while_when_its_holder_dies() {
     .problem(409, "lock_busy");
     let grant = in_time("the lock is opened", waiting.reply()).await.expect(200);
     assert!(
-        begun.elapsed() >= std::time::Duration::from_millis(700),
+        begun.elapsed() >= std::time::Duration::from_millis(2_500),
         "{:?}",
         begun.elapsed()
     );

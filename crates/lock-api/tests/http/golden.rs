@@ -1,0 +1,310 @@
+//! Conversations with the API, word for word: the scripts in `tests/golden/`, each about one mode or one thing that locks do.
+//! What differs from run to run stands there by a name: `<one>` is the session opened by that name, `<h1>` the first holder
+//! that was named, `<time>`, `<address>`, `<ms>`. Fencing tokens are positions of the log, and the same each time.
+//!
+//! | line | what it does |
+//! |---|---|
+//! | `session NAME [ttl_ms=N]` | opens a session |
+//! | `GET PATH`, `POST PATH BODY`, `PUT PATH BODY`, `DELETE PATH` | a call, with its answer |
+//! | `begin NAME PATH BODY` | a call by `POST`; goes on when it waits |
+//! | `reply NAME` | the answer of a call that waited |
+//! | `hang_up NAME` | its caller goes away; goes on when it waits no more |
+//! | `until PATH TEXT` | looks until the answer contains the text |
+//!
+//! `UPDATE_GOLDENFILES=1 cargo test -p lock-api golden` writes the answers into the scripts, to be read as a diff.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::Path;
+
+use goldenscript::{ArgumentConsumer, Command, Context, Runner};
+use serde_json::{Map, Value, json};
+use tokio::runtime::Runtime;
+
+use crate::support::{Call, Reply, Server, until};
+
+/// A document that is shorter is shown in one line.
+const LINE: usize = 100;
+
+struct Script {
+    runtime: Runtime,
+    server: Option<Server>,
+    names: Names,
+    waiting: BTreeMap<String, Call>,
+}
+
+/// The names for what differs from run to run.
+#[derive(Default)]
+struct Names {
+    /// By what is there in truth.
+    known: BTreeMap<String, String>,
+    holders: usize,
+}
+
+type Output = Result<String, Box<dyn Error>>;
+
+impl Script {
+    fn new() -> Self {
+        let runtime = Runtime::new().unwrap();
+        let server = Some(runtime.block_on(Server::start()));
+        Self {
+            runtime,
+            server,
+            names: Names::default(),
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    fn server(&self) -> &Server {
+        self.server.as_ref().unwrap()
+    }
+
+    fn call(&self, method: &str, path: &str, body: Option<&str>) -> Reply {
+        self.runtime.block_on(self.server().call(method, path, body))
+    }
+
+    /// How many wait, in any lock.
+    async fn waits(&self) -> usize {
+        let graph = self.server().get("/v1/locks/graph").await.expect(200);
+        graph["waits"].as_array().unwrap().len()
+    }
+
+    fn step(&mut self, name: &str, args: &mut ArgumentConsumer<'_>) -> Output {
+        let ttl_ms = args.take_key("ttl_ms").unwrap_or("120000").to_owned();
+        let mut next = || {
+            let text = args.next_pos().ok_or("something is missing")?;
+            Ok::<_, Box<dyn Error>>(self.names.real(text))
+        };
+        match name {
+            "session" => {
+                let name = next()?;
+                let opened = self.call("POST", "/v1/sessions", Some(&format!(r#"{{"ttl_ms":{ttl_ms}}}"#)));
+                let id = opened.expect(201)["session"].as_str().unwrap().to_owned();
+                self.names.known.insert(id, format!("<{name}>"));
+                Ok(self.names.show(&opened))
+            }
+            "GET" | "DELETE" => {
+                let path = next()?;
+                let reply = self.call(name, &path, None);
+                Ok(self.names.show(&reply))
+            }
+            "POST" | "PUT" => {
+                let (path, body) = (next()?, next()?);
+                let reply = self.call(name, &path, Some(&body));
+                Ok(self.names.show(&reply))
+            }
+            "begin" => {
+                let (name, path, body) = (next()?, next()?, next()?);
+                let call = self.runtime.block_on(async {
+                    let before = self.waits().await;
+                    let call = Call::send(self.server().address, "POST", &path, Some(&body)).await;
+                    until("it waits", async || self.waits().await > before).await;
+                    call
+                });
+                self.waiting.insert(name, call);
+                Ok(String::new())
+            }
+            "reply" => {
+                let call = self.waiting.remove(&next()?).ok_or("it does not wait")?;
+                let reply = self.runtime.block_on(call.reply());
+                Ok(self.names.show(&reply))
+            }
+            "hang_up" => {
+                let call = self.waiting.remove(&next()?).ok_or("it does not wait")?;
+                self.runtime.block_on(async {
+                    let before = self.waits().await;
+                    drop(call);
+                    until("it waits no more", async || self.waits().await < before).await;
+                });
+                Ok(String::new())
+            }
+            "until" => {
+                let (path, text) = (next()?, next()?);
+                self.runtime.block_on(until("it is so", async || {
+                    self.server().get(&path).await.body.contains(&text)
+                }));
+                Ok(String::new())
+            }
+            other => Err(format!("there is no {other:?}").into()),
+        }
+    }
+}
+
+impl Runner for Script {
+    type Command = Command;
+
+    fn run(&mut self, command: &Command, _: &Context) -> Output {
+        let mut args = command.consume_args();
+        let output = self.step(&command.name, &mut args)?;
+        args.reject_next()?;
+        Ok(output)
+    }
+
+    fn end_script(&mut self) -> Result<(), Box<dyn Error>> {
+        let server = self.server.take().unwrap();
+        self.runtime.block_on(async {
+            self.waiting.clear();
+            server.stop().await;
+        });
+        Ok(())
+    }
+}
+
+impl Names {
+    /// The text with what the names stand for.
+    fn real(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (real, name) in &self.known {
+            text = text.replace(name, real);
+        }
+        text
+    }
+
+    /// An answer: status, code of a problem, document.
+    fn show(&mut self, reply: &Reply) -> String {
+        if reply.body.is_empty() {
+            return reply.status.to_string();
+        }
+        let mut document = reply.json();
+        let mut head = reply.status.to_string();
+        if let (Value::Object(fields), true) = (&mut document, reply.status >= 400) {
+            let code = fields.remove("code").unwrap();
+            head = format!("{head} {}", code.as_str().unwrap());
+            for known_by_the_code in ["status", "title", "type"] {
+                fields.remove(known_by_the_code);
+            }
+        }
+        self.meet(&document);
+        let document = self.named("", document);
+        format!("{head} {}", pretty(&document, 0))
+    }
+
+    /// Gives names to the holders that are new, in the order in which they stand there.
+    fn meet(&mut self, document: &Value) {
+        match document {
+            Value::Array(all) => all.iter().for_each(|one| self.meet(one)),
+            Value::Object(fields) => {
+                if let Some(Value::String(holder)) = fields.get("holder")
+                    && !self.known.contains_key(holder)
+                {
+                    self.holders += 1;
+                    let name = format!("<h{}>", self.holders);
+                    self.known.insert(holder.clone(), name);
+                }
+                fields.values().for_each(|one| self.meet(one));
+            }
+            _ => {}
+        }
+    }
+
+    fn named(&self, field: &str, value: Value) -> Value {
+        match value {
+            Value::Array(all) => all.into_iter().map(|one| self.named("", one)).collect(),
+            Value::Object(fields) => {
+                let fields = fields.into_iter().map(|(field, value)| {
+                    let value = self.named(&field, value);
+                    (field, value)
+                });
+                Value::Object(fields.collect::<Map<_, _>>())
+            }
+            Value::String(_) if field.ends_with("_at") => json!("<time>"),
+            Value::String(text) if field == "address" && !text.is_empty() => json!("<address>"),
+            Value::String(text) if field == "by" && text.starts_with("127.0.0.1") => json!("<address>"),
+            Value::Number(_) if field == "passed_ms" || field == "age_ms" => json!("<ms>"),
+            Value::String(text) => {
+                let mut text = text;
+                for (real, name) in &self.known {
+                    text = text.replace(real, name);
+                }
+                json!(in_general(&text))
+            }
+            other => other,
+        }
+    }
+}
+
+/// The text of a detail without the port of its caller.
+fn in_general(text: &str) -> String {
+    match text.split_once("127.0.0.1:") {
+        Some((before, after)) => {
+            let after = after.trim_start_matches(|c: char| c.is_ascii_digit());
+            format!("{before}<address>{after}")
+        }
+        None => text.to_owned(),
+    }
+}
+
+/// JSON for people: in one line where it fits.
+fn pretty(value: &Value, indent: usize) -> String {
+    let line = one_line(value);
+    if line.len() + indent <= LINE {
+        return line;
+    }
+    let deeper = indent + 2;
+    let lines = |all: Vec<String>| {
+        let pad = " ".repeat(deeper);
+        let all: Vec<_> = all.into_iter().map(|one| format!("{pad}{one}")).collect();
+        format!("\n{}\n{}", all.join(",\n"), " ".repeat(indent))
+    };
+    match value {
+        Value::Array(all) => {
+            format!("[{}]", lines(all.iter().map(|one| pretty(one, deeper)).collect()))
+        }
+        Value::Object(fields) => {
+            // What is short stands together.
+            let mut rows: Vec<String> = Vec::new();
+            for (field, value) in fields {
+                let text = format!("{field:?}: {}", pretty(value, deeper));
+                match rows.last_mut() {
+                    Some(row)
+                        if !row.contains('\n')
+                            && !text.contains('\n')
+                            && deeper + row.len() + text.len() + 2 <= LINE =>
+                    {
+                        *row = format!("{row}, {text}");
+                    }
+                    _ => rows.push(text),
+                }
+            }
+            format!("{{{}}}", lines(rows))
+        }
+        _ => line,
+    }
+}
+
+fn one_line(value: &Value) -> String {
+    let join = |all: Vec<String>| all.join(", ");
+    match value {
+        Value::Array(all) => format!("[{}]", join(all.iter().map(one_line).collect())),
+        Value::Object(fields) => {
+            let all = fields
+                .iter()
+                .map(|(field, value)| format!("{field:?}: {}", one_line(value)));
+            format!("{{{}}}", join(all.collect()))
+        }
+        other => other.to_string(),
+    }
+}
+
+#[test]
+fn golden_conversations() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let files = std::fs::read_dir(dir).unwrap();
+    let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    paths.sort();
+    let mut failed = Vec::new();
+    for path in paths {
+        // Each script has its say before the test fails, so that one run shows all differences.
+        let run = std::panic::catch_unwind(|| goldenscript::run(&mut Script::new(), &path));
+        match run {
+            Ok(Ok(())) => continue,
+            Ok(Err(error)) => eprintln!("{}: {error}", path.display()),
+            Err(_) => {}
+        }
+        failed.push(path);
+    }
+    assert!(
+        failed.is_empty(),
+        "these conversations went otherwise: {failed:?}"
+    );
+}
