@@ -69,6 +69,11 @@ impl LockClient {
         }
     }
 
+    /// The servers' addresses, as `host:port`.
+    pub fn addresses(&self) -> Vec<String> {
+        self.servers.addresses()
+    }
+
     /// A session to be opened. Locks belong to sessions.
     pub fn session(&self) -> SessionBuilder {
         SessionBuilder::new(self.clone())

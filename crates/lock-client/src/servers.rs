@@ -98,6 +98,11 @@ impl Servers {
         }
     }
 
+    /// Where they are.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.servers.iter().map(|server| server.address.clone()).collect()
+    }
+
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.servers.len()

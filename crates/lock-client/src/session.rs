@@ -22,6 +22,10 @@ use crate::life::{Life, Standing};
 use crate::servers::{Servers, request_id};
 use crate::znodes::Znodes;
 
+/// How long it is tried to close a session that is lost. It has ended, or will soon; to say so lets others have its locks
+/// earlier, if anybody can be reached at all.
+const CLOSE_LOST_WITHIN: Duration = Duration::from_secs(1);
+
 /// Says what session is wanted; see [`LockClient::session`].
 #[derive(Debug, Clone)]
 pub struct SessionBuilder {
@@ -187,28 +191,30 @@ impl LockSession {
         async move { core.life.lost().await }
     }
 
-    /// Ends the session, and with it all its locks, places in queues and ephemeral znodes, in one step.
+    /// Ends the session, and with it all its locks, places in queues and ephemeral znodes, in one step. It is tried for as long
+    /// as the session may live; for a second, if it is lost already.
     pub async fn close(self) -> Result<(), Error> {
-        self.inner.core.life.lose(Loss::Closed);
         self.inner.core.close().await
     }
 }
 
 impl Core {
-    /// Ends it, and tries for as long as it could live.
+    /// Ends it.
     async fn close(&self) -> Result<(), Error> {
+        let (total, answer) = match self.life.loss() {
+            Some(Loss::Expired) => return Ok(()),
+            Some(Loss::NoHeartbeat) => (CLOSE_LOST_WITHIN, CLOSE_LOST_WITHIN),
+            // It may be called again after a failure.
+            None | Some(Loss::Closed | Loss::TakenAway) => (self.ttl, self.servers.patience.answer),
+        };
+        self.life.lose(Loss::Closed);
         let path = format!("/v1/sessions/{}?request_id={}", self.id, request_id());
         let close = Call {
             method: Method::DELETE,
             path,
             body: Default::default(),
         };
-        let patience = self.servers.patience.answer;
-        match self
-            .servers
-            .call_within(&close, self.ttl.max(patience), patience)
-            .await
-        {
+        match self.servers.call_within(&close, total, answer).await {
             Err(Error::Refused(refusal)) if refusal.ends_session() => Ok(()),
             other => other.map(drop),
         }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::encode;
-use crate::error::{Code, Error};
+use crate::error::{Code, Error, Refusal};
 use crate::guard::LockGuard;
 use crate::http::Call;
 use crate::servers::{Servers, read, request_id};
@@ -19,6 +19,12 @@ use crate::session::{Core, millis};
 
 /// How long one request of a watch waits before it is asked again: below what proxies cut off.
 const WATCH_POLL: Duration = Duration::from_secs(30);
+
+/// What the addresses of znodes begin with.
+const ZNODES: &str = "/v1/znodes";
+
+/// What the addresses of watches begin with.
+const WATCH: &str = "/v1/watch";
 
 /// A way to the tree: for changes on behalf of a session ([`crate::LockSession::znodes`]), or of none
 /// ([`crate::LockClient::znodes`]). Cheap to clone.
@@ -190,6 +196,20 @@ struct Changed {
     stat: Stat,
 }
 
+/// Where something is asked about a znode. What is no path at all would be another address.
+fn address(prefix: &str, path: &str) -> Result<String, Error> {
+    if path.starts_with('/') {
+        return Ok(format!("{prefix}{}", encode::path(path)));
+    }
+    let refusal = Refusal {
+        code: Code::BadPath,
+        status: 400,
+        detail: format!("{path:?} is not the path of a znode: it has to begin with a slash"),
+        facts: Map::new(),
+    };
+    Err(refusal.into())
+}
+
 /// Data as it is sent: text if it is text.
 fn put_data(data: &[u8], into: &mut Map<String, Value>) {
     match std::str::from_utf8(data) {
@@ -205,7 +225,7 @@ impl Znodes {
 
     /// Data and stat of a znode, with all that was committed before.
     pub async fn get(&self, path: &str) -> Result<Znode, Error> {
-        let path = format!("/v1/znodes{}?linearizable=true", encode::path(path));
+        let path = format!("{}?linearizable=true", address(ZNODES, path)?);
         self.servers.ask::<Looked>(&Call::get(path)).await?.znode()
     }
 
@@ -225,8 +245,8 @@ impl Znodes {
         let mut after = String::new();
         loop {
             let path = format!(
-                "/v1/znodes{}?linearizable=true&children=true&count=1000{after}",
-                encode::path(path)
+                "{}?linearizable=true&children=true&count=1000{after}",
+                address(ZNODES, path)?
             );
             let mut page: Looked = self.servers.ask(&Call::get(path)).await?;
             children.append(&mut page.children);
@@ -249,11 +269,7 @@ impl Znodes {
         put_data(data.as_ref(), &mut body);
         mode.put(&mut body);
         body.insert("parents".into(), parents.into());
-        let call = Call::with(
-            Method::POST,
-            format!("/v1/znodes{}", encode::path(path)),
-            &Value::Object(body),
-        );
+        let call = Call::with(Method::POST, address(ZNODES, path)?, &Value::Object(body));
         let Changed { path, stat } = self.change(&call).await?;
         Ok((path, stat))
     }
@@ -262,11 +278,7 @@ impl Znodes {
     pub async fn set(&self, path: &str, data: impl AsRef<[u8]>, version: Option<i32>) -> Result<Stat, Error> {
         let mut body = self.body();
         put_data(data.as_ref(), &mut body);
-        let path = format!(
-            "/v1/znodes{}?version={}",
-            encode::path(path),
-            version.unwrap_or(-1)
-        );
+        let path = format!("{}?version={}", address(ZNODES, path)?, version.unwrap_or(-1));
         let call = Call::with(Method::PUT, path, &Value::Object(body));
         Ok(self.change::<Changed>(&call).await?.stat)
     }
@@ -278,8 +290,8 @@ impl Znodes {
             None => String::new(),
         };
         let path = format!(
-            "/v1/znodes{}?version={}&recursive={recursive}&request_id={}{session}",
-            encode::path(path),
+            "{}?version={}&recursive={recursive}&request_id={}{session}",
+            address(ZNODES, path)?,
             version.unwrap_or(-1),
             request_id(),
         );
@@ -319,8 +331,8 @@ impl Znodes {
     async fn watch_since(&self, path: &str, kind: WatchKind, seen: Option<u64>) -> Result<ZnodeEvent, Error> {
         let seen = seen.map_or(String::new(), |zxid| format!("&seen_zxid={zxid}"));
         let call = Call::get(format!(
-            "/v1/watch{}?kind={}&linearizable=true&timeout_ms={}{seen}",
-            encode::path(path),
+            "{}?kind={}&linearizable=true&timeout_ms={}{seen}",
+            address(WATCH, path)?,
             kind.word(),
             millis(WATCH_POLL),
         ));

@@ -55,8 +55,6 @@ pub mod cluster;
 #[cfg(feature = "cli")]
 pub mod config;
 #[cfg(feature = "cli")]
-mod history;
-#[cfg(feature = "cli")]
 pub mod http_client;
 #[cfg(feature = "cli")]
 mod serve;

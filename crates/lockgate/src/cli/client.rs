@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use lock_client::LockClient;
 
 use super::exit::Failure;
-use super::{locks, run, znodes};
+use super::{history, locks, run, znodes};
 
 /// The nodes of `lockgate cluster up`.
 const LOCAL_SERVERS: &str = "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403";
@@ -54,6 +54,8 @@ pub enum Command {
     Break(locks::Break),
     /// List the sessions
     Sessions(locks::Sessions),
+    /// Show who held a lock and who holds it, as a node remembers it
+    History(history::Arguments),
     /// List the children of a znode
     Ls(znodes::Ls),
     /// Print the data of a znode
@@ -80,6 +82,7 @@ pub fn carry_out(command: Command) -> Result<ExitCode, Failure> {
             Command::Show(arguments) => locks::show(arguments).await,
             Command::Break(arguments) => locks::take_away(arguments).await,
             Command::Sessions(arguments) => locks::sessions(arguments).await,
+            Command::History(arguments) => history::history(arguments).await,
             Command::Ls(arguments) => znodes::ls(arguments).await,
             Command::Get(arguments) => znodes::get(arguments).await,
             Command::Set(arguments) => znodes::set(arguments).await,

@@ -5,12 +5,14 @@
 
 mod client;
 mod exit;
+mod history;
 mod locks;
 mod run;
 mod table;
 mod znodes;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,7 +27,6 @@ use crate::cluster::{
     HTTP_BASE_PORT, LocalCluster, NodeReport, PEER_BASE_PORT, Ports, START_TIMEOUT, STOP_TIMEOUT,
 };
 use crate::config::ServeConfig;
-use crate::history;
 use crate::snapshot;
 
 /// How many nodes a new local cluster has: the fewest that survive the loss of one.
@@ -58,8 +59,6 @@ enum Command {
         #[command(subcommand)]
         command: snapshot::Command,
     },
-    /// Show who held a lock and who holds it, as a node remembers it
-    History(history::Arguments),
     /// Measure a running cluster, or its failover
     Bench {
         #[command(subcommand)]
@@ -141,7 +140,7 @@ enum ClusterCommand {
 
 /// Does what this process's arguments ask for.
 pub fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let done = match Cli::parse_from(understood(std::env::args_os().collect())).command {
         Command::Client(command) => client::carry_out(command),
         other => run(other)
             .map(|()| ExitCode::SUCCESS)
@@ -154,12 +153,21 @@ pub fn main() -> ExitCode {
     })
 }
 
+/// `lockgate lock show NAME` says the same as `lockgate show NAME`. A lock may be called `show` all the same: to run a
+/// command under it takes a `--` before the command.
+fn understood(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let shows = matches!(&arguments[..], [_, lock, show, ..] if lock == "lock" && show == "show");
+    if shows && !arguments.iter().any(|argument| argument == "--") {
+        arguments.remove(1);
+    }
+    arguments
+}
+
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Serve { config } => crate::serve::serve(ServeConfig::load(config.as_deref())?),
         Command::Cluster { command } => block_on(cluster(command)),
         Command::Snapshot { command } => block_on(snapshot::run(command)),
-        Command::History(arguments) => block_on(async { say(history::run(arguments).await?) }),
         Command::Bench { command } => block_on(bench::run(command)),
         Command::Client(_) => unreachable!("it has exit codes of its own, and was taken out before"),
         Command::Completions { shell } => {
@@ -378,4 +386,36 @@ fn what_next(reports: &[NodeReport], dir: &Path) -> String {
 /// Prints a line. That nobody listens any more (`lockgate … | head`) is an error, not a panic.
 pub(crate) fn say(text: impl AsRef<str>) -> anyhow::Result<()> {
     writeln!(std::io::stdout().lock(), "{}", text.as_ref()).context("writing to standard output")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_shown_by_either_name_and_may_be_called_show() {
+        let understood = |line: &str| {
+            let arguments = understood(line.split(' ').map(OsString::from).collect());
+            arguments
+                .join(std::ffi::OsStr::new(" "))
+                .into_string()
+                .expect("text")
+        };
+        assert_eq!(
+            understood("lockgate lock show a --json"),
+            "lockgate show a --json"
+        );
+        for other in [
+            "lockgate lock show -- true",
+            "lockgate lock a -- show",
+            "lockgate show lock",
+        ] {
+            assert_eq!(understood(other), other);
+        }
+    }
+
+    #[test]
+    fn the_commands_are_well_defined() {
+        Cli::command().debug_assert();
+    }
 }

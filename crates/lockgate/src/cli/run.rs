@@ -20,6 +20,7 @@ use crate::cli::run::group::Group;
 
 mod group;
 mod signals;
+mod suspend;
 
 use signals::Signals;
 
@@ -36,6 +37,9 @@ enum OnUncertain {
 
 /// `lockgate lock`
 #[derive(Debug, Args)]
+#[command(override_usage = "\
+lockgate lock [OPTIONS] <NAME> -- <COMMAND>...
+       lockgate lock show [OPTIONS] <NAME>    (the same as `lockgate show`)")]
 #[command(after_help = "\
 The command gets LOCKGATE_FENCING_TOKEN, LOCKGATE_LOCK and LOCKGATE_SESSION in its environment. Its exit code is passed on; \
 a signal's is 128 + its number.\n\n\
@@ -125,13 +129,13 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let session = tokio::select! {
         opened = client.session().ttl(arguments.ttl).name(name).open() => opened?,
         // If one was opened nobody knows it, and it ends by itself.
-        signal = signals.next_ending() => return Ok(by_signal(signal)),
+        signal = signals.next_ending() => return Ok(by_signal(signal?)),
     };
     let acquired = tokio::select! {
         acquired = session.acquire(&arguments.name, arguments.options()) => acquired.map_err(Failure::from),
         signal = signals.next_ending() => {
             close(session).await;
-            return Ok(by_signal(signal));
+            return Ok(by_signal(signal?));
         }
     };
     let guard = match acquired {
@@ -142,10 +146,15 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         }
     };
     let outcome = supervised(&arguments, &session, &guard, &mut signals).await;
+    if let Ok(End::Lost(loss)) = outcome {
+        // The session has lost its lock, or will: all that is left to do is to say so to whoever waits for it.
+        close(session).await;
+        return Err(Failure::new(exit::LOST, told(&arguments.name, &loss)));
+    }
     let released = guard.release().await;
     let closed = session.close().await;
     match (outcome?, released) {
-        (End::Lost(loss), _) => Err(Failure::new(exit::LOST, told(&arguments.name, &loss))),
+        (End::Lost(_), _) => unreachable!("it was told above"),
         // It ended by itself, and had not held the lock to the end: what it did last was not guarded.
         (End::Itself(_), Err(Error::Lost(loss))) => {
             Err(Failure::new(exit::LOST, told(&arguments.name, &loss)))
@@ -215,6 +224,17 @@ async fn supervised(
                 }
             }
             signal = signals.next() => group.send(signal)?,
+            () = group.suspended() => {
+                // The shell that waits for this program has to get its terminal back. And no heartbeats are sent meanwhile:
+                // a command that nobody wakes does not keep the lock for ever.
+                group.give_terminal_back();
+                suspend::suspend()?;
+                // The lock may be lost by now. Then the command is not woken but to be ended.
+                let stays_paused = arguments.on_uncertain == OnUncertain::Pause && session.standing() != Standing::Sure;
+                if guard.check().is_ok() && !stays_paused {
+                    group.wake()?;
+                }
+            }
         }
     };
     if let End::Lost(loss) = &ended {

@@ -1,4 +1,5 @@
-//! Tables for people: columns under their headings, as wide as they need to be.
+//! Tables for people: columns under their headings, as wide as they need to be. What clients wrote of themselves stands in
+//! them, too, and has no power over the terminal.
 
 /// Between two columns.
 const GAP: &str = "  ";
@@ -6,7 +7,11 @@ const GAP: &str = "  ";
 /// Draws it; the last column is not filled up.
 pub fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
     let headings = headings.map(str::to_owned);
-    let lines = || std::iter::once(&headings).chain(rows);
+    let rows: Vec<[String; N]> = rows
+        .iter()
+        .map(|row| row.each_ref().map(|cell| shown(cell)))
+        .collect();
+    let lines = || std::iter::once(&headings).chain(&rows);
     let width = |column: usize| {
         lines()
             .map(|line| line[column].chars().count())
@@ -22,6 +27,13 @@ pub fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> Strin
     lines().map(draw).collect::<Vec<_>>().join("\n")
 }
 
+/// A text that a client wrote: on one line, and without control characters.
+pub fn shown(text: &str) -> String {
+    text.chars()
+        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,5 +45,11 @@ mod tests {
             ["größer".to_owned(), String::new()],
         ];
         assert_eq!(table(["NAME", "N"], &rows), "NAME    N\na       1\ngrößer");
+    }
+
+    #[test]
+    fn what_clients_wrote_stays_on_its_line() {
+        let rows = [["a\n\u{1b}[2Jb".to_owned()]];
+        assert_eq!(table(["NOTE"], &rows), "NOTE\na  [2Jb");
     }
 }

@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use clap::{Args, ValueEnum};
 use lock_client::{CreateMode, WatchKind};
 use serde_json::json;
@@ -53,6 +55,9 @@ pub struct Set {
     /// Only if the znode has this version
     #[arg(long)]
     version: Option<i32>,
+    /// Print JSON: the stat
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     servers: Servers,
 }
@@ -85,6 +90,9 @@ pub struct Create {
     /// Creates missing parents, too
     #[arg(short, long)]
     parents: bool,
+    /// Print JSON: path and stat
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     servers: Servers,
 }
@@ -201,11 +209,13 @@ pub async fn ls(arguments: Ls) -> Result<(), Failure> {
 pub async fn get(arguments: Get) -> Result<(), Failure> {
     let znode = arguments.servers.client()?.znodes().get(&arguments.path).await?;
     if arguments.json {
-        let text = znode
-            .text()
-            .ok_or_else(|| anyhow!("the data is not text: leave --json out"))?;
+        // As the API shows it.
+        let (name, data) = match znode.text() {
+            Some(text) => ("data", text.to_owned()),
+            None => ("data_base64", BASE64.encode(&znode.data)),
+        };
         return Ok(say_json(
-            &json!({ "path": arguments.path, "data": text, "stat": znode.stat }),
+            &json!({ "path": arguments.path, name: data, "stat": znode.stat }),
         )?);
     }
     let mut out = std::io::stdout().lock();
@@ -226,7 +236,10 @@ pub async fn set(arguments: Set) -> Result<(), Failure> {
     let stat = znodes
         .set(&arguments.path, data(arguments.data)?, arguments.version)
         .await?;
-    Ok(say(format!("version {}", stat.version))?)
+    Ok(match arguments.json {
+        true => say_json(&stat),
+        false => say(format!("version {}", stat.version)),
+    }?)
 }
 
 /// Does `lockgate create`.
@@ -243,10 +256,13 @@ pub async fn create(arguments: Create) -> Result<(), Failure> {
     };
     let znodes = arguments.servers.client()?.znodes();
     let data = data(arguments.data)?;
-    let (path, _) = znodes
+    let (path, stat) = znodes
         .create(&arguments.path, data, mode, arguments.parents)
         .await?;
-    Ok(say(path)?)
+    Ok(match arguments.json {
+        true => say_json(&json!({ "path": path, "stat": stat })),
+        false => say(path),
+    }?)
 }
 
 /// Does `lockgate rm`.

@@ -135,7 +135,7 @@ async fn every_way_to_end_is_told_and_all_nodes_tell_the_same() {
     let (nodes, ask) = (cluster.http(3), |more: &[&str]| {
         let mut command = Command::new(LOCKGATE);
         command
-            .args(["history", "a b/job", "--target", &cluster.http(3)])
+            .args(["history", "a b/job", "--server", &cluster.http(3)])
             .args(more);
         let output = command.output().expect("the program runs");
         assert!(output.status.success(), "{output:?}");

@@ -5,14 +5,18 @@ use std::io::{IsTerminal, stdin};
 use anyhow::Context;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 use tokio::process::Child;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// A command and whatever it has started.
 pub struct Group {
     id: Pid,
     /// Whether the terminal was handed over.
     has_terminal: bool,
+    /// Tells that the state of a child has changed.
+    changes: tokio::signal::unix::Signal,
 }
 
 impl Group {
@@ -20,12 +24,51 @@ impl Group {
     /// read from it, and Ctrl-C goes to it.
     pub fn of(child: &Child) -> anyhow::Result<Self> {
         let id = child.id().context("the command was just started")?;
-        let id = Pid::from_raw(i32::try_from(id).context("a process id")?);
+        let mut group = Self {
+            id: Pid::from_raw(i32::try_from(id).context("a process id")?),
+            has_terminal: false,
+            changes: signal(SignalKind::child()).context("listening for the command's state")?,
+        };
+        group.hand_terminal_over();
+        Ok(group)
+    }
+
+    /// Hands the terminal over, if it is this program's.
+    fn hand_terminal_over(&mut self) {
         let stdin = stdin();
         let in_foreground = stdin.is_terminal() && tcgetpgrp(&stdin) == Ok(getpgrp());
-        // That it is gone already is fine: then it needs no terminal.
-        let has_terminal = in_foreground && tcsetpgrp(&stdin, id).is_ok();
-        Ok(Self { id, has_terminal })
+        // That the command is gone already is fine: then it needs no terminal.
+        self.has_terminal = in_foreground && tcsetpgrp(&stdin, self.id).is_ok();
+    }
+
+    /// Waits until the command is suspended: because of Ctrl-Z, or because it wanted to read while it was in the background.
+    pub async fn suspended(&mut self) {
+        loop {
+            if self.is_suspended() {
+                return;
+            }
+            if self.changes.recv().await.is_none() {
+                std::future::pending().await
+            }
+        }
+    }
+
+    fn is_suspended(&self) -> bool {
+        // Its end is somebody else's to hear of.
+        let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG;
+        matches!(
+            waitid(Id::Pid(self.id), flags),
+            Ok(WaitStatus::Stopped(
+                _,
+                Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU
+            ))
+        )
+    }
+
+    /// Wakes the command, with the terminal if it is this program's.
+    pub fn wake(&mut self) -> anyhow::Result<()> {
+        self.hand_terminal_over();
+        self.send(Signal::SIGCONT)
     }
 
     /// Sends all of it a signal. That nobody is left is fine.

@@ -4,13 +4,16 @@ use anyhow::Context;
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What is passed on: all that one sends to a program to tell it something. SIGTSTP is not among them: a command that is
-/// suspended would keep the lock for as long as nobody wakes it.
-const PASSED_ON: [Signal; 7] = [
+use super::suspend::suspend;
+
+/// What is passed on: all that one sends to a program to tell it something. SIGTSTP is among them so that this program never
+/// stands still while its command goes on; when the command does, it follows (see `Group::suspended`).
+const PASSED_ON: [Signal; 8] = [
     Signal::SIGHUP,
     Signal::SIGINT,
     Signal::SIGQUIT,
     Signal::SIGTERM,
+    Signal::SIGTSTP,
     Signal::SIGUSR1,
     Signal::SIGUSR2,
     Signal::SIGWINCH,
@@ -52,12 +55,13 @@ impl Signals {
         }
     }
 
-    /// The next one that asks for an end.
-    pub async fn next_ending(&mut self) -> Signal {
+    /// The next one that asks for an end. Until then there is no command that could be suspended, only this program.
+    pub async fn next_ending(&mut self) -> anyhow::Result<Signal> {
         loop {
-            let signal = self.next().await;
-            if ENDING.contains(&signal) {
-                return signal;
+            match self.next().await {
+                Signal::SIGTSTP => suspend()?,
+                signal if ENDING.contains(&signal) => return Ok(signal),
+                _ => {}
             }
         }
     }

@@ -6,7 +6,7 @@ use lock_client::AcquireOptions;
 use serde_json::Value;
 use tokio::process::Command;
 
-use crate::harness::{LOCKGATE, TestCluster};
+use crate::harness::{LOCKGATE, TestCluster, eventually};
 
 /// Runs a command against the cluster.
 pub async fn lockgate(cluster: &TestCluster, arguments: &[&str]) -> Output {
@@ -85,10 +85,33 @@ async fn locks_and_sessions_are_shown_and_broken() {
     }
     let view = json(&cluster, &["show", "orders/42"]).await;
     assert_eq!(view["queue"][0]["position"], 1);
+    assert_eq!(says(&cluster, &["lock", "show", "orders/42"]).await, shown);
     assert_eq!(says(&cluster, &["show", "unknown"]).await, "unknown: free\n");
     let sessions = says(&cluster, &["sessions"]).await;
     assert_eq!(sessions.lines().count(), 3, "{sessions}");
     assert_eq!(json(&cluster, &["sessions"]).await.as_array().unwrap().len(), 2);
+
+    // What a client says of itself is no command to the terminal.
+    let noted = AcquireOptions::exclusive().note("one\ntwo\u{1b}[2J");
+    let noted = anna.acquire("noted", noted).await.unwrap();
+    let shown = says(&cluster, &["show", "noted"]).await;
+    assert!(
+        shown.ends_with("one two [2J\n") && shown.lines().count() == 3,
+        "{shown}"
+    );
+    noted.release().await.unwrap();
+    eventually("its hold is remembered", async || {
+        json(&cluster, &["history", "noted"]).await["history"][0]["ended"] == "released"
+    })
+    .await;
+    let history = says(&cluster, &["history", "noted"]).await;
+    assert!(
+        history.ends_with("one two [2J\n") && history.lines().count() == 2,
+        "{history}"
+    );
+    let nobody = ["history", "noted", "--server", "127.0.0.1:1"];
+    let told = fails(&cluster, 69, &nobody).await;
+    assert!(told.contains("no node has a history"), "{told}");
 
     let broken = says(&cluster, &["break", "orders/42", "--reason", "maintenance"]).await;
     assert_eq!(broken, format!("{} has lost the lock orders/42\n", held.holder()));
@@ -124,18 +147,37 @@ async fn znodes_are_created_read_written_watched_and_removed() {
     let told = fails(&cluster, 1, &["set", "/config/size", "14", "--version", "0"]).await;
     assert!(told.contains("version"), "{told}");
     assert_eq!(json(&cluster, &["get", "/config/size"]).await["data"], "-1");
+    let set = json(&cluster, &["set", "/config/size", "-1"]).await;
+    assert_eq!(set["version"], 2);
+    let created = json(&cluster, &["create", "/config/bytes"]).await;
+    assert_eq!(
+        (&created["path"], &created["stat"]["version"]),
+        (&"/config/bytes".into(), &0.into())
+    );
+    let znodes = cluster.lock_client().znodes();
+    znodes.set("/config/bytes", [0xff, 0xfe], None).await.unwrap();
+    let bytes = json(&cluster, &["get", "/config/bytes"]).await;
+    assert_eq!(
+        (&bytes["data"], &bytes["data_base64"]),
+        (&Value::Null, &"//4=".into())
+    );
+    assert_eq!(
+        lockgate(&cluster, &["get", "/config/bytes"]).await.stdout,
+        [0xff, 0xfe]
+    );
+    znodes.delete("/config/bytes", None, false).await.unwrap();
     let numbered = ["create", "/config/n-", "--mode", "persistent-sequential"];
-    assert_eq!(says(&cluster, &numbered).await, "/config/n-0000000001\n");
+    assert_eq!(says(&cluster, &numbered).await, "/config/n-0000000002\n");
     says(&cluster, &["create", "/config/soon", "--ttl", "1h"]).await;
     assert_eq!(
         json(&cluster, &["stat", "/config/soon"]).await["ttl_ms"],
         3_600_000
     );
     let stat = says(&cluster, &["stat", "/config/size"]).await;
-    assert!(stat.contains("version          1\n"), "{stat}");
+    assert!(stat.contains("version          2\n"), "{stat}");
     assert_eq!(
         says(&cluster, &["ls", "/config"]).await,
-        "n-0000000001\nsize\nsoon\n"
+        "n-0000000002\nsize\nsoon\n"
     );
     let long = says(&cluster, &["ls", "-l", "/config"]).await;
     assert!(long.starts_with("NAME") && long.contains("size"), "{long}");
@@ -149,7 +191,6 @@ async fn znodes_are_created_read_written_watched_and_removed() {
         .spawn()
         .unwrap();
     // When it is armed cannot be seen from outside; so until it has ended.
-    let znodes = cluster.lock_client().znodes();
     while watch.try_wait().unwrap().is_none() {
         znodes
             .create("/config/flag", "", lock_client::CreateMode::Persistent, false)
@@ -168,6 +209,15 @@ async fn znodes_are_created_read_written_watched_and_removed() {
     assert!(told.contains("children"), "{told}");
     assert_eq!(says(&cluster, &["rm", "-r", "/config"]).await, "");
     fails(&cluster, 1, &["get", "/config"]).await;
+    for no_path in [
+        ["get", "config"],
+        ["rm", "config"],
+        ["ls", "config"],
+        ["watch", "config"],
+    ] {
+        let told = fails(&cluster, 1, &no_path).await;
+        assert!(told.contains("it has to begin with a slash"), "{told}");
+    }
     let nobody = ["ls", "/", "--server", "127.0.0.1:1", "--patience", "100ms"];
     let told = fails(&cluster, 69, &nobody).await;
     assert!(

@@ -48,7 +48,7 @@ fn pid(child: &Child) -> Pid {
 }
 
 /// The process's state, as the kernel shows it; `None` if there is none.
-fn state(pid: &str) -> Option<char> {
+pub fn state(pid: &str) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }

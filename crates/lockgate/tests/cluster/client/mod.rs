@@ -7,6 +7,7 @@ mod lock_command;
 mod paused;
 mod proxy;
 mod recipes;
+mod terminal;
 
 use std::time::Duration;
 

@@ -1,12 +1,13 @@
 //! `lockgate history`: a lock's history from a node over HTTP, as a table for people or as it comes for programs.
 
-use std::path::PathBuf;
-
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 use clap::Args;
 use serde_json::Value;
 
-use crate::cluster::LocalCluster;
+use super::client::Servers;
+use super::exit::{Failure, UNAVAILABLE};
+use super::say;
+use super::table::{shown, table as draw};
 use crate::http_client::{self, encode_path};
 
 /// Which lock, and whom to ask.
@@ -14,12 +15,6 @@ use crate::http_client::{self, encode_path};
 pub struct Arguments {
     /// The lock's name
     name: String,
-    /// The cluster on this machine whose nodes are asked, the first that answers
-    #[arg(long, default_value = "lockgate-data")]
-    dir: PathBuf,
-    /// Nodes to ask instead, as HOST:PORT, separated by commas; each remembers for itself
-    #[arg(long, value_delimiter = ',', value_name = "NODES")]
-    target: Vec<String>,
     /// How many holds to show
     #[arg(long, default_value_t = 20)]
     count: usize,
@@ -29,27 +24,23 @@ pub struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Each remembers for itself: the first that answers is shown
+    #[command(flatten)]
+    servers: Servers,
 }
 
-/// Asks, and returns what to print.
-pub async fn run(arguments: Arguments) -> anyhow::Result<String> {
+/// Does `lockgate history`.
+pub async fn history(arguments: Arguments) -> Result<(), Failure> {
     let document = ask(&arguments).await?;
-    match arguments.json {
-        true => serde_json::to_string_pretty(&document).context("the history as JSON"),
-        false => Ok(table(&document)),
-    }
+    let text = match arguments.json {
+        true => serde_json::to_string_pretty(&document).context("the history as JSON")?,
+        false => table(&document),
+    };
+    Ok(say(text)?)
 }
 
-async fn ask(arguments: &Arguments) -> anyhow::Result<Value> {
-    let nodes = match arguments.target.is_empty() {
-        false => arguments.target.clone(),
-        true => {
-            let executable = std::env::current_exe().context("finding this program's own file")?;
-            LocalCluster::open(&arguments.dir, &executable)
-                .context("start one with `lockgate cluster up`, or name nodes with --target")?
-                .http_addresses()
-        }
-    };
+async fn ask(arguments: &Arguments) -> Result<Value, Failure> {
+    let nodes = arguments.servers.client()?.addresses();
     let mut path = format!(
         "/v1/locks/{}/history?count={}",
         encode_path(&arguments.name),
@@ -58,26 +49,30 @@ async fn ask(arguments: &Arguments) -> anyhow::Result<Value> {
     if let Some(before) = arguments.before {
         path.push_str(&format!("&before={before}"));
     }
-    let mut silent = Vec::new();
+    let (mut silent, mut code) = (Vec::new(), UNAVAILABLE);
     for node in nodes {
         match http_client::request(&node, "GET", &path, "").await {
             Ok(response) if response.status == 200 => return Ok(response.json()),
             Ok(response) => {
                 let document = response.json();
                 let detail = document["detail"].as_str().unwrap_or("no reason was given");
-                // Another node may keep what this one does not.
+                silent.push(format!("{node}: {detail}"));
                 match response.status {
-                    503 | 404 => silent.push(format!("{node}: {detail}")),
-                    status => bail!("{node}: {status} {}: {detail}", response.code()),
+                    // Its index is only being opened, or its disk is full.
+                    503 => {}
+                    // Another node may keep what this one does not.
+                    404 => code = 1,
+                    _ => return Err(anyhow!("{detail}").into()),
                 }
             }
             Err(error) => silent.push(format!("{node}: {error}")),
         }
     }
-    bail!(
+    let told = anyhow!(
         "no node has a history of this lock to show: {}",
         silent.join("; ")
-    )
+    );
+    Err(Failure::new(code, told))
 }
 
 /// What people see.
@@ -88,15 +83,8 @@ fn table(document: &Value) -> String {
         text.push_str("Nobody is remembered to have held it.");
     } else {
         let rows: Vec<[String; 7]> = entries.iter().map(row).collect();
-        let head = ["token", "from", "until", "ended", "mode", "who", "note"].map(str::to_owned);
-        let all: Vec<&[String; 7]> = std::iter::once(&head).chain(&rows).collect();
-        let width = |column: usize| all.iter().map(|row| row[column].chars().count()).max();
-        let lines = all.iter().map(|row| {
-            let cells = row.iter().enumerate();
-            let cells = cells.map(|(at, cell)| format!("{cell:<width$}", width = width(at).unwrap_or(0)));
-            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-        });
-        text.push_str(&lines.collect::<Vec<_>>().join("\n"));
+        let head = ["TOKEN", "FROM", "UNTIL", "ENDED", "MODE", "WHO", "NOTE"];
+        text.push_str(&draw(head, &rows));
     }
     for gap in document["gaps"].as_array().into_iter().flatten() {
         let (from, until) = (plain(&gap["from_at"]), plain(&gap["until_at"]));
@@ -158,13 +146,6 @@ fn plain(value: &Value) -> String {
     value.as_str().unwrap_or("?").to_owned()
 }
 
-/// A text that a client wrote: on one line, and without power over the terminal.
-fn shown(text: &str) -> String {
-    text.chars()
-        .map(|letter| if letter.is_control() { ' ' } else { letter })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -197,7 +178,7 @@ mod tests {
         });
         assert_eq!(
             table(&document),
-            "token  from                      until                     ended                          mode       who                      note\n\
+            "TOKEN  FROM                      UNTIL                     ENDED                          MODE       WHO                      NOTE\n\
              9      2026-01-01T00:00:00.000Z  holds                     -                              exclusive  5d996fd7c6557613 worker  a [2Jb\n\
              7      2026-01-01T00:00:00.000Z  2026-01-01T00:00:01.000Z  broken (stuck) by ip:10.0.0.9  exclusive  5d996fd7c6557613 worker  a [2Jb\n\
              5      ?                         T1 .. T2                  unknown                        2 of 4     5d996fd7c6557613 worker  a [2Jb\n\

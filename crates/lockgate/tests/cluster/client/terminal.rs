@@ -1,0 +1,189 @@
+//! `lockgate lock` in a terminal, with a shell that has job control and without.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::Stdio;
+
+use lock_client::AcquireOptions;
+use nix::pty::openpty;
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::lock_command::state;
+use crate::harness::{LOCKGATE, PATIENCE, TestCluster, eventually};
+
+/// A terminal, and the program that it was opened for.
+struct Terminal {
+    keyboard: File,
+    screen: UnboundedReceiver<String>,
+    /// What was shown and not looked for yet.
+    shown: String,
+    /// All that was shown, for whoever looks into a failure.
+    seen: String,
+    _program: Child,
+}
+
+impl Terminal {
+    fn open(cluster: &TestCluster, program: &[&str]) -> Self {
+        let pty = openpty(None, None).unwrap();
+        let (keyboard, slave) = (File::from(pty.master), File::from(pty.slave));
+        let (tell, screen) = unbounded_channel();
+        let mut master = keyboard.try_clone().unwrap();
+        // It ends when nobody has the terminal open any more.
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = master.read(&mut bytes) {
+                if tell
+                    .send(String::from_utf8_lossy(&bytes[..count]).into_owned())
+                    .is_err()
+                {
+                    return;
+                }
+            }
+        });
+        let file = || Stdio::from(slave.try_clone().unwrap());
+        let program = Command::new("setsid")
+            .arg("--ctty")
+            .args(program)
+            .env("LOCKGATE_SERVERS", cluster.http_addresses().join(","))
+            .env("PS1", "the shell is ready\\n")
+            .stdin(file())
+            .stdout(file())
+            .stderr(file())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        Self {
+            keyboard,
+            screen,
+            shown: String::new(),
+            seen: String::new(),
+            _program: program,
+        }
+    }
+
+    /// Of a shell. What is typed in before its prompt may get lost.
+    async fn shell(cluster: &TestCluster) -> Self {
+        let mut terminal = Self::open(cluster, &["bash", "--norc", "--noprofile", "--noediting", "-i"]);
+        terminal.line("the shell is ready").await;
+        terminal
+    }
+
+    fn type_in(&mut self, text: &str) {
+        self.keyboard.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Waits until a line begins so; the rest of it.
+    async fn line(&mut self, begin: &str) -> String {
+        loop {
+            while let Some((line, rest)) = self.shown.split_once('\n') {
+                let found = line.trim_end().strip_prefix(begin).map(str::to_owned);
+                self.shown = rest.to_owned();
+                if let Some(rest) = found {
+                    return rest;
+                }
+            }
+            let more = tokio::time::timeout(PATIENCE, self.screen.recv()).await;
+            let more = more.unwrap_or_else(|_| panic!("no line begins with {begin:?}: {}", self.seen));
+            let more = more.expect("the terminal is open");
+            self.shown.push_str(&more);
+            self.seen.push_str(&more);
+        }
+    }
+
+    /// Runs a command under the lock `job`; the process ids of the command and of `lockgate`.
+    async fn run(&mut self, ttl: &str, script: &str) -> (String, String) {
+        self.type_in(&format!(
+            "{LOCKGATE} lock job --ttl {ttl} -- sh -c 'echo pids $$ $PPID; {script}'\n"
+        ));
+        let pids = self.line("pids ").await;
+        let (command, lockgate) = pids.split_once(' ').unwrap();
+        (command.to_owned(), lockgate.to_owned())
+    }
+}
+
+async fn until_suspended(command: &str, lockgate: &str) {
+    eventually("both are suspended", async || {
+        (state(command), state(lockgate)) == (Some('T'), Some('T'))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn ctrl_z_gives_the_shell_its_terminal_back_and_fg_goes_on() {
+    let cluster = TestCluster::start().await;
+    let mut terminal = Terminal::shell(&cluster).await;
+    let (command, lockgate) = terminal.run("60s", "while :; do sleep 0.02; done").await;
+    for _ in 0..3 {
+        terminal.type_in("\u{1a}");
+        until_suspended(&command, &lockgate).await;
+        terminal.type_in("echo the shell hears $((40 + 2))\n");
+        assert_eq!(terminal.line("the shell hears ").await, "42");
+        terminal.type_in("fg\n");
+        eventually("both go on", async || {
+            state(&command) != Some('T') && state(&lockgate) != Some('T')
+        })
+        .await;
+    }
+    // The terminal is the command's again.
+    terminal.type_in("\u{3}");
+    eventually("both have ended", async || {
+        (state(&command), state(&lockgate)) == (None, None)
+    })
+    .await;
+    terminal.type_in("echo ended with $?\n");
+    assert_eq!(terminal.line("ended with ").await, "130");
+}
+
+#[tokio::test]
+async fn a_command_that_is_suspended_for_too_long_loses_its_lock_and_does_not_go_on() {
+    let cluster = TestCluster::start().await;
+    let place = tempfile::TempDir::new().unwrap();
+    let file = place.path().join("written");
+    let mut terminal = Terminal::shell(&cluster).await;
+    let script = format!("while :; do echo >> {}; sleep 0.02; done", file.display());
+    let (command, lockgate) = terminal.run("2s", &script).await;
+    terminal.type_in("\u{1a}");
+    until_suspended(&command, &lockgate).await;
+    let written = std::fs::read(&file).unwrap().len();
+    let heir = cluster.lock_session("heir").await;
+    let guard = heir.acquire("job", AcquireOptions::exclusive()).await.unwrap();
+    terminal.type_in("fg\n");
+    eventually("both have ended", async || {
+        (state(&command), state(&lockgate)) == (None, None)
+    })
+    .await;
+    terminal.type_in("echo ended with $?\n");
+    assert_eq!(terminal.line("ended with ").await, "79");
+    assert_eq!(std::fs::read(&file).unwrap().len(), written);
+    assert!(guard.verify().await.unwrap());
+}
+
+#[tokio::test]
+async fn who_waits_for_the_lock_can_be_suspended_too() {
+    let cluster = TestCluster::start().await;
+    let holder = cluster.lock_session("holder").await;
+    let held = holder.acquire("job", AcquireOptions::exclusive()).await.unwrap();
+    let mut terminal = Terminal::shell(&cluster).await;
+    terminal.type_in(&format!("{LOCKGATE} lock job --ttl 60s -- echo it runs\n"));
+    cluster.wait_queued(1, "job", 1).await;
+    terminal.type_in("\u{1a}");
+    terminal.type_in("echo the shell hears $((40 + 2))\n");
+    assert_eq!(terminal.line("the shell hears ").await, "42");
+    terminal.type_in("fg\n");
+    held.release().await.unwrap();
+    assert_eq!(terminal.line("it runs").await, "");
+}
+
+#[tokio::test]
+async fn where_no_shell_could_wake_it_ctrl_z_does_nothing() {
+    let cluster = TestCluster::start().await;
+    let script = "echo ready; while read line; do echo got $line; done";
+    let mut terminal = Terminal::open(&cluster, &[LOCKGATE, "lock", "job", "--", "sh", "-c", script]);
+    terminal.line("ready").await;
+    for word in ["one", "two"] {
+        terminal.type_in("\u{1a}");
+        terminal.type_in(&format!("{word}\n"));
+        assert_eq!(terminal.line("got ").await, word);
+    }
+}
