@@ -8,106 +8,16 @@ use std::time::Duration;
 
 use hyper::Method;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
 use crate::encode;
 use crate::error::{Error, Loss};
 use crate::http::Call;
+use crate::options::{AcquireOptions, LockSet, Mode, Wait};
 use crate::servers::{Pauses, Verdict, read, request_id};
 use crate::session::{Core, millis};
-
-/// The longest wait that the API takes as a number: seven days.
-const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-
-/// How a lock is held together with others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// One holder.
-    Exclusive,
-    /// Any number of holders, none of them exclusive.
-    Shared,
-    /// Holders whose permits add up to at most a limit.
-    Semaphore,
-}
-
-/// How long a call waits for its lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wait {
-    Try,
-    For(Duration),
-    Forever,
-}
-
-/// How a lock is wanted. Unless something else is said, a call waits until the lock is granted, and a second acquire of the
-/// same session waits for the end of the first one like anybody else's.
-#[derive(Debug, Clone)]
-pub struct AcquireOptions {
-    wait: Wait,
-    /// What the API is told beside the session, the wait and the request id.
-    wishes: Map<String, Value>,
-}
-
-impl AcquireOptions {
-    /// One holder.
-    pub fn exclusive() -> Self {
-        Self::in_mode("exclusive")
-    }
-
-    /// Any number of holders, none of them exclusive.
-    pub fn shared() -> Self {
-        Self::in_mode("shared")
-    }
-
-    /// One of `limit` permits. All who use a semaphore name the same limit.
-    pub fn semaphore(limit: u32) -> Self {
-        let mut options = Self::in_mode("semaphore").with("limit", limit);
-        options.wishes.remove("reentrant");
-        options
-    }
-
-    fn in_mode(mode: &str) -> Self {
-        let options = Self {
-            wait: Wait::Forever,
-            wishes: Map::new(),
-        };
-        options.with("mode", mode).with("reentrant", false)
-    }
-
-    fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.wishes.insert(name.to_owned(), value.into());
-        self
-    }
-
-    /// So many permits of a semaphore, all at once.
-    pub fn permits(self, permits: u32) -> Self {
-        self.with("permits", permits)
-    }
-
-    /// Gives up at once if the lock is not free.
-    pub fn try_only(mut self) -> Self {
-        self.wait = Wait::Try;
-        self
-    }
-
-    /// Gives up after so long; at most seven days.
-    pub fn wait_at_most(mut self, time: Duration) -> Self {
-        self.wait = Wait::For(time.min(LONGEST_WAIT));
-        self
-    }
-
-    /// Enters again at once where the same session holds the lock (exclusive or shared) in the scope `owner` already.
-    /// Each acquire is a guard of its own, and the lock is free when the last of them is released.
-    pub fn reentrant(self, owner: &str) -> Self {
-        self.with("owner", owner).with("reentrant", true)
-    }
-
-    /// A text for whoever looks at the lock.
-    pub fn note(self, note: &str) -> Self {
-        self.with("note", note)
-    }
-}
 
 /// What was granted.
 #[derive(Debug, Clone, Deserialize)]
@@ -120,6 +30,48 @@ pub(crate) struct Grant {
     pub(crate) permits: u32,
 }
 
+/// What a call is about.
+#[derive(Clone)]
+enum What {
+    /// This lock.
+    One(String),
+    /// Those that its body names.
+    Many,
+    /// This lock, which is held already.
+    Upgrade(String),
+}
+
+impl What {
+    fn path(&self) -> String {
+        match self {
+            Self::One(lock) => format!("/v1/locks/{}/acquire", encode::segment(lock)),
+            Self::Many => "/v1/multilock/acquire".to_owned(),
+            Self::Upgrade(lock) => format!("/v1/locks/{}/upgrade", encode::segment(lock)),
+        }
+    }
+
+    /// The grants of an answer, in the order in which they were asked for.
+    fn grants(&self, body: &[u8]) -> Result<Vec<Grant>, Error> {
+        #[derive(Deserialize)]
+        struct Granted {
+            holders: Vec<Grant>,
+        }
+        match self {
+            Self::One(_) | Self::Upgrade(_) => Ok(vec![read(body)?]),
+            Self::Many => Ok(read::<Granted>(body)?.holders),
+        }
+    }
+
+    /// Takes back what was granted to a caller that has gone.
+    async fn undo(&self, core: &Core, grants: &[Grant]) -> Result<(), Error> {
+        match (self, grants) {
+            (Self::Upgrade(_), [grant]) => downgrade(core, grant, Mode::Upgradeable).await.map(drop),
+            (_, [grant]) => release(core, grant, &request_id()).await.map(drop),
+            _ => release_many(core, grants, &request_id()).await,
+        }
+    }
+}
+
 /// One call.
 pub(crate) struct Acquire {
     core: Arc<Core>,
@@ -130,12 +82,14 @@ pub(crate) struct Acquire {
     unanswered: Vec<Try>,
     /// Whether the cluster may have heard of it.
     in_doubt: bool,
+    /// Whoever comes next has to wait until this call is over, and taken back.
+    turn: Option<OwnedMutexGuard<()>>,
 }
 
 /// What is sent, again and again.
 #[derive(Clone)]
 struct Request {
-    lock: String,
+    what: What,
     wishes: Map<String, Value>,
     /// When the wait is over; for a call that may wait.
     until: Option<Instant>,
@@ -185,27 +139,60 @@ impl Request {
         self.wishes.insert("wait_ms".to_owned(), wait_ms);
         self.wishes.insert("retry".to_owned(), self.sent.into());
         self.sent = self.sent.saturating_add(1);
-        let path = format!("/v1/locks/{}/acquire", encode::segment(&self.lock));
-        Call::with(Method::POST, path, &Value::Object(self.wishes.clone()))
+        Call::with(
+            Method::POST,
+            self.what.path(),
+            &Value::Object(self.wishes.clone()),
+        )
     }
 }
 
 impl Acquire {
-    pub(crate) fn new(core: Arc<Core>, lock: &str, options: AcquireOptions) -> Self {
-        let AcquireOptions { wait, mut wishes } = options;
+    /// For one lock.
+    pub(crate) fn one(core: Arc<Core>, lock: &str, options: AcquireOptions) -> Self {
+        Self::new(
+            core,
+            What::One(lock.to_owned()),
+            options.wishes,
+            options.wait,
+            None,
+        )
+    }
+
+    /// For several.
+    pub(crate) fn many(core: Arc<Core>, set: LockSet) -> Self {
+        let mut wishes = set.wishes;
+        wishes.insert("locks".to_owned(), set.locks.into());
+        Self::new(core, What::Many, wishes, set.wait, None)
+    }
+
+    /// To hold alone what is held as upgradeable. `turn` is given back when the call is over.
+    pub(crate) fn upgrade(core: Arc<Core>, held: &Grant, wait: Wait, turn: OwnedMutexGuard<()>) -> Self {
+        let wishes = Map::from_iter([("holder".to_owned(), held.holder.clone().into())]);
+        let what = What::Upgrade(held.lock.clone());
+        Self::new(core, what, wishes, wait.bounded(), Some(turn))
+    }
+
+    fn new(
+        core: Arc<Core>,
+        what: What,
+        mut wishes: Map<String, Value>,
+        wait: Wait,
+        turn: Option<OwnedMutexGuard<()>>,
+    ) -> Self {
         wishes.insert("session".to_owned(), core.id.clone().into());
         wishes.insert("request_id".to_owned(), request_id().into());
         let (now, patience) = (Instant::now(), core.servers.patience.total);
         let (until, give_up_at) = match wait {
             Wait::Try => (None, Some(now + patience)),
-            Wait::For(time) => (Some(now + time), Some(now + time + patience)),
+            Wait::AtMost(time) => (Some(now + time), Some(now + time + patience)),
             // As long as the session lives.
             Wait::Forever => (None, None),
         };
         Self {
             core,
             request: Request {
-                lock: lock.to_owned(),
+                what,
                 wishes,
                 until,
                 wait,
@@ -214,11 +201,12 @@ impl Acquire {
             give_up_at,
             unanswered: Vec::new(),
             in_doubt: false,
+            turn,
         }
     }
 
     /// Goes on until there is a definite answer, or no hope of one.
-    pub(crate) async fn run(mut self) -> Result<Grant, Error> {
+    pub(crate) async fn run(mut self) -> Result<Vec<Grant>, Error> {
         let mut pauses = Pauses::new();
         loop {
             if let Some(loss) = self.core.life.loss() {
@@ -226,11 +214,11 @@ impl Acquire {
             }
             let why = match self.attempt().await {
                 Ok(Verdict::Done(body)) => {
-                    let grant: Grant = read(&body)?;
+                    let grants = self.request.what.grants(&body)?;
                     self.settle();
                     // A session that is lost holds nothing, whatever was granted to it.
                     return match self.core.life.loss() {
-                        None => Ok(grant),
+                        None => Ok(grants),
                         Some(loss) => Err(Error::Lost(loss)),
                     };
                 }
@@ -301,10 +289,10 @@ impl Drop for Acquire {
             return;
         };
         let (core, request) = (self.core.clone(), self.request.clone());
-        let unanswered = std::mem::take(&mut self.unanswered);
+        let kept = (std::mem::take(&mut self.unanswered), self.turn.take());
         runtime.spawn(async move {
             take_back(&core, request).await;
-            drop(unanswered);
+            drop(kept);
         });
     }
 }
@@ -320,11 +308,13 @@ async fn take_back(core: &Core, mut request: Request) {
             tokio::time::timeout(core.servers.patience.answer, core.servers.send(server, &call)).await;
         match verdict {
             Ok(Verdict::Done(body)) => {
-                match read::<Grant>(&body) {
-                    Ok(grant) => drop(release(core, &grant, &request_id()).await.inspect_err(|error| {
-                        tracing::warn!(lock = grant.lock, %error, "a grant that nobody waited for was not given back");
-                    })),
-                    Err(error) => tracing::warn!(lock = request.lock, %error, "a call was not taken back"),
+                let undone = match request.what.grants(&body) {
+                    Ok(grants) => request.what.undo(core, &grants).await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = undone {
+                    let path = request.what.path();
+                    tracing::warn!(path, %error, "a grant that nobody waited for was not given back");
                 }
                 return;
             }
@@ -342,17 +332,57 @@ pub(crate) async fn release(core: &Core, grant: &Grant, request_id: &str) -> Res
     struct Released {
         holds: u32,
     }
-    let body = serde_json::json!({ "session": core.id, "holder": grant.holder, "request_id": request_id });
+    let body = json!({ "session": core.id, "holder": grant.holder, "request_id": request_id });
     let path = format!("/v1/locks/{}/release", encode::segment(&grant.lock));
-    let call = Call::with(Method::POST, path, &body);
+    let released: Released = while_it_lives(core, &Call::with(Method::POST, path, &body)).await?;
+    Ok(released.holds)
+}
+
+/// Likewise, one hold of each.
+pub(crate) async fn release_many(core: &Core, grants: &[Grant], request_id: &str) -> Result<(), Error> {
+    #[derive(Deserialize)]
+    struct Answer {
+        released: Vec<Released>,
+    }
+    #[derive(Deserialize)]
+    struct Released {
+        holds: Option<u32>,
+    }
+    let holders = grants
+        .iter()
+        .map(|grant| json!({ "lock": grant.lock, "holder": grant.holder }));
+    let holders: Vec<Value> = holders.collect();
+    let body = json!({ "session": core.id, "holders": holders, "request_id": request_id });
+    let call = Call::with(Method::POST, "/v1/multilock/release".to_owned(), &body);
+    let answer: Answer = while_it_lives(core, &call).await?;
+    // What was not held any more is passed over, so that the others are given back.
+    match answer.released.iter().all(|released| released.holds.is_some()) {
+        true => Ok(()),
+        false => Err(Error::Lost(Loss::TakenAway)),
+    }
+}
+
+/// Goes on with fewer rights.
+pub(crate) async fn downgrade(core: &Core, grant: &Grant, to: Mode) -> Result<Grant, Error> {
+    let mode = match to {
+        Mode::Upgradeable => "upgradeable",
+        Mode::Shared | Mode::Exclusive | Mode::Semaphore => "shared",
+    };
+    let body =
+        json!({ "session": core.id, "holder": grant.holder, "mode": mode, "request_id": request_id() });
+    let path = format!("/v1/locks/{}/downgrade", encode::segment(&grant.lock));
+    while_it_lives(core, &Call::with(Method::POST, path, &body)).await
+}
+
+/// Sends what concerns a hold, for as long as the session surely lives; once, if it does not.
+async fn while_it_lives<T: serde::de::DeserializeOwned>(core: &Core, call: &Call) -> Result<T, Error> {
     let left = match core.life.loss() {
         None => core.ttl,
         Some(_) => Duration::ZERO,
     };
     let answered = core
         .servers
-        .call_within(&call, left, core.servers.patience.answer)
+        .call_within(call, left, core.servers.patience.answer)
         .await;
-    let released: Released = read(&answered.map_err(|error| core.refused(error))?)?;
-    Ok(released.holds)
+    read(&answered.map_err(|error| core.refused(error))?)
 }

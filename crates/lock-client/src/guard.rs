@@ -3,13 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 
+use hyper::Method;
 use serde::Deserialize;
+use serde_json::json;
 use tokio::sync::watch;
 
-use crate::acquire::{Grant, Mode, release};
+use crate::acquire::{Acquire, Grant, downgrade, release, release_many};
 use crate::encode;
 use crate::error::{Error, Loss};
 use crate::http::Call;
+use crate::life::{Entered, Hold, Revocation};
+use crate::options::{Mode, Wait};
 use crate::servers::request_id;
 use crate::session::Inner;
 
@@ -37,7 +41,9 @@ pub struct LockGuard {
     grant: Grant,
     /// Which of the session's guards it is.
     number: u64,
+    hold: Arc<Hold>,
     lost: watch::Receiver<Option<Loss>>,
+    asked: watch::Receiver<Option<Revocation>>,
     /// What it is given back under: a release that was dropped half way is repeated, and must not give back the hold of
     /// another guard.
     release_id: String,
@@ -51,12 +57,19 @@ struct Checked {
 
 impl LockGuard {
     pub(crate) fn new(inner: Arc<Inner>, grant: Grant) -> Self {
-        let (number, lost) = inner.core.life.enter(&grant.holder);
+        let Entered {
+            number,
+            hold,
+            lost,
+            asked,
+        } = inner.core.life.enter(&grant);
         Self {
             inner,
             grant,
             number,
+            hold,
             lost,
+            asked,
             release_id: request_id(),
             given_back: false,
         }
@@ -69,12 +82,12 @@ impl LockGuard {
 
     /// How it is held.
     pub fn mode(&self) -> Mode {
-        self.grant.mode
+        self.hold.now().0
     }
 
-    /// The proof of the grant.
+    /// The proof of the grant. An upgrade is another grant.
     pub fn fencing_token(&self) -> FencingToken {
-        FencingToken(self.grant.fencing_token)
+        FencingToken(self.hold.now().1)
     }
 
     /// The contender that holds the lock, as it is shown to others.
@@ -116,10 +129,7 @@ impl LockGuard {
     /// Asks the cluster whether the lock is held.
     pub async fn verify(&self) -> Result<bool, Error> {
         let name = encode::segment(&self.grant.lock);
-        let path = format!(
-            "/v1/locks/{name}/check?fencing_token={}",
-            self.grant.fencing_token
-        );
+        let path = format!("/v1/locks/{name}/check?fencing_token={}", self.fencing_token());
         let checked: Checked = self.inner.core.servers.ask(&Call::get(path)).await?;
         Ok(checked.held)
     }
@@ -138,6 +148,71 @@ impl LockGuard {
                 }
             }
         }
+    }
+
+    /// Holds the lock alone that it has held as upgradeable: waits until those who share it have gone, and lets nobody in
+    /// meanwhile. With it comes a new token. If it is not granted, or this call is dropped, the lock stays upgradeable.
+    pub async fn upgrade(&mut self, wait: Wait) -> Result<(), Error> {
+        let turn = self.hold.turns.clone().lock_owned().await;
+        let core = self.inner.core.clone();
+        let grants = Acquire::upgrade(core, &self.grant, wait, turn).run().await?;
+        let grant = &grants[0];
+        self.hold.set(grant.mode, grant.fencing_token);
+        Ok(())
+    }
+
+    /// Goes on as one of those who share the lock, without a gap: those who get along with that are let in at the same moment. The
+    /// token stays. Whoever begins this has to do with fewer rights from then on, however it ends, unless it was refused.
+    pub async fn downgrade(&mut self) -> Result<(), Error> {
+        self.downgrade_to(Mode::Shared).await
+    }
+
+    /// Likewise, but as the one who may become exclusive again.
+    pub async fn downgrade_to_upgradeable(&mut self) -> Result<(), Error> {
+        self.downgrade_to(Mode::Upgradeable).await
+    }
+
+    async fn downgrade_to(&mut self, to: Mode) -> Result<(), Error> {
+        let _turn = self.hold.turns.clone().lock_owned().await;
+        self.check()?;
+        let (mode, token) = self.hold.now();
+        // From here on others may be let in, also if nobody waits for the answer.
+        self.hold.set(to, token);
+        let downgraded = downgrade(&self.inner.core, &self.grant, to).await;
+        match &downgraded {
+            Ok(grant) => self.hold.set(grant.mode, grant.fencing_token),
+            Err(Error::Refused(_) | Error::Unavailable(_)) => self.hold.set(mode, token),
+            Err(Error::Unknown(_) | Error::Lost(_)) => {}
+        }
+        downgraded.map(drop)
+    }
+
+    /// Who asks for the lock, if somebody does and has got no [`LockGuard::answer`].
+    pub fn revocation(&self) -> Option<Revocation> {
+        self.asked.borrow().clone()
+    }
+
+    /// Waits until somebody asks that the lock be given up ([`crate::LockClient::revoke`]). It is noticed with the next
+    /// heartbeat, within a third of the session's time. What comes of it is up to this program.
+    pub fn revoke_requested(&self) -> impl Future<Output = Revocation> + Send + use<> {
+        let mut asked = self.asked.clone();
+        async move {
+            let revocation = asked.wait_for(Option::is_some).await.map(|asked| asked.clone());
+            match revocation.ok().flatten() {
+                Some(revocation) => revocation,
+                // The guard has gone, and nobody asks for it any more.
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Says something to whoever asks for the lock: when it will be given up, perhaps.
+    pub async fn answer(&self, text: &str) -> Result<(), Error> {
+        let core = &self.inner.core;
+        let body = json!({ "session": core.id, "holder": self.grant.holder, "answer": text, "request_id": request_id() });
+        let path = format!("/v1/locks/{}/revoke", encode::segment(&self.grant.lock));
+        let answered = core.servers.call(&Call::with(Method::POST, path, &body)).await;
+        answered.map(drop).map_err(|error| core.refused(error))
     }
 
     /// Gives the lock back. Returns when the next one in the queue has it, and how many holds of a re-entered lock are
@@ -178,6 +253,97 @@ impl Drop for LockGuard {
                     lock = grant.lock,
                     "a guard was dropped outside of the runtime: its lock ends with the session"
                 );
+            }
+        }
+    }
+}
+
+/// Several locks that were granted together: each is a guard of its own. Dropped, all are given back in the background.
+#[derive(Debug)]
+pub struct LockGuards {
+    inner: Arc<Inner>,
+    guards: Vec<LockGuard>,
+    release_id: String,
+}
+
+impl LockGuards {
+    pub(crate) fn new(inner: Arc<Inner>, grants: Vec<Grant>) -> Self {
+        let guards = grants
+            .into_iter()
+            .map(|grant| LockGuard::new(inner.clone(), grant));
+        Self {
+            guards: guards.collect(),
+            inner,
+            release_id: request_id(),
+        }
+    }
+
+    /// The guards, in the order in which the locks were asked for.
+    pub fn guards(&self) -> &[LockGuard] {
+        &self.guards
+    }
+
+    /// The guard of this lock, if it is one of them.
+    pub fn get(&self, lock: &str) -> Option<&LockGuard> {
+        self.guards.iter().find(|guard| guard.lock() == lock)
+    }
+
+    /// Whether all are surely held at this moment; see [`LockGuard::check`].
+    pub fn check(&self) -> Result<(), Error> {
+        self.guards.iter().try_for_each(|guard| guard.check().map(drop))
+    }
+
+    /// Waits until one of them is lost; see [`LockGuard::lost`].
+    pub fn lost(&self) -> impl Future<Output = Loss> + Send + use<> {
+        let losses = self.guards.iter().map(|guard| Box::pin(guard.lost()));
+        let first = futures_util::future::select_all(losses);
+        async move { first.await.0 }
+    }
+
+    /// To give them back one by one.
+    pub fn into_guards(mut self) -> Vec<LockGuard> {
+        std::mem::take(&mut self.guards)
+    }
+
+    /// Gives all back, in one step. An error says that not all were held to the end, or that it is not known whether they
+    /// are given back.
+    pub async fn release(mut self) -> Result<(), Error> {
+        let grants = self.leave();
+        let released = release_many(&self.inner.core, &grants, &self.release_id).await;
+        // Not before: whoever drops this future wants the locks to be given back all the same.
+        self.guards.clear();
+        released
+    }
+
+    /// From now on the guards do nothing by themselves.
+    fn leave(&mut self) -> Vec<Grant> {
+        for guard in &mut self.guards {
+            self.inner.core.life.leave(guard.number);
+            guard.given_back = true;
+        }
+        self.guards.iter().map(|guard| guard.grant.clone()).collect()
+    }
+}
+
+impl Drop for LockGuards {
+    fn drop(&mut self) {
+        let grants = self.leave();
+        // Its session has ended, or will for want of heartbeats.
+        if grants.is_empty() || self.inner.core.life.loss().is_some() {
+            return;
+        }
+        // Under the same request id as a release that was dropped half way: no hold is given back twice.
+        let (inner, id) = (self.inner.clone(), self.release_id.clone());
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => {
+                runtime.spawn(async move {
+                    if let Err(error) = release_many(&inner.core, &grants, &id).await {
+                        tracing::warn!(%error, "the locks of dropped guards were not given back");
+                    }
+                });
+            }
+            Err(_) => {
+                tracing::warn!("guards were dropped outside of the runtime: their locks end with the session")
             }
         }
     }

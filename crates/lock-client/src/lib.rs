@@ -44,7 +44,22 @@
 //!
 //! Every future may be dropped at any time. An acquire that is dropped leaves the queue, and gives back what it was granted
 //! in the same moment; a guard or a release that is dropped gives the lock back; a session that is dropped, with its last
-//! guard, is closed. All of that happens in the background, for at most the session's time.
+//! guard, is closed. All of that happens in the background, for at most the session's time. A program that is about to end
+//! has no background: what it does not await (`release`, `close`) ends with the session's time.
+//!
+//! # Modes
+//!
+//! | | |
+//! |---|---|
+//! | [`AcquireOptions::exclusive`] | one holder; [`LockGuard::downgrade`] goes on as a reader without a gap |
+//! | [`AcquireOptions::shared`] | any number of readers |
+//! | [`AcquireOptions::upgradeable`] | one among the readers, who may become exclusive: [`LockGuard::upgrade`] |
+//! | [`AcquireOptions::semaphore`] | permits up to a limit |
+//! | [`AcquireOptions::reentrant`] | entered again by the same owner |
+//! | [`LockSession::acquire_all`] | several locks of any modes, all or none |
+//!
+//! Each has an example, and [`recipes`] has what is built on them. Somebody may ask for a lock ([`LockClient::revoke`]), of which its
+//! guard tells ([`LockGuard::revoke_requested`]).
 //!
 //! # What is absent
 //!
@@ -53,6 +68,7 @@
 
 mod client;
 mod session;
+mod options;
 mod acquire;
 mod guard;
 mod znodes;
@@ -69,12 +85,12 @@ mod servers;
 mod http;
 mod encode;
 
-pub use acquire::{AcquireOptions, Mode};
 pub use client::{AddressError, ClientBuilder, LockClient};
 pub use deadline::Margin;
 pub use error::{Code, Error, Loss, Refusal};
-pub use guard::{FencingToken, LockGuard};
-pub use life::Standing;
+pub use guard::{FencingToken, LockGuard, LockGuards};
+pub use life::{Revocation, Standing};
 pub use looks::{Contender, LockSummary, LockView, Place, SessionView};
+pub use options::{AcquireOptions, LockSet, Mode, Wait};
 pub use session::{LockSession, SessionBuilder};
 pub use znodes::{Child, CreateMode, Stat, Transaction, WatchKind, Znode, ZnodeEvent, Znodes};

@@ -1,14 +1,18 @@
 //! What is known of one session's life, and who is told of its end. It sends nothing; `heartbeat.rs` does.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde::Deserialize;
 use tokio::sync::watch;
 
+use crate::acquire::Grant;
 use crate::clock::BootInstant;
 use crate::deadline::{Margin, doubtful_from};
 use crate::error::Loss;
+use crate::options::Mode;
 
 /// How sure it is that a session lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +23,64 @@ pub enum Standing {
     Uncertain,
     /// It is lost, or may be: somebody else may hold its locks. It does not come back.
     Lost(Loss),
+}
+
+/// Somebody asks a holder to give its lock up.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Revocation {
+    /// Who asks, as far as the cluster knows: an address.
+    pub by: String,
+    /// Why.
+    pub reason: String,
+    /// Since when (RFC 3339).
+    pub requested_at: String,
+}
+
+/// What a heartbeat's answer says of one holder.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Asked {
+    holder: String,
+    #[serde(flatten)]
+    revocation: Revocation,
+}
+
+/// How a lock is held just now. All guards of one holder share it: re-entries are granted together, up and down.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    now: Mutex<(Mode, u64)>,
+    /// Whose turn it is to change it.
+    pub(crate) turns: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Hold {
+    fn new(grant: &Grant) -> Self {
+        Self {
+            now: Mutex::new((grant.mode, grant.fencing_token)),
+            turns: Arc::default(),
+        }
+    }
+
+    /// The mode and the token.
+    pub(crate) fn now(&self) -> (Mode, u64) {
+        *self.now.lock()
+    }
+
+    /// From now on it is held so.
+    pub(crate) fn set(&self, mode: Mode, token: u64) {
+        *self.now.lock() = (mode, token);
+    }
+}
+
+/// A guard has been made; what it needs to know.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    /// Which of the session's guards it is.
+    pub(crate) number: u64,
+    pub(crate) hold: Arc<Hold>,
+    /// Tells when it is lost.
+    pub(crate) lost: watch::Receiver<Option<Loss>>,
+    /// Tells when it is asked for.
+    pub(crate) asked: watch::Receiver<Option<Revocation>>,
 }
 
 /// One session's life.
@@ -44,7 +106,9 @@ struct Facts {
 struct Held {
     holder: String,
     since: BootInstant,
+    hold: Arc<Hold>,
     lost: watch::Sender<Option<Loss>>,
+    asked: watch::Sender<Option<Revocation>>,
 }
 
 impl Life {
@@ -155,19 +219,46 @@ impl Life {
         }
     }
 
-    /// A lock is held from now on; tells when it is lost.
-    pub(crate) fn enter(&self, holder: &str) -> (u64, watch::Receiver<Option<Loss>>) {
+    /// A lock is held from now on.
+    pub(crate) fn enter(&self, grant: &Grant) -> Entered {
         let mut facts = self.facts.lock();
         let (lost, told) = watch::channel(facts.lost.clone());
+        // What others of the same holder know is newer than a grant that was perhaps held up on its way.
+        let same = facts.guards.values().find(|held| held.holder == grant.holder);
+        let (hold, asked) = match same {
+            Some(held) => (held.hold.clone(), held.asked.borrow().clone()),
+            None => (Arc::new(Hold::new(grant)), None),
+        };
+        let (asked, is_asked) = watch::channel(asked);
         let number = facts.next_guard;
         facts.next_guard += 1;
         let held = Held {
-            holder: holder.to_owned(),
+            holder: grant.holder.clone(),
             since: BootInstant::now(),
+            hold: hold.clone(),
             lost,
+            asked,
         };
         facts.guards.insert(number, held);
-        (number, told)
+        Entered {
+            number,
+            hold,
+            lost: told,
+            asked: is_asked,
+        }
+    }
+
+    /// These are asked to give their locks up, and have not answered; nobody else is.
+    pub(crate) fn asked(&self, all: &[Asked]) {
+        for held in self.facts.lock().guards.values() {
+            let asked = all.iter().find(|asked| asked.holder == held.holder);
+            let asked = asked.map(|asked| asked.revocation.clone());
+            held.asked.send_if_modified(|known| {
+                let news = *known != asked;
+                *known = asked;
+                news
+            });
+        }
     }
 
     /// It is not held any more, by its holder's own will.
@@ -205,18 +296,29 @@ mod tests {
         Life::new(BootInstant::now(), Duration::from_millis(ttl_ms), margin)
     }
 
+    fn grant(holder: &str) -> Grant {
+        Grant {
+            lock: "job".to_owned(),
+            mode: Mode::Exclusive,
+            holder: holder.to_owned(),
+            fencing_token: 7,
+            holds: 1,
+            permits: 1,
+        }
+    }
+
     #[test]
     fn the_clock_alone_ends_it_and_nothing_brings_it_back() {
         let sent = BootInstant::now();
         let life = life(1);
-        let (_, guard) = life.enter("a");
+        let guard = life.enter(&grant("a")).lost;
         while !life.valid_until().has_passed() {}
         assert_eq!(life.loss(), Some(Loss::NoHeartbeat));
         assert_eq!(*guard.borrow(), Some(Loss::NoHeartbeat));
         life.confirm(sent + Duration::from_secs(1), Duration::from_secs(60));
         life.lose(Loss::Expired);
         assert_eq!(life.loss(), Some(Loss::NoHeartbeat));
-        let (_, late) = life.enter("b");
+        let late = life.enter(&grant("b")).lost;
         assert_eq!(*late.borrow(), Some(Loss::NoHeartbeat));
     }
 
@@ -238,17 +340,43 @@ mod tests {
     #[test]
     fn a_guard_that_the_cluster_does_not_know_has_lost_its_lock() {
         let life = life(60_000);
-        let (_, kept) = life.enter("kept");
-        let (_, broken) = life.enter("broken");
-        let (released, given_back) = life.enter("given back");
-        life.leave(released);
+        let (kept, broken) = (life.enter(&grant("kept")).lost, life.enter(&grant("broken")).lost);
+        let Entered {
+            number,
+            lost: given_back,
+            ..
+        } = life.enter(&grant("given back"));
+        life.leave(number);
         let asked = BootInstant::now();
-        let (_, new) = life.enter("granted while the question was on its way");
+        let new = life
+            .enter(&grant("granted while the question was on its way"))
+            .lost;
         life.holds_only(asked, &["kept"]);
         assert_eq!(*broken.borrow(), Some(Loss::TakenAway));
         for guard in [kept, new, given_back] {
             assert_eq!(*guard.borrow(), None);
         }
         assert_eq!(life.loss(), None);
+    }
+
+    #[test]
+    fn guards_of_one_holder_share_what_is_granted_and_asked_of_it() {
+        let life = life(60_000);
+        let (outer, other) = (life.enter(&grant("a")), life.enter(&grant("b")));
+        outer.hold.set(Mode::Shared, 7);
+        let text = r#"[{"lock": "job", "holder": "a", "by": "x", "reason": "y", "requested_at": "z"}]"#;
+        let asked: Vec<Asked> = serde_json::from_str(text).unwrap();
+        life.asked(&asked);
+        let inner = life.enter(&grant("a"));
+        assert_eq!(
+            (inner.hold.now(), other.hold.now()),
+            ((Mode::Shared, 7), (Mode::Exclusive, 7))
+        );
+        for asked in [&outer.asked, &inner.asked] {
+            assert_eq!(asked.borrow().as_ref().map(|asked| &*asked.reason), Some("y"));
+        }
+        assert_eq!(*other.asked.borrow(), None);
+        life.asked(&[]);
+        assert_eq!(*outer.asked.borrow(), None);
     }
 }

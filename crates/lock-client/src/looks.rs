@@ -40,6 +40,9 @@ pub struct LockView {
     pub mode: Option<String>,
     /// The permits of a semaphore.
     pub limit: Option<u32>,
+    /// Whether nobody new is let in.
+    #[serde(default)]
+    pub draining: bool,
     /// Who holds it.
     pub holders: Vec<Contender>,
     /// Who waits for it, in order.
@@ -147,6 +150,41 @@ impl LockClient {
         let body = json!({ "holder": holder, "reason": reason, "request_id": request_id() });
         let path = format!("/v1/locks/{}/break", encode::segment(name));
         let call = Call::with(Method::POST, path, &body);
+        self.servers.call(&call).await.map(drop)
+    }
+
+    /// Asks the holders of a lock, or one of them, to give it up. What comes of it is up to them. Returns how many were
+    /// asked.
+    pub async fn revoke(&self, name: &str, holder: Option<&str>, reason: &str) -> Result<u32, Error> {
+        #[derive(Deserialize)]
+        struct Answer {
+            asked: u32,
+        }
+        let mut body = json!({ "reason": reason, "request_id": request_id() });
+        if let Some(holder) = holder {
+            body["holder"] = holder.into();
+        }
+        let path = format!("/v1/locks/{}/revoke", encode::segment(name));
+        let answer: Answer = self.servers.ask(&Call::with(Method::POST, path, &body)).await?;
+        Ok(answer.asked)
+    }
+
+    /// Lets nobody new in, nor into the queue, for as long as it is so. Who holds the lock stays.
+    pub async fn drain(&self, name: &str, draining: bool) -> Result<(), Error> {
+        self.configure(name, json!({ "draining": draining, "request_id": request_id() }))
+            .await
+    }
+
+    /// Sets the limit of a semaphore, also while it is used: nobody loses permits by that. `None`: it is again what its
+    /// first user says.
+    pub async fn set_limit(&self, name: &str, limit: Option<u32>) -> Result<(), Error> {
+        self.configure(name, json!({ "limit": limit, "request_id": request_id() }))
+            .await
+    }
+
+    async fn configure(&self, name: &str, body: Value) -> Result<(), Error> {
+        let path = format!("/v1/locks/{}", encode::segment(name));
+        let call = Call::with(Method::PUT, path, &body);
         self.servers.call(&call).await.map(drop)
     }
 

@@ -209,7 +209,8 @@ fn judge(address: &str, Answer { status, body }: Answer) -> Verdict {
     };
     let why = format!("{address}: {}", refusal.detail);
     match (status, refusal.code.word()) {
-        (_, "unavailable" | "read_only" | "request_timeout") => Verdict::NotDone(why),
+        // Also when it is only this server that has too much to do.
+        (_, "unavailable" | "read_only" | "request_timeout" | "too_many_requests") => Verdict::NotDone(why),
         (400..500, _) => Verdict::Refused(refusal),
         _ => Verdict::InDoubt(why),
     }
@@ -262,6 +263,7 @@ mod tests {
         assert_eq!(verdict(409, r#"{"code": "lock_busy"}"#), "refused");
         assert_eq!(verdict(410, r#"{"code": "session_expired"}"#), "refused");
         assert_eq!(verdict(408, r#"{"code": "request_timeout"}"#), "not done");
+        assert_eq!(verdict(429, r#"{"code": "too_many_requests"}"#), "not done");
         assert_eq!(verdict(503, r#"{"code": "unavailable"}"#), "not done");
         assert_eq!(verdict(503, r#"{"code": "outcome_unknown"}"#), "in doubt");
         assert_eq!(verdict(500, r#"{"code": "internal"}"#), "in doubt");

@@ -11,14 +11,15 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::acquire::{Acquire, AcquireOptions};
+use crate::acquire::Acquire;
 use crate::client::LockClient;
 use crate::clock::{BootInstant, BootTimer};
 use crate::error::{Error, Loss};
-use crate::guard::LockGuard;
+use crate::guard::{LockGuard, LockGuards};
 use crate::heartbeat::keep_alive;
 use crate::http::Call;
-use crate::life::{Life, Standing};
+use crate::life::{Asked, Life, Standing};
+use crate::options::{AcquireOptions, LockSet};
 use crate::servers::{Servers, request_id};
 use crate::znodes::Znodes;
 
@@ -72,6 +73,8 @@ struct Opened {
 #[derive(Deserialize)]
 pub(crate) struct Renewed {
     pub(crate) ttl_ms: u64,
+    #[serde(default)]
+    pub(crate) revoke_requested: Vec<Asked>,
 }
 
 impl SessionBuilder {
@@ -159,10 +162,15 @@ impl LockSession {
     /// The call survives the loss of servers: it is sent to the next one under the same request id, and keeps its place
     /// in the queue. It ends with [`Error::Lost`] when the session does.
     pub async fn acquire(&self, lock: &str, options: AcquireOptions) -> Result<LockGuard, Error> {
-        Acquire::new(self.inner.core.clone(), lock, options)
-            .run()
-            .await
-            .map(|grant| LockGuard::new(self.inner.clone(), grant))
+        let mut grants = Acquire::one(self.inner.core.clone(), lock, options).run().await?;
+        let grant = grants.remove(0);
+        Ok(LockGuard::new(self.inner.clone(), grant))
+    }
+
+    /// Acquires several locks, of whatever modes, or none. As [`LockSession::acquire`] otherwise.
+    pub async fn acquire_all(&self, set: LockSet) -> Result<LockGuards, Error> {
+        let grants = Acquire::many(self.inner.core.clone(), set).run().await?;
+        Ok(LockGuards::new(self.inner.clone(), grants))
     }
 
     /// The tree of znodes, for changes on behalf of this session: ephemeral znodes end with it.

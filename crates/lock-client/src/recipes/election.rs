@@ -1,9 +1,9 @@
 //! Leader election: whoever holds the lock leads, and those who wait in its queue follow in their turn.
 
-use crate::acquire::AcquireOptions;
 use crate::client::LockClient;
 use crate::error::{Error, Loss};
 use crate::guard::{FencingToken, LockGuard};
+use crate::options::AcquireOptions;
 use crate::session::LockSession;
 
 /// An election among all who name the same lock.

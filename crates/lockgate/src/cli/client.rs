@@ -52,6 +52,12 @@ pub enum Command {
     Show(locks::Show),
     /// Take a lock away from its holder, whatever that still does under it
     Break(locks::Break),
+    /// Ask the holders of a lock to give it up
+    Revoke(locks::Revoke),
+    /// Let nobody new in to a lock, nor into its queue
+    Drain(locks::Drain),
+    /// Set how many permits a semaphore has
+    Limit(locks::Limit),
     /// List the sessions
     Sessions(locks::Sessions),
     /// Show who held a lock and who holds it, as a node remembers it
@@ -81,6 +87,9 @@ pub fn carry_out(command: Command) -> Result<ExitCode, Failure> {
             Command::Locks(arguments) => locks::list(arguments).await,
             Command::Show(arguments) => locks::show(arguments).await,
             Command::Break(arguments) => locks::take_away(arguments).await,
+            Command::Revoke(arguments) => locks::revoke(arguments).await,
+            Command::Drain(arguments) => locks::drain(arguments).await,
+            Command::Limit(arguments) => locks::limit(arguments).await,
             Command::Sessions(arguments) => locks::sessions(arguments).await,
             Command::History(arguments) => history::history(arguments).await,
             Command::Ls(arguments) => znodes::ls(arguments).await,

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use lock_client::Error;
+use lock_client::{Code, Error};
 
 use crate::serve::Removed;
 
@@ -12,7 +12,7 @@ pub const REMOVED: u8 = 3;
 pub const UNAVAILABLE: u8 = 69;
 /// It may have been done, or may yet be.
 pub const UNKNOWN: u8 = 70;
-/// The lock was not free, or not in time.
+/// The lock was not free, or not in time, or takes nobody just now.
 pub const NOT_FREE: u8 = 75;
 /// The lock was lost while the command ran under it.
 pub const LOST: u8 = 79;
@@ -56,7 +56,7 @@ impl From<Error> for Failure {
             Error::Unavailable(_) => UNAVAILABLE,
             Error::Unknown(_) => UNKNOWN,
             Error::Lost(_) => LOST,
-            Error::Refused(_) if error.is_not_free() => NOT_FREE,
+            Error::Refused(_) if error.is_not_free() || error.is(Code::Draining) => NOT_FREE,
             Error::Refused(_) => 1,
         };
         Self::new(code, error.into())

@@ -55,6 +55,48 @@ pub struct Break {
     servers: Servers,
 }
 
+/// `lockgate revoke`
+#[derive(Debug, Args)]
+pub struct Revoke {
+    /// The lock
+    name: String,
+    /// Told to the holders
+    #[arg(long)]
+    reason: String,
+    /// Only this holder, as `lockgate show` names it
+    #[arg(long)]
+    holder: Option<String>,
+    #[command(flatten)]
+    servers: Servers,
+}
+
+/// `lockgate drain`
+#[derive(Debug, Args)]
+pub struct Drain {
+    /// The lock
+    name: String,
+    /// Lets the queue go on
+    #[arg(long)]
+    off: bool,
+    #[command(flatten)]
+    servers: Servers,
+}
+
+/// `lockgate limit`
+#[derive(Debug, Args)]
+pub struct Limit {
+    /// The semaphore
+    name: String,
+    /// How many permits it has from now on. Below what is in use nobody loses any, and nobody is let in until enough are free
+    #[arg(required_unless_present = "unset")]
+    limit: Option<u32>,
+    /// The limit is again what the first user says (only while nobody uses it)
+    #[arg(long, conflicts_with = "limit")]
+    unset: bool,
+    #[command(flatten)]
+    servers: Servers,
+}
+
 /// `lockgate sessions`
 #[derive(Debug, Args)]
 pub struct Sessions {
@@ -99,6 +141,7 @@ pub async fn show(arguments: Show) -> Result<(), Failure> {
         limit: None,
         holders: Vec::new(),
         queue: Vec::new(),
+        draining: false,
         more: serde_json::Map::new(),
     });
     if arguments.json {
@@ -109,7 +152,13 @@ pub async fn show(arguments: Show) -> Result<(), Failure> {
         (Some(mode), None) => mode.clone(),
         (Some(mode), Some(limit)) => format!("{mode} of {limit}"),
     };
-    say(format!("{}: {used}", view.lock))?;
+    let closed = view.more.get("closed").filter(|closed| closed.is_object());
+    let shut = match (view.draining, closed) {
+        (true, _) => ", drained: nobody is let in",
+        (false, Some(_)) => ", closed for a while after a loss: nobody is let in",
+        (false, None) => "",
+    };
+    say(format!("{}: {used}{shut}", view.lock))?;
     if view.holders.is_empty() && view.queue.is_empty() {
         return Ok(());
     }
@@ -126,7 +175,23 @@ pub async fn show(arguments: Show) -> Result<(), Failure> {
             contender.note.clone(),
         ]
     };
-    let holders = view.holders.iter().map(|holder| row(holder, "holds".to_owned()));
+    let stands = |holder: &Contender| {
+        let is_there = |fact| {
+            holder
+                .more
+                .get(fact)
+                .is_some_and(|fact: &serde_json::Value| !fact.is_null())
+        };
+        match (is_there("upgrading_since_at"), is_there("revoke_requested")) {
+            (true, _) => "wants to be alone",
+            (false, true) => "is asked to go",
+            (false, false) => "holds",
+        }
+    };
+    let holders = view
+        .holders
+        .iter()
+        .map(|holder| row(holder, stands(holder).to_owned()));
     let queue = view
         .queue
         .iter()
@@ -167,6 +232,37 @@ pub async fn take_away(arguments: Break) -> Result<(), Failure> {
         say(format!("{holder} has lost the lock {name}"))?;
     }
     Ok(())
+}
+
+/// Does `lockgate revoke`.
+pub async fn revoke(arguments: Revoke) -> Result<(), Failure> {
+    let Revoke {
+        name,
+        reason,
+        holder,
+        servers,
+    } = arguments;
+    let asked = servers
+        .client()?
+        .revoke(&name, holder.as_deref(), &reason)
+        .await?;
+    Ok(say(match asked {
+        1 => "1 holder was asked".to_owned(),
+        count => format!("{count} holders were asked"),
+    })?)
+}
+
+/// Does `lockgate drain`.
+pub async fn drain(arguments: Drain) -> Result<(), Failure> {
+    let client = arguments.servers.client()?;
+    Ok(client.drain(&arguments.name, !arguments.off).await?)
+}
+
+/// Does `lockgate limit`.
+pub async fn limit(arguments: Limit) -> Result<(), Failure> {
+    let client = arguments.servers.client()?;
+    // Without one it is `--unset`: clap has seen to that.
+    Ok(client.set_limit(&arguments.name, arguments.limit).await?)
 }
 
 /// Does `lockgate sessions`.

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::client::Servers;
 use super::exit::{self, Failure};
+use super::table::shown;
 use crate::cli::run::group::Group;
 
 mod group;
@@ -35,6 +36,33 @@ enum OnUncertain {
     Kill,
 }
 
+/// What is done when somebody asks that the lock be given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OnRevoke {
+    /// It is told, and the command goes on
+    Continue,
+    /// The command is ended, and the lock given back
+    End,
+}
+
+/// How many permits a semaphore has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    /// So many.
+    Of(u32),
+    /// As many as it has.
+    Any,
+}
+
+impl Limit {
+    fn parse(text: &str) -> Result<Self, std::num::ParseIntError> {
+        match text {
+            "any" => Ok(Self::Any),
+            number => number.parse().map(Self::Of),
+        }
+    }
+}
+
 /// `lockgate lock`
 #[derive(Debug, Args)]
 #[command(override_usage = "\
@@ -45,7 +73,7 @@ The command gets LOCKGATE_FENCING_TOKEN, LOCKGATE_LOCK and LOCKGATE_SESSION in i
 a signal's is 128 + its number.\n\n\
   69  no server could serve, the command was not run\n\
   70  it is not known whether the lock was acquired, the command was not run\n\
-  75  the lock was not free, or not in time\n\
+  75  the lock was not free, or not in time, or is drained\n\
   79  the lock was lost, the command was ended\n\
  126  the command cannot be executed\n\
  127  the command was not found")]
@@ -55,9 +83,9 @@ pub struct Arguments {
     /// Hold it together with others that do so, too
     #[arg(long)]
     shared: bool,
-    /// Take permits of a semaphore that has so many in all
-    #[arg(long, value_name = "LIMIT", conflicts_with = "shared")]
-    semaphore: Option<u32>,
+    /// Take permits of a semaphore that has so many in all; "any": as many as were set (`lockgate limit`), or as its users say
+    #[arg(long, value_name = "LIMIT", conflicts_with = "shared", value_parser = Limit::parse)]
+    semaphore: Option<Limit>,
     /// How many permits of the semaphore are taken
     #[arg(long, value_name = "N", requires = "semaphore")]
     permits: Option<u32>,
@@ -76,6 +104,12 @@ pub struct Arguments {
     /// What happens while no heartbeat is confirmed for half of the ttl
     #[arg(long, value_name = "WHAT", value_enum, default_value = "continue")]
     on_uncertain: OnUncertain,
+    /// What happens when somebody asks that the lock be given up (`lockgate revoke`)
+    #[arg(long, value_name = "WHAT", value_enum, default_value = "continue")]
+    on_revoke: OnRevoke,
+    /// How long the lock stays closed if this program vanishes and its session expires: at most 1min
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    lock_delay: Option<Duration>,
     /// How long a command that has lost its lock may take to end after SIGTERM, before SIGKILL
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
     grace: Duration,
@@ -90,11 +124,15 @@ impl Arguments {
     fn options(&self) -> AcquireOptions {
         let mut options = match (self.shared, self.semaphore) {
             (true, _) => AcquireOptions::shared(),
-            (false, Some(limit)) => AcquireOptions::semaphore(limit),
+            (false, Some(Limit::Of(limit))) => AcquireOptions::semaphore(limit),
+            (false, Some(Limit::Any)) => AcquireOptions::semaphore_of_any_limit(),
             (false, None) => AcquireOptions::exclusive(),
         };
         if let Some(permits) = self.permits {
             options = options.permits(permits);
+        }
+        if let Some(delay) = self.lock_delay {
+            options = options.lock_delay(delay);
         }
         options = match (self.try_only, self.wait) {
             (true, _) => options.try_only(),
@@ -195,6 +233,8 @@ async fn supervised(
     let mut group = Group::of(&child)?;
     let mut standing = session.standing_changes();
     let mut loss = std::pin::pin!(guard.lost());
+    let mut revocation = std::pin::pin!(guard.revoke_requested());
+    let mut is_asked = false;
     let ended = loop {
         tokio::select! {
             biased;
@@ -214,7 +254,7 @@ async fn supervised(
                     }
                     (Standing::Sure, OnUncertain::Pause) => {
                         eprintln!("lockgate: heartbeats are confirmed again, the command goes on");
-                        group.send(Signal::SIGCONT)?;
+                        group.wake()?;
                     }
                     (Standing::Sure, OnUncertain::Continue | OnUncertain::Kill) => {
                         eprintln!("lockgate: heartbeats are confirmed again");
@@ -224,6 +264,14 @@ async fn supervised(
                 }
             }
             signal = signals.next() => group.send(signal)?,
+            asked = &mut revocation, if !is_asked => {
+                is_asked = true;
+                let (by, reason) = (shown(&asked.by), shown(&asked.reason));
+                eprintln!("lockgate: {by} asks that the lock be given up: {reason}");
+                if arguments.on_revoke == OnRevoke::End {
+                    break End::Itself(end(&mut child, &group, arguments.grace).await?);
+                }
+            }
             () = group.suspended() => {
                 // The shell that waits for this program has to get its terminal back. And no heartbeats are sent meanwhile:
                 // a command that nobody wakes does not keep the lock for ever.
@@ -275,8 +323,8 @@ fn spawn(arguments: &Arguments, session: &LockSession, guard: &LockGuard) -> Res
     })
 }
 
-/// Ends a command that has lost its lock.
-async fn end(child: &mut Child, group: &Group, grace: Duration) -> Result<(), Failure> {
+/// Ends a command that has lost its lock, or is to give it up.
+async fn end(child: &mut Child, group: &Group, grace: Duration) -> Result<ExitStatus, Failure> {
     let deadline = Instant::now() + grace;
     group.send(Signal::SIGTERM)?;
     // One that stands still has to go on to be able to end.
@@ -286,8 +334,7 @@ async fn end(child: &mut Child, group: &Group, grace: Duration) -> Result<(), Fa
     }
     // And what the command has left behind in its group: it must not go on without the lock.
     group.send(Signal::SIGKILL)?;
-    child.wait().await.context("waiting for the command")?;
-    Ok(())
+    Ok(child.wait().await.context("waiting for the command")?)
 }
 
 fn told(name: &str, loss: &Loss) -> anyhow::Error {

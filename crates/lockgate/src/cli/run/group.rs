@@ -38,7 +38,7 @@ impl Group {
         let stdin = stdin();
         let in_foreground = stdin.is_terminal() && tcgetpgrp(&stdin) == Ok(getpgrp());
         // That the command is gone already is fine: then it needs no terminal.
-        self.has_terminal = in_foreground && tcsetpgrp(&stdin, self.id).is_ok();
+        self.has_terminal |= in_foreground && tcsetpgrp(&stdin, self.id).is_ok();
     }
 
     /// Waits until the command is suspended: because of Ctrl-Z, or because it wanted to read while it was in the background.

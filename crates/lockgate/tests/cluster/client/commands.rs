@@ -115,9 +115,24 @@ async fn locks_and_sessions_are_shown_and_broken() {
 
     let broken = says(&cluster, &["break", "orders/42", "--reason", "maintenance"]).await;
     assert_eq!(broken, format!("{} has lost the lock orders/42\n", held.holder()));
-    wait.await.unwrap().unwrap();
+    let _berts = wait.await.unwrap().unwrap();
     let told = fails(&cluster, 1, &["break", "unknown", "--reason", "x"]).await;
     assert_eq!(told, "lockgate: nobody holds the lock unknown\n");
+    let asked = says(&cluster, &["revoke", "orders/42", "--reason", "maintenance"]).await;
+    assert_eq!(asked, "1 holder was asked\n");
+    assert!(
+        says(&cluster, &["show", "orders/42"])
+            .await
+            .contains("is asked to go")
+    );
+    says(&cluster, &["drain", "orders/42"]).await;
+    let shown = says(&cluster, &["show", "orders/42"]).await;
+    assert!(shown.starts_with("orders/42: exclusive, drained"), "{shown}");
+    let told = fails(&cluster, 75, &["lock", "orders/42", "--try", "--", "true"]).await;
+    assert!(told.contains("drained"), "{told}");
+    says(&cluster, &["drain", "orders/42", "--off"]).await;
+    assert_eq!(json(&cluster, &["show", "orders/42"]).await["draining"], false);
+
     let first = anna.acquire("book", AcquireOptions::shared()).await.unwrap();
     let _second = bert.acquire("book", AcquireOptions::shared()).await.unwrap();
     let told = fails(&cluster, 1, &["break", "book", "--reason", "x"]).await;

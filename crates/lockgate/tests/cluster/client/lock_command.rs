@@ -8,12 +8,13 @@ use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
+use super::Family;
 use super::commands::{fails, lockgate};
 use crate::harness::{LOCKGATE, PATIENCE, TestCluster, eventually};
 use lockgate::cluster::process::send_signal;
 
 /// Starts one whose output is read as it comes.
-fn start(cluster: &TestCluster, arguments: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {
+fn start(cluster: &TestCluster, arguments: &[&str]) -> (Family, Lines<BufReader<ChildStdout>>) {
     let mut child = Command::new(LOCKGATE)
         .arg("lock")
         .args(arguments)
@@ -24,7 +25,7 @@ fn start(cluster: &TestCluster, arguments: &[&str]) -> (Child, Lines<BufReader<C
         .spawn()
         .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    (child, lines)
+    (Family::of(child), lines)
 }
 
 async fn line(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
@@ -35,8 +36,8 @@ async fn line(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
 }
 
 /// How it ended, and what it said of it.
-async fn ended(child: Child) -> (Option<i32>, String) {
-    let output = tokio::time::timeout(PATIENCE, child.wait_with_output())
+async fn ended(child: Family) -> (Option<i32>, String) {
+    let output = tokio::time::timeout(PATIENCE, child.into_child().wait_with_output())
         .await
         .expect("it ends")
         .unwrap();
@@ -178,6 +179,45 @@ async fn a_command_whose_lock_is_lost_is_ended_and_killed_if_it_does_not_end() {
             .await;
         }
     }
+}
+
+#[tokio::test]
+async fn a_command_is_ended_when_its_lock_is_asked_for_if_it_was_started_so() {
+    let cluster = TestCluster::start().await;
+    let client = cluster.lock_client();
+    let script = "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.02; done";
+    let command =
+        |more: &[&'static str]| [&["job", "--ttl", "2s"], more, &["--", "sh", "-c", script]].concat();
+    let (goes_on, mut lines) = start(&cluster, &command(&["--semaphore", "2"]));
+    assert_eq!(line(&mut lines).await, "ready");
+    let end = command(&["--semaphore", "any", "--on-revoke", "end", "--lock-delay", "1m"]);
+    let (ends, mut last_lines) = start(&cluster, &end);
+    assert_eq!(line(&mut last_lines).await, "ready");
+    assert_eq!(client.revoke("job", None, "maintenance").await, Ok(2));
+    assert_eq!(line(&mut last_lines).await, "bye");
+    let (code, told) = ended(ends).await;
+    assert_eq!(code, Some(3), "{told}");
+    assert!(
+        told.contains("asks that the lock be given up: maintenance"),
+        "{told}"
+    );
+    // It was given back in order, so nothing delays the next one.
+    let view = client.lock("job").await.unwrap().unwrap();
+    assert_eq!(view.holders.len(), 1);
+    send_signal(pid(&goes_on), Signal::SIGTERM).unwrap();
+    let (code, told) = ended(goes_on).await;
+    assert_eq!(code, Some(3), "{told}");
+    fails(&cluster, 1, &["lock", "job", "--semaphore", "any", "--", "true"]).await;
+    assert!(lockgate(&cluster, &["limit", "job", "1"]).await.status.success());
+    let one = ["lock", "job", "--semaphore", "any", "--", "true"];
+    assert!(lockgate(&cluster, &one).await.status.success());
+    fails(&cluster, 1, &["lock", "job", "--semaphore", "2", "--", "true"]).await;
+    assert!(
+        lockgate(&cluster, &["limit", "job", "--unset"])
+            .await
+            .status
+            .success()
+    );
 }
 
 #[tokio::test]

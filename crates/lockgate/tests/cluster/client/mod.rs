@@ -2,16 +2,22 @@
 
 mod acquire;
 mod commands;
+mod curator;
 mod faults;
 mod lock_command;
+mod modes;
 mod paused;
 mod proxy;
 mod recipes;
 mod terminal;
 
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use lock_client::{LockClient, LockSession};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::process::Child;
 
 use crate::harness::TestCluster;
 
@@ -33,5 +39,50 @@ impl TestCluster {
             .open()
             .await
             .unwrap()
+    }
+}
+
+/// A process that ends with its test, however that ends, and all that it has started with it.
+pub struct Family(Option<Child>);
+
+impl Family {
+    pub fn of(child: Child) -> Self {
+        Self(Some(child))
+    }
+
+    /// For whoever waits for its end.
+    pub fn into_child(mut self) -> Child {
+        self.0.take().expect("it is taken once")
+    }
+}
+
+impl Deref for Family {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        self.0.as_ref().expect("it is taken at the end")
+    }
+}
+
+impl DerefMut for Family {
+    fn deref_mut(&mut self) -> &mut Child {
+        self.0.as_mut().expect("it is taken at the end")
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        if let Some(pid) = self.0.as_ref().and_then(Child::id) {
+            kill_all(Pid::from_raw(i32::try_from(pid).unwrap()));
+        }
+    }
+}
+
+fn kill_all(process: Pid) {
+    let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+    // Itself first: it has nothing to do about the end of its children any more. That it has ended already is fine.
+    let _ = kill(process, Signal::SIGKILL);
+    for child in children.unwrap_or_default().split_whitespace() {
+        kill_all(Pid::from_raw(child.parse().unwrap()));
     }
 }

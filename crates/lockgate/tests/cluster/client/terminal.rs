@@ -6,9 +6,12 @@ use std::process::Stdio;
 
 use lock_client::AcquireOptions;
 use nix::pty::openpty;
-use tokio::process::{Child, Command};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use tokio::process::Command;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+use super::Family;
 use super::lock_command::state;
 use crate::harness::{LOCKGATE, PATIENCE, TestCluster, eventually};
 
@@ -20,7 +23,7 @@ struct Terminal {
     shown: String,
     /// All that was shown, for whoever looks into a failure.
     seen: String,
-    _program: Child,
+    _program: Family,
 }
 
 impl Terminal {
@@ -58,7 +61,7 @@ impl Terminal {
             screen,
             shown: String::new(),
             seen: String::new(),
-            _program: program,
+            _program: Family::of(program),
         }
     }
 
@@ -91,7 +94,8 @@ impl Terminal {
         }
     }
 
-    /// Runs a command under the lock `job`; the process ids of the command and of `lockgate`.
+    /// Runs a command under the lock `job`; the process ids of the command and of `lockgate`. It should start no others: a
+    /// shell that is just doing so (by `vfork`) is not suspended before its child goes on, whatever it runs under.
     async fn run(&mut self, ttl: &str, script: &str) -> (String, String) {
         self.type_in(&format!(
             "{LOCKGATE} lock job --ttl {ttl} -- sh -c 'echo pids $$ $PPID; {script}'\n"
@@ -113,7 +117,7 @@ async fn until_suspended(command: &str, lockgate: &str) {
 async fn ctrl_z_gives_the_shell_its_terminal_back_and_fg_goes_on() {
     let cluster = TestCluster::start().await;
     let mut terminal = Terminal::shell(&cluster).await;
-    let (command, lockgate) = terminal.run("60s", "while :; do sleep 0.02; done").await;
+    let (command, lockgate) = terminal.run("60s", "exec sleep 1000").await;
     for _ in 0..3 {
         terminal.type_in("\u{1a}");
         until_suspended(&command, &lockgate).await;
@@ -139,13 +143,23 @@ async fn ctrl_z_gives_the_shell_its_terminal_back_and_fg_goes_on() {
 async fn a_command_that_is_suspended_for_too_long_loses_its_lock_and_does_not_go_on() {
     let cluster = TestCluster::start().await;
     let place = tempfile::TempDir::new().unwrap();
-    let file = place.path().join("written");
+    let (work, done) = (place.path().join("work"), place.path().join("done"));
+    mkfifo(&work, Mode::S_IRWXU).unwrap();
+    // Opened for reading, too, it does not wait for a reader.
+    let mut hand_out = File::options().read(true).write(true).open(&work).unwrap();
     let mut terminal = Terminal::shell(&cluster).await;
-    let script = format!("while :; do echo >> {}; sleep 0.02; done", file.display());
+    let script = format!(
+        "while read task; do echo $task >> {}; done < {}",
+        done.display(),
+        work.display()
+    );
     let (command, lockgate) = terminal.run("2s", &script).await;
+    hand_out.write_all(b"one\n").unwrap();
+    let has_done = || std::fs::read_to_string(&done).unwrap_or_default();
+    eventually("it works", async || has_done() == "one\n").await;
     terminal.type_in("\u{1a}");
     until_suspended(&command, &lockgate).await;
-    let written = std::fs::read(&file).unwrap().len();
+    hand_out.write_all(b"two\n").unwrap();
     let heir = cluster.lock_session("heir").await;
     let guard = heir.acquire("job", AcquireOptions::exclusive()).await.unwrap();
     terminal.type_in("fg\n");
@@ -155,7 +169,7 @@ async fn a_command_that_is_suspended_for_too_long_loses_its_lock_and_does_not_go
     .await;
     terminal.type_in("echo ended with $?\n");
     assert_eq!(terminal.line("ended with ").await, "79");
-    assert_eq!(std::fs::read(&file).unwrap().len(), written);
+    assert_eq!(has_done(), "one\n");
     assert!(guard.verify().await.unwrap());
 }
 
@@ -173,6 +187,8 @@ async fn who_waits_for_the_lock_can_be_suspended_too() {
     terminal.type_in("fg\n");
     held.release().await.unwrap();
     assert_eq!(terminal.line("it runs").await, "");
+    terminal.type_in("echo ended with $?\n");
+    assert_eq!(terminal.line("ended with ").await, "0");
 }
 
 #[tokio::test]
