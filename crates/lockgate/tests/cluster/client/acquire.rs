@@ -196,7 +196,7 @@ async fn a_call_that_is_dropped_leaves_the_queue_and_a_guard_that_is_dropped_giv
 async fn what_was_broken_is_lost_and_what_is_guarded_is_written_only_while_it_is_held() {
     let cluster = TestCluster::start().await;
     let client = cluster.lock_client();
-    let session = client.session().ttl(super::SHORT_TTL).open().await.unwrap();
+    let session = client.session().ttl(super::BRISK_TTL).open().await.unwrap();
     let guard = session
         .acquire("ledger", AcquireOptions::exclusive())
         .await

@@ -6,8 +6,8 @@ use lock_client::{AcquireOptions, Error, LockClient, Loss, Standing};
 use nix::sys::signal::Signal;
 use tokio::time::Instant;
 
-use super::SHORT_TTL;
 use super::proxy::Proxy;
+use super::{BRISK_TTL, SHORT_TTL};
 use crate::harness::{PATIENCE, TestCluster, eventually};
 
 /// Proxies before all nodes, and a client that knows only them.
@@ -201,7 +201,7 @@ async fn a_connection_that_breaks_in_the_middle_of_an_acquire_leaves_one_contend
 async fn a_session_that_the_cluster_has_ended_is_lost_at_once() {
     let cluster = TestCluster::start().await;
     let client = cluster.lock_client();
-    let session = client.session().ttl(SHORT_TTL).open().await.unwrap();
+    let session = client.session().ttl(BRISK_TTL).open().await.unwrap();
     let guard = session
         .acquire("ended", AcquireOptions::exclusive())
         .await

@@ -153,7 +153,7 @@ async fn a_command_whose_lock_is_lost_is_ended_and_killed_if_it_does_not_end() {
     for (script, grace) in [(obedient, "30s"), (stubborn, "200ms")] {
         let (child, mut lines) = start(
             &cluster,
-            &["job", "--ttl", "2s", "--grace", grace, "--", "sh", "-c", script],
+            &["job", "--ttl", "9s", "--grace", grace, "--", "sh", "-c", script],
         );
         let first = line(&mut lines).await;
         let view = client.lock("job").await.unwrap().unwrap();
@@ -187,7 +187,7 @@ async fn a_command_is_ended_when_its_lock_is_asked_for_if_it_was_started_so() {
     let client = cluster.lock_client();
     let script = "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.02; done";
     let command =
-        |more: &[&'static str]| [&["job", "--ttl", "2s"], more, &["--", "sh", "-c", script]].concat();
+        |more: &[&'static str]| [&["job", "--ttl", "9s"], more, &["--", "sh", "-c", script]].concat();
     let (goes_on, mut lines) = start(&cluster, &command(&["--semaphore", "2"]));
     assert_eq!(line(&mut lines).await, "ready");
     let end = command(&["--semaphore", "any", "--on-revoke", "end", "--lock-delay", "1m"]);

@@ -24,6 +24,9 @@ use crate::harness::TestCluster;
 /// The shortest that a server allows: what has to end is over soon.
 pub const SHORT_TTL: Duration = Duration::from_secs(2);
 
+/// Of sessions that have to live on a busy machine, too, and hear soon what heartbeats bring.
+pub const BRISK_TTL: Duration = Duration::from_secs(9);
+
 impl TestCluster {
     /// The client library, with all nodes.
     pub fn lock_client(&self) -> LockClient {

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use lock_client::{AcquireOptions, Code, Error, LockSet, Loss, Mode, Wait};
 
-use super::SHORT_TTL;
 use super::proxy::Proxy;
+use super::{BRISK_TTL, SHORT_TTL};
 use crate::harness::{PATIENCE, TestCluster, eventually};
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn a_wait_that_would_never_end_is_refused_and_says_who_waits_for_whom() {
 async fn a_holder_hears_that_it_is_asked_for_its_lock_and_answers() {
     let cluster = TestCluster::start().await;
     let client = cluster.lock_client();
-    let session = client.session().ttl(SHORT_TTL).open().await.unwrap();
+    let session = client.session().ttl(BRISK_TTL).open().await.unwrap();
     let guard = session
         .acquire("seat", AcquireOptions::exclusive())
         .await

@@ -153,7 +153,7 @@ async fn a_command_that_is_suspended_for_too_long_loses_its_lock_and_does_not_go
         done.display(),
         work.display()
     );
-    let (command, lockgate) = terminal.run("2s", &script).await;
+    let (command, lockgate) = terminal.run("5s", &script).await;
     hand_out.write_all(b"one\n").unwrap();
     let has_done = || std::fs::read_to_string(&done).unwrap_or_default();
     eventually("it works", async || has_done() == "one\n").await;
