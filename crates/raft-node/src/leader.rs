@@ -315,8 +315,10 @@ pub async fn tend<P, F>(
             let propose = propose.clone();
             let command = Command::Lock(LockCommand::CountDelays { locks, term });
             tokio::spawn(async move {
+                fail_step!(async "delay::before_count");
                 // What is not told now is told again.
                 propose(Request::anonymous(command)).await;
+                fail_step!(async "delay::after_count");
             });
         }
         if now - swept >= sweeps.every {

@@ -1,6 +1,8 @@
 //! Users of the cluster while it is broken: they take locks, write, let sessions die, and note whatever must not happen.
 //! They know nothing of fail points.
 
+mod modes;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,6 +38,9 @@ const KEPT_TTL: Duration = Duration::from_secs(20);
 
 /// Sessions that are left to die: the shortest there may be.
 const SILENT_TTL: Duration = Duration::from_secs(2);
+
+/// For so long the locks of silent sessions stay closed.
+const LOCK_DELAY_MS: u64 = 100;
 
 /// A silent session ends after its time; how late beside that a machine may be that does other things as well. Every
 /// new leader gives it its time again, so this holds while all is quiet.
@@ -113,6 +118,7 @@ impl Load {
         }
         users.spawn(occasional(ledger.clone(), client(1)));
         users.spawn(mourned(ledger.clone(), client(2)));
+        users.spawn(modes::user(ledger.clone(), client(0)));
         Self {
             ledger,
             _users: users,
@@ -371,6 +377,18 @@ async fn mourned(ledger: Arc<Ledger>, mut client: ApiClient) {
             Ok(session) => {
                 let path = format!("/v1/znodes/fp/ephemeral-{round}");
                 let body = json!({ "mode": "ephemeral", "session": session, "request_id": request_id() });
+                // The lock is closed when it dies, and opened a moment later.
+                let wishes = json!({ "lock_delay_ms": LOCK_DELAY_MS });
+                match client
+                    .acquire_with(&session, &format!("fp/delayed/{round}"), wishes)
+                    .await
+                {
+                    Ok(_)
+                    | Err(CallError::Refused {
+                        status: 404 | 410, ..
+                    }) => {}
+                    Err(error) => ledger.violation(format!("nobody else wants fp/delayed/{round}: {error}")),
+                }
                 match client.call("POST", &path, &body, ANSWER_TIMEOUT).await {
                     Ok(_) => ledger.dying.lock().push_back(path),
                     // A fault may last longer than such a session.

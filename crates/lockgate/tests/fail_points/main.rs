@@ -5,7 +5,7 @@
 //! | `LOCKGATE_FAIL_POINTS` | which cells |
 //! |---|---|
 //! | absent | 24, spread over the matrix, other ones every day |
-//! | `all` | all: some twenty minutes |
+//! | `all` | all: some twenty-five minutes |
 //! | anything else | those whose name (`area::step Fault Target`) contains it |
 //!
 //! ```sh

@@ -17,10 +17,25 @@ pub(crate) fn applying(command: &Command) {
         Command::Multi(_) => fail_step!("apply::before_multi"),
         Command::Sweep(_) => fail_step!("apply::before_sweep"),
         Command::SetLimits(_) => fail_step!("apply::before_set_limits"),
-        Command::Lock(LockCommand::Acquire { .. }) => fail_step!("apply::before_acquire"),
-        Command::Lock(LockCommand::Release { .. }) => fail_step!("apply::before_release"),
-        Command::Lock(LockCommand::Withdraw { .. }) => fail_step!("apply::before_withdraw"),
-        Command::Lock(LockCommand::Break { .. }) => fail_step!("apply::before_break"),
+        Command::Lock(step) => locking(step),
+    }
+}
+
+fn locking(step: &LockCommand) {
+    match step {
+        LockCommand::Acquire { .. } => fail_step!("apply::before_acquire"),
+        LockCommand::Release { .. } => fail_step!("apply::before_release"),
+        LockCommand::Withdraw { .. } => fail_step!("apply::before_withdraw"),
+        LockCommand::Break { .. } => fail_step!("apply::before_break"),
+        LockCommand::Downgrade { .. } => fail_step!("apply::before_downgrade"),
+        LockCommand::Upgrade { .. } => fail_step!("apply::before_upgrade"),
+        LockCommand::AcquireMany { .. } => fail_step!("apply::before_acquire_many"),
+        LockCommand::ReleaseMany { .. } => fail_step!("apply::before_release_many"),
+        LockCommand::WithdrawMany { .. } => fail_step!("apply::before_withdraw_many"),
+        LockCommand::Configure { .. } => fail_step!("apply::before_configure"),
+        LockCommand::Revoke { .. } => fail_step!("apply::before_revoke"),
+        LockCommand::AnswerRevoke { .. } => fail_step!("apply::before_answer_revoke"),
+        LockCommand::CountDelays { .. } => fail_step!("apply::before_count_delays"),
     }
 }
 
