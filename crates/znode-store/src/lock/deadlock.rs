@@ -11,7 +11,6 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
-use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -26,6 +25,10 @@ use crate::store::Store;
 /// How many contenders one search looks at. It is made while everybody waits for the entry, and this many take about a
 /// tenth of a millisecond. Beyond it the call just waits.
 pub const MAX_DEADLOCK_STEPS: usize = 1_000;
+
+/// How many contenders [`Store::wait_graph`] looks at for each wait: nothing is applied meanwhile, and most of those who
+/// share a lock stand behind thousands for whom they do not wait.
+const MAX_GRAPH_STEPS: usize = 64;
 
 /// How many parties a refusal names. A longer cycle is refused all the same.
 pub const MAX_NAMED_PARTIES: usize = 16;
@@ -79,13 +82,16 @@ impl Store {
                 if waits.len() == MAX_GRAPH_WAITS {
                     return (waits, false);
                 }
-                let mut blockers = awaited_by(queue, waiter, terms);
-                let named: Vec<_> = blockers.by_ref().take(MAX_NAMED_BLOCKERS).collect();
+                let mut looks = awaited_by(queue, waiter, terms);
+                let near = looks.by_ref().take(MAX_GRAPH_STEPS).flatten();
+                let mut named: Vec<_> = near.take(MAX_NAMED_BLOCKERS + 1).collect();
+                let more = named.len() > MAX_NAMED_BLOCKERS || looks.next().is_some();
+                named.truncate(MAX_NAMED_BLOCKERS);
                 let place = |contender: &Contender| queue.place(contender.position());
                 waits.push(WaitView {
                     lock: lock.clone(),
                     waiter: party(waiter, !waiter.upgrading),
-                    more: blockers.next().is_some(),
+                    more,
                     waits_for: named
                         .into_iter()
                         .map(|other| party(other, place(other) >= Some(queue.holding())))
@@ -106,7 +112,7 @@ pub struct WaitView {
     pub waiter: PartyView,
     /// Those ahead that it cannot pass, the first [`MAX_NAMED_BLOCKERS`] of them. Nobody if the lock is drained or closed.
     pub waits_for: Vec<PartyView>,
-    /// Whether there are more of them.
+    /// Whether there are more of them, or may be: those far ahead are not looked at.
     pub more: bool,
 }
 
@@ -118,7 +124,7 @@ pub struct PartyView {
     /// Its scope within the session; empty for clients that speak ZooKeeper.
     pub owner: Arc<str>,
     /// Its contender.
-    pub holder: crate::command::HolderId,
+    pub holder: Arc<str>,
     /// Whether it stands in the queue; else it holds the lock.
     pub waits: bool,
 }
@@ -127,7 +133,7 @@ fn party(contender: &Contender, waits: bool) -> PartyView {
     PartyView {
         session: contender.session,
         owner: contender.owner.clone().unwrap_or_default(),
-        holder: contender.name.to_string(),
+        holder: contender.name.clone(),
         waits,
     }
 }
@@ -137,10 +143,10 @@ fn awaited_by<'q>(
     queue: &'q Queue,
     waiter: &'q Contender,
     terms: super::state::Terms,
-) -> Box<dyn Iterator<Item = &'q Contender> + 'q> {
+) -> Box<dyn Iterator<Item = Option<&'q Contender>> + 'q> {
     if waiter.upgrading {
         let others = queue.holders().filter(|other| other.name != waiter.name);
-        return Box::new(others);
+        return Box::new(others.map(Some));
     }
     let at = queue
         .place(waiter.position())
@@ -154,7 +160,7 @@ impl LockTable {
         let mut seen = BTreeSet::from([scope.clone()]);
         let mut steps: Vec<Step> = Vec::new();
         let mut budget = MAX_DEADLOCK_STEPS;
-        let (lock, blockers): (_, Box<dyn Iterator<Item = &Contender>>) = match *ask {
+        let (lock, blockers): (_, Box<dyn Iterator<Item = Option<&Contender>>>) = match *ask {
             Ask::Enter(lock, claim) => {
                 let queue = self.queue(lock)?;
                 let blockers = queue.blockers(queue.len(), claim, self.terms(lock));
@@ -164,12 +170,17 @@ impl LockTable {
                 let holders = self.queue(lock)?.holders();
                 (
                     lock,
-                    Box::new(holders.filter(move |other| other.position() != position)),
+                    Box::new(
+                        holders
+                            .filter(move |other| other.position() != position)
+                            .map(Some),
+                    ),
                 )
             }
         };
-        for blocker in blockers {
+        for look in blockers {
             budget = budget.checked_sub(1)?;
+            let Some(blocker) = look else { continue };
             // Whoever waits for its own other call waits until its time is over, with or without others between them.
             if blocker.session == scope.0 && blocker.owner.as_ref() == Some(&scope.1) {
                 return None;
@@ -183,8 +194,9 @@ impl LockTable {
                 let queue = self.queue(lock).expect("who waits stands in a queue");
                 let place = queue.place(position).expect("who waits stands in a queue");
                 let waiter = queue.get(place).expect("it was just found");
-                for blocker in awaited_by(queue, waiter, self.terms(lock)) {
+                for look in awaited_by(queue, waiter, self.terms(lock)) {
                     budget = budget.checked_sub(1)?;
+                    let Some(blocker) = look else { continue };
                     let Some(owner) = &blocker.owner else { continue };
                     if blocker.session == scope.0 && *owner == scope.1 {
                         return Some(parties(scope, &steps, at, lock));

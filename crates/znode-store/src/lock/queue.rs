@@ -264,7 +264,15 @@ impl Queue {
 
     /// Those before the place `at` whose leaving somebody who stands there (or would) needs: holders, and waiters who are
     /// let in first. Of a semaphore only those are named without whom it cannot go, however many others leave.
-    pub fn blockers(&self, at: usize, claim: Claim, terms: Terms) -> impl Iterator<Item = &Contender> {
+    ///
+    /// `None` stands for each that is looked at and is none of them: among thousands who share there may be one, and
+    /// whoever looks for it counts how long that takes.
+    pub fn blockers(
+        &self,
+        at: usize,
+        claim: Claim,
+        terms: Terms,
+    ) -> impl Iterator<Item = Option<&Contender>> {
         // A waiter that is not overtaken needs what it needs and passes it on to all behind it.
         let waiting = self.contenders.range(self.holding.min(at)..at);
         let need = waiting
@@ -272,7 +280,7 @@ impl Queue {
             .map(|waiter| waiter.claim.permits)
             .fold(claim.permits, u32::max);
         let ahead = self.contenders.iter().take(at).enumerate();
-        ahead.filter_map(move |(place, other)| {
+        ahead.map(move |(place, other)| {
             let permits = if place < self.holding { need } else { claim.permits };
             let wanted = Claim { permits, ..claim };
             (!get_along(wanted, other.prospect(), terms)).then_some(&**other)
@@ -430,7 +438,7 @@ mod tests {
         // Blockers, one by one: whoever waits has some before it, unless nobody is let in.
         for (at, waiter) in model.iter().enumerate().skip(holding) {
             let alone = |other: &&Contender| !get_along(waiter.claim, other.prospect(), terms);
-            let named: Vec<_> = queue.blockers(at, waiter.claim, terms).collect();
+            let named: Vec<_> = queue.blockers(at, waiter.claim, terms).flatten().collect();
             assert!(
                 model[..at]
                     .iter()

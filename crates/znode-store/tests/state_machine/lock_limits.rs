@@ -116,6 +116,14 @@ fn a_full_queue_takes_nobody_and_lets_all_in_at_once() {
         world.acquire(2, reader.clone(), false),
         Err(Refusal::LockBusy { .. })
     ));
+    // Who waits for whom can be asked, too: each of them is told, and waits for the writer.
+    let (waits, complete) = world.store.wait_graph("");
+    assert!(complete && waits.len() == MAX_CONTENDERS - 1);
+    assert!(
+        waits
+            .iter()
+            .all(|wait| wait.waits_for.len() == 1 && !wait.waits_for[0].waits)
+    );
     // Who is in it already may enter again, here by way of the index of owners.
     assert!(matches!(world.acquire(1, writer, true), Ok(Reply::Granted(grant)) if grant.holds == 2));
 
