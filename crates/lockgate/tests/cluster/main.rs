@@ -19,6 +19,7 @@ mod history;
 mod identity;
 mod leader_kill;
 mod membership;
+mod modes;
 mod ordinary;
 mod power_loss;
 mod queue;
