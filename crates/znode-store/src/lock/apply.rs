@@ -11,7 +11,7 @@ use super::deadlock::Ask;
 use super::found::Found;
 use super::modes::waits_for_itself;
 use super::name;
-use super::queue::{Queue, Rank};
+use super::queue::{Contender, Queue, Rank};
 use super::state::MAX_LOCK_DELAY_MS;
 use crate::acl::{Acl, Perms};
 use crate::apply::Context;
@@ -320,7 +320,10 @@ impl Store {
         }
         if !wait && found.rank != Rank::Holds {
             let queue = self.locks.queue(&wish.lock).expect("its contender was found");
-            return Err(busy(&wish.lock, queue));
+            return Err(Refusal::LockBusy {
+                holders: named_holders(queue),
+                lock: wish.lock,
+            });
         }
         let record = found
             .record
@@ -561,14 +564,12 @@ fn go_together(in_use: LockMode, wanted: LockMode) -> bool {
     }
 }
 
-pub(super) fn busy(lock: &LockName, queue: &Queue) -> Refusal {
-    Refusal::LockBusy {
-        lock: lock.clone(),
-        holders: named_holders(queue),
-    }
+fn named_holders(queue: &Queue) -> Vec<HolderId> {
+    names(queue.holders())
 }
 
-fn named_holders(queue: &Queue) -> Vec<HolderId> {
-    let holders = queue.holders().take(MAX_NAMED_HOLDERS);
-    holders.map(|holder| String::from(&*holder.name)).collect()
+/// Some of these by name.
+pub(super) fn names<'q>(holders: impl Iterator<Item = &'q Contender>) -> Vec<HolderId> {
+    let some = holders.take(MAX_NAMED_HOLDERS);
+    some.map(|holder| String::from(&*holder.name)).collect()
 }

@@ -7,7 +7,7 @@
 
 use alloc::sync::Arc;
 
-use super::apply::busy;
+use super::apply::names;
 use super::contender::{Attempt, Upgrade};
 use super::deadlock::Ask;
 use super::found::Found;
@@ -83,7 +83,11 @@ impl Store {
         }
         if !wait {
             let queue = self.locks.queue(&lock).expect("its contender was found");
-            return Err(busy(&lock, queue));
+            let others = queue
+                .holders()
+                .filter(|holder| holder.position() != found.position());
+            let holders = names(others);
+            return Err(Refusal::LockBusy { lock, holders });
         }
         let scope = found.scope();
         if let Some(scope) = &scope {
