@@ -1,5 +1,8 @@
 //! What callers may send of locks, and what not.
 
+use znode_store::{LockMode, LockName, MAX_NOTE_BYTES, MAX_OWNER_BYTES, SessionId};
+
+use super::acquire::Acquire;
 use super::*;
 use crate::http::exchange::parse;
 use crate::http::problem::Code;

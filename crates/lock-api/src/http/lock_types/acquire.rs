@@ -1,0 +1,185 @@
+//! What is said to acquire a lock, alone or with others, and what is answered.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use znode_store::{
+    Grant, LockMode, LockName, LockWish, MAX_LOCK_DELAY_MS, MAX_NOTE_BYTES, MAX_OWNER_BYTES, RequestId,
+    SessionId,
+};
+
+use super::{MAX_SEMAPHORE_LIMIT, ModeWord, no_wait, wait_for, within};
+use crate::http::exchange::session_id;
+use crate::http::problem::{Problem, mode_word};
+use crate::locks::WaitFor;
+
+/// The body of `acquire`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AcquireBody<'a> {
+    #[serde(borrow)]
+    session: Cow<'a, str>,
+    #[serde(default)]
+    mode: ModeWord,
+    limit: Option<u32>,
+    permits: Option<u32>,
+    #[serde(default = "no_wait", deserialize_with = "wait_for")]
+    wait_ms: WaitFor,
+    #[serde(borrow, default)]
+    owner: Cow<'a, str>,
+    reentrant: Option<bool>,
+    #[serde(borrow, default)]
+    note: Cow<'a, str>,
+    #[serde(default)]
+    lock_delay_ms: u32,
+    request_id: Option<RequestId>,
+    retry: Option<u16>,
+}
+
+/// What the lock service takes.
+pub struct Acquire {
+    /// On whose behalf.
+    pub session: SessionId,
+    /// What is wanted.
+    pub wish: LockWish,
+    /// How long the caller waits.
+    pub wait: WaitFor,
+    /// For repeating it.
+    pub request_id: Option<RequestId>,
+    /// How often it was sent before.
+    pub retry: u16,
+}
+
+impl AcquireBody<'_> {
+    /// Checks what serde cannot.
+    pub fn check(self, lock: LockName, address: Arc<str>) -> Result<Acquire, Problem> {
+        let wanted = Wanted {
+            mode: self.mode,
+            limit: self.limit,
+            permits: self.permits,
+            owner: &self.owner,
+            reentrant: self.reentrant,
+            note: &self.note,
+            lock_delay_ms: self.lock_delay_ms,
+        };
+        Ok(Acquire {
+            session: session_id(&self.session)?,
+            wish: wanted.check(lock, address)?,
+            wait: self.wait_ms,
+            request_id: self.request_id,
+            retry: self.retry.unwrap_or_default(),
+        })
+    }
+}
+
+/// How a lock is wanted, as a caller wrote it.
+pub struct Wanted<'a> {
+    /// How.
+    pub mode: ModeWord,
+    /// Of a semaphore; absent: the one that is in force.
+    pub limit: Option<u32>,
+    /// Of a semaphore; absent: 1.
+    pub permits: Option<u32>,
+    /// The scope of re-entrancy within the session.
+    pub owner: &'a str,
+    /// Absent: yes, where that means something.
+    pub reentrant: Option<bool>,
+    /// Shown to people.
+    pub note: &'a str,
+    /// How long the lock stays closed after an unclean loss.
+    pub lock_delay_ms: u32,
+}
+
+impl Wanted<'_> {
+    /// What the lock service takes.
+    pub fn check(self, lock: LockName, address: Arc<str>) -> Result<LockWish, Problem> {
+        within("owner", self.owner, MAX_OWNER_BYTES)?;
+        within("note", self.note, MAX_NOTE_BYTES)?;
+        if self.lock_delay_ms > MAX_LOCK_DELAY_MS {
+            return Err(Problem::bad_request(format!(
+                "lock_delay_ms is at most {MAX_LOCK_DELAY_MS}"
+            )));
+        }
+        let plain = |mode| (mode, 1, self.reentrant.unwrap_or(true));
+        let (mode, permits, reentrant) = match (self.mode, self.limit, self.permits) {
+            (ModeWord::Exclusive, None, None) => plain(LockMode::Exclusive),
+            (ModeWord::Shared, None, None) => plain(LockMode::Shared),
+            (ModeWord::Upgradeable, None, None) => plain(LockMode::Upgradeable),
+            (ModeWord::Exclusive | ModeWord::Shared | ModeWord::Upgradeable, ..) => {
+                return Err(Problem::bad_request(
+                    "limit and permits belong to the mode semaphore",
+                ));
+            }
+            (ModeWord::Semaphore, limit, permits) => {
+                let permits = semaphore(limit, permits, self.reentrant)?;
+                // Without a limit: the one that is in force, which the cluster knows.
+                let limit = limit.unwrap_or(0);
+                (LockMode::Semaphore { limit }, permits, false)
+            }
+        };
+        Ok(LockWish {
+            lock,
+            mode,
+            permits,
+            owner: self.owner.into(),
+            reentrant,
+            note: self.note.into(),
+            address,
+            lock_delay_ms: self.lock_delay_ms,
+        })
+    }
+}
+
+/// Checks a limit.
+pub fn check_limit(limit: u32) -> Result<(), Problem> {
+    match limit {
+        1..=MAX_SEMAPHORE_LIMIT => Ok(()),
+        _ => Err(Problem::bad_request(format!(
+            "limit goes from 1 to {MAX_SEMAPHORE_LIMIT}"
+        ))),
+    }
+}
+
+/// How many permits of a semaphore are wanted.
+fn semaphore(limit: Option<u32>, permits: Option<u32>, reentrant: Option<bool>) -> Result<u32, Problem> {
+    if let Some(limit) = limit {
+        check_limit(limit)?;
+    }
+    if reentrant == Some(true) {
+        return Err(Problem::bad_request(
+            "a semaphore is never reentrant: each acquire takes its own permits",
+        ));
+    }
+    match (permits.unwrap_or(1), limit) {
+        (0, _) => Err(Problem::bad_request("permits is at least 1")),
+        (more, Some(limit)) if more > limit => Err(Problem::bad_request(format!(
+            "{more} permits will never be free where the limit is {limit}"
+        ))),
+        (permits, _) => Ok(permits),
+    }
+}
+
+/// The answer of `acquire`, `downgrade` and `upgrade`.
+#[derive(Serialize)]
+pub struct GrantAnswer<'a> {
+    lock: &'a str,
+    mode: &'static str,
+    holder: &'a str,
+    fencing_token: u64,
+    holds: u32,
+    permits: u32,
+}
+
+impl<'a> From<&'a Grant> for GrantAnswer<'a> {
+    fn from(grant: &'a Grant) -> Self {
+        Self {
+            lock: grant.lock.as_str(),
+            mode: mode_word(grant.mode),
+            holder: &grant.holder,
+            fencing_token: grant.fencing_token.0,
+            holds: grant.holds,
+            permits: grant.permits,
+        }
+    }
+}
