@@ -65,6 +65,8 @@ pub struct NodeConfig {
     pub limits: Limits,
     /// How much is kept for those who watch.
     pub watches: WatchConfig,
+    /// How much is kept for those who follow the events of a session.
+    pub events: SessionEventsConfig,
     /// What is remembered of who held which lock.
     pub history: HistoryConfig,
     /// After so long without an answer a proposal is given up; its outcome is then unknown.
@@ -97,6 +99,7 @@ impl NodeConfig {
             sweeps: SweepConfig::default(),
             limits: Limits::default(),
             watches: WatchConfig::default(),
+            events: SessionEventsConfig::default(),
             history: HistoryConfig::default(),
             propose_timeout: Duration::from_secs(10),
             wire: WireRange::OWN,
@@ -161,6 +164,10 @@ impl NodeConfig {
         let watches = &self.watches;
         if watches.limits.per_watcher == 0 || watches.limits.per_node == 0 || watches.backlog == 0 {
             wrong.push("no watches, or no notices for them".to_owned());
+        }
+        let events = &self.events;
+        if events.streams_per_session == 0 || events.streams_per_node == 0 {
+            wrong.push("no streams of a session's events".to_owned());
         }
         if self.history.bounds.records == 0 || self.history.bounds.max_age.is_zero() {
             wrong.push("a history of no records or no age; it can be switched off".to_owned());
@@ -294,6 +301,36 @@ impl Default for WatchConfig {
             // A single command may fire all one-shot watches of a client, and it is not to blame for that. Some 3 MB.
             backlog: limits.per_watcher as usize,
             limits,
+        }
+    }
+}
+
+/// How much a node keeps for those who follow the events of a session. It changes nothing that is replicated, so nodes may differ
+/// in this.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionEventsConfig {
+    /// How many events of all sessions together are kept for those who come back. Whoever comes back later than that is told how
+    /// things stand instead.
+    pub backlog: usize,
+    /// How much memory they may take, in bytes.
+    pub backlog_bytes: usize,
+    /// How many streams one session may have at this node.
+    pub streams_per_session: usize,
+    /// How many streams there may be at this node.
+    pub streams_per_node: usize,
+}
+
+impl Default for SessionEventsConfig {
+    fn default() -> Self {
+        Self {
+            // Some seconds of a node's largest load: who loses its node is at the next one within one. Else it takes hours until
+            // so much has happened, and nobody who follows is that far behind.
+            backlog: 32_768,
+            backlog_bytes: 16 * 1024 * 1024,
+            // Two programs that share a session, each of which may have left one behind when its network broke, and some to look.
+            streams_per_session: 8,
+            // As many as connections.
+            streams_per_node: 10_000,
         }
     }
 }

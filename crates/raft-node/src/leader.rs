@@ -378,7 +378,7 @@ mod tests {
 
     use super::*;
     use crate::codec::Origin;
-    use crate::config::WatchConfig;
+    use crate::config::{SessionEventsConfig, WatchConfig};
     use crate::hub::Hub;
 
     const FEW: Limits = Limits {
@@ -390,7 +390,7 @@ mod tests {
 
     fn replica() -> Arc<Replica> {
         let origin = Origin { node: 1, boot: 7 };
-        let hub = Hub::new(&WatchConfig::default(), 1);
+        let hub = Hub::new(&WatchConfig::default(), &SessionEventsConfig::default(), 1);
         Arc::new(Replica::new(origin, hub, mpsc::unbounded_channel().0))
     }
 

@@ -82,6 +82,7 @@ mod replica;
 mod calls;
 pub mod hub;
 mod watch_connection;
+mod session_stream;
 mod tap;
 pub mod history;
 mod sessions;
@@ -106,17 +107,22 @@ pub mod fuzz;
 mod golden;
 
 pub use config::{
-    MemberAddress, NodeConfig, NodeId, RaftTiming, SessionBounds, SnapshotConfig, SweepConfig, WatchConfig,
+    MemberAddress, NodeConfig, NodeId, RaftTiming, SessionBounds, SessionEventsConfig, SnapshotConfig,
+    SweepConfig, WatchConfig,
 };
 pub use disks::{Alarm, AlarmKind, DiskConfig};
 pub use error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
 pub use history::{HistoryConfig, HistoryEntry, HistoryError, LockHistory};
+pub use hub::session_events::{
+    EventPosition, NoPosition, SessionEvent, SessionEventCounts, StreamLost, TooManyStreams,
+};
 pub use hub::{GrantWait, NotArmed, Verdict, Watcher, WatchesLost};
 pub use lock_history;
 pub use membership::{
     MAX_MEMBERS, MAX_PROMOTE_LAG, MembershipChange, MembershipChanged, MembershipError, MembershipRefusal,
 };
 pub use node::{BackupRefused, Node, OpenedSession};
+pub use session_stream::{FollowError, SessionStream, StreamBegin, StreamLook, Told, ToldWhat};
 pub use status::{ClusterStatus, MemberStatus, Role, SnapshotMade};
 pub use watch_connection::{WatchConnection, WatchingLook};
 pub use znode_store;

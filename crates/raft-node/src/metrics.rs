@@ -37,7 +37,8 @@ impl Collector for NodeMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let status = self.node.status();
         encode_raft(&mut encoder, &status)?;
-        encode_disk(&mut encoder, &self.node, &status)
+        encode_disk(&mut encoder, &self.node, &status)?;
+        encode_events(&mut encoder, &self.node)
     }
 }
 
@@ -122,4 +123,25 @@ fn encode_disk(encoder: &mut DescriptorEncoder, node: &Node, status: &ClusterSta
     encoder
         .encode_descriptor(name, help, None, MetricType::Histogram)?
         .encode_histogram::<NoLabelSet>(times.sum.as_secs_f64(), times.counts.iter().sum(), &classes, None)
+}
+
+fn encode_events(encoder: &mut DescriptorEncoder, node: &Node) -> fmt::Result {
+    let counts = node.session_event_counts();
+    let help = "Streams of sessions' events that are open at this node";
+    gauge(encoder, "event_streams", help, &counts.streams)?;
+    let help = "Events of sessions that are kept for those who come back";
+    gauge(encoder, "event_backlog", help, &counts.kept)?;
+    let help = "What these take, in bytes";
+    gauge(encoder, "event_backlog_bytes", help, &counts.kept_bytes)?;
+    let help = "Events of sessions that were told";
+    counter(encoder, "events_told", help, counts.told)?;
+    let help =
+        "How often a stream began with the present state because what it asked for was not known any more";
+    counter(encoder, "event_resets", help, counts.resets)
+}
+
+fn counter(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: u64) -> fmt::Result {
+    encoder
+        .encode_descriptor(name, help, None, MetricType::Counter)?
+        .encode_counter::<NoLabelSet, _, u64>(&value, None)
 }

@@ -2,6 +2,7 @@
 //! how they end.
 
 mod backup;
+mod follow;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -180,7 +181,7 @@ impl Node {
             boot: random_u64(),
         };
         let (queue, queued) = mpsc::unbounded_channel();
-        let hub = Hub::new(&config.watches, random_u64());
+        let hub = Hub::new(&config.watches, &config.events, random_u64());
         let replica = Replica::new(origin, hub, queue.clone());
         let (replica, history) = match keeps_history {
             true => {

@@ -144,6 +144,7 @@ impl Replica {
                 self.follow_events(&applied, &events, opening, now);
                 fail_step!("watch::before_dispatch");
                 self.hub.dispatch(applied.zxid, &events);
+                self.hub.sessions.happened(applied.zxid, store.time_ms(), &events);
                 fail_step!("watch::after_dispatch");
                 if let Some(holds) = &mut holds {
                     holds.follow(applied.zxid.0, store.time_ms(), &events);
@@ -267,7 +268,7 @@ mod tests {
 
     use super::*;
     use crate::codec;
-    use crate::config::WatchConfig;
+    use crate::config::{SessionEventsConfig, WatchConfig};
     use crate::hub::WatchesLost;
     use crate::watch_connection::WatchConnection;
 
@@ -283,7 +284,7 @@ mod tests {
         Caller {
             replica: Arc::new(Replica::new(
                 ORIGIN,
-                Hub::new(&WatchConfig::default(), 1),
+                Hub::new(&WatchConfig::default(), &SessionEventsConfig::default(), 1),
                 resubmit,
             )),
             again,

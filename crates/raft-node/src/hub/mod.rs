@@ -7,12 +7,15 @@
 
 mod backlog;
 mod grants;
+pub mod session_events;
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 use znode_store::{ContenderEnd, Event, HolderId, Identities, LockName, Store, ZPath, Zxid};
 use znode_watch::{
     NoWatch, Notice, TooManyWatches, WatchCounts, WatchKind, WatchLists, WatcherId, WatcherType, Watches,
@@ -22,7 +25,8 @@ pub(crate) use self::backlog::Backlog;
 pub use self::backlog::WatchesLost;
 use self::grants::Grants;
 pub use self::grants::{GrantWait, Verdict};
-use crate::config::WatchConfig;
+use self::session_events::SessionEvents;
+use crate::config::{SessionEventsConfig, WatchConfig};
 
 /// A watch that was armed for one notice. Dropping it disarms it.
 #[derive(Debug)]
@@ -35,6 +39,20 @@ impl Watcher {
     /// Waits for the notice. `None`: the node stops, or caught up by a snapshot and cannot tell what happened.
     pub async fn fired(mut self) -> Option<Notice> {
         (&mut self.told).await.ok()
+    }
+
+    /// Likewise, for those who wait for many things. It must not be asked again after it was ready.
+    pub(crate) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<Option<Notice>> {
+        Pin::new(&mut self.told).poll(cx).map(Result::ok)
+    }
+
+    /// Likewise, as of this moment, also for a task that has had its share of the runtime and is told `Pending` by others.
+    pub(crate) fn try_fired(&mut self) -> Poll<Option<Notice>> {
+        match self.told.try_recv() {
+            Ok(notice) => Poll::Ready(Some(notice)),
+            Err(TryRecvError::Closed) => Poll::Ready(None),
+            Err(TryRecvError::Empty) => Poll::Pending,
+        }
     }
 }
 
@@ -89,11 +107,13 @@ struct Tables {
 pub struct Hub {
     tables: Mutex<Tables>,
     backlog: usize,
+    /// What has happened to sessions, and who follows them.
+    pub(crate) sessions: Arc<SessionEvents>,
 }
 
 impl Hub {
     /// A hub where nobody waits. The seed is to be drawn at random.
-    pub fn new(config: &WatchConfig, hash_seed: u64) -> Self {
+    pub fn new(config: &WatchConfig, events: &SessionEventsConfig, hash_seed: u64) -> Self {
         Self {
             tables: Mutex::new(Tables {
                 watches: Watches::new(config.limits, hash_seed),
@@ -103,6 +123,7 @@ impl Hub {
                 is_stopped: false,
             }),
             backlog: config.backlog,
+            sessions: Arc::new(SessionEvents::new(events.clone())),
         }
     }
 
@@ -214,10 +235,11 @@ impl Hub {
 
     /// The state was replaced by a snapshot's. Watches fire if a comparison shows that they would have, and stay if it
     /// shows that they would not; those that need to know all that happened are lost. Waits for grants are let go
-    /// without an answer: whoever waits looks at the state again.
+    /// without an answer: whoever waits looks at the state again. So are those who follow sessions.
     ///
     /// Call it while the state is locked. It looks at each watch once.
     pub fn state_replaced(&self, before: &Store, now: &Store) {
+        self.sessions.state_replaced(now.zxid());
         let mut tables = self.tables.lock();
         let tables = &mut *tables;
         tables.grants.lose_all();
@@ -233,6 +255,7 @@ impl Hub {
 
     /// Lets every waiter go without an answer, and those who come later: the node stops.
     pub fn stop(&self) {
+        self.sessions.stop();
         let mut tables = self.tables.lock();
         tables.is_stopped = true;
         tables.grants.lose_all();

@@ -14,7 +14,8 @@ fn hub_with(per_node: u32, backlog: usize) -> Arc<Hub> {
         per_watcher: 3,
         per_node,
     };
-    Arc::new(Hub::new(&WatchConfig { limits, backlog }, 1))
+    let events = SessionEventsConfig::default();
+    Arc::new(Hub::new(&WatchConfig { limits, backlog }, &events, 1))
 }
 
 fn hub() -> Arc<Hub> {

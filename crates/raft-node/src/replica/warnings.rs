@@ -11,7 +11,7 @@ use znode_store::{Acl, CreateMode, CreatePath, Op, Request};
 
 use super::*;
 use crate::codec;
-use crate::config::WatchConfig;
+use crate::config::{SessionEventsConfig, WatchConfig};
 
 /// Keeps the warnings, each as its fields.
 #[derive(Clone, Default)]
@@ -82,7 +82,7 @@ fn a_soft_quota_that_is_passed_is_warned_of_by_the_leader_alone() {
     ]);
     let warnings_of = |leads| {
         let origin = Origin { node: 1, boot: 7 };
-        let hub = Hub::new(&WatchConfig::default(), 1);
+        let hub = Hub::new(&WatchConfig::default(), &SessionEventsConfig::default(), 1);
         let replica = Replica::new(origin, hub, mpsc::unbounded_channel().0);
         if leads {
             replica.sessions.lead(1, Instant::now(), []);

@@ -1,0 +1,247 @@
+//! Whoever follows a session is told each event once, in order, or that something is missing.
+
+use super::*;
+
+const ONE: SessionId = SessionId(1);
+const TWO: SessionId = SessionId(2);
+
+fn events(backlog: usize) -> Arc<SessionEvents> {
+    Arc::new(SessionEvents::new(SessionEventsConfig {
+        backlog,
+        backlog_bytes: 1 << 20,
+        streams_per_session: 2,
+        streams_per_node: 3,
+    }))
+}
+
+fn hold(session: SessionId, token: u64) -> Arc<Hold> {
+    Arc::new(Hold {
+        lock: LockName::parse("a").unwrap(),
+        holder: "h".into(),
+        session,
+        session_name: "".into(),
+        mode: LockMode::Exclusive,
+        permits: 1,
+        fencing_token: Zxid(token),
+        owner: "".into(),
+        note: "".into(),
+        address: "".into(),
+        since_ms: Some(1),
+    })
+}
+
+fn granted(session: SessionId, token: u64) -> Event {
+    Event::HoldBegan(hold(session, token))
+}
+
+fn over(session: SessionId, how: ContenderEnd) -> [Event; 2] {
+    let hold = hold(session, 1);
+    let (lock, holder) = (hold.lock.clone(), hold.holder.to_string());
+    [
+        Event::HoldEnded {
+            hold,
+            how: how.clone(),
+            by: None,
+        },
+        Event::ContenderEnded {
+            session,
+            lock,
+            holder,
+            how,
+        },
+    ]
+}
+
+/// One grant to the session at each of the positions.
+fn happen(events: &SessionEvents, session: SessionId, zxids: std::ops::RangeInclusive<u64>) {
+    for zxid in zxids {
+        events.happened(Zxid(zxid), 7, &[granted(session, zxid)]);
+    }
+}
+
+fn after(text: &str) -> EventPosition {
+    text.parse().unwrap()
+}
+
+fn ids(taken: &[Kept]) -> Vec<String> {
+    taken.iter().map(|kept| kept.at.to_string()).collect()
+}
+
+#[test]
+fn positions_are_read_as_they_are_written_and_stand_in_order() {
+    let all = ["0", "3.0", "3.1", "3.17", "3.w0", "3.w9", "3", "4.1"];
+    for pair in all.windows(2) {
+        assert!(after(pair[0]) < after(pair[1]), "{pair:?}");
+    }
+    for text in all {
+        assert_eq!(after(text).to_string(), text);
+    }
+    let large = "18446744073709551615.w2147483647";
+    for text in [
+        "", ".", "3.", ".1", "3.w", "3.x1", "-3", "+3", "3.+1", "3 ", "3.1.1", large,
+    ] {
+        assert_eq!(text.parse::<EventPosition>(), Err(NoPosition), "{text:?}");
+    }
+}
+
+#[test]
+fn a_session_is_told_what_concerns_it_and_nobody_else() {
+    let events = events(100);
+    let follower = events.follow(ONE, after("0")).unwrap();
+    let lost = over(TWO, ContenderEnd::Released);
+    let ended = Event::SessionEnded {
+        session: ONE,
+        expired: true,
+    };
+    let [_, left] = over(ONE, ContenderEnd::Withdrawn);
+    let command = [&lost[0], &lost[1], &granted(ONE, 5), &left, &ended].map(Event::clone);
+    events.happened(Zxid(5), 7, &command);
+    let (taken, more) = follower.take(Zxid(5), 10).unwrap();
+    assert_eq!(ids(&taken), ["5.2", "5.3", "5.4"]);
+    assert!(!more);
+    assert_eq!(taken[0].event, SessionEvent::Granted(hold(ONE, 5)));
+    assert!(matches!(taken[1].event, SessionEvent::LeftQueue { .. }));
+    assert_eq!(taken[2].event, SessionEvent::Ended { expired: true });
+    let other = events.follow(TWO, after("0")).unwrap();
+    let (taken, _) = other.take(Zxid(5), 10).unwrap();
+    assert_eq!(ids(&taken), ["5.1"], "the end of a hold is told once");
+    assert_eq!(events.counts().told, 4);
+}
+
+#[test]
+fn an_upgrade_is_a_grant_and_no_loss() {
+    let events = events(100);
+    let follower = events.follow(ONE, after("0")).unwrap();
+    let [upgraded, _] = over(ONE, ContenderEnd::Upgraded);
+    let grant = |mode| Grant {
+        lock: LockName::parse("a").unwrap(),
+        holder: "h".into(),
+        mode,
+        fencing_token: Zxid(5),
+        holds: 1,
+        permits: 1,
+    };
+    let changed = |mode| Event::ModeChanged {
+        session: ONE,
+        grant: grant(mode),
+    };
+    let command = [upgraded, changed(LockMode::Exclusive), granted(ONE, 5)];
+    events.happened(Zxid(5), 7, &command);
+    events.happened(Zxid(6), 7, &[changed(LockMode::Shared)]);
+    let (taken, _) = follower.take(Zxid(6), 10).unwrap();
+    let told: Vec<_> = taken.into_iter().map(|kept| kept.event).collect();
+    let downgraded = SessionEvent::Downgraded(grant(LockMode::Shared));
+    assert_eq!(told, [SessionEvent::Granted(hold(ONE, 5)), downgraded]);
+}
+
+#[test]
+fn whoever_comes_back_goes_on_after_what_it_was_told() {
+    let events = events(100);
+    happen(&events, ONE, 1..=9);
+    let follower = events.follow(ONE, after("4.1")).unwrap();
+    let (taken, more) = follower.take(Zxid(9), 3).unwrap();
+    assert_eq!(
+        (ids(&taken), more),
+        (vec!["5.1".into(), "6.1".into(), "7.1".into()], true)
+    );
+    let (taken, more) = follower.take(Zxid(9), 3).unwrap();
+    assert_eq!((ids(&taken), more), (vec!["8.1".into(), "9.1".into()], false));
+    assert!(follower.take(Zxid(9), 3).unwrap().0.is_empty());
+    happen(&events, ONE, 10..=10);
+    assert_eq!(ids(&follower.take(Zxid(10), 3).unwrap().0), ["10.1"]);
+}
+
+#[test]
+fn what_is_let_go_is_never_missed_in_silence() {
+    let events = events(3);
+    let (slow, quick) = (
+        events.follow(ONE, after("0")).unwrap(),
+        events.follow(ONE, after("0")).unwrap(),
+    );
+    happen(&events, ONE, 1..=3);
+    assert_eq!(quick.take(Zxid(3), 10).unwrap().0.len(), 3);
+    assert!(events.knows_all_after(after("0")));
+    // Somebody else's event takes the place of the first.
+    happen(&events, TWO, 4..=4);
+    assert_eq!(slow.take(Zxid(4), 10), Err(StreamLost::TooSlow));
+    assert_eq!(slow.take(Zxid(4), 10), Err(StreamLost::TooSlow), "for good");
+    assert!(
+        quick.take(Zxid(4), 10).unwrap().0.is_empty(),
+        "it was told the first"
+    );
+    for (position, known) in [
+        ("0", false),
+        ("1.0", false),
+        ("1.1", true),
+        ("1", true),
+        ("4", true),
+    ] {
+        assert_eq!(events.knows_all_after(after(position)), known, "{position}");
+    }
+    assert!(events.has_any_after(ONE, after("2.1")));
+    assert!(!events.has_any_after(ONE, after("3.1")));
+    let counts = events.counts();
+    assert_eq!((counts.kept, counts.streams), (3, 2));
+}
+
+#[test]
+fn memory_is_bounded_whatever_happens() {
+    let events = Arc::new(SessionEvents::new(SessionEventsConfig {
+        backlog_bytes: 10 * EVENT_BYTES,
+        ..SessionEventsConfig::default()
+    }));
+    for session in 1..1000 {
+        happen(&events, SessionId(session), session..=session);
+    }
+    let counts = events.counts();
+    assert!(
+        counts.kept < 10 && counts.kept_bytes <= 10 * EVENT_BYTES,
+        "{counts:?}"
+    );
+    let state = events.state.lock();
+    assert_eq!(state.kept.len(), state.order.len(), "and the tables with it");
+    let bytes: usize = state.order.iter().map(|(_, bytes)| bytes).sum();
+    assert_eq!(bytes, state.bytes);
+}
+
+#[test]
+fn a_state_from_a_snapshot_tells_nothing_of_what_was_before() {
+    let events = events(100);
+    let follower = events.follow(ONE, after("0")).unwrap();
+    happen(&events, ONE, 1..=1);
+    events.state_replaced(Zxid(50));
+    assert_eq!(follower.take(Zxid(50), 10), Err(StreamLost::StateReplaced));
+    assert!(!events.knows_all_after(after("49")));
+    assert!(events.knows_all_after(after("50")));
+    assert_eq!(events.counts().kept_bytes, 0);
+}
+
+#[test]
+fn there_are_not_more_streams_than_may_be() {
+    let events = events(100);
+    let first = events.follow(ONE, after("0")).unwrap();
+    let _second = events.follow(ONE, after("0")).unwrap();
+    let refused = events.follow(ONE, after("0")).unwrap_err();
+    assert_eq!(refused, TooManyStreams::OfSession { limit: 2 });
+    let other = events.follow(TWO, after("0")).unwrap();
+    let refused = events.follow(TWO, after("0")).unwrap_err();
+    assert_eq!(refused, TooManyStreams::OfNode { limit: 3 });
+    drop((first, other));
+    assert_eq!(events.counts().streams, 1);
+    assert!(!events.state.lock().followers.contains_key(&TWO));
+    events.follow(ONE, after("0")).unwrap();
+}
+
+#[tokio::test]
+async fn whoever_waits_is_woken() {
+    let events = events(100);
+    let follower = events.follow(ONE, after("0")).unwrap();
+    follower.changed().await;
+    assert!(follower.take(Zxid(0), 10).unwrap().0.is_empty());
+    let ((), ()) = tokio::join!(follower.changed(), async { happen(&events, ONE, 1..=1) });
+    assert_eq!(follower.take(Zxid(1), 10).unwrap().0.len(), 1);
+    let ((), ()) = tokio::join!(follower.changed(), async { events.stop() });
+    assert_eq!(follower.take(Zxid(1), 10), Err(StreamLost::NodeStops));
+    let late = events.follow(TWO, after("0")).unwrap();
+    assert_eq!(late.take(Zxid(1), 10), Err(StreamLost::NodeStops));
+}
