@@ -247,6 +247,11 @@ impl Settings<'_> {
         self.count("watches.per_node", &mut node.watches.limits.per_node);
         self.size("watches.backlog", &mut node.watches.backlog);
 
+        self.size("events.backlog", &mut node.events.backlog);
+        self.size("events.backlog_bytes", &mut node.events.backlog_bytes);
+        self.size("events.streams_per_session", &mut node.events.streams_per_session);
+        self.size("events.streams_per_node", &mut node.events.streams_per_node);
+
         self.switch("history.enabled", &mut node.history.enabled);
         self.size("history.records", &mut node.history.bounds.records);
         self.duration("history.max_age_ms", &mut node.history.bounds.max_age);
@@ -275,6 +280,7 @@ impl Settings<'_> {
         self.size("http.max_connections", &mut http.max_connections);
         self.duration("http.header_timeout_ms", &mut http.header_timeout);
         self.duration("http.body_timeout_ms", &mut http.body_timeout);
+        self.duration("http.send_timeout_ms", &mut http.send_timeout);
         self.duration("http.drain_timeout_ms", &mut http.drain_timeout);
         let log = LogConfig {
             level: self

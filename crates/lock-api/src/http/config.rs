@@ -16,6 +16,9 @@ pub struct HttpConfig {
     pub header_timeout: Duration,
     /// How long a caller may take to send a request's body.
     pub body_timeout: Duration,
+    /// How long a caller may leave what was sent to it without taking it, before its connection is cut: its host may have
+    /// vanished, or its program may have stopped.
+    pub send_timeout: Duration,
     /// How long a stopping server waits for requests in progress before it cuts their connections.
     pub drain_timeout: Duration,
 }
@@ -34,6 +37,9 @@ impl Default for HttpConfig {
             // what is really idle; long enough for a heartbeat every few seconds to keep its connection.
             header_timeout: Duration::from_secs(60),
             body_timeout: Duration::from_secs(30),
+            // Long enough for a person who pauses a download. Else a stream that somebody follows would stay open for a
+            // quarter of an hour after its client's host has vanished, and for ever after its client was stopped.
+            send_timeout: Duration::from_secs(300),
             // What does not wait in a queue is answered within a commit; a commit within the proposer's
             // timeout of the node is long over by then or will not come.
             drain_timeout: Duration::from_secs(5),

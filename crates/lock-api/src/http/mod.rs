@@ -9,6 +9,8 @@ mod cluster;
 mod config;
 #[cfg(feature = "failpoints")]
 mod debug;
+mod event_types;
+mod events;
 mod exchange;
 mod history;
 mod lock_types;
@@ -103,6 +105,7 @@ pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
         )
         .route("/v1/sessions/{session}/heartbeat", post(sessions::heartbeat))
         .route("/v1/sessions/{session}/ephemerals", get(sessions::ephemerals))
+        .route("/v1/sessions/{session}/events", get(events::events))
         .route("/v1/locks", get(locks::list))
         .route("/v1/locks/", one_lock(get(locks::look)))
         .route("/v1/locks/graph", one_lock(get(locks::graph)))

@@ -14,7 +14,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use raft_node::{
     BackupRefused, HeartbeatError, HistoryError, MembershipError, MembershipRefusal, OpenSessionError,
-    ProposeError, TooManyWatches, Unavailable,
+    ProposeError, TooManyStreams, TooManyWatches, Unavailable,
 };
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -412,6 +412,15 @@ impl From<Unavailable> for Problem {
 impl From<TooManyWatches> for Problem {
     fn from(refusal: TooManyWatches) -> Self {
         let (TooManyWatches::OfWatcher { limit } | TooManyWatches::OfNode { limit }) = refusal;
+        Self::new(Code::TooManyRequests, refusal.to_string())
+            .with("limit", limit)
+            .retry_after(DEFAULT_RETRY_AFTER)
+    }
+}
+
+impl From<TooManyStreams> for Problem {
+    fn from(refusal: TooManyStreams) -> Self {
+        let (TooManyStreams::OfSession { limit } | TooManyStreams::OfNode { limit }) = refusal;
         Self::new(Code::TooManyRequests, refusal.to_string())
             .with("limit", limit)
             .retry_after(DEFAULT_RETRY_AFTER)

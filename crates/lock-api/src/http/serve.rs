@@ -19,6 +19,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -143,9 +144,15 @@ fn connection(
     draining: CancellationToken,
 ) -> impl Future<Output = ()> + Send + use<> {
     let header_timeout = config.header_timeout;
+    let send_timeout = config.send_timeout;
     async move {
         // Answers are single small writes; Nagle's algorithm would hold each back for the last one's ACK.
         if let Err(error) = stream.set_nodelay(true) {
+            debug!(%error, %address, "connection lost");
+            return;
+        }
+        let send_timeout_ms = u32::try_from(send_timeout.as_millis()).unwrap_or(u32::MAX);
+        if let Err(error) = setsockopt(&stream, sockopt::TcpUserTimeout, &send_timeout_ms) {
             debug!(%error, %address, "connection lost");
             return;
         }

@@ -25,7 +25,7 @@ use super::{Api, Peer, Shared};
 const PREFIX: &str = "/v1/sessions/";
 
 /// The session that an address names.
-fn target(uri: &Uri) -> Result<SessionId, Problem> {
+pub fn target(uri: &Uri) -> Result<SessionId, Problem> {
     let rest = uri.path().strip_prefix(PREFIX).expect("the route begins with it");
     let segment = rest.split('/').next().unwrap_or_default();
     session_id(&decode(segment).unwrap_or_default())

@@ -26,7 +26,7 @@ const MAX_TIMEOUT_MS: u64 = 3_600_000;
 /// What is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum KindWord {
+pub enum KindWord {
     /// The data of a node that exists.
     Data,
     /// The children of a node that exists.
@@ -38,7 +38,8 @@ enum KindWord {
 }
 
 impl KindWord {
-    fn kind(self) -> WatchKind {
+    /// As the node knows it.
+    pub fn kind(self) -> WatchKind {
         match self {
             Self::Data | Self::Exists => WatchKind::Data,
             Self::Children => WatchKind::Children,
@@ -47,7 +48,7 @@ impl KindWord {
     }
 
     /// ZooKeeper leaves such a watch only where there is something to read, for those who may.
-    fn needs_reading(self) -> bool {
+    pub fn needs_reading(self) -> bool {
         matches!(self, Self::Data | Self::Children)
     }
 }
@@ -70,7 +71,7 @@ struct EventAnswer<'a> {
 }
 
 /// What a caller has missed that saw the znode as it was at `seen`: ZooKeeper's rule for watches that are set again.
-fn missed(kind: KindWord, stat: &Stat, seen: Zxid) -> Option<(ZnodeEventKind, Zxid)> {
+pub fn missed(kind: KindWord, stat: &Stat, seen: Zxid) -> Option<(ZnodeEventKind, Zxid)> {
     let (what, at) = match kind {
         KindWord::Data => (ZnodeEventKind::DataChanged, stat.mzxid),
         KindWord::Children => (ZnodeEventKind::ChildrenChanged, stat.pzxid),
@@ -81,7 +82,8 @@ fn missed(kind: KindWord, stat: &Stat, seen: Zxid) -> Option<(ZnodeEventKind, Zx
     (at > seen).then_some((what, at))
 }
 
-fn event_word(kind: ZnodeEventKind) -> &'static str {
+/// What happened, in a word.
+pub fn event_word(kind: ZnodeEventKind) -> &'static str {
     match kind {
         ZnodeEventKind::Created => "created",
         ZnodeEventKind::Deleted => "deleted",

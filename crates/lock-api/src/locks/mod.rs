@@ -418,6 +418,11 @@ impl Locks {
             drop(places);
         }
     }
+
+    /// Cancelled when [`Locks::close`] is called: what stays open by its nature has to end then.
+    pub(crate) fn closing(&self) -> CancellationToken {
+        self.shared.closing.clone()
+    }
 }
 
 impl Shared {

@@ -10,6 +10,10 @@
 //! | `reply NAME` | the answer of a call that waited |
 //! | `hang_up NAME` | its caller goes away; goes on when it waits no more |
 //! | `until PATH TEXT` | looks until the answer contains the text |
+//! | `follow NAME SESSION [query=QUERY] [last=ID]` | follows a session's events; with the name of a client that left as the id, after what that was told last |
+//! | `events NAME N` | the next so many of them |
+//! | `end NAME` | the stream ends |
+//! | `leave NAME` | its client goes away |
 //!
 //! `UPDATE_GOLDENFILES=1 cargo test -p lock-api golden` writes the answers into the scripts, to be read as a diff.
 
@@ -21,6 +25,7 @@ use goldenscript::{ArgumentConsumer, Command, Context, Runner};
 use serde_json::{Map, Value, json};
 use tokio::runtime::Runtime;
 
+use crate::stream::{Event, Stream};
 use crate::support::{Call, Reply, Server, until};
 
 /// A document that is shorter is shown in one line.
@@ -31,6 +36,9 @@ struct Script {
     server: Option<Server>,
     names: Names,
     waiting: BTreeMap<String, Call>,
+    streams: BTreeMap<String, Stream>,
+    /// What those who left were told last.
+    left: BTreeMap<String, String>,
 }
 
 /// The names for what differs from run to run.
@@ -52,6 +60,8 @@ impl Script {
             server,
             names: Names::default(),
             waiting: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            left: BTreeMap::new(),
         }
     }
 
@@ -70,7 +80,9 @@ impl Script {
     }
 
     fn step(&mut self, name: &str, args: &mut ArgumentConsumer<'_>) -> Output {
-        let ttl_ms = args.take_key("ttl_ms").unwrap_or("120000").to_owned();
+        let mut key = |name| args.take_key(name).map(str::to_owned);
+        let (ttl_ms, query, last) = (key("ttl_ms"), key("query"), key("last"));
+        let ttl_ms = ttl_ms.as_deref().unwrap_or("120000");
         let mut next = || {
             let text = args.next_pos().ok_or("something is missing")?;
             Ok::<_, Box<dyn Error>>(self.names.real(text))
@@ -118,6 +130,40 @@ impl Script {
                 });
                 Ok(String::new())
             }
+            "follow" => {
+                let (name, session) = (next()?, next()?);
+                let query = query.unwrap_or_default();
+                let last = last.map(|last| self.left.get(&last).cloned().unwrap_or(last));
+                let open = Stream::open(self.server().address, &session, &query, last.as_deref());
+                match self.runtime.block_on(open) {
+                    Ok(stream) => {
+                        self.streams.insert(name, stream);
+                        Ok(String::new())
+                    }
+                    Err(refused) => Ok(self.names.show(&refused)),
+                }
+            }
+            "events" => {
+                let (name, count) = (next()?, next()?);
+                let stream = self.streams.get_mut(&name).ok_or("nobody follows")?;
+                let mut all = Vec::new();
+                for _ in 0..count.parse()? {
+                    let event = self.runtime.block_on(stream.next());
+                    all.push(self.names.show_event(&event));
+                }
+                Ok(all.join("\n"))
+            }
+            "end" => {
+                let stream = self.streams.remove(&next()?).ok_or("nobody follows")?;
+                self.runtime.block_on(stream.expect_end());
+                Ok(String::new())
+            }
+            "leave" => {
+                let name = next()?;
+                let stream = self.streams.remove(&name).ok_or("nobody follows")?;
+                self.left.insert(name, stream.leave());
+                Ok(String::new())
+            }
             "until" => {
                 let (path, text) = (next()?, next()?);
                 self.runtime.block_on(until("it is so", async || {
@@ -144,6 +190,7 @@ impl Runner for Script {
         let server = self.server.take().unwrap();
         self.runtime.block_on(async {
             self.waiting.clear();
+            self.streams.clear();
             server.stop().await;
         });
         Ok(())
@@ -179,6 +226,14 @@ impl Names {
         format!("{head} {}", pretty(&document, 0))
     }
 
+    /// An event: its id, if it has one, its word, and its document.
+    fn show_event(&mut self, event: &Event) -> String {
+        self.meet(&event.data);
+        let data = self.named("", event.data.clone());
+        let id = event.id.as_deref().unwrap_or("-");
+        format!("{id} {} {}", event.word, pretty(&data, 0))
+    }
+
     /// Gives names to the holders that are new, in the order in which they stand there.
     fn meet(&mut self, document: &Value) {
         match document {
@@ -210,6 +265,7 @@ impl Names {
             Value::String(_) if field.ends_with("_at") => json!("<time>"),
             Value::String(text) if field == "address" && !text.is_empty() => json!("<address>"),
             Value::String(text) if field == "by" && text.starts_with("127.0.0.1") => json!("<address>"),
+            Value::Number(_) if field == "left_ms" => json!("<ms>"),
             Value::Number(_) if field == "passed_ms" || field == "age_ms" => json!("<ms>"),
             Value::String(text) => {
                 let mut text = text;

@@ -8,11 +8,13 @@
     reason = "a test that cannot go on may say so shortly, also in its helpers"
 )]
 
+mod stream;
 mod support;
 
 mod acls;
 mod cluster;
 mod conventions;
+mod events;
 mod golden;
 mod limits;
 mod locks;

@@ -169,7 +169,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    fn parse(bytes: &[u8]) -> Self {
+    pub fn parse(bytes: &[u8]) -> Self {
         let text = String::from_utf8(bytes.to_vec()).unwrap();
         let (head, body) = text
             .split_once("\r\n\r\n")

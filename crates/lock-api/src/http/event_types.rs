@@ -1,0 +1,386 @@
+//! The documents of a session's event stream, and their form: server-sent events, as the HTML standard has them.
+
+use std::fmt::Write;
+use std::str::FromStr;
+
+use raft_node::{EventPosition, SessionEvent};
+use serde::Serialize;
+use znode_store::{ContenderEnd, Grant, Hold, LockMode, SessionId, Standing, Store, ZPath, Zxid};
+
+use super::exchange::At;
+use super::problem::{Problem, mode_word};
+use super::session_types::AskedAnswer;
+use super::watch::KindWord;
+
+/// One event. `data` is JSON, which has no line breaks when it is written so.
+pub fn event(text: &mut String, at: Option<EventPosition>, word: &str, data: &impl Serialize) {
+    let data = serde_json::to_string(data).expect("events are made of strings, numbers, lists and structs");
+    if let Some(at) = at {
+        push(text, format_args!("id: {at}\n"));
+    }
+    push(text, format_args!("event: {word}\ndata: {data}\n\n"));
+}
+
+/// Something to write while nothing happens: a comment, and an id without an event, by which a client that follows the standard
+/// comes back without being told anew what it has seen.
+pub fn keep_alive(text: &mut String, at: EventPosition) {
+    push(text, format_args!(": alive\nid: {at}\n\n"));
+}
+
+/// How soon a client comes back after the stream has ended, in milliseconds.
+pub fn retry(text: &mut String, ms: u64) {
+    push(text, format_args!("retry: {ms}\n\n"));
+}
+
+fn push(text: &mut String, what: std::fmt::Arguments<'_>) {
+    text.write_fmt(what).expect("a string takes everything");
+}
+
+/// `reset`
+#[derive(Serialize)]
+pub struct ResetEvent {
+    /// What the caller was told last, by what it said.
+    pub after: String,
+}
+
+/// `state`
+#[derive(Serialize)]
+pub struct StateEvent {
+    zxid: u64,
+    ttl_ms: u32,
+    held: Vec<HeldEntry>,
+    awaited: Vec<AwaitedEntry>,
+    revoke_requested: Vec<AskedAnswer>,
+}
+
+/// A lock that is held.
+#[derive(Serialize)]
+struct HeldEntry {
+    lock: String,
+    mode: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u32>,
+    permits: u32,
+    holder: String,
+    fencing_token: u64,
+    holds: u32,
+}
+
+/// A lock that is awaited.
+#[derive(Serialize)]
+struct AwaitedEntry {
+    lock: String,
+    holder: String,
+    position: u32,
+}
+
+impl StateEvent {
+    /// How things stand with a live session.
+    pub fn new(store: &Store, session: SessionId) -> Self {
+        let (mut held, mut awaited) = (Vec::new(), Vec::new());
+        for (lock, holder, _) in store.contenders_of(session) {
+            match store.standing(&lock, &holder) {
+                Some(Standing::Holds(grant) | Standing::Upgrades(grant)) => held.push(HeldEntry::new(grant)),
+                Some(Standing::Waits(place)) => awaited.push(AwaitedEntry {
+                    lock: place.lock.to_string(),
+                    holder: place.holder,
+                    position: place.ahead + 1,
+                }),
+                None => {}
+            }
+        }
+        Self {
+            zxid: store.zxid().0,
+            ttl_ms: store.session(session).map_or(0, |view| view.timeout_ms),
+            held,
+            awaited,
+            revoke_requested: store
+                .revocations(session)
+                .into_iter()
+                .map(AskedAnswer::from)
+                .collect(),
+        }
+    }
+}
+
+impl HeldEntry {
+    fn new(grant: Grant) -> Self {
+        Self {
+            lock: grant.lock.to_string(),
+            mode: mode_word(grant.mode),
+            limit: limit_of(grant.mode),
+            permits: grant.permits,
+            holder: grant.holder,
+            fencing_token: grant.fencing_token.0,
+            holds: grant.holds,
+        }
+    }
+}
+
+/// A hold, in `granted` and `lost`.
+#[derive(Serialize)]
+struct HoldEvent<'a> {
+    lock: &'a str,
+    mode: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u32>,
+    permits: u32,
+    holder: &'a str,
+    fencing_token: u64,
+    owner: &'a str,
+    note: &'a str,
+}
+
+impl<'a> HoldEvent<'a> {
+    fn new(hold: &'a Hold) -> Self {
+        Self {
+            lock: hold.lock.as_str(),
+            mode: mode_word(hold.mode),
+            limit: limit_of(hold.mode),
+            permits: hold.permits,
+            holder: &hold.holder,
+            fencing_token: hold.fencing_token.0,
+            owner: &hold.owner,
+            note: &hold.note,
+        }
+    }
+}
+
+/// `granted`
+#[derive(Serialize)]
+struct GrantedEvent<'a> {
+    #[serde(flatten)]
+    hold: HoldEvent<'a>,
+    since_at: At,
+}
+
+/// `downgraded`
+#[derive(Serialize)]
+struct DowngradedEvent<'a> {
+    lock: &'a str,
+    mode: &'static str,
+    holder: &'a str,
+    fencing_token: u64,
+    since_at: At,
+}
+
+/// `lost`
+#[derive(Serialize)]
+struct LostEvent<'a> {
+    #[serde(flatten)]
+    hold: HoldEvent<'a>,
+    ended: &'static str,
+    by: Option<&'a str>,
+    reason: Option<&'a str>,
+    until_at: At,
+}
+
+/// `left_queue`
+#[derive(Serialize)]
+struct LeftQueueEvent<'a> {
+    lock: &'a str,
+    holder: &'a str,
+    ended: &'static str,
+    by: Option<&'a str>,
+    reason: Option<&'a str>,
+    until_at: At,
+}
+
+/// `revoke_requested`
+#[derive(Serialize)]
+struct RevokeEvent<'a> {
+    lock: &'a str,
+    holder: &'a str,
+    by: &'a str,
+    reason: &'a str,
+    requested_at: At,
+}
+
+/// `session_ended`
+#[derive(Serialize)]
+struct SessionEndedEvent {
+    reason: &'static str,
+    ended_at: At,
+}
+
+/// Writes what happened to a session; whether it is over with that.
+pub fn session_event(text: &mut String, at: EventPosition, time_ms: u64, what: &SessionEvent) -> bool {
+    let (at, time) = (Some(at), At(time_ms));
+    match what {
+        SessionEvent::Granted(hold) => {
+            let since_at = time;
+            let hold = HoldEvent::new(hold);
+            event(text, at, "granted", &GrantedEvent { hold, since_at });
+        }
+        SessionEvent::Downgraded(grant) => {
+            let downgraded = DowngradedEvent {
+                lock: grant.lock.as_str(),
+                mode: mode_word(grant.mode),
+                holder: &grant.holder,
+                fencing_token: grant.fencing_token.0,
+                since_at: time,
+            };
+            event(text, at, "downgraded", &downgraded);
+        }
+        SessionEvent::Lost { hold, how, by } => {
+            let lost = LostEvent {
+                hold: HoldEvent::new(hold),
+                ended: match how {
+                    // A grant that its caller did not wait for, or gave up.
+                    ContenderEnd::Withdrawn => "released",
+                    other => end_word(other),
+                },
+                by: by.as_deref(),
+                reason: reason_of(how),
+                until_at: time,
+            };
+            event(text, at, "lost", &lost);
+        }
+        SessionEvent::LeftQueue { lock, holder, how } => {
+            let left = LeftQueueEvent {
+                lock: lock.as_str(),
+                holder,
+                ended: end_word(how),
+                by: match how {
+                    ContenderEnd::Broken { by, .. } => Some(by),
+                    _ => None,
+                },
+                reason: reason_of(how),
+                until_at: time,
+            };
+            event(text, at, "left_queue", &left);
+        }
+        SessionEvent::RevokeRequested {
+            lock,
+            holder,
+            by,
+            reason,
+        } => {
+            let asked = RevokeEvent {
+                lock: lock.as_str(),
+                holder,
+                by,
+                reason,
+                requested_at: time,
+            };
+            event(text, at, "revoke_requested", &asked);
+        }
+        SessionEvent::Ended { expired } => {
+            let reason = if *expired { "expired" } else { "closed" };
+            let ended_at = time;
+            event(text, at, "session_ended", &SessionEndedEvent { reason, ended_at });
+            return true;
+        }
+    }
+    false
+}
+
+/// As in the history.
+fn end_word(how: &ContenderEnd) -> &'static str {
+    match how {
+        ContenderEnd::Released => "released",
+        ContenderEnd::Withdrawn => "withdrawn",
+        ContenderEnd::NeverGrantable { .. } => "never_grantable",
+        ContenderEnd::Upgraded => "upgraded",
+        ContenderEnd::SessionClosed => "session_closed",
+        ContenderEnd::SessionExpired => "session_expired",
+        ContenderEnd::Broken { .. } => "broken",
+        ContenderEnd::Deleted => "deleted",
+    }
+}
+
+fn reason_of(how: &ContenderEnd) -> Option<&str> {
+    match how {
+        ContenderEnd::Broken { reason, .. } => Some(reason),
+        _ => None,
+    }
+}
+
+fn limit_of(mode: LockMode) -> Option<u32> {
+    match mode {
+        LockMode::Semaphore { limit } => Some(limit),
+        LockMode::Exclusive | LockMode::Shared | LockMode::Upgradeable => None,
+    }
+}
+
+/// `watch`
+#[derive(Serialize)]
+pub struct WatchEvent<'a> {
+    /// As it was asked for.
+    pub watch: &'a str,
+    /// What happened.
+    pub event: &'static str,
+    /// To which znode.
+    pub path: &'a str,
+    /// At which position.
+    pub zxid: u64,
+}
+
+/// `expiring`
+#[derive(Serialize)]
+pub struct ExpiringEvent {
+    /// The session lives for so long at least.
+    pub left_ms: u64,
+}
+
+/// `renewed`
+#[derive(Serialize)]
+pub struct RenewedEvent {
+    /// The session lives for so long at least, from when the node asked for it.
+    pub ttl_ms: u64,
+}
+
+/// `stream_ended`
+#[derive(Serialize)]
+pub struct StreamEndedEvent {
+    /// Why, in a word.
+    pub reason: &'static str,
+}
+
+/// A watch as it is asked for: `KIND:PATH`, or `KIND@ZXID:PATH` by whoever saw the znode as it was at that position.
+#[derive(Debug)]
+pub struct WatchWish {
+    /// The words.
+    pub text: String,
+    /// What is watched.
+    pub kind: KindWord,
+    /// What was seen before.
+    pub seen: Option<Zxid>,
+    /// Which znode.
+    pub path: ZPath,
+}
+
+impl FromStr for WatchWish {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        let wrong = || {
+            Problem::bad_request(format!(
+                "watch={text}: KIND:/PATH or KIND@ZXID:/PATH is expected, and data, children or exists as the kind"
+            ))
+        };
+        let (head, path) = text.split_once(':').ok_or_else(wrong)?;
+        let (kind, seen) = match head.split_once('@') {
+            None => (head, None),
+            Some((kind, seen)) => (kind, Some(Zxid(seen.parse().map_err(|_| wrong())?))),
+        };
+        let kind = match kind {
+            "data" => KindWord::Data,
+            "children" => KindWord::Children,
+            "exists" => KindWord::Exists,
+            _ => return Err(wrong()),
+        };
+        Ok(Self {
+            text: text.to_owned(),
+            kind,
+            seen,
+            path: ZPath::parse(path)?,
+        })
+    }
+}
+
+/// The position that a caller was told last.
+pub fn position(text: &str) -> Result<EventPosition, Problem> {
+    text.parse()
+        .map_err(|error| Problem::bad_request(format!("Last-Event-ID {text:?}: {error}")))
+}

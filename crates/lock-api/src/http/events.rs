@@ -1,0 +1,460 @@
+//! The event stream of a session: what happens to it, told as it happens, and its life sign while somebody reads. What an event
+//! says stands in `event_types.rs`; what is told, and in which order, is the node's.
+//!
+//! # What an open stream proves
+//!
+//! That what was written can be taken off the server: not that the client runs. The client's system acknowledges for it while it
+//! is stopped, until its buffers are full, and a network that was cut says nothing at all. So a stream that counts as the heartbeat
+//! does so for [`LIFE_TTLS`] times the session's time only. Then it ends, and whoever comes back for the next one lives: browsers
+//! do so by themselves.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use axum::response::Response;
+use raft_node::{
+    EventPosition, FollowError, HeartbeatError, Node, Notice, SessionStream, StreamBegin, StreamLook,
+    StreamLost, ToldWhat,
+};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+use znode_store::{Refusal, SessionId, ZnodeEventKind, Zxid};
+
+use super::event_types::{
+    ExpiringEvent, RenewedEvent, ResetEvent, StateEvent, StreamEndedEvent, WatchEvent, WatchWish, event,
+    keep_alive, position, retry, session_event,
+};
+use super::exchange::Answer;
+use super::problem::Problem;
+use super::sessions::target;
+use super::watch::{event_word, missed};
+use super::{Peer, Shared};
+
+/// For so many times the session's time a stream counts as its heartbeat. A client that stopped without a trace loses its session
+/// after one time more. With a smaller number clients come back oftener.
+const LIFE_TTLS: u32 = 2;
+
+/// So often in the session's time it is renewed: one renewal may fail, and the next one is still in time.
+const BEATS_PER_TTL: u32 = 3;
+
+/// A session of which no renewal was confirmed for two thirds of its time is about to expire.
+const DOUBTFUL: (u32, u32) = (2, 3);
+
+/// The pause after a renewal that failed: an election takes some of them.
+const BEAT_AGAIN: Duration = Duration::from_millis(200);
+
+/// Something is written at least so often, by which both sides notice that the connection is dead, and what stands between that
+/// it is not.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// How soon clients come back when a stream has ended. Browsers wait some seconds if they are not told.
+const COME_BACK_MS: u64 = 100;
+
+/// Watches of one stream.
+const MAX_WATCHES: usize = 64;
+
+/// Where a client says what it was told last; browsers do so by themselves.
+static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Has proxies pass on what they get at once.
+static ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// What is asked for.
+struct Asked {
+    heartbeat: bool,
+    after: Option<EventPosition>,
+    watches: Vec<WatchWish>,
+}
+
+impl Asked {
+    fn read(uri: &Uri, headers: &HeaderMap) -> Result<Self, Problem> {
+        let Query(parameters): Query<Vec<(String, String)>> = Query::try_from_uri(uri)?;
+        let mut asked = Self {
+            heartbeat: true,
+            after: None,
+            watches: Vec::new(),
+        };
+        let mut known = Vec::new();
+        for (name, value) in parameters {
+            match (name.as_str(), value.as_str()) {
+                ("watch", text) => asked.watches.push(text.parse()?),
+                ("heartbeat", "true") => asked.heartbeat = true,
+                ("heartbeat", "false") => asked.heartbeat = false,
+                ("heartbeat", _) => return Err(Problem::bad_request("heartbeat is true or false")),
+                ("after", text) => asked.after = Some(position(text)?),
+                _ => {
+                    return Err(Problem::bad_request(format!(
+                        "there is no parameter {name:?} here"
+                    )));
+                }
+            }
+            if name != "watch" && known.contains(&name) {
+                return Err(Problem::bad_request(format!("{name} is said twice")));
+            }
+            known.push(name);
+        }
+        if asked.watches.len() > MAX_WATCHES {
+            return Err(Problem::bad_request(format!("more than {MAX_WATCHES} watches")));
+        }
+        if let Some(last) = headers.get(&LAST_EVENT_ID) {
+            // A browser sends none before it was told one, and repeats the address as it was: the header is newer.
+            let last = last.to_str().unwrap_or("?");
+            asked.after = Some(position(last)?);
+        }
+        Ok(asked)
+    }
+}
+
+/// Why there is no stream.
+enum NotBegun {
+    Follow(FollowError),
+    Other(Problem),
+}
+
+impl From<FollowError> for NotBegun {
+    fn from(error: FollowError) -> Self {
+        Self::Follow(error)
+    }
+}
+
+impl NotBegun {
+    fn problem(self, session: SessionId) -> Problem {
+        match self {
+            Self::Other(problem) => problem,
+            Self::Follow(FollowError::NoSession) => Refusal::NoSession(session).into(),
+            Self::Follow(FollowError::SessionEnded) => Refusal::SessionEnded(session).into(),
+            Self::Follow(FollowError::TooMany(refusal)) => refusal.into(),
+            Self::Follow(FollowError::Unavailable(unavailable)) => unavailable.into(),
+        }
+    }
+}
+
+/// `GET /v1/sessions/{session}/events`
+pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: HeaderMap) -> Answer {
+    let session = target(&uri)?;
+    let asked = Asked::read(&uri, &headers)?;
+    let begin = |look: &mut StreamLook<'_>| begin(look, session, &asked, &peer).map_err(NotBegun::Other);
+    let begun = api.node.follow_session(session, asked.after, begin).await;
+    let ((first, ttl), stream) = begun.map_err(|error| error.problem(session))?;
+    let feed = Feed::new(&api, session, stream, asked, ttl, first);
+    let chunks = futures_util::stream::unfold(feed, |mut feed| async {
+        let text = feed.next().await?;
+        Some((Ok::<_, std::convert::Infallible>(Bytes::from(text)), feed))
+    });
+    let mut response = Response::new(Body::from_stream(chunks));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(&ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+/// What a stream begins with, and the session's time. Called with the state locked.
+fn begin(
+    look: &mut StreamLook<'_>,
+    session: SessionId,
+    asked: &Asked,
+    peer: &Peer,
+) -> Result<(String, Duration), Problem> {
+    for (number, wish) in (0..).zip(&asked.watches) {
+        watch(look, number, wish, asked.after, peer)?;
+    }
+    let mut text = String::new();
+    retry(&mut text, COME_BACK_MS);
+    if let (StreamBegin::Reset, Some(after)) = (look.begin(), asked.after) {
+        let after = after.to_string();
+        event(&mut text, None, "reset", &ResetEvent { after });
+    }
+    if look.begin() != StreamBegin::Resumed {
+        let at = EventPosition::all_of(look.zxid());
+        event(
+            &mut text,
+            Some(at),
+            "state",
+            &StateEvent::new(look.store(), session),
+        );
+    }
+    let view = look.store().session(session);
+    let ttl_ms = view.map_or(0, |view| u64::from(view.timeout_ms));
+    Ok((text, Duration::from_millis(ttl_ms)))
+}
+
+/// Arms a watch, unless something has happened since its znode was seen: then it fires.
+fn watch(
+    look: &mut StreamLook<'_>,
+    number: u32,
+    wish: &WatchWish,
+    after: Option<EventPosition>,
+    peer: &Peer,
+) -> Result<(), Problem> {
+    let (caller, now) = (peer.identities(), look.zxid());
+    let read = look
+        .store()
+        .seen_by(&caller)
+        .get(&wish.path)
+        .map(|(_, stat)| stat);
+    // A position of another cluster says nothing about this one.
+    let after = after.map(|after| {
+        if after.zxid() > now {
+            EventPosition::all_of(Zxid(0))
+        } else {
+            after
+        }
+    });
+    let fired = match (&read, wish.seen.is_some() || after.is_some()) {
+        (_, false) => None,
+        (Ok(stat), true) => {
+            let seen = wish.seen.unwrap_or(Zxid(0));
+            // What the same command has told before this watch was told by then.
+            let is_news = |at: Zxid| after.is_none_or(|after| EventPosition::of_watch(at, number) > after);
+            missed(wish.kind, stat, seen).filter(|(_, at)| is_news(*at))
+        }
+        (Err(Refusal::NoNode(_)), true) if wish.kind.needs_reading() => Some((ZnodeEventKind::Deleted, now)),
+        (Err(_), true) => None,
+    };
+    if let Some((kind, zxid)) = fired {
+        let path = wish.path.clone();
+        look.missed(number, Notice { kind, path, zxid });
+        return Ok(());
+    }
+    if wish.kind.needs_reading() {
+        read?;
+    }
+    Ok(look.watch(number, &wish.path, wish.kind.kind(), caller)?)
+}
+
+/// An open stream.
+struct Feed {
+    stream: SessionStream,
+    watches: Vec<WatchWish>,
+    life: Option<Life>,
+    /// What is to be written next.
+    first: Option<String>,
+    at: EventPosition,
+    keep_alive: Interval,
+    closing: CancellationToken,
+    is_over: bool,
+}
+
+impl Feed {
+    fn new(
+        api: &Shared,
+        session: SessionId,
+        stream: SessionStream,
+        asked: Asked,
+        ttl: Duration,
+        first: String,
+    ) -> Self {
+        let every = (ttl / BEATS_PER_TTL).clamp(Duration::from_millis(1), KEEP_ALIVE);
+        let mut keep_alive = tokio::time::interval_at(Instant::now() + every, every);
+        keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // A session that is over has no time, and only the rest of its events is told.
+        let is_live = asked.heartbeat && !ttl.is_zero();
+        Self {
+            at: stream.told(),
+            life: is_live.then(|| Life::new(api.node.clone(), session, ttl)),
+            stream,
+            watches: asked.watches,
+            first: Some(first),
+            keep_alive,
+            closing: api.locks.closing(),
+            is_over: false,
+        }
+    }
+
+    /// What is written next; `None`: nothing more is. It is asked only when what was written before is out of this program's hands,
+    /// so nothing piles up for a client that does not read, and its session is not renewed.
+    async fn next(&mut self) -> Option<String> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        while !self.is_over {
+            let life = async {
+                match &mut self.life {
+                    Some(life) => life.news().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let mut text = String::new();
+            tokio::select! {
+                biased;
+                () = self.closing.cancelled() => self.end(&mut text, "node_stops"),
+                () = self.stream.changed() => self.told(&mut text),
+                news = life => self.news(&mut text, news),
+                _ = self.keep_alive.tick() => {
+                    self.told(&mut text);
+                    if text.is_empty() {
+                        keep_alive(&mut text, self.at);
+                    }
+                }
+            }
+            if !text.is_empty() {
+                return Some(text);
+            }
+        }
+        None
+    }
+
+    fn told(&mut self, text: &mut String) {
+        let told = match self.stream.take() {
+            Ok((told, at)) => {
+                self.at = at;
+                told
+            }
+            Err(lost) => {
+                return self.end(
+                    text,
+                    match lost {
+                        StreamLost::TooSlow => "too_slow",
+                        StreamLost::StateReplaced => "state_replaced",
+                        StreamLost::NodeStops => "node_stops",
+                    },
+                );
+            }
+        };
+        for told in told {
+            match &told.what {
+                ToldWhat::Session { time_ms, event } => {
+                    self.is_over |= session_event(text, told.at, *time_ms, event);
+                }
+                ToldWhat::Watch { number, notice } => {
+                    let fired = WatchEvent {
+                        watch: &self.watches[*number as usize].text,
+                        event: event_word(notice.kind),
+                        path: notice.path.as_str(),
+                        zxid: notice.zxid.0,
+                    };
+                    event(text, Some(told.at), "watch", &fired);
+                }
+            }
+        }
+    }
+
+    fn news(&mut self, text: &mut String, news: News) {
+        match news {
+            News::Expiring { left } => {
+                let left_ms = left.as_millis() as u64;
+                event(text, None, "expiring", &ExpiringEvent { left_ms });
+            }
+            News::Renewed { ttl } => {
+                let ttl_ms = ttl.as_millis() as u64;
+                event(text, None, "renewed", &RenewedEvent { ttl_ms });
+            }
+            News::LifeOver => {
+                // Who comes back is not told again what is there already.
+                self.told(text);
+                if !self.is_over {
+                    keep_alive(text, self.at);
+                    self.end(text, "renew");
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, text: &mut String, reason: &'static str) {
+        event(text, None, "stream_ended", &StreamEndedEvent { reason });
+        self.is_over = true;
+    }
+}
+
+/// What is to be said of a session's life.
+enum News {
+    /// No renewal was confirmed for long.
+    Expiring { left: Duration },
+    /// One was, after all.
+    Renewed { ttl: Duration },
+    /// The stream does not count any more.
+    LifeOver,
+}
+
+type Beat = Pin<Box<dyn Future<Output = Result<Duration, HeartbeatError>> + Send>>;
+
+/// Renews a session for as long as its stream counts as its heartbeat.
+struct Life {
+    node: Node,
+    session: SessionId,
+    ttl: Duration,
+    /// A renewal under way, and when it was begun.
+    beat: Option<(Instant, Beat)>,
+    next: Instant,
+    /// When the last one that is confirmed was begun.
+    confirmed: Option<Instant>,
+    /// When the first one was.
+    began: Instant,
+    /// Whether the client was told so.
+    is_expiring: bool,
+}
+
+impl Life {
+    fn new(node: Node, session: SessionId, ttl: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            node,
+            session,
+            ttl,
+            beat: None,
+            next: now,
+            confirmed: None,
+            began: now,
+            is_expiring: false,
+        }
+    }
+
+    /// Renews the session until there is something to say. Given up, it goes on when it is called again.
+    async fn news(&mut self) -> News {
+        loop {
+            let over_at = self.began + self.ttl * LIFE_TTLS;
+            let doubtful_at = self.confirmed.unwrap_or(self.began) + self.ttl * DOUBTFUL.0 / DOUBTFUL.1;
+            let is_idle = self.beat.is_none();
+            let answer = async {
+                match &mut self.beat {
+                    Some((_, beat)) => beat.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep_until(over_at) => return News::LifeOver,
+                answer = answer => {
+                    let began = self.beat.take().map_or(self.began, |(began, _)| began);
+                    if let Some(ttl) = self.answered(began, answer) {
+                        return News::Renewed { ttl };
+                    }
+                }
+                () = tokio::time::sleep_until(doubtful_at), if !self.is_expiring => {
+                    self.is_expiring = true;
+                    let lives_until = self.confirmed.map(|at| at + self.ttl);
+                    let now = Instant::now();
+                    let left = lives_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+                    return News::Expiring { left };
+                }
+                () = tokio::time::sleep_until(self.next), if is_idle => {
+                    let (node, session) = (self.node.clone(), self.session);
+                    let beat = Box::pin(async move { node.heartbeat(session).await });
+                    self.beat = Some((Instant::now(), beat));
+                }
+            }
+        }
+    }
+
+    /// A renewal that was begun then is answered; the session's time, if there is good news.
+    fn answered(&mut self, began: Instant, answer: Result<Duration, HeartbeatError>) -> Option<Duration> {
+        match answer {
+            Ok(ttl) => {
+                self.confirmed = Some(began);
+                self.next = began + ttl / BEATS_PER_TTL;
+                std::mem::take(&mut self.is_expiring).then_some(ttl)
+            }
+            // Of its end the stream itself tells, when it is applied here.
+            Err(error) => {
+                tracing::debug!(session = %self.session, %error, "a stream's session was not renewed");
+                self.next = Instant::now() + BEAT_AGAIN.min(self.ttl / BEATS_PER_TTL);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,632 @@
+//! The event stream of a session: every event, coming back, and the life of a session that is followed.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use lock_api::http::HttpConfig;
+use serde_json::{Value, json};
+
+use crate::stream::Stream;
+use crate::support::{Call, Server, in_time, until};
+
+/// No renewals get in between.
+const QUIET: &str = "?heartbeat=false";
+
+async fn acquire(server: &Server, session: &str, lock: &str, more: Value) -> Value {
+    let mut body = json!({"session": session});
+    body.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    server
+        .post(&format!("/v1/locks/{lock}/acquire"), body)
+        .await
+        .expect(200)
+}
+
+async fn release(server: &Server, session: &str, lock: &str, grant: &Value) {
+    let body = json!({"session": session, "holder": grant["holder"]});
+    server
+        .post(&format!("/v1/locks/{lock}/release"), body)
+        .await
+        .expect(200);
+}
+
+fn facts<'a>(data: &'a Value, fields: &[&str]) -> Vec<&'a Value> {
+    fields.iter().map(|field| &data[*field]).collect()
+}
+
+#[tokio::test]
+async fn a_new_stream_begins_with_how_things_stand() {
+    let server = Server::start().await;
+    let (one, two) = (server.session().await, server.session().await);
+    acquire(&server, &two, "b", json!({})).await;
+    let held = acquire(
+        &server,
+        &one,
+        "a",
+        json!({"mode": "semaphore", "limit": 3, "permits": 2}),
+    )
+    .await;
+    let body = json!({"session": one, "wait_ms": null}).to_string();
+    let waiting = Call::send(server.address, "POST", "/v1/locks/b/acquire", Some(&body)).await;
+    until("it waits", async || {
+        !server.get("/v1/locks/b").await.expect(200)["queue"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+    })
+    .await;
+    server
+        .post("/v1/locks/a/revoke", json!({"reason": "noon"}))
+        .await
+        .expect(200);
+
+    let mut stream = server.follow(&one, QUIET, None).await;
+    let state = stream.next().await;
+    assert_eq!(
+        (state.word.as_str(), &state.data["ttl_ms"]),
+        ("state", &json!(120_000))
+    );
+    assert_eq!(state.id, Some(state.data["zxid"].to_string()));
+    let expected = json!([{"lock": "a", "mode": "semaphore", "limit": 3, "permits": 2, "holder": held["holder"],
+        "fencing_token": held["fencing_token"], "holds": 1}]);
+    assert_eq!(state.data["held"], expected);
+    let awaited = &state.data["awaited"][0];
+    assert_eq!(facts(awaited, &["lock", "position"]), [&json!("b"), &json!(1)]);
+    let asked = &state.data["revoke_requested"][0];
+    assert_eq!(
+        facts(asked, &["lock", "holder", "reason"]),
+        [&json!("a"), &held["holder"], &json!("noon")]
+    );
+    drop(waiting);
+    let left = stream.expect("left_queue").await;
+    assert_eq!(
+        facts(&left, &["lock", "ended"]),
+        [&json!("b"), &json!("withdrawn")]
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_holder_hears_of_every_way_to_lose_a_lock() {
+    let server = Server::start().await;
+    let (one, two) = (server.session().await, server.session().await);
+    let mut stream = server.follow(&one, QUIET, None).await;
+    stream.expect("state").await;
+
+    // Released, by whatever call, and granted to who waits.
+    let first = acquire(&server, &two, "a", json!({})).await;
+    let body = json!({"session": one, "wait_ms": null, "owner": "w", "note": "n"}).to_string();
+    let waiting = Call::send(server.address, "POST", "/v1/locks/a/acquire", Some(&body)).await;
+    until("it waits", async || {
+        server.get("/v1/locks/a").await.body.contains("\"position\":1")
+    })
+    .await;
+    release(&server, &two, "a", &first).await;
+    let granted = stream.expect("granted").await;
+    let grant = waiting.reply().await.expect(200);
+    for field in ["lock", "mode", "permits", "holder", "fencing_token"] {
+        assert_eq!(granted[field], grant[field], "{field}");
+    }
+    assert_eq!(facts(&granted, &["owner", "note"]), [&json!("w"), &json!("n")]);
+    release(&server, &one, "a", &grant).await;
+    let lost = stream.expect("lost").await;
+    assert_eq!(
+        facts(&lost, &["ended", "by", "reason"]),
+        [&json!("released"), &Value::Null, &Value::Null]
+    );
+    assert_eq!(lost["fencing_token"], grant["fencing_token"]);
+
+    // Broken: by whom and why.
+    let grant = acquire(&server, &one, "a", json!({})).await;
+    stream.expect("granted").await;
+    let body = json!({"holder": grant["holder"], "reason": "it hangs"});
+    let operator = Ipv4Addr::new(127, 0, 0, 9);
+    server
+        .call_from(operator, "POST", "/v1/locks/a/break", Some(body))
+        .await
+        .expect(204);
+    let lost = stream.expect("lost").await;
+    let expected = [&json!("broken"), &json!("ip:127.0.0.9"), &json!("it hangs")];
+    assert_eq!(facts(&lost, &["ended", "by", "reason"]), expected);
+
+    // Its znode deleted: by whom.
+    let grant = acquire(&server, &one, "a", json!({})).await;
+    stream.expect("granted").await;
+    let path = format!("/v1/znodes/locks/a/{}", grant["holder"].as_str().unwrap());
+    server
+        .call_from(operator, "DELETE", &path, None)
+        .await
+        .expect(204);
+    let lost = stream.expect("lost").await;
+    assert_eq!(
+        facts(&lost, &["ended", "by"]),
+        [&json!("deleted"), &json!("ip:127.0.0.9")]
+    );
+
+    // Upgraded and downgraded: it stays, with what it is now.
+    let grant = acquire(&server, &one, "a", json!({"mode": "upgradeable"})).await;
+    stream.expect("granted").await;
+    let body = json!({"session": one, "holder": grant["holder"]});
+    let upgraded = server.post("/v1/locks/a/upgrade", body.clone()).await.expect(200);
+    let granted = stream.expect("granted").await;
+    assert_eq!(
+        facts(&granted, &["mode", "fencing_token"]),
+        [&json!("exclusive"), &upgraded["fencing_token"]]
+    );
+    server.post("/v1/locks/a/downgrade", body).await.expect(200);
+    let downgraded = stream.expect("downgraded").await;
+    let expected = [
+        &json!("a"),
+        &json!("shared"),
+        &grant["holder"],
+        &upgraded["fencing_token"],
+    ];
+    assert_eq!(
+        facts(&downgraded, &["lock", "mode", "holder", "fencing_token"]),
+        expected
+    );
+
+    // Asked for.
+    server
+        .post("/v1/locks/a/revoke", json!({"reason": "noon"}))
+        .await
+        .expect(200);
+    let asked = stream.expect("revoke_requested").await;
+    let expected = [&json!("a"), &grant["holder"], &json!("noon")];
+    assert_eq!(facts(&asked, &["lock", "holder", "reason"]), expected);
+    assert!(
+        asked["requested_at"].is_string() && asked["by"].is_string(),
+        "{asked}"
+    );
+
+    // The session closed.
+    server.delete(&format!("/v1/sessions/{one}")).await.expect(204);
+    assert_eq!(stream.expect("lost").await["ended"], "session_closed");
+    assert_eq!(stream.expect("session_ended").await["reason"], "closed");
+    stream.expect_end().await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_that_expires_says_so() {
+    let server = Server::start().await;
+    let opened = server
+        .post("/v1/sessions", json!({"ttl_ms": 1_500}))
+        .await
+        .expect(201);
+    let session = opened["session"].as_str().unwrap();
+    let mut stream = server.follow(session, QUIET, None).await;
+    stream.expect("state").await;
+    acquire(&server, session, "a", json!({})).await;
+    stream.expect("granted").await;
+    assert_eq!(stream.expect("lost").await["ended"], "session_expired");
+    let ended = stream.expect("session_ended").await;
+    assert_eq!(ended["reason"], "expired");
+    stream.expect_end().await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_open_stream_keeps_its_session_alive_and_a_closed_one_does_not() {
+    let server = Server::start().await;
+    let opened = server
+        .post("/v1/sessions", json!({"ttl_ms": 1_500}))
+        .await
+        .expect(201);
+    let session = opened["session"].as_str().unwrap();
+    let mut stream = server.follow(session, "", None).await;
+    stream.expect("state").await;
+    // Four times as long as the session would live by itself; the client comes back whenever it is told to.
+    for _ in 0..2 {
+        let next = stream.next().await;
+        assert_eq!(
+            (next.word.as_str(), &next.data["reason"]),
+            ("stream_ended", &json!("renew"))
+        );
+        let last = stream.leave();
+        stream = server.follow(session, "", Some(&last)).await;
+    }
+    server.get(&format!("/v1/sessions/{session}")).await.expect(200);
+    // The connection is gone, and with it the life sign.
+    drop(stream);
+    until("the session ends", async || {
+        server.get(&format!("/v1/sessions/{session}")).await.status == 410
+    })
+    .await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_come_back_loses_its_session_although_its_stream_was_open() {
+    let server = Server::start().await;
+    let opened = server
+        .post("/v1/sessions", json!({"ttl_ms": 1_500}))
+        .await
+        .expect(201);
+    let session = opened["session"].as_str().unwrap();
+    // It reads nothing, as if it were stopped, and its system takes all that is written.
+    let stream = server.follow(session, "", None).await;
+    until("the session ends", async || {
+        server.get(&format!("/v1/sessions/{session}")).await.status == 410
+    })
+    .await;
+    drop(stream);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn who_comes_back_is_told_what_it_has_missed_and_nothing_twice() {
+    let server = Server::start().await;
+    let session = server.session().await;
+    let mut stream = server.follow(&session, QUIET, None).await;
+    stream.expect("state").await;
+    let mut last = stream.leave();
+    let mut seen = Vec::new();
+    for round in 0..20 {
+        let grant = acquire(&server, &session, "a", json!({})).await;
+        release(&server, &session, "a", &grant).await;
+        let mut stream = server.follow(&session, QUIET, Some(&last)).await;
+        // Sometimes it leaves in the middle.
+        for _ in 0..=(round % 3) {
+            match tokio::time::timeout(Duration::from_millis(50), stream.read()).await {
+                Ok(event) => seen.push(event.unwrap()),
+                Err(_) => break,
+            }
+        }
+        last = stream.leave();
+    }
+    let mut stream = server.follow(&session, QUIET, Some(&last)).await;
+    server
+        .post("/v1/locks/b/acquire", json!({"session": session}))
+        .await
+        .expect(200);
+    loop {
+        let event = stream.next().await;
+        if event.data["lock"] == "b" {
+            break;
+        }
+        seen.push(event);
+    }
+    let words: Vec<_> = seen.iter().map(|event| event.word.as_str()).collect();
+    assert_eq!(words, ["granted", "lost"].repeat(20));
+    let tokens: Vec<_> = seen
+        .iter()
+        .map(|event| event.data["fencing_token"].as_u64().unwrap())
+        .collect();
+    assert!(tokens.chunks(2).all(|pair| pair[0] == pair[1]), "{tokens:?}");
+    assert!(tokens.windows(3).all(|three| three[0] < three[2]), "{tokens:?}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_quiet_stream_moves_on_with_the_log() {
+    let server = Server::start().await;
+    let opened = server
+        .post("/v1/sessions", json!({"ttl_ms": 1_500}))
+        .await
+        .expect(201);
+    let session = opened["session"].as_str().unwrap();
+    let mut stream = server.follow(session, "", None).await;
+    let state = stream.next().await;
+    server.session().await;
+    // By the end of the stream it was told of the other session's position, though of no event.
+    assert_eq!(stream.expect("stream_ended").await["reason"], "renew");
+    let last: u64 = stream.leave().parse().unwrap();
+    assert!(last > state.data["zxid"].as_u64().unwrap());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn who_comes_back_too_late_begins_anew() {
+    let server = Server::start_node(HttpConfig::default(), |node| node.events.backlog = 3).await;
+    let session = server.session().await;
+    let mut stream = server.follow(&session, QUIET, None).await;
+    stream.expect("state").await;
+    let last = stream.leave();
+    let held = acquire(&server, &session, "a", json!({})).await;
+    for _ in 0..2 {
+        let grant = acquire(&server, &session, "b", json!({})).await;
+        release(&server, &session, "b", &grant).await;
+    }
+    let mut stream = server.follow(&session, QUIET, Some(&last)).await;
+    assert_eq!(stream.expect("reset").await, json!({"after": last}));
+    let state = stream.expect("state").await;
+    assert_eq!(state["held"][0]["holder"], held["holder"]);
+    assert_eq!(state["held"].as_array().unwrap().len(), 1);
+    release(&server, &session, "a", &held).await;
+    assert_eq!(stream.expect("lost").await["lock"], "a");
+    let last = stream.leave();
+    // What is kept is enough from here on.
+    let grant = acquire(&server, &session, "b", json!({})).await;
+    let mut stream = server.follow(&session, QUIET, Some(&last)).await;
+    assert_eq!(stream.expect("granted").await["holder"], grant["holder"]);
+    drop(stream);
+
+    // A position that no node of this cluster has told.
+    let mut stream = server
+        .follow(&session, "?heartbeat=false&after=1000000.1", None)
+        .await;
+    assert_eq!(stream.expect("reset").await, json!({"after": "1000000.1"}));
+    stream.expect("state").await;
+    drop(stream);
+    let metrics = server.get("/metrics").await.body;
+    assert!(metrics.contains("lockgate_event_resets_total 2"), "{metrics}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_was_away_at_the_end_learns_how_it_ended() {
+    let server = Server::start().await;
+    let session = server.session().await;
+    acquire(&server, &session, "a", json!({})).await;
+    let mut stream = server.follow(&session, QUIET, None).await;
+    stream.expect("state").await;
+    let last = stream.leave();
+    server
+        .delete(&format!("/v1/sessions/{session}"))
+        .await
+        .expect(204);
+    let mut stream = server.follow(&session, "", Some(&last)).await;
+    stream.expect("lost").await;
+    stream.expect("session_ended").await;
+    let last = stream.last_id.clone().unwrap();
+    stream.expect_end().await;
+    // Once is enough.
+    for id in [Some(last.as_str()), None] {
+        let refused = Stream::open(server.address, &session, "", id).await;
+        refused.err().unwrap().problem(410, "session_expired");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn watches_fire_in_the_stream_once_each() {
+    let server = Server::start().await;
+    let session = server.session().await;
+    server.post("/v1/znodes/a", json!({})).await.expect(201);
+    server.post("/v1/znodes/b", json!({})).await.expect(201);
+    let query = "?heartbeat=false&watch=data:/a&watch=children:/b&watch=exists:/new";
+    let mut stream = server.follow(&session, query, None).await;
+    stream.expect("state").await;
+    for _ in 0..2 {
+        server.put("/v1/znodes/a", json!({"data": "x"})).await.expect(200);
+    }
+    server.post("/v1/znodes/new", json!({})).await.expect(201);
+    let fired = stream.expect("watch").await;
+    assert_eq!(
+        facts(&fired, &["watch", "event", "path"]),
+        [&json!("data:/a"), &json!("data_changed"), &json!("/a")]
+    );
+    let fired = stream.expect("watch").await;
+    assert_eq!(
+        facts(&fired, &["watch", "event"]),
+        [&json!("exists:/new"), &json!("created")]
+    );
+    let last = stream.leave();
+
+    // Away, it misses nothing: what has changed since is told, what has not is armed.
+    let stat = server.put("/v1/znodes/a", json!({"data": "y"})).await.expect(200);
+    let mut stream = server.follow(&session, query, Some(&last)).await;
+    let fired = stream.next().await;
+    assert_eq!(
+        facts(&fired.data, &["watch", "zxid"]),
+        [&json!("data:/a"), &stat["stat"]["mzxid"]]
+    );
+    let last = stream.leave();
+    let mut stream = server.follow(&session, query, Some(&last)).await;
+    server.post("/v1/znodes/b/c", json!({})).await.expect(201);
+    let fired = stream.expect("watch").await;
+    assert_eq!(
+        facts(&fired, &["watch", "event"]),
+        [&json!("children:/b"), &json!("children_changed")]
+    );
+    let last = stream.leave();
+
+    // Deleted meanwhile.
+    server.delete("/v1/znodes/a").await.expect(204);
+    let mut stream = server.follow(&session, query, Some(&last)).await;
+    assert_eq!(stream.expect("watch").await["event"], "deleted");
+    drop(stream);
+
+    // By what was seen in a read.
+    let b = server.get("/v1/znodes/b").await.expect(200);
+    let seen = b["stat"]["mzxid"].as_u64().unwrap();
+    let mut stream = server
+        .follow(&session, &format!("{QUIET}&watch=children@{seen}:/b"), None)
+        .await;
+    stream.expect("state").await;
+    assert_eq!(
+        stream.expect("watch").await["watch"],
+        format!("children@{seen}:/b")
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn two_watches_that_one_transaction_fires_are_told_once_each_whenever_the_client_leaves() {
+    let server = Server::start().await;
+    let session = server.session().await;
+    for name in ["a", "b"] {
+        server
+            .post(&format!("/v1/znodes/{name}"), json!({}))
+            .await
+            .expect(201);
+    }
+    let query = "?heartbeat=false&watch=data:/a&watch=data:/b";
+    let mut stream = server.follow(&session, query, None).await;
+    stream.expect("state").await;
+    let ops = json!({"ops": [{"set": {"path": "/b", "data": "1"}}, {"set": {"path": "/a", "data": "1"}}]});
+    server.post("/v1/txn", ops).await.expect(200);
+    let first = stream.next().await;
+    assert_eq!(first.data["watch"], "data:/a");
+    // As if it had left before the second one came.
+    let mut stream = server.follow(&session, query, first.id.as_deref()).await;
+    let second = stream.next().await;
+    assert_eq!(second.data["watch"], "data:/b");
+    let mut stream = server.follow(&session, query, second.id.as_deref()).await;
+    acquire(&server, &session, "l", json!({})).await;
+    stream.expect("granted").await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused() {
+    let server = Server::start().await;
+    let session = server.session().await;
+    let open = async |session: &str, query: &str, id: Option<&str>| {
+        Stream::open(server.address, session, query, id)
+            .await
+            .err()
+            .unwrap()
+    };
+    for query in [
+        "?beat=true",
+        "?heartbeat=yes",
+        "?heartbeat=true&heartbeat=true",
+        "?after=x",
+        "?after=1.",
+        "?watch=/a",
+        "?watch=all:/a",
+        "?watch=recursive:/a",
+        "?watch=data@x:/a",
+    ] {
+        open(&session, query, None).await.problem(400, "bad_request");
+    }
+    open(&session, "", Some("-1")).await.problem(400, "bad_request");
+    open(&session, "?watch=data:a", None)
+        .await
+        .problem(400, "bad_path");
+    open(&session, "?watch=data:/none", None)
+        .await
+        .problem(404, "no_node");
+    let many = format!("?{}", ["watch=exists:/a"; 65].join("&"));
+    open(&session, &many, None).await.problem(400, "bad_request");
+    open("0000000000000001", "", None)
+        .await
+        .problem(404, "no_session");
+    open("nonsense", "", None).await.problem(404, "no_session");
+    let path = format!("/v1/sessions/{session}/events");
+    server
+        .call("POST", &path, None)
+        .await
+        .problem(405, "method_not_allowed");
+    let counts = server.node.session_event_counts();
+    assert_eq!(
+        (counts.streams, server.node.watch_counts().watches),
+        (0, 0),
+        "nothing stays behind"
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn there_are_not_more_streams_than_may_be() {
+    let server = Server::start_node(HttpConfig::default(), |node| {
+        (node.events.streams_per_session, node.events.streams_per_node) = (2, 3);
+    })
+    .await;
+    let (one, two) = (server.session().await, server.session().await);
+    let mut first = server.follow(&one, "", None).await;
+    first.expect("state").await;
+    let _second = server.follow(&one, "", None).await;
+    let refused = Stream::open(server.address, &one, "", None).await.err().unwrap();
+    assert_eq!(refused.problem(429, "too_many_requests")["limit"], 2);
+    assert!(refused.header("retry-after").is_some());
+    let _third = server.follow(&two, "", None).await;
+    let refused = Stream::open(server.address, &two, "", None).await.err().unwrap();
+    assert_eq!(refused.problem(429, "too_many_requests")["limit"], 3);
+    let metrics = server.get("/metrics").await.body;
+    assert!(metrics.contains("lockgate_event_streams 3"), "{metrics}");
+    // Who hangs up makes room.
+    drop(first);
+    until("a place is free", async || {
+        Stream::open(server.address, &two, "", None).await.is_ok()
+    })
+    .await;
+    server.stop().await;
+}
+
+/// Has more happen to a session that does not read than the buffers of both systems take; how many events at most.
+async fn fill(server: &Server, session: &str) -> u64 {
+    // Each event names the note.
+    let locks: Vec<_> = (0..64).map(|n| json!({"name": format!("l{n}")})).collect();
+    let note = "n".repeat(1024);
+    let mut rounds = 0;
+    until("a round has gone by without anything being written", async || {
+        let before = server.node.session_event_counts().told;
+        for _ in 0..4 {
+            let body = json!({"session": session, "locks": locks, "note": note});
+            let grants = server.post("/v1/multilock/acquire", body).await.expect(200);
+            let grants = grants["holders"].as_array().unwrap().iter();
+            let holders: Vec<_> = grants
+                .map(|grant| json!({"lock": grant["lock"], "holder": grant["holder"]}))
+                .collect();
+            let body = json!({"session": session, "holders": holders});
+            server.post("/v1/multilock/release", body).await.expect(200);
+            rounds += 1;
+        }
+        server.node.session_event_counts().told == before
+    })
+    .await;
+    rounds * 2 * locks.len() as u64
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_cut_off_and_comes_back() {
+    let server = Server::start_node(HttpConfig::default(), |node| node.events.backlog = 500).await;
+    let session = server.session().await;
+    let mut stream = server.follow(&session, QUIET, None).await;
+    stream.expect("state").await;
+    let last = stream.last_id.clone().unwrap();
+    let most = fill(&server, &session).await;
+    let mut told = 0;
+    let end = loop {
+        match in_time("the stream ends", stream.read()).await {
+            Some(event) if event.word == "stream_ended" => break event,
+            Some(_) => told += 1,
+            None => panic!("it ended without a word"),
+        }
+    };
+    assert_eq!(end.data["reason"], "too_slow");
+    assert!(told < most, "all {told} events went somewhere");
+    let mut again = server.follow(&session, QUIET, stream.last_id.as_deref()).await;
+    again.expect("reset").await;
+    again.expect("state").await;
+    assert_ne!(stream.last_id.unwrap(), last);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_never_reads_again_gives_its_place_back() {
+    let config = HttpConfig {
+        send_timeout: Duration::from_millis(300),
+        ..HttpConfig::default()
+    };
+    let server = Server::start_with(config).await;
+    let session = server.session().await;
+    let mut stream = server.follow(&session, QUIET, None).await;
+    stream.expect("state").await;
+    fill(&server, &session).await;
+    until("its connection is cut", async || {
+        server.node.session_event_counts().streams == 0
+    })
+    .await;
+    drop(stream);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_stops_ends_its_streams_at_once() {
+    let server = Server::start().await;
+    let session = server.session().await;
+    let mut stream = server.follow(&session, "", None).await;
+    stream.expect("state").await;
+    let reading = tokio::spawn(async move {
+        let ended = stream.expect("stream_ended").await;
+        assert_eq!(ended["reason"], "node_stops");
+        stream.expect_end().await;
+    });
+    server.stop().await;
+    in_time("the client was told", reading).await.unwrap();
+}

@@ -1,0 +1,170 @@
+//! A client of event streams: what a browser does, in the open. Nothing here knows the contract.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::support::{Reply, Server, in_time};
+
+/// An event as it came.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    pub word: String,
+    /// Only if this very event has one.
+    pub id: Option<String>,
+    pub data: Value,
+}
+
+/// A stream that is open. Dropped: the client hangs up.
+pub struct Stream {
+    pub socket: TcpStream,
+    bytes: Vec<u8>,
+    text: String,
+    is_over: bool,
+    /// The last id that came, with or without an event.
+    pub last_id: Option<String>,
+}
+
+impl Server {
+    /// Follows a session: `query` begins with a question mark, or is empty.
+    pub async fn follow(&self, session: &str, query: &str, last_id: Option<&str>) -> Stream {
+        Stream::open(self.address, session, query, last_id).await.unwrap()
+    }
+}
+
+impl Stream {
+    /// The stream, or the answer that is none.
+    pub async fn open(
+        address: SocketAddr,
+        session: &str,
+        query: &str,
+        last_id: Option<&str>,
+    ) -> Result<Self, Reply> {
+        let mut socket = TcpStream::connect(address).await.unwrap();
+        let header = last_id.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
+        let head = format!(
+            "GET /v1/sessions/{session}/events{query} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{header}\r\n"
+        );
+        socket.write_all(head.as_bytes()).await.unwrap();
+        let mut bytes = Vec::new();
+        let end = loop {
+            if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+                break end;
+            }
+            assert_ne!(
+                in_time("the head comes", socket.read_buf(&mut bytes))
+                    .await
+                    .unwrap(),
+                0
+            );
+        };
+        let head = String::from_utf8(bytes[..end].to_vec())
+            .unwrap()
+            .to_ascii_lowercase();
+        if !head.starts_with("http/1.1 200") {
+            in_time("the answer comes", socket.read_to_end(&mut bytes))
+                .await
+                .unwrap();
+            return Err(Reply::parse(&bytes));
+        }
+        for line in [
+            "content-type: text/event-stream",
+            "cache-control: no-store",
+            "transfer-encoding: chunked",
+        ] {
+            assert!(head.contains(line), "{line} is missing: {head}");
+        }
+        Ok(Self {
+            socket,
+            bytes: bytes.split_off(end + 4),
+            text: String::new(),
+            is_over: false,
+            last_id: last_id.map(str::to_owned),
+        })
+    }
+
+    /// Takes whole chunks out of what has come.
+    fn unpack(&mut self) {
+        while let Some(end) = self.bytes.windows(2).position(|two| two == b"\r\n") {
+            let length = std::str::from_utf8(&self.bytes[..end]).unwrap();
+            let length = usize::from_str_radix(length, 16).unwrap();
+            if self.bytes.len() < end + 2 + length + 2 {
+                return;
+            }
+            let rest = self.bytes.split_off(end + 2 + length + 2);
+            let chunk = std::mem::replace(&mut self.bytes, rest);
+            self.text
+                .push_str(std::str::from_utf8(&chunk[end + 2..end + 2 + length]).unwrap());
+            self.is_over |= length == 0;
+        }
+    }
+
+    /// The next block; `None`: the stream is over.
+    async fn block(&mut self) -> Option<String> {
+        loop {
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let (block, rest) = (block.to_owned(), rest.to_owned());
+                self.text = rest;
+                return Some(block);
+            }
+            if self.is_over {
+                return None;
+            }
+            if self.socket.read_buf(&mut self.bytes).await.unwrap_or(0) == 0 {
+                assert_eq!(self.text, "", "the connection was cut within an event");
+                return None;
+            }
+            self.unpack();
+        }
+    }
+
+    /// The next event, if it comes; `None`: the stream is over.
+    pub async fn read(&mut self) -> Option<Event> {
+        loop {
+            let block = self.block().await?;
+            let (mut word, mut id, mut data) = (None, None, None);
+            for line in block.lines() {
+                match line.split_once(": ").unwrap_or_else(|| panic!("{block:?}")) {
+                    ("id", text) => id = Some(text.to_owned()),
+                    ("event", text) => word = Some(text.to_owned()),
+                    ("data", text) => data = Some(serde_json::from_str(text).unwrap()),
+                    ("" | "retry", _) => {}
+                    _ => panic!("{block:?}"),
+                }
+            }
+            if id.is_some() {
+                self.last_id.clone_from(&id);
+            }
+            if let (Some(word), Some(data)) = (word, data) {
+                return Some(Event { word, id, data });
+            }
+        }
+    }
+
+    /// The next event, which must come.
+    pub async fn next(&mut self) -> Event {
+        in_time("the next event comes", self.read())
+            .await
+            .expect("the stream goes on")
+    }
+
+    /// The next event, which must be this one; its data.
+    pub async fn expect(&mut self, word: &str) -> Value {
+        let next = self.next().await;
+        assert_eq!(next.word, word, "{next:?}");
+        next.data
+    }
+
+    /// Nothing follows.
+    pub async fn expect_end(mut self) {
+        let next = in_time("the stream ends", self.read()).await;
+        assert_eq!(next, None);
+    }
+
+    /// The client hangs up; what it was told last.
+    pub fn leave(self) -> String {
+        self.last_id.expect("it was told something")
+    }
+}
