@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::{large, report};
+use super::{large, processes, report};
 use crate::cluster::{LocalCluster, START_TIMEOUT, STOP_TIMEOUT};
 
 /// How long the load runs before the member comes back, and after it has caught up.
@@ -140,7 +140,7 @@ pub async fn measure(
         "the member has caught up without a snapshot"
     );
     let peak =
-        |id| -> anyhow::Result<u64> { large::peak_memory(cluster.pid(id)?.context("a node has ended")?) };
+        |id| -> anyhow::Result<u64> { processes::peak_memory(cluster.pid(id)?.context("a node has ended")?) };
     Ok(CatchUpReport {
         znodes,
         caught_up_ms: took.as_millis() as u64,

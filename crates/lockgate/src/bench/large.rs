@@ -1,5 +1,5 @@
-//! What the measurements of large states share: a tree of many znodes, writers that never stop, readers that notice
-//! when a node holds them up, and what the kernel knows of a process. It measures nothing by itself.
+//! What the measurements of large states share: a tree of many znodes, writers that never stop, and readers that
+//! notice when a node holds them up. It measures nothing by itself.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use nix::unistd::Pid;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -229,16 +228,6 @@ pub async fn prepare(cluster: &mut LocalCluster, znodes: u64) -> anyhow::Result<
     ensure!(found >= znodes, "{found} znodes instead of {znodes}");
     tracing::info!(znodes = found, ?took, "the tree is filled");
     Ok(())
-}
-
-/// The most memory that a process has had, in bytes.
-pub fn peak_memory(pid: Pid) -> anyhow::Result<u64> {
-    let path = format!("/proc/{pid}/status");
-    let status = fs::read_to_string(&path).with_context(|| path.clone())?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    kib.map(|kib| kib * 1024)
-        .with_context(|| format!("no VmHWM in {path}"))
 }
 
 /// How many bytes the files below a directory have.

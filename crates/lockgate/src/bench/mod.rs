@@ -4,14 +4,18 @@ pub mod catch_up;
 pub mod failover;
 pub mod large;
 pub mod load;
+pub mod processes;
+pub mod queue;
 mod report;
 pub mod restart;
+pub mod sessions;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
+use nix::unistd::Pid;
 
 use crate::cluster::LocalCluster;
 use load::{Load, Workload};
@@ -23,6 +27,10 @@ pub enum Command {
     Lock(LoadArgs),
     /// Acquire and release, all clients the same lock
     Contended(LoadArgs),
+    /// One lock and a long queue: how long it takes from a release to the next one's grant
+    Queue(queue::Arguments),
+    /// Many sessions that hold a lock each and send heartbeats: whether all live, and what that costs the nodes
+    Sessions(sessions::Arguments),
     /// Kill the leader again and again, and measure the time until the next lock is granted
     Failover(failover::Arguments),
     /// Restart nodes with a large state, and measure until they serve again
@@ -31,15 +39,54 @@ pub enum Command {
     CatchUp(catch_up::Arguments),
 }
 
-/// What kind of load, and on what.
+/// Whom to put under load.
 #[derive(Debug, Args)]
-pub struct LoadArgs {
+pub struct Target {
     /// The cluster on this machine whose nodes are called
     #[arg(long, default_value = "lockgate-data")]
     dir: PathBuf,
     /// Nodes to call instead, as HOST:PORT, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "NODES")]
     target: Vec<String>,
+}
+
+impl Target {
+    /// The cluster on this machine, unless others are named.
+    fn local(&self) -> anyhow::Result<Option<LocalCluster>> {
+        if !self.target.is_empty() {
+            return Ok(None);
+        }
+        let executable = std::env::current_exe().context("finding this program's own file")?;
+        LocalCluster::open(&self.dir, &executable)
+            .context("start one with `lockgate cluster up`, or name nodes with --target")
+            .map(Some)
+    }
+
+    /// The processes of the nodes, if they are on this machine.
+    fn processes(&self) -> anyhow::Result<Vec<Pid>> {
+        let mut pids = Vec::new();
+        if let Some(cluster) = self.local()? {
+            for id in cluster.ids() {
+                pids.extend(cluster.pid(id)?);
+            }
+        }
+        Ok(pids)
+    }
+
+    /// Where the nodes serve HTTP.
+    fn nodes(&self) -> anyhow::Result<Vec<String>> {
+        Ok(match self.local()? {
+            Some(cluster) => cluster.http_addresses(),
+            None => self.target.clone(),
+        })
+    }
+}
+
+/// What kind of load, and on what.
+#[derive(Debug, Args)]
+pub struct LoadArgs {
+    #[command(flatten)]
+    target: Target,
     /// How many clients, each on its own connection; several numbers are measured one after the other
     #[arg(long, value_delimiter = ',', default_value = "64")]
     clients: Vec<usize>,
@@ -59,6 +106,8 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Lock(args) => run_load(Workload::Lock, args).await,
         Command::Contended(args) => run_load(Workload::Contended, args).await,
+        Command::Queue(args) => queue::run(args).await,
+        Command::Sessions(args) => sessions::run(args).await,
         Command::Failover(args) => failover::run(args).await,
         Command::Restart(args) => restart::run(args).await,
         Command::CatchUp(args) => catch_up::run(args).await,
@@ -68,15 +117,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
 async fn run_load(workload: Workload, args: LoadArgs) -> anyhow::Result<()> {
     ensure!(!args.clients.contains(&0), "at least one client is needed");
     ensure!(args.seconds > 0, "at least one second is needed");
-    let nodes = match args.target.is_empty() {
-        false => args.target,
-        true => {
-            let executable = std::env::current_exe().context("finding this program's own file")?;
-            LocalCluster::open(&args.dir, &executable)
-                .context("start one with `lockgate cluster up`, or name nodes with --target")?
-                .http_addresses()
-        }
-    };
+    let nodes = args.target.nodes()?;
     let mut reports = Vec::new();
     for clients in args.clients {
         let load = Load {

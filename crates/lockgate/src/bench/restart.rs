@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{large, report};
+use super::{large, processes, report};
 use crate::api_client::{ApiClient, request_id};
 use crate::cluster::{LocalCluster, START_TIMEOUT, STOP_TIMEOUT};
 
@@ -129,7 +129,7 @@ pub async fn measure(
                 "node {id} has {found} znodes instead of {znodes}"
             );
             if let Some(pid) = cluster.pid(id)? {
-                report.peak_memory_bytes = report.peak_memory_bytes.max(large::peak_memory(pid)?);
+                report.peak_memory_bytes = report.peak_memory_bytes.max(processes::peak_memory(pid)?);
             }
         }
     }

@@ -24,9 +24,9 @@ use crate::stat::Kind;
 use crate::store::Store;
 use crate::tree::NodeIndex;
 
-/// How many contenders of its own making one lock may have. Each is a znode in memory, and every look at the queue
-/// shows them all.
-pub const MAX_CONTENDERS: usize = 10_000;
+/// How many contenders of its own making one lock may have: ten thousand that wait, and as many that hold. Each is a
+/// znode in memory, and every look at the queue shows them all.
+pub const MAX_CONTENDERS: usize = 20_000;
 
 /// How often one owner may enter a lock. Each entry is some twenty bytes in the contender's data, which is written
 /// anew each time.

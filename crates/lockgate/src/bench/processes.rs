@@ -1,0 +1,63 @@
+//! What the kernel knows of a process: its memory and its time on the processor.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::Context;
+use nix::unistd::{Pid, SysconfVar, sysconf};
+
+/// The most memory that a process has had, in bytes.
+pub fn peak_memory(pid: Pid) -> anyhow::Result<u64> {
+    kib(pid, "VmHWM:")
+}
+
+/// The memory that a process has now, in bytes.
+pub fn memory(pid: Pid) -> anyhow::Result<u64> {
+    kib(pid, "VmRSS:")
+}
+
+fn kib(pid: Pid, name: &str) -> anyhow::Result<u64> {
+    let path = format!("/proc/{pid}/status");
+    let status = fs::read_to_string(&path).with_context(|| path.clone())?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kib.map(|kib| kib * 1024)
+        .with_context(|| format!("no {name} in {path}"))
+}
+
+/// How long all threads of a process have run, in user and kernel mode together.
+pub fn cpu_time(pid: Pid) -> anyhow::Result<Duration> {
+    let path = format!("/proc/{pid}/stat");
+    let stat = fs::read_to_string(&path).with_context(|| path.clone())?;
+    let ticks_per_second = sysconf(SysconfVar::CLK_TCK)
+        .context("the length of a tick")?
+        .context("ticks have no length here")?;
+    let ticks = ticks(&stat).with_context(|| format!("{path} is not understood"))?;
+    Ok(Duration::from_secs_f64(ticks as f64 / ticks_per_second as f64))
+}
+
+/// The 14th and 15th field; the second one is a name in brackets that may have anything in it (proc(5)).
+fn ticks(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let kernel: u64 = fields.next()?.parse().ok()?;
+    Some(user + kernel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_tells_of_this_process() {
+        let me = Pid::this();
+        assert!(memory(me).unwrap() <= peak_memory(me).unwrap());
+        assert!(cpu_time(me).is_ok());
+        assert_eq!(
+            ticks("7 (a) b (c)) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14"),
+            Some(11 + 12)
+        );
+        assert_eq!(ticks("7 (a) S 1 2"), None);
+    }
+}
