@@ -149,6 +149,7 @@ impl Asker {
                     self.membership.change(&change).await
                 } else {
                     let link = self.peers.link(leader, Purpose::Traffic);
+                    // Also when another leads: to move leadership is what was asked for, perhaps.
                     match link.ask(Ask::ChangeMembership(change.clone()), left).await {
                         Ok(Answer::ChangeMembership(answer)) => answer,
                         Ok(_) => Err(NotLeader { leader: None }),
@@ -190,44 +191,73 @@ impl Asker {
     }
 
     async fn touch(&self, sessions: &[SessionId]) -> Result<Vec<Touched>, Unavailable> {
-        self.ask(
-            || self.leadership.touch(sessions.to_vec()),
-            || Ask::Touch {
+        let here = || self.leadership.touch(sessions.to_vec());
+        let there = |leader, left| {
+            let link = self.peers.link(leader, Purpose::Traffic);
+            let ask = Ask::Touch {
                 sessions: sessions.to_vec(),
-            },
-            |answer| match answer {
-                Answer::Touch(touched) => Some(touched),
-                _ => None,
-            },
-            Purpose::Traffic,
-        )
-        .await
+            };
+            async move {
+                match link.ask(ask, left).await? {
+                    Answer::Touch(touched) => Ok(touched),
+                    _ => Ok(Err(NotLeader { leader: None })),
+                }
+            }
+        };
+        self.way().ask(here, there).await
     }
 
     async fn read_index(&self) -> Result<u64, Unavailable> {
-        self.ask(
-            || self.leadership.read_index(),
-            || Ask::ReadIndex,
-            |answer| match answer {
-                Answer::ReadIndex(index) => Some(index),
-                _ => None,
-            },
-            Purpose::Control,
-        )
-        .await
+        let here = || self.leadership.read_index();
+        let there = |leader, left| {
+            let link = self.peers.link(leader, Purpose::Control);
+            async move {
+                match link.ask(Ask::ReadIndex, left).await? {
+                    Answer::ReadIndex(index) => Ok(index),
+                    _ => Ok(Err(NotLeader { leader: None })),
+                }
+            }
+        };
+        self.way().ask(here, there).await
     }
 
-    /// Asks the leader, and the next one if that one does not lead any more, while patience lasts. A question
-    /// may be asked twice: none of them changes anything that a second one would change again.
-    async fn ask<T, F>(
+    fn way(&self) -> Way {
+        Way {
+            node: self.node,
+            leader: self.leader.clone(),
+            patience: self.patience,
+        }
+    }
+}
+
+/// Ends when this node knows that `leader` leads no more, and says so. Whoever waits for an answer of it waits in vain
+/// perhaps: a leader that is stopped, or cut off, keeps its connections.
+async fn another_leads(mut views: watch::Receiver<LeaderView>, leader: NodeId) -> String {
+    match views.wait_for(|view| view.leader != Some(leader)).await {
+        Ok(_) => format!("node {leader} leads no more"),
+        Err(_) => "this node is stopping".to_owned(),
+    }
+}
+
+/// A question's way from leader to leader.
+struct Way {
+    node: NodeId,
+    leader: watch::Receiver<LeaderView>,
+    /// How long to wait for a leader and for its answer, in all.
+    patience: Duration,
+}
+
+impl Way {
+    /// Asks the leader, `here` or `there`, and the next one if that one does not lead any more, while patience lasts. A
+    /// question may be asked twice: none of them changes anything that a second one would change again.
+    async fn ask<T, Here, There>(
         &self,
-        here: impl Fn() -> F,
-        there: impl Fn() -> Ask,
-        expect: impl Fn(Answer) -> Option<Result<T, NotLeader>>,
-        purpose: Purpose,
+        here: impl Fn() -> Here,
+        there: impl Fn(NodeId, Duration) -> There,
     ) -> Result<T, Unavailable>
     where
-        F: Future<Output = Result<T, NotLeader>>,
+        Here: Future<Output = Result<T, NotLeader>>,
+        There: Future<Output = Result<Result<T, NotLeader>, LinkError>>,
     {
         let mut views = self.leader.clone();
         let deadline = Instant::now() + self.patience;
@@ -236,15 +266,18 @@ impl Asker {
             let view = *views.borrow_and_update();
             if let Some(leader) = view.leader {
                 let left = deadline.saturating_duration_since(Instant::now());
-                let answer = if leader == self.node {
-                    tokio::time::timeout(left, here()).await.ok()
-                } else {
-                    match self.peers.link(leader, purpose).ask(there(), left).await {
-                        Ok(answer) => expect(answer),
+                let answer = tokio::select! {
+                    answer = tokio::time::timeout(left, here()), if leader == self.node => answer.ok(),
+                    answer = there(leader, left), if leader != self.node => match answer {
+                        Ok(answer) => Some(answer),
                         Err(error) => {
                             problem = format!("node {leader}, the leader, cannot be asked: {error}");
                             None
                         }
+                    },
+                    why = another_leads(self.leader.clone(), leader) => {
+                        problem = why;
+                        None
                     }
                 };
                 match answer {
@@ -266,5 +299,72 @@ impl Asker {
                 return Err(Unavailable::new(problem));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    const ME: NodeId = 1;
+    const PATIENCE: Duration = Duration::from_secs(3);
+
+    fn way() -> (watch::Sender<LeaderView>, Way) {
+        let (views, leader) = watch::channel(LeaderView::default());
+        let way = Way {
+            node: ME,
+            leader,
+            patience: PATIENCE,
+        };
+        (views, way)
+    }
+
+    fn led_by(term: u64, leader: impl Into<Option<NodeId>>) -> LeaderView {
+        LeaderView {
+            term,
+            leader: leader.into(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_that_stalled_holds_nobody_up_when_another_leads() {
+        for (next, by) in [(ME, "here"), (3, "there")] {
+            let (views, way) = way();
+            views.send_replace(led_by(1, 2));
+            let begin = Instant::now();
+            let there = |leader, _| async move {
+                match leader {
+                    // It keeps its connections, and answers nothing.
+                    2 => pending().await,
+                    _ => Ok(Ok("there")),
+                }
+            };
+            let election = async {
+                tokio::time::sleep(Duration::from_millis(600)).await;
+                views.send_replace(led_by(2, None));
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                views.send_replace(led_by(2, next));
+            };
+            let (answer, ()) = tokio::join!(way.ask(|| async { Ok("here") }, there), election);
+            assert_eq!(answer.unwrap(), by);
+            assert_eq!(begin.elapsed(), Duration::from_millis(900));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_cannot_prove_that_it_leads_is_asked_again_until_patience_ends() {
+        let (views, way) = way();
+        views.send_replace(led_by(1, ME));
+        let begin = Instant::now();
+        let refused = way.ask(
+            || async { Err::<(), _>(NotLeader { leader: None }) },
+            |_, _| pending(),
+        );
+        let refused = refused.await.unwrap_err();
+        assert!(refused.to_string().contains("cannot prove"), "{refused}");
+        assert_eq!(begin.elapsed(), PATIENCE);
+        drop(views);
     }
 }
