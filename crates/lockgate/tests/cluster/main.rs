@@ -17,6 +17,7 @@ mod graceful;
 mod harness;
 mod history;
 mod identity;
+mod known_bugs;
 mod leader_kill;
 mod membership;
 mod modes;

@@ -1,0 +1,265 @@
+//! Sessions that die, and those that must not.
+
+use std::time::Duration;
+
+use lockgate::api_client::{ApiClient, request_id};
+use lockgate::http_client;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::harness::{PATIENCE, TestCluster, assert_refused, eventually};
+
+/// The shortest the server allows.
+const TTL: Duration = Duration::from_secs(2);
+
+/// One that sends no heartbeats.
+async fn silent(cluster: &TestCluster, node: u64) -> (ApiClient, String) {
+    let mut client = cluster.client_of(node);
+    let session = client.open_session(TTL, "silent").await.unwrap();
+    (client, session)
+}
+
+/// A session that has expired.
+async fn expired(cluster: &TestCluster, node: u64) -> (ApiClient, String) {
+    let (client, session) = silent(cluster, node).await;
+    let path = format!("/v1/sessions/{session}");
+    eventually("the session expires", async || {
+        let path = format!("{path}?linearizable=true");
+        cluster.send(node, "GET", &path, &Value::Null).await.status != 200
+    })
+    .await;
+    (client, session)
+}
+
+#[tokio::test]
+async fn etcd_11456_no_grant_to_a_waiter_whose_session_has_died() {
+    let cluster = TestCluster::start().await;
+    let (mut holder, holding) = cluster.session(1, "holder").await;
+    let held = holder.acquire(holding.id(), "lock").await.unwrap();
+    let (mut dying, session) = silent(&cluster, 2).await;
+    let dead = tokio::spawn(async move { dying.acquire(&session, "lock").await });
+    cluster.wait_queued(1, "lock", 1).await;
+    let (mut next, waiting) = cluster.session(3, "next").await;
+    let (id, wait) = (waiting.id().to_owned(), json!({ "wait_ms": null }));
+    let granted = tokio::spawn(async move { next.acquire_with(&id, "lock", wait).await });
+    cluster.wait_queued(1, "lock", 2).await;
+
+    // Its connection is open all the time; only its session ends.
+    cluster.wait_queued(1, "lock", 1).await;
+    assert_eq!(dead.await.unwrap().unwrap_err().code(), "session_expired");
+    holder.release(holding.id(), &held).await.unwrap();
+    let granted = granted.await.unwrap().unwrap();
+    let lock = cluster.get(1, "/v1/locks/lock").await;
+    assert_eq!(lock["holders"][0]["holder"], granted.holder.as_str());
+    assert_eq!(lock["holders"][0]["session"], waiting.id());
+}
+
+#[tokio::test]
+async fn etcd_19597_and_22387_a_wait_ends_with_its_session() {
+    let cluster = TestCluster::start().await;
+    let (mut holder, holding) = cluster.session(1, "holder").await;
+    let held = holder.acquire(holding.id(), "lock").await.unwrap();
+    let opened = Instant::now();
+    let (mut waiter, session) = silent(&cluster, 2).await;
+    let refused = waiter.acquire(&session, "lock").await.unwrap_err();
+    assert_eq!(refused.code(), "session_expired");
+    assert!(opened.elapsed() >= TTL);
+    // The lock is where it was.
+    assert!(holder.check(&held).await.unwrap());
+}
+
+#[tokio::test]
+async fn etcd_15247_and_12528_a_leader_that_stalled_ends_no_session_that_its_successor_has_renewed() {
+    let cluster = TestCluster::start().await;
+    let leader = cluster.leader_now().await;
+    let survivors = cluster.followers().await;
+    let mut client = cluster.client_of(survivors[0]);
+    let session = client.open_session(TTL, "renewed").await.unwrap();
+    let held = client.acquire(&session, "lock").await.unwrap();
+    // Another one that is silent: if the old leader takes its time for the truth, it ends both.
+    cluster.signal(leader, Signal::SIGSTOP).unwrap();
+    let stalled = Instant::now();
+    while stalled.elapsed() < TTL * 3 {
+        client.heartbeat(&session).await.unwrap();
+        tokio::time::sleep(TTL / 8).await;
+    }
+    // What is asked of the old leader now is answered by what the new one knows, or not at all.
+    let address = cluster.http(leader);
+    let path = format!("/v1/sessions/{session}/heartbeat");
+    let late = tokio::spawn(async move { http_client::request(&address, "POST", &path, "").await });
+    cluster.signal(leader, Signal::SIGCONT).unwrap();
+    let answered = late.await.unwrap().unwrap();
+    assert!(
+        [200, 503].contains(&answered.status),
+        "{}",
+        String::from_utf8_lossy(&answered.body)
+    );
+    let woken = Instant::now();
+    while woken.elapsed() < TTL {
+        client.heartbeat(&session).await.unwrap();
+        tokio::time::sleep(TTL / 8).await;
+    }
+    for node in cluster.ids() {
+        assert!(cluster.client_of(node).check(&held).await.unwrap(), "node {node}");
+    }
+}
+
+#[tokio::test]
+async fn keeper_121361_who_speaks_to_followers_alone_keeps_its_session() {
+    let cluster = TestCluster::start().await;
+    let followers = cluster.followers().await;
+    let mut client = cluster.client_of(followers[0]);
+    let session = client.open_session(TTL, "at followers").await.unwrap();
+    let kept = client.acquire(&session, "kept").await.unwrap();
+    let begin = Instant::now();
+    for round in 0.. {
+        if begin.elapsed() > TTL * 3 {
+            break;
+        }
+        // Not one heartbeat.
+        let mut client = cluster.client_of(followers[round % 2]);
+        let held = client.acquire(&session, "now and then").await.unwrap();
+        client.release(&session, &held).await.unwrap();
+        tokio::time::sleep(TTL / 8).await;
+    }
+    assert!(client.check(&kept).await.unwrap());
+}
+
+#[tokio::test]
+async fn keeper_116690_an_expired_session_is_never_replaced() {
+    let mut cluster = TestCluster::start().await;
+    let (_, session) = expired(&cluster, 1).await;
+    let leader = cluster.leader_now().await;
+    for round in ["the leader that ended it", "its successor"] {
+        for node in cluster.ids() {
+            let heartbeat = format!("/v1/sessions/{session}/heartbeat");
+            let answers = [
+                cluster.send(node, "POST", &heartbeat, &Value::Null).await,
+                cluster
+                    .send(
+                        node,
+                        "POST",
+                        "/v1/locks/lock/acquire",
+                        &json!({ "session": session }),
+                    )
+                    .await,
+            ];
+            for answer in answers {
+                assert_refused(&answer, 410, "session_expired");
+                assert!(
+                    answer
+                        .json()
+                        .get("session")
+                        .is_none_or(|named| *named == session.as_str()),
+                    "{round}: {}",
+                    answer.json()
+                );
+            }
+        }
+        let sessions = cluster.get(leader, "/v1/sessions").await;
+        assert_eq!(sessions["sessions"], json!([]), "{round}");
+        cluster.kill(leader).await.unwrap();
+        cluster.up(PATIENCE).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn keeper_114401_a_session_asked_for_while_the_leader_changes_is_opened_once_and_soon() {
+    const ASKED: usize = 24;
+    let mut cluster = TestCluster::start().await;
+    let leader = cluster.leader_now().await;
+    let survivors = cluster.followers().await;
+    let mut asked = Vec::new();
+    for number in 0..ASKED {
+        let mut client = cluster.client_of(survivors[number % 2]);
+        asked.push(tokio::spawn(async move {
+            // By turns before, while and after the leader dies.
+            tokio::time::sleep(Duration::from_millis(10) * number as u32).await;
+            let body = json!({ "name": "asked", "request_id": request_id(), "ttl_ms": 60_000 });
+            let begin = Instant::now();
+            // The client gives up on a node that is silent for so long, and asks again.
+            let opened = client
+                .call("POST", "/v1/sessions", &body, PATIENCE)
+                .await
+                .unwrap();
+            (opened.json()["session"].clone(), begin.elapsed())
+        }));
+    }
+    tokio::time::sleep(Duration::from_millis(10) * (ASKED / 2) as u32).await;
+    cluster.kill(leader).await.unwrap();
+    let mut ids = std::collections::BTreeSet::new();
+    for asked in asked {
+        let (session, took) = asked.await.unwrap();
+        ids.insert(session.as_str().unwrap().to_owned());
+        println!("a session after {took:?}");
+    }
+    assert_eq!(ids.len(), ASKED);
+    let sessions = cluster.get(survivors[0], "/v1/sessions").await;
+    let open: std::collections::BTreeSet<_> = sessions["sessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|session| session["session"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(open, ids, "each was opened once");
+}
+
+#[tokio::test]
+async fn curator_604_a_former_sessions_place_is_not_the_new_ones() {
+    let cluster = TestCluster::start().await;
+    let (mut before, former) = silent(&cluster, 1).await;
+    let held = before.acquire(&former, "lock").await.unwrap();
+    // The same client, under the same name, has come back with another session.
+    let (mut after, session) = cluster.session(1, "silent").await;
+    let wish = json!({ "owner": "", "reentrant": true });
+    match after.acquire_with(session.id(), "lock", wish).await {
+        Err(refused) => assert_eq!(refused.code(), "lock_busy"),
+        // The former session was over already.
+        Ok(granted) => {
+            assert!(granted.fencing_token > held.fencing_token);
+            after.release(session.id(), &granted).await.unwrap();
+        }
+    }
+    let foreign = after.release(session.id(), &held).await.unwrap_err();
+    assert_eq!(foreign.code(), "not_holder");
+    let granted = after.acquire(session.id(), "lock").await.unwrap();
+    assert_ne!(granted.holder, held.holder);
+    assert!(granted.fencing_token > held.fencing_token);
+    assert!(!after.check(&held).await.unwrap());
+}
+
+#[tokio::test]
+async fn gozero_5545_nothing_is_created_for_a_dead_session() {
+    let cluster = TestCluster::start().await;
+    let (_, session) = expired(&cluster, 2).await;
+    let created = json!({ "create": { "path": "/left", "data": "", "mode": "ephemeral" } });
+    for node in cluster.ids() {
+        let ephemeral = json!({ "mode": "ephemeral", "session": session, "data": "" });
+        let acquire = json!({ "session": session });
+        let several = json!({ "session": session, "locks": [{ "name": "left" }, { "name": "right" }] });
+        let txn = json!({ "session": session, "ops": [created] });
+        for (path, body) in [
+            ("/v1/znodes/left", &ephemeral),
+            ("/v1/locks/left/acquire", &acquire),
+            ("/v1/multilock/acquire", &several),
+            ("/v1/txn", &txn),
+        ] {
+            let answer = cluster.send(node, "POST", path, body).await;
+            assert_refused(&answer, 410, "session_expired");
+        }
+    }
+    assert_eq!(cluster.get(1, "/v1/locks").await["locks"], json!([]));
+    let root = cluster
+        .send(
+            1,
+            "GET",
+            "/v1/znodes/?children=true&linearizable=true",
+            &Value::Null,
+        )
+        .await
+        .json();
+    let names = root["children"].as_array().unwrap().iter();
+    let names: Vec<_> = names.map(|child| child["name"].as_str().unwrap()).collect();
+    assert!(!names.contains(&"left"), "{root}");
+}
