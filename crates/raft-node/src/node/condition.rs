@@ -1,0 +1,137 @@
+//! How the node is: what it knows of the cluster, and whether it can serve.
+
+use std::time::Duration;
+
+use openraft::ServerState;
+use openraft::async_runtime::watch::WatchReceiver;
+
+use super::Node;
+use crate::config::{MemberAddress, NodeId};
+use crate::disks::DiskReport;
+use crate::membership::plan::next_free;
+use crate::snapshot_file;
+use crate::status::{ClusterStatus, MemberStatus, Role};
+
+/// A node that has not confirmed for so long that it is up to date is not ready.
+const READINESS_AGE: Duration = Duration::from_secs(3);
+
+impl Node {
+    /// What this node knows about the cluster.
+    pub fn status(&self) -> ClusterStatus {
+        let inner = &self.inner;
+        let metrics = inner.raft.metrics().borrow_watched().clone();
+        let view = *inner.leader.borrow();
+        let role = match metrics.state {
+            ServerState::Leader => Role::Leader,
+            ServerState::Candidate => Role::Candidate,
+            ServerState::Learner => Role::Learner,
+            ServerState::Follower | ServerState::Shutdown => Role::Follower,
+        };
+        let voters: Vec<NodeId> = metrics.membership_config.voter_ids().collect();
+        let index = |id: Option<crate::types::LogId>| id.map_or(0, |id| id.index);
+        let last = metrics.last_log_index.unwrap_or(0);
+        let members = inner.gate.addresses().into_iter().map(|(node_id, address)| {
+            let matched = metrics.replication.as_ref().and_then(|all| all.get(&node_id));
+            let matched = matched.map(|matched| index(*matched));
+            MemberStatus {
+                node_id,
+                peer: address.peer,
+                http: address.http,
+                role: match () {
+                    () if view.leader == Some(node_id) => Role::Leader,
+                    () if voters.is_empty() || voters.contains(&node_id) => Role::Follower,
+                    () => Role::Learner,
+                },
+                matched_index: matched,
+                lag: matched.map(|matched| last.saturating_sub(matched)),
+                versions: inner.gate.versions_of(node_id),
+            }
+        });
+        let retired = inner.gate.retired();
+        let not_ready = self.not_ready();
+        let (log, snapshot) = {
+            // Gone when the node has stopped.
+            let storage = inner.storage.lock();
+            let log = storage.as_ref().map(|storage| storage.wal.clone());
+            (
+                log,
+                storage.as_ref().and_then(|storage| storage.snapshots.latest()),
+            )
+        };
+        ClusterStatus {
+            cluster: inner.config.cluster.clone(),
+            cluster_id: inner
+                .gate
+                .cluster_id()
+                .map(|id| id.to_string())
+                .unwrap_or_default(),
+            node_id: self.id(),
+            role,
+            leader: view.leader,
+            term: view.term,
+            committed_index: index(metrics.local_committed),
+            applied_index: inner.replica.applied().index,
+            applied_zxid: self.read(|store| store.zxid().0),
+            snapshot_index: index(metrics.snapshot),
+            snapshot_bytes: snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes()),
+            snapshot_age_ms: snapshot.map(|it| snapshot_file::now_ms().saturating_sub(it.meta().made_ms)),
+            snapshot_failure: inner.snapshots.failure(),
+            log_first_index: log.as_ref().map_or(0, |log| log.range().start),
+            log_bytes: log.map_or(0, |log| log.bytes_after(0)),
+            ready: not_ready.is_none(),
+            not_ready_reason: not_ready,
+            read_only: inner.disks.view().is_some_and(|view| view.read_only.is_some()),
+            alarms: inner.disks.alarms(),
+            members: members.collect(),
+            next_node_id: next_free(inner.gate.addresses().into_keys(), &retired),
+            retired_node_ids: retired.to_string(),
+        }
+    }
+
+    /// What a node that belongs to no cluster yet waits for.
+    pub(super) fn waits_for(&self) -> String {
+        let config = &self.inner.config;
+        let (id, cluster) = (config.node_id, &config.cluster);
+        match (config.join, config.members.get(&id)) {
+            (true, Some(MemberAddress { peer, http })) => format!(
+                "node {id} waits to be added to the cluster {cluster:?}: ask any member of it to add node {id} at \
+                 peer {peer} and http {http}"
+            ),
+            _ => format!(
+                "node {id} waits for the cluster {cluster:?} to be formed: all its first members must be up"
+            ),
+        }
+    }
+
+    /// What this node sees of its own disk.
+    pub fn disk_report(&self) -> DiskReport {
+        self.inner.disks.report()
+    }
+
+    /// Why this node cannot serve now; `None` if it can.
+    pub fn not_ready(&self) -> Option<String> {
+        if let Some(failure) = &*self.inner.failure.borrow() {
+            return Some(failure.clone());
+        }
+        if self.inner.stop.is_cancelled() {
+            return Some("this node is stopping".to_owned());
+        }
+        if !self.inner.gate.is_formed() {
+            return Some(self.waits_for());
+        }
+        let or_too_old = |reason| self.inner.gate.incompatible().or(Some(reason));
+        match *self.inner.confirmed.lock() {
+            None => or_too_old("this node has not caught up with a leader yet".to_owned()),
+            Some(when) if when.elapsed() > READINESS_AGE => {
+                or_too_old(format!("no leader has answered for {:?}", when.elapsed()))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Whether [`Node::stop`] was called or the node has failed: nothing will be carried out here any more, and whoever
+    /// tries again and again should not.
+    pub fn is_stopping(&self) -> bool {
+        self.inner.stop.is_cancelled() || self.inner.failure.borrow().is_some()
+    }
+}

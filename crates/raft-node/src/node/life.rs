@@ -1,0 +1,143 @@
+//! What watches over a running node, and how it ends.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::{Instant as _, ServerState};
+
+use super::Node;
+use crate::config::NodeId;
+use crate::storage::Wal;
+
+/// How often a node looks whether it can still serve, so that `readyz` need not ask for every caller.
+const READINESS_INTERVAL: Duration = Duration::from_millis(500);
+
+impl Node {
+    /// Waits until the node cannot go on: its disk failed, or its peers refused it; returns the reason. Never
+    /// returns on a healthy node.
+    pub async fn failed(&self) -> String {
+        let mut failure = self.inner.failure.subscribe();
+        let failed = failure
+            .wait_for(Option::is_some)
+            .await
+            .map(|failure| failure.clone());
+        match failed {
+            Ok(Some(reason)) => reason,
+            // The sender lives in `self`.
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Hands leadership to another member if this node leads, and stops. What waits here is answered
+    /// `Unavailable` or `OutcomeUnknown`.
+    pub async fn stop(&self) {
+        self.hand_over().await;
+        self.inner.stop.cancel();
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
+        if let Err(error) = self.inner.raft.shutdown().await {
+            tracing::warn!(%error, "raft did not stop in order");
+        }
+        self.inner.replica.calls.stop();
+        self.inner.replica.hub.stop();
+        self.inner.replica.stop_tap();
+        if let Some(history) = self.inner.history.clone() {
+            let stopped = tokio::task::spawn_blocking(move || history.stop()).await;
+            if let Err(error) = stopped {
+                tracing::warn!(%error, "the lock history did not end in order");
+            }
+        }
+        let storage = self.inner.storage.lock().take();
+        if let Some(storage) = storage {
+            let closed = tokio::task::spawn_blocking(move || storage.close()).await;
+            if let Ok(Err(error)) = closed {
+                tracing::warn!(%error, "the log did not end in order");
+            }
+        }
+    }
+
+    /// Moves leadership to the living member that has most of the log, if this node leads.
+    async fn hand_over(&self) {
+        let target = {
+            let metrics = self.inner.raft.metrics().borrow_watched().clone();
+            if metrics.state != ServerState::Leader {
+                return;
+            }
+            let voters: Vec<NodeId> = metrics.membership_config.voter_ids().collect();
+            let answered = metrics.heartbeat.unwrap_or_default();
+            let lives = |id: &NodeId| {
+                let last = answered.get(id).copied().flatten();
+                last.is_some_and(|last| last.elapsed() < self.inner.config.timing.election_max)
+            };
+            let matched: BTreeMap<NodeId, _> = metrics.replication.unwrap_or_default();
+            let others = matched.into_iter();
+            let others = others.filter(|(id, _)| *id != self.id() && voters.contains(id) && lives(id));
+            others.max_by_key(|(_, matched)| *matched).map(|(id, _)| id)
+        };
+        let Some(target) = target else { return };
+        if let Err(why) = self.inner.membership.move_leader(target).await {
+            tracing::warn!(node = target, why, "stopping without another leader");
+        }
+    }
+
+    /// Ends the node when Raft or its disk has failed.
+    pub(super) async fn watch_raft(self) {
+        let mut metrics = self.inner.raft.metrics();
+        loop {
+            if let Err(fatal) = metrics.borrow_watched().running_state.clone() {
+                if !self.inner.stop.is_cancelled() {
+                    self.inner.gate.fail(format!("raft has stopped: {fatal}"));
+                }
+                return;
+            }
+            tokio::select! {
+                changed = metrics.changed() => if changed.is_err() {
+                    // Whoever tells of Raft's state has gone without a word: it has panicked.
+                    if !self.inner.stop.is_cancelled() {
+                        self.inner.gate.fail("raft has ended without a reason".to_owned());
+                    }
+                    return;
+                },
+                () = self.inner.stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// Ends the node when its log takes nothing more: what it would acknowledge from now on is not on its disk.
+    pub(super) async fn watch_log(self, log: Wal) {
+        tokio::select! {
+            error = log.failed() => self.inner.gate.fail(format!("the log has failed: {error}")),
+            () = self.inner.stop.cancelled() => {}
+        }
+    }
+
+    /// Answers all who wait as soon as the node has failed: nobody would any more, and they can go to another node.
+    pub(super) async fn refuse_when_failed(self) {
+        tokio::select! {
+            _ = self.failed() => {
+                self.inner.replica.calls.stop();
+                self.inner.replica.hub.stop();
+            }
+            () = self.inner.stop.cancelled() => {}
+        }
+    }
+
+    /// Finds out again and again whether this node is up to date.
+    pub(super) async fn watch_readiness(self) {
+        loop {
+            tokio::select! {
+                confirmed = self.read_barrier() => match confirmed {
+                    Ok(()) => *self.inner.confirmed.lock() = Some(Instant::now()),
+                    // The barrier has waited for a leader as long as makes sense, and is tried again.
+                    Err(unavailable) => tracing::debug!(%unavailable, "not up to date"),
+                },
+                () = self.inner.stop.cancelled() => return,
+            }
+            tokio::select! {
+                () = tokio::time::sleep(READINESS_INTERVAL) => {}
+                () = self.inner.stop.cancelled() => return,
+            }
+        }
+    }
+}

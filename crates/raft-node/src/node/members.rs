@@ -1,0 +1,77 @@
+//! Changes of the membership and of leadership, as front ends ask for them.
+
+use super::Node;
+use crate::config::{MemberAddress, NodeId};
+use crate::membership::{MembershipChange, MembershipChanged, MembershipError};
+
+impl Node {
+    /// Changes who is a member, or who leads. Every node takes every change; the leader makes it, and one at a time.
+    ///
+    /// Making the same change again is a success, so after [`MembershipError::OutcomeUnknown`] it is made again.
+    pub async fn change_membership(
+        &self,
+        change: MembershipChange,
+    ) -> Result<MembershipChanged, MembershipError> {
+        self.working()?;
+        self.inner.asker.change(change).await
+    }
+
+    /// Takes a node in that was started with [`NodeConfig::join`](crate::NodeConfig::join) and listens at `address`. It is a learner: it gets
+    /// the state and all changes, takes every request, and counts for nothing until it is promoted.
+    pub async fn add_member(
+        &self,
+        node_id: NodeId,
+        address: MemberAddress,
+    ) -> Result<MembershipChanged, MembershipError> {
+        let change = MembershipChange::Add { node_id, address };
+        self.change_membership(change).await
+    }
+
+    /// Removes a member, dead or alive, this one or another. Its id is never given again. `force`: also if the voters
+    /// that remain cannot make a majority at the moment; nothing is committed then until they can.
+    pub async fn remove_member(
+        &self,
+        node_id: NodeId,
+        force: bool,
+    ) -> Result<MembershipChanged, MembershipError> {
+        let change = MembershipChange::Remove { node_id, force };
+        self.change_membership(change).await
+    }
+
+    /// Makes a learner that has caught up a voter.
+    pub async fn promote_member(&self, node_id: NodeId) -> Result<MembershipChanged, MembershipError> {
+        let change = MembershipChange::Promote { node_id };
+        self.change_membership(change).await
+    }
+
+    /// Makes a voter a learner. `force` as in [`Node::remove_member`].
+    pub async fn demote_member(
+        &self,
+        node_id: NodeId,
+        force: bool,
+    ) -> Result<MembershipChanged, MembershipError> {
+        let change = MembershipChange::Demote { node_id, force };
+        self.change_membership(change).await
+    }
+
+    /// Tells the cluster where a member is found. A node whose own configured address changes does so itself when it
+    /// starts.
+    pub async fn set_member_address(
+        &self,
+        node_id: NodeId,
+        address: MemberAddress,
+    ) -> Result<MembershipChanged, MembershipError> {
+        let change = MembershipChange::SetAddress { node_id, address };
+        self.change_membership(change).await
+    }
+
+    /// Moves leadership to a voter; `None`: to the living one that has most of the log.
+    pub async fn move_leader(&self, to: Option<NodeId>) -> Result<MembershipChanged, MembershipError> {
+        self.change_membership(MembershipChange::MoveLeader { to }).await
+    }
+
+    /// Whether this node has learnt that it was removed from the cluster. It has failed then, see [`Node::failed`].
+    pub fn was_removed(&self) -> bool {
+        self.inner.gate.was_removed()
+    }
+}

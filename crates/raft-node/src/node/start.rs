@@ -1,0 +1,345 @@
+//! How a node begins: its storage, Raft, and the tasks that it consists of.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::SnapshotPolicy;
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use znode_store::Applied;
+
+use super::{Inner, Node, backup, random_bytes, random_u64};
+use crate::asker::{self, Asker};
+use crate::backup::Seed;
+use crate::codec::Origin;
+use crate::compaction::{self, Compaction};
+use crate::config::NodeConfig;
+use crate::disks::{self, Disks};
+use crate::error::StartError;
+use crate::formation;
+use crate::history;
+use crate::hub::Hub;
+use crate::leader::{self, LeaderView};
+use crate::machine::StateMachine;
+use crate::membership::change::MembershipLeader;
+use crate::membership::knock::Knocker;
+use crate::panics::{Alarm, Tasks};
+use crate::peers::network::Network;
+use crate::peers::server::{self, Services};
+use crate::peers::{Gate, Peers, SnapshotTraffic};
+use crate::proposer::{self, Proposer};
+use crate::replica::Replica;
+use crate::storage::{Disk, RealDisk, Storage};
+use crate::submitter::Submitter;
+use crate::types::{ClusterId, DiskId, Raft};
+
+/// Log entries in one frame to a follower. Entries are batches of about a megabyte at most (a single large
+/// transaction may be some more), and all frames must stay well below [`codec::MAX_ENCODED_BYTES`].
+const MAX_ENTRIES_IN_FRAME: u64 = 16;
+
+impl Node {
+    /// Starts a node: reads its disk, listens to its peers, and forms the cluster with them if it is new.
+    ///
+    /// Returns when the disk is read; the node may not have a leader yet. It needs a tokio runtime with
+    /// time and I/O, and runs on it until it is stopped.
+    pub async fn start(config: NodeConfig) -> Result<Node, StartError> {
+        config.validate()?;
+        let address = config.peer_listen_address()?;
+        let listener = TcpListener::bind(&address)
+            .await
+            .map_err(|source| StartError::Io {
+                what: format!("cannot listen for peers at {address}"),
+                source,
+            })?;
+        Self::start_on(config, listener).await
+    }
+
+    /// As [`Node::start`], with the socket at which peers call already open: so a port can be chosen by the
+    /// operating system before the members are configured.
+    pub async fn start_on(config: NodeConfig, listener: TcpListener) -> Result<Node, StartError> {
+        let keeps_history = config.history.enabled;
+        Self::start_keeping(config, listener, Arc::new(RealDisk), keeps_history).await
+    }
+
+    /// As [`Node::start_on`], with all access to files going through `disk`: for tests, whose disks lose power
+    /// and fail. It keeps no history of locks, whose files do not go through `disk`.
+    pub async fn start_on_disk(
+        config: NodeConfig,
+        listener: TcpListener,
+        disk: Arc<dyn Disk>,
+    ) -> Result<Node, StartError> {
+        Self::start_keeping(config, listener, disk, false).await
+    }
+
+    async fn start_keeping(
+        config: NodeConfig,
+        listener: TcpListener,
+        disk: Arc<dyn Disk>,
+        keeps_history: bool,
+    ) -> Result<Node, StartError> {
+        config.validate()?;
+        let opening = config.clone();
+        let founder = !config.join && formation::founder(&config.members) == Some(config.node_id);
+        let opened = tokio::task::spawn_blocking(move || open_storage(disk, &opening, founder));
+        let (storage, seed) = opened
+            .await
+            .map_err(|error| StartError::Raft(error.to_string()))??;
+        let storage = Arc::new(storage);
+        let seed = seed.map(|seed| (seed, storage.snapshots.clone()));
+        let identity = storage.dir.identity();
+        let own_disk = DiskId(identity.disk_id);
+        let log = storage.wal.clone();
+
+        let (failure, _) = watch::channel(None);
+        let gate = Gate::new(
+            config.node_id,
+            config.cluster.clone(),
+            own_disk,
+            identity.cluster_id.map(ClusterId),
+            config.members.clone(),
+            failure.clone(),
+        );
+        let gate = Arc::new(gate.speaking(config.wire));
+        let peers = Arc::new(Peers::new(gate.clone()));
+        let origin = Origin {
+            node: config.node_id,
+            boot: random_u64(),
+        };
+        let (queue, queued) = mpsc::unbounded_channel();
+        let hub = Hub::new(&config.watches, &config.events, random_u64());
+        let replica = Replica::new(origin, hub, queue.clone());
+        let (replica, history) = match keeps_history {
+            true => {
+                let (replica, history) = history::keep(replica, &config, identity.disk_id)?;
+                (replica, Some(Arc::new(history)))
+            }
+            false => (Arc::new(replica), None),
+        };
+
+        let machine = StateMachine::new(replica.clone(), storage.snapshots.clone(), gate.clone());
+        let traffic = Arc::new(SnapshotTraffic::new(config.snapshots.send_bytes_per_second));
+        let network = Network::new(peers.clone(), traffic.clone(), config.timing.election_max * 2);
+        let raft_config = Arc::new(raft_config(&config)?);
+        let raft = Raft::new(config.node_id, raft_config, network, storage.log_store(), machine)
+            .await
+            .map_err(|error| StartError::Raft(error.to_string()))?;
+
+        let stop = CancellationToken::new();
+        let tasks = TaskTracker::new();
+        let (views, view) = watch::channel(LeaderView::default());
+        let (submissions, submission_queue) = proposer::submissions();
+        let (leadership, leader_questions) = leader::leadership();
+        let (questions, question_queues) = asker::questions();
+        let disks = Arc::new(Disks::new(config.node_id, config.disk.clone()));
+        let (snapshots, snapshot_orders) = compaction::orders();
+        let compaction = Compaction {
+            raft: raft.clone(),
+            replica: replica.clone(),
+            snapshots: storage.snapshots.clone(),
+            log: log.clone(),
+            traffic: traffic.clone(),
+            config: config.snapshots.clone(),
+        };
+        let membership = Arc::new(MembershipLeader::new(
+            raft.clone(),
+            replica.clone(),
+            gate.clone(),
+            view.clone(),
+            config.timing.election_max,
+            config.propose_timeout / 2,
+        ));
+        let asker = Arc::new(Asker {
+            node: config.node_id,
+            leadership: leadership.clone(),
+            peers: peers.clone(),
+            leader: view.clone(),
+            membership: membership.clone(),
+            patience: config.propose_timeout.min(config.timing.election_max * 5),
+            change_patience: config.propose_timeout,
+        });
+        let node = Node {
+            inner: Arc::new(Inner {
+                config: config.clone(),
+                raft: raft.clone(),
+                replica: replica.clone(),
+                gate: gate.clone(),
+                queue,
+                questions,
+                snapshots: snapshots.clone(),
+                asker: asker.clone(),
+                membership: membership.clone(),
+                leader: view.clone(),
+                failure,
+                disks: disks.clone(),
+                wal: log.clone(),
+                confirmed: Mutex::new(None),
+                stop: stop.clone(),
+                tasks: tasks.clone(),
+                backups: Arc::new(Semaphore::new(backup::BACKUPS_AT_ONCE)),
+                history,
+                storage: Mutex::new(Some(storage.clone())),
+            }),
+        };
+
+        let tasks = Tasks::new(gate.clone(), tasks);
+        let services = Services {
+            raft: raft.clone(),
+            submissions: submissions.clone(),
+            leadership,
+            membership: membership.clone(),
+            storage: storage.clone(),
+            disks: disks.clone(),
+            traffic,
+        };
+        tasks.spawn(compaction::run(compaction, snapshot_orders, stop.clone()));
+        tasks.spawn(server::serve(listener, gate.clone(), services, stop.clone()));
+        tasks.spawn(disks::look(
+            disks.clone(),
+            storage.clone(),
+            raft.clone(),
+            snapshots,
+            stop.clone(),
+        ));
+        tasks.spawn(disks::judge(
+            disks.clone(),
+            peers.clone(),
+            raft.clone(),
+            stop.clone(),
+        ));
+        let proposer = Proposer {
+            gate: gate.clone(),
+            raft: raft.clone(),
+            replica: replica.clone(),
+            disks,
+            wal: log.clone(),
+            patience: config.timing.election_max,
+            queue: submission_queue,
+        };
+        tasks.spawn(proposer.run(stop.clone()));
+        tasks.spawn(
+            Submitter {
+                node: config.node_id,
+                replica: replica.clone(),
+                peers: peers.clone(),
+                submissions,
+                leader: view,
+                queue: queued,
+                patience: config.propose_timeout,
+            }
+            .run(stop.clone()),
+        );
+        let quorum_patience = config.timing.election_max;
+        tasks.spawn(leader::confirm(
+            raft.clone(),
+            replica.clone(),
+            leader_questions,
+            quorum_patience,
+            stop.clone(),
+        ));
+        tasks.spawn(leader::follow(
+            raft.clone(),
+            replica.clone(),
+            peers.clone(),
+            views,
+            stop.clone(),
+        ));
+        let proposing = node.clone();
+        let propose = move |request| {
+            let node = proposing.clone();
+            async move {
+                // The task that this is called in is nobody's.
+                let _alarm = Alarm::new(&node.inner.gate, "a proposal of the leader's own");
+                matches!(node.propose(request).await, Ok(Applied { outcome: Ok(_), .. }))
+            }
+        };
+        tasks.spawn(leader::tend(
+            replica,
+            config.sweeps.clone(),
+            config.limits,
+            propose,
+            stop.clone(),
+        ));
+        tasks.spawn(asker::run(asker, question_queues, stop.clone()));
+        tasks.spawn(node.clone().watch_raft());
+        tasks.spawn(node.clone().watch_log(log));
+        tasks.spawn(node.clone().watch_readiness());
+        tasks.spawn(node.clone().refuse_when_failed());
+        if let Some(own_address) = config.members.get(&config.node_id).cloned() {
+            let knocker = Knocker {
+                peers,
+                leadership: membership,
+                own_address,
+                waits_for: node.waits_for(),
+            };
+            let knocking = node.clone();
+            let up_to_date = move || knocking.not_ready().is_none();
+            tasks.spawn(knocker.run(up_to_date, stop.clone()));
+        }
+        if founder {
+            tasks.spawn(formation::form(raft, gate, own_disk, config.members, seed, stop));
+        }
+        Ok(node)
+    }
+}
+
+/// Opens the data directory. The founder of a new cluster draws its id, or finds the state with which it begins.
+fn open_storage(
+    disk: Arc<dyn Disk>,
+    config: &NodeConfig,
+    founder: bool,
+) -> Result<(Storage, Option<Seed>), StartError> {
+    let options = config.log.clone();
+    let storage = Storage::open(
+        disk.clone(),
+        &config.data_dir,
+        &config.cluster,
+        config.node_id,
+        options,
+    )?;
+    let begun = storage.wal.last().is_some() || storage.snapshots.latest().is_some();
+    let cluster_id = storage.dir.identity().cluster_id;
+    let seed = Seed::find(disk, &config.data_dir, cluster_id, begun)?;
+    if seed.is_some() && !founder {
+        let text = "a backup was restored into this node's data directory, so a cluster has to begin here, and it does \
+                    at the member with the lowest id: this node is not that one";
+        return Err(StartError::Config(text.to_owned()));
+    }
+    if founder && storage.dir.identity().cluster_id.is_none() {
+        storage.set_cluster_id(random_bytes())?;
+    }
+    Ok((storage, seed))
+}
+
+fn raft_config(config: &NodeConfig) -> Result<openraft::Config, StartError> {
+    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let timing = &config.timing;
+    let raft = openraft::Config {
+        cluster_name: config.cluster.clone(),
+        heartbeat_interval: ms(timing.heartbeat),
+        election_timeout_min: ms(timing.election_min),
+        election_timeout_max: ms(timing.election_max),
+        // A node that comes back from a partition must not depose a healthy leader.
+        enable_pre_vote: Some(true),
+        // The state is in memory: a leader that restarts has to win an election before it knows what is
+        // committed.
+        enable_leader_restore: Some(false),
+        // A leader that has lost its quorum and still reaches one follower would keep the others from
+        // electing another one.
+        quorum_loss_probe_interval: Some(ms(timing.election_max) * 2),
+        // By itself it makes no snapshots and purges nothing: see `compaction.rs`.
+        snapshot_policy: SnapshotPolicy::Never,
+        max_in_snapshot_log_to_keep: u64::MAX,
+        max_payload_entries: MAX_ENTRIES_IN_FRAME,
+        // Proposals are bounded by our own queues; these only have to be large enough never to matter.
+        api_channel_size: Some(4096),
+        notification_channel_size: Some(4096),
+        state_machine_channel_size: Some(1024),
+        backoff: "50ms 100ms ..500ms".to_owned(),
+        ..openraft::Config::default()
+    };
+    raft.validate()
+        .map_err(|error| StartError::Config(error.to_string()))
+}
