@@ -9,6 +9,8 @@ mod call;
 mod clean_up;
 mod error;
 mod history;
+mod looks;
+mod operate;
 #[cfg(test)]
 mod tests;
 
@@ -20,12 +22,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use znode_store::{
-    AttemptId, Command, Downgraded, Grant, HolderId, Identities, LockCommand, LockName, LockSummary,
-    LockView, LockWish, Refusal, Reply, Request, RequestId, Revocation, SessionId, Store, WaitView, Zxid,
+    AttemptId, Command, Downgraded, Grant, HolderId, Identities, LockCommand, LockName, LockWish, Reply,
+    Request, RequestId, SessionId,
 };
 
 use call::{Call, What};
 pub use error::{LockError, LockHistoryError};
+pub use looks::LockPage;
 
 /// How many calls of `acquire` a node takes at a time, those included that are being tidied up after. Each costs about
 /// a kilobyte while it waits; more callers than this belong on more nodes.
@@ -51,15 +54,6 @@ pub enum WaitFor {
 pub struct Locks {
     shared: Arc<Shared>,
     caller: Identities,
-}
-
-/// Some of the locks in use.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LockPage {
-    /// By name, without those that the caller may not read: perhaps fewer than were asked for.
-    pub locks: Vec<LockSummary>,
-    /// After which name the next page begins; `None` on the last one.
-    pub next_after: Option<LockName>,
 }
 
 struct Shared {
@@ -252,145 +246,6 @@ impl Locks {
         match self.propose(Some(session), request_id, command).await? {
             Reply::ReleasedMany(holds) => Ok(holds),
             other => Err(LockError::unexpected(&other)),
-        }
-    }
-
-    /// Takes the lock, or the place in its queue, from whoever has it. For operators: a holder that still works does
-    /// not notice at once. Who did it (`by`) and why is told to whoever asks what became of it.
-    pub async fn break_holder(
-        &self,
-        lock: LockName,
-        holder: HolderId,
-        by: &str,
-        reason: &str,
-        request_id: Option<RequestId>,
-    ) -> Result<(), LockError> {
-        let command = LockCommand::Break {
-            lock,
-            holder,
-            by: by.into(),
-            reason: reason.into(),
-        };
-        match self.propose(None, request_id, command).await? {
-            Reply::Broken => Ok(()),
-            other => Err(LockError::unexpected(&other)),
-        }
-    }
-
-    /// Asks one holder, or all, to give a lock up; returns how many were asked. It is up to them.
-    pub async fn revoke(
-        &self,
-        lock: LockName,
-        holder: Option<HolderId>,
-        by: &str,
-        reason: &str,
-        request_id: Option<RequestId>,
-    ) -> Result<u32, LockError> {
-        let command = LockCommand::Revoke {
-            lock,
-            holder,
-            by: by.into(),
-            reason: reason.into(),
-        };
-        match self.propose(None, request_id, command).await? {
-            Reply::RevokeRequested(count) => Ok(count),
-            other => Err(LockError::unexpected(&other)),
-        }
-    }
-
-    /// Notes what a holder says to that, for operators to see.
-    pub async fn answer_revoke(
-        &self,
-        session: SessionId,
-        lock: LockName,
-        holder: HolderId,
-        answer: &str,
-        request_id: Option<RequestId>,
-    ) -> Result<(), LockError> {
-        let answer = answer.into();
-        let command = LockCommand::AnswerRevoke { lock, holder, answer };
-        match self.propose(Some(session), request_id, command).await? {
-            Reply::RevokeAnswered => Ok(()),
-            other => Err(LockError::unexpected(&other)),
-        }
-    }
-
-    /// What a session's holders are asked to give up, as this node knows it.
-    pub fn revocations(&self, session: SessionId) -> Vec<(LockName, HolderId, Revocation)> {
-        self.shared.node.read(|store| store.revocations(session))
-    }
-
-    /// Changes what holds for a lock: a semaphore's `limit` (`Some(None)`: again what its first user says), and whether it
-    /// is drained, that is, takes nobody in.
-    pub async fn configure(
-        &self,
-        lock: LockName,
-        limit: Option<Option<u32>>,
-        draining: Option<bool>,
-        request_id: Option<RequestId>,
-    ) -> Result<(), LockError> {
-        let command = LockCommand::Configure {
-            lock,
-            limit,
-            draining,
-        };
-        match self.propose(None, request_id, command).await? {
-            Reply::Configured => Ok(()),
-            other => Err(LockError::unexpected(&other)),
-        }
-    }
-
-    /// Who waits for whom as this node knows it, over the locks whose names begin with `prefix` and that the caller may
-    /// read; and whether that is all of it.
-    pub fn graph(&self, prefix: &str) -> (Vec<WaitView>, bool) {
-        self.shared.node.read(|store| {
-            let (mut waits, complete) = store.wait_graph(prefix);
-            waits.retain(|wait| self.may_read(store, &wait.lock).is_ok());
-            (waits, complete)
-        })
-    }
-
-    /// A lock with its holders and its queue as this node knows them. Like its check it is for those who may read its
-    /// znode.
-    pub fn get(&self, lock: &LockName) -> Result<LockView, Refusal> {
-        self.shared.node.read(|store| {
-            self.may_read(store, lock)?;
-            store.lock(lock).ok_or_else(|| Refusal::NoLock(lock.clone()))
-        })
-    }
-
-    /// The first `count` of the locks in use as this node knows them: by name, beginning with `prefix`, after `after`.
-    pub fn list(&self, prefix: &str, after: Option<&str>, count: usize) -> LockPage {
-        self.shared.node.read(|store| {
-            // One more than is shown tells whether there is a next page.
-            let mut locks = store.locks(prefix, after, count.saturating_add(1));
-            let more = locks.len() > count;
-            locks.truncate(count);
-            let next_after = locks.last().filter(|_| more).map(|last| last.lock.clone());
-            // Only now: a page takes as long as its length says, however much the caller may not see.
-            locks.retain(|summary| self.may_read(store, &summary.lock).is_ok());
-            LockPage { locks, next_after }
-        })
-    }
-
-    /// Whether a holder of the lock has this token now: linearizable, because whoever asks guards something with the
-    /// answer. A lock that does not exist has no holder.
-    pub async fn check(&self, lock: &LockName, token: Zxid) -> Result<bool, LockError> {
-        self.shared.node.read_barrier().await?;
-        let held = self.shared.node.read(|store| match self.may_read(store, lock) {
-            Ok(()) => Ok(store.is_held_with(lock, token)),
-            Err(Refusal::NoLock(_)) => Ok(false),
-            Err(refusal) => Err(refusal),
-        });
-        Ok(held?)
-    }
-
-    /// Refuses to show a lock to a caller that may not read its znode.
-    fn may_read(&self, store: &Store, lock: &LockName) -> Result<(), Refusal> {
-        match store.seen_by(&self.caller).get(lock.znode()) {
-            Ok(_) => Ok(()),
-            Err(Refusal::NoNode(_)) => Err(Refusal::NoLock(lock.clone())),
-            Err(refusal) => Err(refusal),
         }
     }
 

@@ -8,7 +8,7 @@ use raft_node::{MemberAddress, NodeConfig, WatchKind};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use znode_store::{Identities, LockMode, Refusal, Store};
+use znode_store::{Identities, LockMode, LockView, Refusal, Store};
 
 use super::*;
 
