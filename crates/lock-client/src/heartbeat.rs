@@ -41,9 +41,17 @@ struct Holding {
     holder: String,
 }
 
+/// Until the next heartbeat: a third of the session's time, or up to a tenth less, by chance. A change of leaders answers
+/// all who wait at the same moment, and they must not come back together ever after.
+fn interval(ttl: Duration) -> Duration {
+    let mut bits = [0; 1];
+    getrandom::fill(&mut bits).expect("the operating system has random numbers");
+    let longest = ttl / BEATS_PER_TTL;
+    longest - longest / 10 * u32::from(bits[0]) / 255
+}
+
 /// Renews the session until it is lost.
 pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
-    let interval = core.ttl / BEATS_PER_TTL;
     let silent_after = core.ttl / SILENT_AFTER;
     let mut beats = FuturesUnordered::new();
     // When the heartbeat that a server has not answered yet was sent.
@@ -51,7 +59,7 @@ pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
     let mut suspected = vec![false; core.servers.count()];
     let mut holdings = FuturesUnordered::new();
     let mut pauses = Pauses::new();
-    let mut next_beat = BootInstant::now() + interval;
+    let mut next_beat = BootInstant::now() + interval(core.ttl);
     loop {
         let silences = unanswered.iter().zip(&suspected);
         let next_silence = silences
@@ -121,7 +129,7 @@ pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
                 if !next_beat.has_passed() {
                     continue;
                 }
-                next_beat = BootInstant::now() + interval;
+                next_beat = BootInstant::now() + interval(core.ttl);
                 let waited_at = (0..core.waits.len()).filter(|&server| core.waits[server].load(Ordering::Relaxed) > 0);
                 let mut servers: Vec<usize> = waited_at.collect();
                 servers.push(core.servers.current());
