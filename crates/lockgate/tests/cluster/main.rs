@@ -9,6 +9,7 @@
 mod backup;
 mod client;
 mod command_line;
+mod curator;
 mod disk_full;
 mod embedded;
 mod errors;

@@ -1,0 +1,217 @@
+//! The scenarios that Curator tests its recipes with, over bare HTTP; `client/curator.rs` tells them with the client
+//! library.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use lockgate::api_client::{ApiClient, HeldLock};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::harness::{PATIENCE, TestCluster, assert_refused};
+
+/// Shorter than anybody's patience, longer than a grant takes.
+const SHORT_MS: u64 = 200;
+
+/// A resource that is not made for two at a time.
+#[derive(Default)]
+struct LimitedResource(AtomicBool);
+
+impl LimitedResource {
+    async fn use_it(&self) {
+        assert!(!self.0.swap(true, Ordering::SeqCst), "two use it at a time");
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Waits in vain, and for as long as it said.
+async fn in_vain(client: &mut ApiClient, session: &str, lock: &str, mut wish: Value) {
+    wish["wait_ms"] = SHORT_MS.into();
+    let begin = Instant::now();
+    let refused = client.acquire_with(session, lock, wish).await.unwrap_err();
+    assert_eq!(refused.code(), "lock_timeout");
+    assert!(begin.elapsed() >= Duration::from_millis(SHORT_MS));
+}
+
+/// `InterProcessMutex`: five clients of ten rounds each; inside, each enters once more.
+#[tokio::test]
+async fn five_clients_use_a_resource_one_after_the_other_and_enter_again() {
+    let cluster = TestCluster::start().await;
+    let resource = Arc::new(LimitedResource::default());
+    let mut clients = JoinSet::new();
+    for number in 0..5 {
+        let (mut client, session) = cluster.session(1 + number % 3, "client").await;
+        let resource = resource.clone();
+        let nodes = cluster.http_addresses();
+        clients.spawn(async move {
+            let id = session.id();
+            let release = async |held: &HeldLock, left: u64| {
+                let body = json!({ "session": id, "holder": held.holder }).to_string();
+                let node = &nodes[number as usize % 3];
+                let path = "/v1/locks/resource/release";
+                let answer = lockgate::http_client::request(node, "POST", path, &body)
+                    .await
+                    .unwrap();
+                assert_eq!(
+                    (answer.status, answer.json()["holds"].as_u64()),
+                    (200, Some(left))
+                );
+            };
+            for _ in 0..10 {
+                let outer = client.acquire(id, "resource").await.unwrap();
+                // At once: it does not wait for itself.
+                let inner = client.acquire_with(id, "resource", json!({})).await.unwrap();
+                assert_eq!(inner, outer);
+                resource.use_it().await;
+                release(&inner, 1).await;
+                // Still alone.
+                resource.use_it().await;
+                release(&outer, 0).await;
+            }
+        });
+    }
+    while let Some(done) = tokio::time::timeout(PATIENCE, clients.join_next()).await.unwrap() {
+        done.unwrap();
+    }
+}
+
+/// `InterProcessSemaphoreMutex`: whoever holds it and asks again waits like anybody else.
+#[tokio::test]
+async fn what_is_not_reentrant_is_not_entered_again() {
+    let cluster = TestCluster::start().await;
+    let (mut client, session) = cluster.session(1, "one").await;
+    let wish = json!({ "reentrant": false });
+    let held = client
+        .acquire_with(session.id(), "door", wish.clone())
+        .await
+        .unwrap();
+    in_vain(&mut client, session.id(), "door", wish.clone()).await;
+    client.release(session.id(), &held).await.unwrap();
+    client.acquire_with(session.id(), "door", wish).await.unwrap();
+}
+
+/// `InterProcessReadWriteLock`: from writing to reading within one client, not the other way.
+#[tokio::test]
+async fn who_writes_may_read_and_who_reads_may_not_write() {
+    let cluster = TestCluster::start().await;
+    let (mut one, mine) = cluster.session(1, "one").await;
+    let (mut other, theirs) = cluster.session(2, "other").await;
+    let (write, read) = (json!({ "mode": "exclusive" }), json!({ "mode": "shared" }));
+
+    let writing = one.acquire_with(mine.id(), "book", write.clone()).await.unwrap();
+    let reading = one.acquire_with(mine.id(), "book", read.clone()).await.unwrap();
+    in_vain(&mut other, theirs.id(), "book", read.clone()).await;
+    one.release(mine.id(), &reading).await.unwrap();
+    // From one to the other without letting go.
+    let downgrade = json!({ "session": mine.id(), "holder": writing.holder });
+    let reads = cluster
+        .send(1, "POST", "/v1/locks/book/downgrade", &downgrade)
+        .await;
+    assert_eq!(
+        (reads.status, reads.json()["mode"].as_str()),
+        (200, Some("shared"))
+    );
+    let others = other
+        .acquire_with(theirs.id(), "book", read.clone())
+        .await
+        .unwrap();
+    assert!(one.check(&writing).await.unwrap() && others.fencing_token > writing.fencing_token);
+    other.release(theirs.id(), &others).await.unwrap();
+    one.release(mine.id(), &writing).await.unwrap();
+
+    let reading = one.acquire_with(mine.id(), "book", read).await.unwrap();
+    let refused = one.acquire_with(mine.id(), "book", write).await.unwrap_err();
+    assert_eq!(refused.code(), "would_deadlock");
+    assert!(one.check(&reading).await.unwrap(), "the refusal costs nothing");
+}
+
+/// `InterProcessSemaphoreV2`: ten permits; five, one, five in vain, one back, five.
+#[tokio::test]
+async fn permits_are_taken_together_and_given_back() {
+    let cluster = TestCluster::start().await;
+    let (mut client, session) = cluster.session(1, "one").await;
+    let permits = |permits: u64| json!({ "mode": "semaphore", "limit": 10, "permits": permits });
+    client
+        .acquire_with(session.id(), "pool", permits(5))
+        .await
+        .unwrap();
+    let one = client
+        .acquire_with(session.id(), "pool", permits(1))
+        .await
+        .unwrap();
+    in_vain(&mut client, session.id(), "pool", permits(5)).await;
+    // In vain it has taken none of the four that were free.
+    let four = client
+        .acquire_with(session.id(), "pool", permits(4))
+        .await
+        .unwrap();
+    client.release(session.id(), &four).await.unwrap();
+    client.release(session.id(), &one).await.unwrap();
+    client
+        .acquire_with(session.id(), "pool", permits(5))
+        .await
+        .unwrap();
+    in_vain(&mut client, session.id(), "pool", permits(1)).await;
+}
+
+/// `InterProcessMultiLock` over an `InterProcessMutex` and an `InterProcessSemaphoreMutex`.
+#[tokio::test]
+async fn a_reentrant_and_another_lock_are_had_together_or_not_at_all() {
+    const ACQUIRE: &str = "/v1/multilock/acquire";
+    let cluster = TestCluster::start().await;
+    let (_client, one) = cluster.session(1, "one").await;
+    let (_client, other) = cluster.session(2, "other").await;
+    let both = |session: &str| {
+        let locks = json!([{ "name": "reentrant" }, { "name": "once", "reentrant": false }]);
+        json!({ "session": session, "locks": locks, "wait_ms": SHORT_MS })
+    };
+    let granted = cluster.send(1, "POST", ACQUIRE, &both(one.id())).await;
+    assert_eq!(granted.status, 200, "{}", granted.json());
+    // Once more: the one would let it in again, the other does not, so neither does.
+    let again = cluster.send(1, "POST", ACQUIRE, &both(one.id())).await;
+    assert!(again.status == 409, "{}", again.json());
+    let view = cluster.get(1, "/v1/locks/reentrant").await;
+    assert_eq!(view["holders"].as_array().unwrap().len(), 1);
+    assert_eq!(view["holders"][0]["holds"], 1);
+    // Somebody else has neither of them, and leaves nothing in the queues.
+    let refused = cluster.send(2, "POST", ACQUIRE, &both(other.id())).await;
+    assert_refused(&refused, 409, "lock_timeout");
+    let holders: Vec<Value> = granted.json()["holders"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|held| json!({ "lock": held["lock"], "holder": held["holder"] }))
+        .collect();
+    let release = json!({ "session": one.id(), "holders": holders });
+    let released = cluster.send(3, "POST", "/v1/multilock/release", &release).await;
+    assert_eq!(released.status, 200, "{}", released.json());
+    for name in ["reentrant", "once"] {
+        let view = cluster.get(1, &format!("/v1/locks/{name}")).await;
+        assert_eq!(
+            (&view["holders"], &view["queue"]),
+            (&json!([]), &json!([])),
+            "{name}"
+        );
+    }
+    // One of the two is taken: nothing is left of the attempt.
+    let taken = json!({ "session": one.id(), "reentrant": false });
+    assert_eq!(
+        cluster
+            .send(1, "POST", "/v1/locks/once/acquire", &taken)
+            .await
+            .status,
+        200
+    );
+    let refused = cluster.send(2, "POST", ACQUIRE, &both(other.id())).await;
+    assert_refused(&refused, 409, "lock_timeout");
+    let free = json!({ "session": one.id() });
+    assert_eq!(
+        cluster
+            .send(1, "POST", "/v1/locks/reentrant/acquire", &free)
+            .await
+            .status,
+        200
+    );
+}
