@@ -109,6 +109,24 @@ impl BootTimer {
 mod tests {
     use super::*;
 
+    /// Where nothing was ever suspended the clocks differ by nothing. In a time namespace (`unshare --time --boottime 100000`)
+    /// they do.
+    #[tokio::test]
+    async fn both_count_the_time_since_the_machine_was_started() {
+        let uptime = || -> f64 {
+            let text = std::fs::read_to_string("/proc/uptime").unwrap();
+            text.split(' ').next().unwrap().parse().unwrap()
+        };
+        // Shown in hundredths of a second.
+        let before = uptime() - 0.01;
+        let now = BootInstant::now().0.as_secs_f64();
+        assert!((before..=uptime() + 0.01).contains(&now), "{before} {now}");
+        let timer = BootTimer::new().unwrap();
+        let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", timer.0.as_raw_fd())).unwrap();
+        let clock = about.lines().find_map(|line| line.strip_prefix("clockid: "));
+        assert_eq!(clock, Some("7"), "it is not CLOCK_BOOTTIME: {about}");
+    }
+
     #[tokio::test]
     async fn a_timer_wakes_not_before_its_moment_and_can_be_set_anew() {
         let timer = BootTimer::new().unwrap();
