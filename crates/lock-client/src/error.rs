@@ -33,9 +33,37 @@ pub enum Loss {
     /// This program has closed the session.
     #[error("the session was closed")]
     Closed,
-    /// The session lives, but the lock was taken away from it: broken by an operator, or its znode deleted.
-    #[error("the lock was taken away: broken by somebody, or deleted")]
+    /// The session lives, but somebody broke the lock.
+    #[error("the lock was broken{}{}", of_whom(by), because(reason))]
+    Broken {
+        /// Who that was, as far as it has proven who it is: `ip:10.0.0.7`.
+        by: Option<String>,
+        /// What it gave as the reason.
+        reason: String,
+    },
+    /// The session lives, but the znode of its contender was deleted.
+    #[error("the lock's znode was deleted{}", of_whom(by))]
+    Deleted {
+        /// Who that was, as far as it has proven who it is.
+        by: Option<String>,
+    },
+    /// The session lives, but the lock was given back in its name by somebody else than this guard.
+    #[error("the lock was released elsewhere")]
+    Released,
+    /// The session lives, but the lock was taken away from it, and nobody could tell how.
+    #[error("the lock was taken away: broken, deleted, or released elsewhere")]
     TakenAway,
+}
+
+fn of_whom(by: &Option<String>) -> String {
+    by.as_ref().map_or(String::new(), |by| format!(" by {by}"))
+}
+
+fn because(reason: &str) -> String {
+    match reason {
+        "" => String::new(),
+        reason => format!(": {reason}"),
+    }
 }
 
 /// What the cluster says when it refuses.

@@ -135,8 +135,9 @@ impl LockGuard {
     }
 
     /// Waits until the lock is lost, before somebody else can have it: when no heartbeat was confirmed for the session's
-    /// time less the margin, and as soon as the cluster says so. That an operator broke the lock is noticed with the next
-    /// heartbeat, within a third of the session's time.
+    /// time less the margin, and as soon as the cluster says so. That somebody broke the lock, deleted its znode or released
+    /// it elsewhere is told at once, and how ([`Loss::Broken`], [`Loss::Deleted`], [`Loss::Released`]); or, while no server can be
+    /// followed, within a third of the session's time ([`Loss::TakenAway`]).
     pub fn lost(&self) -> impl Future<Output = Loss> + Send + use<> {
         let (core, mut lost) = (self.inner.core.clone(), self.lost.clone());
         async move {
@@ -192,8 +193,8 @@ impl LockGuard {
         self.asked.borrow().clone()
     }
 
-    /// Waits until somebody asks that the lock be given up ([`crate::LockClient::revoke`]). It is noticed with the next
-    /// heartbeat, within a third of the session's time. What comes of it is up to this program.
+    /// Waits until somebody asks that the lock be given up ([`crate::LockClient::revoke`]). It is told at once, or,
+    /// while no server can be followed, within a third of the session's time. What comes of it is up to this program.
     pub fn revoke_requested(&self) -> impl Future<Output = Revocation> + Send + use<> {
         let mut asked = self.asked.clone();
         async move {

@@ -96,7 +96,7 @@ pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
                 match renewed {
                     Ok(renewed) => {
                         core.life.confirm(sent, Duration::from_millis(renewed.ttl_ms));
-                        core.life.asked(&renewed.revoke_requested);
+                        core.life.asked(sent, &renewed.revoke_requested);
                         pauses = Pauses::new();
                     }
                     Err(Error::Refused(refusal)) if refusal.ends_session() => {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Frame, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::{Method, Request, Uri};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -40,6 +41,16 @@ pub(crate) struct Answer {
     pub(crate) body: Bytes,
 }
 
+/// What a server answers who asks for a stream.
+pub(crate) enum Opened {
+    Stream(Chunks),
+    /// It has none.
+    Answer(Answer),
+}
+
+/// A body that comes piece by piece.
+pub(crate) struct Chunks(Incoming);
+
 /// Why there is no answer.
 #[derive(Debug)]
 pub(crate) enum SendError {
@@ -65,6 +76,20 @@ impl Http {
     /// Sends a request to `server` (`host:port`) and reads the answer. Dropped before that, it closes the connection, by
     /// which the server knows that nobody waits any more.
     pub(crate) async fn send(&self, server: &str, call: &Call) -> Result<Answer, SendError> {
+        let response = self.begin(server, call).await?;
+        read(server, response).await
+    }
+
+    /// Asks `server` for a stream. Dropped, or when the stream is, the connection is closed.
+    pub(crate) async fn open(&self, server: &str, path: &str) -> Result<Opened, SendError> {
+        let response = self.begin(server, &Call::get(path.to_owned())).await?;
+        match response.status() {
+            StatusCode::OK => Ok(Opened::Stream(Chunks(response.into_body()))),
+            _ => read(server, response).await.map(Opened::Answer),
+        }
+    }
+
+    async fn begin(&self, server: &str, call: &Call) -> Result<Response<Incoming>, SendError> {
         let uri: Uri = format!("http://{server}{}", call.path)
             .parse()
             .map_err(|error| SendError::NotSent(format!("{server}{}: {error}", call.path)))?;
@@ -75,22 +100,40 @@ impl Http {
             let json = HeaderValue::from_static("application/json");
             request.headers_mut().insert(CONTENT_TYPE, json);
         }
-        let response = self.0.request(request).await.map_err(|error| {
+        self.0.request(request).await.map_err(|error| {
             let told = format!("{server}: {}", with_causes(&error));
             match error.is_connect() {
                 true => SendError::NotSent(told),
                 false => SendError::Broken(told),
             }
-        })?;
-        let status = response.status().as_u16();
-        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
-            .collect()
-            .await;
-        let body = body.map_err(|error| SendError::Broken(format!("{server}: {error}")))?;
-        Ok(Answer {
-            status,
-            body: body.to_bytes(),
         })
+    }
+}
+
+async fn read(server: &str, response: Response<Incoming>) -> Result<Answer, SendError> {
+    let status = response.status().as_u16();
+    let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES)
+        .collect()
+        .await;
+    let body = body.map_err(|error| SendError::Broken(format!("{server}: {error}")))?;
+    Ok(Answer {
+        status,
+        body: body.to_bytes(),
+    })
+}
+
+impl Chunks {
+    /// What comes next; `None`: nothing does.
+    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, String>> {
+        loop {
+            let frame = self.0.frame().await?;
+            match frame.map(Frame::into_data) {
+                Ok(Ok(bytes)) => return Some(Ok(bytes)),
+                // Trailers, which say nothing here.
+                Ok(Err(_)) => {}
+                Err(error) => return Some(Err(with_causes(&error))),
+            }
+        }
     }
 }
 

@@ -29,7 +29,8 @@
 //!
 //! - [`LockGuard::check`] looks at the clock at that very moment. Ask it before each step; a process that was paused beyond
 //!   its time is told so by it, whichever task runs first.
-//! - [`LockGuard::lost`] is a future that completes at the loss, to be raced against the work.
+//! - [`LockGuard::lost`] is a future that completes at the loss, to be raced against the work. It says how: that somebody broke the
+//!   lock ([`Loss::Broken`]), for instance, and that is told at once.
 //! - [`LockSession::standing`] says earlier that heartbeats fail: [`Standing::Uncertain`].
 //!
 //! Between a check and the write that follows, a process can still be paused for as long as the scheduler likes. Only the
@@ -78,6 +79,8 @@ mod error;
 
 mod life;
 mod heartbeat;
+mod follow;
+mod sse;
 mod deadline;
 mod clock;
 

@@ -1,6 +1,6 @@
 //! What is known of one session's life, and who is told of its end. It sends nothing; `heartbeat.rs` does.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,9 @@ use crate::clock::BootInstant;
 use crate::deadline::{Margin, doubtful_from};
 use crate::error::Loss;
 use crate::options::Mode;
+
+/// So many losses are kept for grants that may still be on their way: more calls are hardly answered so late at once.
+const MAX_GONE: usize = 256;
 
 /// How sure it is that a session lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +45,18 @@ pub(crate) struct Asked {
     holder: String,
     #[serde(flatten)]
     revocation: Revocation,
+}
+
+impl Asked {
+    /// Whose it is.
+    pub(crate) fn holder(&self) -> &str {
+        &self.holder
+    }
+
+    /// What is asked.
+    pub(crate) fn revocation(&self) -> &Revocation {
+        &self.revocation
+    }
 }
 
 /// How a lock is held just now. All guards of one holder share it: re-entries are granted together, up and down.
@@ -89,6 +104,8 @@ pub(crate) struct Life {
     margin: Margin,
     facts: Mutex<Facts>,
     standing: watch::Sender<Standing>,
+    /// The token of the first lock that was granted.
+    first_token: watch::Sender<Option<u64>>,
 }
 
 #[derive(Debug)]
@@ -100,15 +117,29 @@ struct Facts {
     /// Guards that live, by a number of their own.
     guards: HashMap<u64, Held>,
     next_guard: u64,
+    /// Holders that have lost their locks lately while no guard was theirs: the grant may still be on its way.
+    gone: VecDeque<(String, Loss)>,
 }
 
 #[derive(Debug)]
 struct Held {
     holder: String,
     since: BootInstant,
+    /// When it was told that it is asked for, other than by a heartbeat's answer.
+    told: Option<BootInstant>,
     hold: Arc<Hold>,
     lost: watch::Sender<Option<Loss>>,
     asked: watch::Sender<Option<Revocation>>,
+}
+
+impl Held {
+    fn ask(&self, asked: Option<&Revocation>) {
+        self.asked.send_if_modified(|known| {
+            let news = known.as_ref() != asked;
+            *known = asked.cloned();
+            news
+        });
+    }
 }
 
 impl Life {
@@ -120,11 +151,13 @@ impl Life {
             lost: None,
             guards: HashMap::new(),
             next_guard: 0,
+            gone: VecDeque::new(),
         };
         Self {
             margin,
             facts: Mutex::new(facts),
             standing: watch::Sender::new(Standing::Sure),
+            first_token: watch::Sender::new(None),
         }
     }
 
@@ -222,7 +255,9 @@ impl Life {
     /// A lock is held from now on.
     pub(crate) fn enter(&self, grant: &Grant) -> Entered {
         let mut facts = self.facts.lock();
-        let (lost, told) = watch::channel(facts.lost.clone());
+        let gone = facts.gone.iter().find(|(holder, _)| *holder == grant.holder);
+        let loss = facts.lost.clone().or_else(|| gone.map(|(_, loss)| loss.clone()));
+        let (lost, told) = watch::channel(loss);
         // What others of the same holder know is newer than a grant that was perhaps held up on its way.
         let same = facts.guards.values().find(|held| held.holder == grant.holder);
         let (hold, asked) = match same {
@@ -235,11 +270,14 @@ impl Life {
         let held = Held {
             holder: grant.holder.clone(),
             since: BootInstant::now(),
+            told: None,
             hold: hold.clone(),
             lost,
             asked,
         };
         facts.guards.insert(number, held);
+        self.first_token
+            .send_if_modified(|first| first.replace(first.unwrap_or(grant.fencing_token)).is_none());
         Entered {
             number,
             hold,
@@ -248,22 +286,70 @@ impl Life {
         }
     }
 
-    /// These are asked to give their locks up, and have not answered; nobody else is.
-    pub(crate) fn asked(&self, all: &[Asked]) {
+    /// Waits until a lock was granted; its token.
+    pub(crate) async fn first_token(&self) -> u64 {
+        let mut first = self.first_token.subscribe();
+        let first = first.wait_for(Option::is_some).await;
+        first
+            .expect("the sender lives as long as this")
+            .expect("it was waited for")
+    }
+
+    /// Who asked at `sent` was told that these are asked to give their locks up and have not answered, and nobody else.
+    pub(crate) fn asked(&self, sent: BootInstant, all: &[Asked]) {
         for held in self.facts.lock().guards.values() {
             let asked = all.iter().find(|asked| asked.holder == held.holder);
-            let asked = asked.map(|asked| asked.revocation.clone());
-            held.asked.send_if_modified(|known| {
-                let news = *known != asked;
-                *known = asked;
-                news
-            });
+            // What was told meanwhile is newer.
+            if asked.is_none() && held.told.is_some_and(|told| told >= sent) {
+                continue;
+            }
+            held.ask(asked.map(|asked| &asked.revocation));
+        }
+    }
+
+    /// A holder is asked to give its lock up.
+    pub(crate) fn is_asked(&self, holder: &str, revocation: &Revocation) {
+        let mut facts = self.facts.lock();
+        for held in facts.guards.values_mut().filter(|held| held.holder == holder) {
+            held.told = Some(BootInstant::now());
+            held.ask(Some(revocation));
         }
     }
 
     /// It is not held any more, by its holder's own will.
     pub(crate) fn leave(&self, guard: u64) {
         self.facts.lock().guards.remove(&guard);
+    }
+
+    /// A holder has lost its lock; so have all guards of it, and those that come later.
+    pub(crate) fn lose_holder(&self, holder: &str, loss: &Loss) {
+        let mut facts = self.facts.lock();
+        let before = facts.guards.len();
+        facts.guards.retain(|_, held| {
+            let stays = held.holder != holder;
+            if !stays {
+                held.lost.send_replace(Some(loss.clone()));
+            }
+            stays
+        });
+        if facts.guards.len() == before {
+            facts.gone.push_back((holder.to_owned(), loss.clone()));
+            if facts.gone.len() > MAX_GONE {
+                facts.gone.pop_front();
+            }
+        }
+    }
+
+    /// At position `zxid` the session had these contenders, holding or waiting, and no others. Guards of others that were granted
+    /// before have lost their locks.
+    pub(crate) fn stands_at(&self, zxid: u64, holders: &[&str]) {
+        self.facts.lock().guards.retain(|_, held| {
+            let stays = held.hold.now().1 > zxid || holders.contains(&held.holder.as_str());
+            if !stays {
+                held.lost.send_replace(Some(Loss::TakenAway));
+            }
+            stays
+        });
     }
 
     /// Whether any lock is held.
@@ -360,13 +446,79 @@ mod tests {
     }
 
     #[test]
+    fn what_is_told_of_a_holder_reaches_its_guards_and_those_that_come_later() {
+        let broken = Loss::Broken {
+            by: Some("ip:1.2.3.4".into()),
+            reason: "stuck".into(),
+        };
+        let life = life(60_000);
+        let (outer, inner, other) = (
+            life.enter(&grant("a")),
+            life.enter(&grant("a")),
+            life.enter(&grant("b")),
+        );
+        life.lose_holder("a", &broken);
+        life.lose_holder("late", &broken);
+        let late = life.enter(&grant("late"));
+        for lost in [outer.lost, inner.lost, late.lost] {
+            assert_eq!(*lost.borrow(), Some(broken.clone()));
+        }
+        assert_eq!(*other.lost.borrow(), None);
+        for number in 0..=MAX_GONE {
+            life.lose_holder(&number.to_string(), &broken);
+        }
+        assert_eq!(
+            *life.enter(&grant("late")).lost.borrow(),
+            None,
+            "memory is bounded"
+        );
+    }
+
+    #[test]
+    fn how_things_stand_says_nothing_of_what_was_granted_later() {
+        let life = life(60_000);
+        let at = |holder, token| Grant {
+            fencing_token: token,
+            ..grant(holder)
+        };
+        let (kept, gone, new) = (
+            life.enter(&at("kept", 5)),
+            life.enter(&at("gone", 5)),
+            life.enter(&at("new", 6)),
+        );
+        life.stands_at(5, &["kept"]);
+        assert_eq!(*gone.lost.borrow(), Some(Loss::TakenAway));
+        for guard in [kept, new] {
+            assert_eq!(*guard.lost.borrow(), None);
+        }
+    }
+
+    #[test]
+    fn a_heartbeat_from_before_does_not_take_a_request_back() {
+        let life = life(60_000);
+        let guard = life.enter(&grant("a"));
+        let revocation = Revocation {
+            by: "x".into(),
+            reason: "y".into(),
+            requested_at: "z".into(),
+        };
+        let sent = BootInstant::now();
+        life.is_asked("a", &revocation);
+        life.asked(sent, &[]);
+        assert_eq!(*guard.asked.borrow(), Some(revocation));
+        while BootInstant::now() == sent {}
+        life.asked(BootInstant::now() + Duration::from_secs(1), &[]);
+        assert_eq!(*guard.asked.borrow(), None);
+    }
+
+    #[test]
     fn guards_of_one_holder_share_what_is_granted_and_asked_of_it() {
         let life = life(60_000);
         let (outer, other) = (life.enter(&grant("a")), life.enter(&grant("b")));
         outer.hold.set(Mode::Shared, 7);
         let text = r#"[{"lock": "job", "holder": "a", "by": "x", "reason": "y", "requested_at": "z"}]"#;
         let asked: Vec<Asked> = serde_json::from_str(text).unwrap();
-        life.asked(&asked);
+        life.asked(BootInstant::now(), &asked);
         let inner = life.enter(&grant("a"));
         assert_eq!(
             (inner.hold.now(), other.hold.now()),
@@ -376,7 +528,7 @@ mod tests {
             assert_eq!(asked.borrow().as_ref().map(|asked| &*asked.reason), Some("y"));
         }
         assert_eq!(*other.asked.borrow(), None);
-        life.asked(&[]);
+        life.asked(BootInstant::now(), &[]);
         assert_eq!(*outer.asked.borrow(), None);
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::error::{Error, Refusal};
-use crate::http::{Answer, Call, Http, SendError};
+use crate::http::{Answer, Call, Http, Opened, SendError};
 
 /// The first pause between two tries. A server that has died is noticed at once, and the next one can serve.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -141,6 +141,11 @@ impl Servers {
             Err(SendError::NotSent(why)) => Verdict::NotDone(why),
             Err(SendError::Broken(why)) => Verdict::InDoubt(why),
         }
+    }
+
+    /// Opens a stream at one server.
+    pub(crate) async fn open(&self, server: usize, path: &str) -> Result<Opened, SendError> {
+        self.http.open(&self.servers[server].address, path).await
     }
 
     /// Sends a request that has the effect of one however often it is sent, until a server gives a definite answer.

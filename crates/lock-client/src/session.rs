@@ -1,4 +1,5 @@
-//! Sessions: opened, kept alive in the background, closed. How they are kept alive stands in `heartbeat.rs`, what is
+//! Sessions: opened, kept alive in the background, closed. How they are kept alive stands in `heartbeat.rs`, how they hear of what
+//! happens to their locks in `follow.rs`, what is
 //! known of their lives in `life.rs`.
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::acquire::Acquire;
 use crate::client::LockClient;
 use crate::clock::{BootInstant, BootTimer};
 use crate::error::{Error, Loss};
+use crate::follow::follow;
 use crate::guard::{LockGuard, LockGuards};
 use crate::heartbeat::keep_alive;
 use crate::http::Call;
@@ -61,6 +63,7 @@ pub(crate) struct Core {
 pub(crate) struct Inner {
     pub(crate) core: Arc<Core>,
     _heartbeats: AbortOnDropHandle<()>,
+    _events: AbortOnDropHandle<()>,
 }
 
 #[derive(Deserialize)]
@@ -128,9 +131,11 @@ impl SessionBuilder {
             life: Life::new(sent, ttl, self.client.margin),
         });
         let heartbeats = AbortOnDropHandle::new(tokio::spawn(keep_alive(core.clone(), timer)));
+        let events = AbortOnDropHandle::new(tokio::spawn(follow(core.clone())));
         let inner = Arc::new(Inner {
             core,
             _heartbeats: heartbeats,
+            _events: events,
         });
         Ok(LockSession { inner })
     }
@@ -213,7 +218,7 @@ impl Core {
             Some(Loss::Expired) => return Ok(()),
             Some(Loss::NoHeartbeat) => (CLOSE_LOST_WITHIN, CLOSE_LOST_WITHIN),
             // It may be called again after a failure.
-            None | Some(Loss::Closed | Loss::TakenAway) => (self.ttl, self.servers.patience.answer),
+            None | Some(_) => (self.ttl, self.servers.patience.answer),
         };
         self.life.lose(Loss::Closed);
         let path = format!("/v1/sessions/{}?request_id={}", self.id, request_id());

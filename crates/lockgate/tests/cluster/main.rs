@@ -13,6 +13,7 @@ mod curator;
 mod disk_full;
 mod embedded;
 mod errors;
+mod events;
 mod ext4_cuts;
 mod graceful;
 mod harness;

@@ -218,11 +218,12 @@ async fn what_was_broken_is_lost_and_what_is_guarded_is_written_only_while_it_is
         .await
         .unwrap();
     assert!(znodes.commit(write("2")).await.unwrap_err().is(Code::NotHolder));
-    assert_eq!(
-        tokio::time::timeout(PATIENCE, lost).await.unwrap(),
-        Loss::TakenAway
-    );
-    assert_eq!(guard.check(), Err(Error::Lost(Loss::TakenAway)));
+    let broken = Loss::Broken {
+        by: Some("ip:127.0.0.1".into()),
+        reason: "maintenance".into(),
+    };
+    assert_eq!(tokio::time::timeout(PATIENCE, lost).await.unwrap(), broken);
+    assert_eq!(guard.check(), Err(Error::Lost(broken)));
     assert_eq!(znodes.get("/ledger").await.unwrap().text(), Some("1"));
     assert!(guard.release().await.unwrap_err().is(Code::NotHolder));
     assert!(!session.is_lost() && kept.check().is_ok());

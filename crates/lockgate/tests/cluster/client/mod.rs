@@ -3,11 +3,12 @@
 mod acquire;
 mod commands;
 mod curator;
+mod events;
 mod faults;
 mod lock_command;
 mod modes;
 mod paused;
-mod proxy;
+pub mod proxy;
 mod recipes;
 mod terminal;
 
