@@ -9,6 +9,7 @@ use crate::versions::ProgramVersions;
 /// A member's part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
 pub enum Role {
     /// Orders the log.
     Leader,
@@ -22,16 +23,19 @@ pub enum Role {
 
 /// What this node knows about the cluster at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
 pub struct ClusterStatus {
     /// The cluster's name.
     pub cluster: String,
     /// The cluster's id, drawn when it was formed. Empty until then.
     pub cluster_id: String,
     /// This node.
+    #[cfg_attr(feature = "schemas", schema(value_type = u64))]
     pub node_id: NodeId,
     /// This node's part.
     pub role: Role,
     /// The leader, if this node knows one.
+    #[cfg_attr(feature = "schemas", schema(value_type = Option<u64>, required))]
     pub leader: Option<NodeId>,
     /// The term.
     pub term: u64,
@@ -46,8 +50,10 @@ pub struct ClusterStatus {
     /// How many bytes it has.
     pub snapshot_bytes: u64,
     /// How long ago it was begun, in milliseconds, by the clocks of this node and of the one that wrote it.
+    #[cfg_attr(feature = "schemas", schema(required))]
     pub snapshot_age_ms: Option<u64>,
     /// Why this node could not make a newer one, if it could not.
+    #[cfg_attr(feature = "schemas", schema(required))]
     pub snapshot_failure: Option<String>,
     /// The oldest log entry that is there.
     pub log_first_index: u64,
@@ -56,6 +62,7 @@ pub struct ClusterStatus {
     /// Whether this node can serve: it knows a leader and has applied what was committed when it joined.
     pub ready: bool,
     /// Why not, if not.
+    #[cfg_attr(feature = "schemas", schema(required))]
     pub not_ready_reason: Option<String>,
     /// Whether the cluster takes only what makes the state smaller, because its disks are nearly full.
     pub read_only: bool,
@@ -66,11 +73,13 @@ pub struct ClusterStatus {
     /// The ids of former members, which are never given again: single ones and ranges, like `2, 5-7`.
     pub retired_node_ids: String,
     /// The lowest id that is higher than all that are or were in use: for the next node.
+    #[cfg_attr(feature = "schemas", schema(value_type = u64))]
     pub next_node_id: NodeId,
 }
 
 /// A snapshot that was made because somebody asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
 pub struct SnapshotMade {
     /// The last log entry that it covers.
     pub index: u64,
@@ -84,8 +93,10 @@ pub struct SnapshotMade {
 
 /// What this node knows about one member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
 pub struct MemberStatus {
     /// Its id.
+    #[cfg_attr(feature = "schemas", schema(value_type = u64))]
     pub node_id: NodeId,
     /// Where it listens for peers.
     pub peer: String,
@@ -94,9 +105,12 @@ pub struct MemberStatus {
     /// Its part, as far as this node can tell.
     pub role: Role,
     /// Known to the leader only: the last entry known to be on the member's disk.
+    #[cfg_attr(feature = "schemas", schema(required))]
     pub matched_index: Option<u64>,
     /// Known to the leader only: how many entries that is behind the leader's last.
+    #[cfg_attr(feature = "schemas", schema(required))]
     pub lag: Option<u64>,
     /// Of its program, if it was connected to this node since that has started. The leader knows them of all that live.
+    #[cfg_attr(feature = "schemas", schema(required))]
     pub versions: Option<ProgramVersions>,
 }

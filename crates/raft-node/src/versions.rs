@@ -26,6 +26,7 @@ pub const OLDEST_COMMANDS_VERSION: u8 = 1;
 
 /// The versions of the peer protocol that a program speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
 pub struct WireRange {
     /// The oldest.
     pub oldest: u16,
@@ -58,6 +59,7 @@ impl fmt::Display for WireRange {
 
 /// What the program of a member is, as it said when it was last connected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
 pub struct ProgramVersions {
     /// Its version.
     pub program: String,

@@ -4,17 +4,21 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use znode_store::{Acl, AclEntry, Perms, RequestId, ZPath};
 
+use super::openapi::words;
 use super::problem::{Code, Problem};
 use super::znode_types::StatAnswer;
 
 /// Rights of somebody, as callers write them.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = AclEntryBody)]
 pub struct EntryBody<'a> {
     /// Letters of `cdrwa`, in any order.
     #[serde(borrow)]
+    #[schema(value_type = words::Perms)]
     perms: Cow<'a, str>,
     #[serde(borrow)]
     scheme: Cow<'a, str>,
@@ -52,7 +56,7 @@ fn perms(letters: &str) -> Result<Perms, Problem> {
 }
 
 /// The body of `PUT /v1/acl/{path}`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetAclBody<'a> {
     /// The whole new list.
@@ -60,14 +64,18 @@ pub struct SetAclBody<'a> {
     pub acl: Vec<EntryBody<'a>>,
     /// On whose behalf, if it matters: the scope of the request id.
     #[serde(borrow)]
+    #[schema(value_type = Option<words::SessionId>)]
     pub session: Option<Cow<'a, str>>,
     /// For repeating it.
+    #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
 }
 
 /// Rights of somebody, as they are shown.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = AclEntry)]
 pub struct EntryAnswer {
+    #[schema(value_type = words::Perms)]
     perms: String,
     scheme: String,
     id: String,
@@ -84,9 +92,10 @@ pub fn shown(acl: &Acl) -> Vec<EntryAnswer> {
 }
 
 /// The answer of `GET /v1/acl/{path}`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct AclAnswer<'a> {
     /// Of which node.
+    #[schema(value_type = words::ZnodePath)]
     pub path: &'a ZPath,
     /// As far as the caller may see it.
     pub acl: Vec<EntryAnswer>,

@@ -7,10 +7,12 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::Deserialize;
+use utoipa::IntoParams;
 use znode_store::{Command, Op, Reply, ZPath};
 
 use super::acl_types::{AclAnswer, SetAclBody, acl, shown};
 use super::exchange::{Answer, ReadQuery, fresh, ok, parse, query, read_body};
+use super::openapi::words;
 use super::problem::Problem;
 use super::url::znode_path;
 use super::znode_types::{ChangedAnswer, any_version};
@@ -39,10 +41,12 @@ pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     }))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct SetQuery {
+#[into_params(parameter_in = Query)]
+pub struct SetQuery {
     #[serde(default = "any_version")]
+    #[param(value_type = words::Version)]
     version: i32,
 }
 

@@ -4,14 +4,16 @@ use axum::extract::State;
 use axum::http::Uri;
 use raft_node::ClusterStatus;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::Shared;
 use super::exchange::{Answer, no_query, ok};
+use super::openapi::words;
 use super::problem::Problem;
 
 /// What a node says of itself beside what it knows of the cluster.
-#[derive(Serialize)]
-struct ClusterAnswer {
+#[derive(Serialize, ToSchema)]
+pub struct ClusterAnswer {
     version: &'static str,
     #[serde(flatten)]
     status: ClusterStatus,
@@ -26,8 +28,9 @@ pub async fn cluster(State(api): State<Shared>, uri: Uri) -> Answer {
     }))
 }
 
-#[derive(Serialize)]
-struct Health {
+#[derive(Serialize, ToSchema)]
+pub struct Health {
+    #[schema(value_type = words::HealthStatus)]
     status: &'static str,
 }
 

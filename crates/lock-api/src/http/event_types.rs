@@ -5,9 +5,11 @@ use std::str::FromStr;
 
 use raft_node::{EventPosition, SessionEvent};
 use serde::Serialize;
+use utoipa::ToSchema;
 use znode_store::{ContenderEnd, Grant, Hold, LockMode, SessionId, Standing, Store, ZPath, Zxid};
 
 use super::exchange::At;
+use super::openapi::words;
 use super::problem::{Problem, mode_word};
 use super::session_types::AskedAnswer;
 use super::watch::KindWord;
@@ -37,15 +39,17 @@ fn push(text: &mut String, what: std::fmt::Arguments<'_>) {
 }
 
 /// `reset`
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct ResetEvent {
     /// What the caller was told last, by what it said.
+    #[schema(value_type = words::EventId)]
     pub after: String,
 }
 
 /// `state`
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct StateEvent {
+    #[schema(value_type = words::Zxid)]
     zxid: u64,
     ttl_ms: u32,
     held: Vec<HeldEntry>,
@@ -54,22 +58,30 @@ pub struct StateEvent {
 }
 
 /// A lock that is held.
-#[derive(Serialize)]
-struct HeldEntry {
+#[derive(Serialize, ToSchema)]
+pub struct HeldEntry {
+    #[schema(value_type = words::LockName)]
     lock: String,
+    #[schema(value_type = super::lock_types::ModeWord)]
     mode: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::Limit)]
     limit: Option<u32>,
+    #[schema(value_type = words::Permits)]
     permits: u32,
+    #[schema(value_type = words::Holder)]
     holder: String,
+    #[schema(value_type = words::FencingToken)]
     fencing_token: u64,
     holds: u32,
 }
 
 /// A lock that is awaited.
-#[derive(Serialize)]
-struct AwaitedEntry {
+#[derive(Serialize, ToSchema)]
+pub struct AwaitedEntry {
+    #[schema(value_type = words::LockName)]
     lock: String,
+    #[schema(value_type = words::Holder)]
     holder: String,
     position: u32,
 }
@@ -118,16 +130,24 @@ impl HeldEntry {
 }
 
 /// A hold, in `granted` and `lost`.
-#[derive(Serialize)]
-struct HoldEvent<'a> {
+#[derive(Serialize, ToSchema)]
+pub struct HoldEvent<'a> {
+    #[schema(value_type = words::LockName)]
     lock: &'a str,
+    #[schema(value_type = super::lock_types::ModeWord)]
     mode: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::Limit)]
     limit: Option<u32>,
+    #[schema(value_type = words::Permits)]
     permits: u32,
+    #[schema(value_type = words::Holder)]
     holder: &'a str,
+    #[schema(value_type = words::FencingToken)]
     fencing_token: u64,
+    #[schema(value_type = words::Owner)]
     owner: &'a str,
+    #[schema(value_type = words::Note)]
     note: &'a str,
 }
 
@@ -147,59 +167,82 @@ impl<'a> HoldEvent<'a> {
 }
 
 /// `granted`
-#[derive(Serialize)]
-struct GrantedEvent<'a> {
+#[derive(Serialize, ToSchema)]
+pub struct GrantedEvent<'a> {
     #[serde(flatten)]
     hold: HoldEvent<'a>,
+    #[schema(value_type = words::Time)]
     since_at: At,
 }
 
 /// `downgraded`
-#[derive(Serialize)]
-struct DowngradedEvent<'a> {
+#[derive(Serialize, ToSchema)]
+pub struct DowngradedEvent<'a> {
+    #[schema(value_type = words::LockName)]
     lock: &'a str,
+    #[schema(value_type = super::lock_types::ModeWord)]
     mode: &'static str,
+    #[schema(value_type = words::Holder)]
     holder: &'a str,
+    #[schema(value_type = words::FencingToken)]
     fencing_token: u64,
+    #[schema(value_type = words::Time)]
     since_at: At,
 }
 
 /// `lost`
-#[derive(Serialize)]
-struct LostEvent<'a> {
+#[derive(Serialize, ToSchema)]
+pub struct LostEvent<'a> {
     #[serde(flatten)]
     hold: HoldEvent<'a>,
+    #[schema(value_type = words::EndOfHold)]
     ended: &'static str,
+    #[schema(value_type = Option<words::Address>, required)]
     by: Option<&'a str>,
+    #[schema(value_type = Option<words::Reason>, required)]
     reason: Option<&'a str>,
+    #[schema(value_type = words::Time)]
     until_at: At,
 }
 
 /// `left_queue`
-#[derive(Serialize)]
-struct LeftQueueEvent<'a> {
+#[derive(Serialize, ToSchema)]
+pub struct LeftQueueEvent<'a> {
+    #[schema(value_type = words::LockName)]
     lock: &'a str,
+    #[schema(value_type = words::Holder)]
     holder: &'a str,
+    #[schema(value_type = words::EndOfWait)]
     ended: &'static str,
+    #[schema(value_type = Option<words::Address>, required)]
     by: Option<&'a str>,
+    #[schema(value_type = Option<words::Reason>, required)]
     reason: Option<&'a str>,
+    #[schema(value_type = words::Time)]
     until_at: At,
 }
 
 /// `revoke_requested`
-#[derive(Serialize)]
-struct RevokeEvent<'a> {
+#[derive(Serialize, ToSchema)]
+pub struct RevokeEvent<'a> {
+    #[schema(value_type = words::LockName)]
     lock: &'a str,
+    #[schema(value_type = words::Holder)]
     holder: &'a str,
+    #[schema(value_type = words::Address)]
     by: &'a str,
+    #[schema(value_type = words::Reason)]
     reason: &'a str,
+    #[schema(value_type = words::Time)]
     requested_at: At,
 }
 
 /// `session_ended`
-#[derive(Serialize)]
-struct SessionEndedEvent {
+#[derive(Serialize, ToSchema)]
+pub struct SessionEndedEvent {
+    #[schema(value_type = words::EndOfSession)]
     reason: &'static str,
+    #[schema(value_type = words::Time)]
     ended_at: At,
 }
 
@@ -304,36 +347,41 @@ fn limit_of(mode: LockMode) -> Option<u32> {
 }
 
 /// `watch`
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct WatchEvent<'a> {
     /// As it was asked for.
+    #[schema(value_type = words::WatchText)]
     pub watch: &'a str,
     /// What happened.
+    #[schema(value_type = words::ZnodeEvent)]
     pub event: &'static str,
     /// To which znode.
+    #[schema(value_type = words::ZnodePath)]
     pub path: &'a str,
     /// At which position.
+    #[schema(value_type = words::Zxid)]
     pub zxid: u64,
 }
 
 /// `expiring`
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct ExpiringEvent {
     /// The session lives for so long at least.
     pub left_ms: u64,
 }
 
 /// `renewed`
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct RenewedEvent {
     /// The session lives for so long at least, from when the node asked for it.
     pub ttl_ms: u64,
 }
 
 /// `stream_ended`
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct StreamEndedEvent {
     /// Why, in a word.
+    #[schema(value_type = words::EndOfStream)]
     pub reason: &'static str,
 }
 

@@ -55,7 +55,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const COME_BACK_MS: u64 = 100;
 
 /// Watches of one stream.
-const MAX_WATCHES: usize = 64;
+pub const MAX_WATCHES: usize = 64;
 
 /// Where a client says what it was told last; browsers do so by themselves.
 static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");

@@ -11,6 +11,7 @@ use futures_util::StreamExt;
 use raft_node::Unavailable;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
+use utoipa::IntoParams;
 use znode_store::SessionId;
 
 use super::Api;
@@ -127,8 +128,9 @@ pub async fn fresh(api: &Api, linearizable: bool) -> Result<(), Unavailable> {
 }
 
 /// The only parameter of reads that have no other.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct ReadQuery {
     /// Whether to wait until this node knows all that was committed before.
     #[serde(default)]

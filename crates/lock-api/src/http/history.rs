@@ -4,17 +4,22 @@ use axum::http::Uri;
 use raft_node::lock_history::{End, Gap, Position, Record};
 use raft_node::{HistoryEntry, LockHistory};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 use znode_store::{ContenderEnd, Hold, LockMode, LockName};
 
 use super::Api;
 use super::exchange::{Answer, At, fresh, ok, page_length, query};
+use super::openapi::words;
 use super::problem::mode_word;
 use crate::locks::Locks;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct HistoryQuery {
+#[into_params(parameter_in = Query)]
+pub struct HistoryQuery {
+    #[param(value_type = Option<words::FencingToken>)]
     before: Option<u64>,
+    #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
     #[serde(default)]
     linearizable: bool,
@@ -30,58 +35,84 @@ pub async fn look(api: &Api, locks: Locks, uri: &Uri, lock: LockName) -> Answer 
 }
 
 /// The answer.
-#[derive(Serialize)]
-struct HistoryAnswer<'a> {
+#[derive(Serialize, ToSchema)]
+pub struct HistoryAnswer<'a> {
+    #[schema(value_type = words::LockName)]
     lock: &'a str,
     /// The latest first.
     history: Vec<EntryAnswer<'a>>,
     /// What to give as `before` for the next page; `null` on the last one.
+    #[schema(value_type = Option<words::FencingToken>, required)]
     next_before: Option<u64>,
     /// Where something may be missing.
     gaps: Vec<GapAnswer>,
     /// What ended up to here is not remembered; `null` if all is.
+    #[schema(value_type = Option<words::Time>, required)]
     since_at: Option<At>,
 }
 
-#[derive(Serialize)]
-struct EntryAnswer<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = HistoryEntry)]
+pub struct EntryAnswer<'a> {
+    #[schema(value_type = words::Holder)]
     holder: &'a str,
+    #[schema(value_type = words::SessionId)]
     session: String,
+    #[schema(value_type = words::SessionName)]
     session_name: &'a str,
+    #[schema(value_type = words::Owner)]
     owner: &'a str,
+    #[schema(value_type = words::Note)]
     note: &'a str,
+    #[schema(value_type = words::Address)]
     address: &'a str,
+    #[schema(value_type = super::lock_types::ModeWord)]
     mode: &'static str,
+    #[schema(value_type = Option<words::Limit>, required)]
     limit: Option<u32>,
+    #[schema(value_type = words::Permits)]
     permits: u32,
+    #[schema(value_type = words::FencingToken)]
     fencing_token: u64,
     /// `null` if nobody saw the beginning.
+    #[schema(value_type = Option<words::Time>, required)]
     from_at: Option<At>,
     /// `null` while it holds, and if nobody saw the end.
+    #[schema(value_type = Option<words::Time>, required)]
     until_at: Option<At>,
     /// `null` while it holds.
+    #[schema(value_type = Option<words::EndOfHold>, required)]
     ended: Option<&'static str>,
     /// Of one that was broken.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::Reason)]
     reason: Option<&'a str>,
     /// Who broke it or deleted its znode.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String)]
     by: Option<&'a str>,
     /// If nobody saw the end: it still held then.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::Time)]
     last_held_at: Option<At>,
     /// If nobody saw the end: it held no more then.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::Time)]
     gone_at: Option<At>,
 }
 
-#[derive(Serialize)]
-struct GapAnswer {
+#[derive(Serialize, ToSchema)]
+#[schema(as = HistoryGap)]
+pub struct GapAnswer {
+    #[schema(value_type = words::Time)]
     from_at: At,
+    #[schema(value_type = words::Time)]
     until_at: At,
     /// The last position before it.
+    #[schema(value_type = words::Zxid)]
     after_zxid: u64,
     /// The last position in it.
+    #[schema(value_type = words::Zxid)]
     until_zxid: u64,
 }
 

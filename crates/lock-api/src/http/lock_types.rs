@@ -8,6 +8,7 @@ mod looks;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
+use utoipa::ToSchema;
 
 use super::problem::Problem;
 use crate::locks::WaitFor;
@@ -32,8 +33,9 @@ pub const MAX_SEMAPHORE_LIMIT: u32 = 1_000_000;
 pub const MAX_WAIT_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
 /// The mode as callers write it; a semaphore's limit stands beside it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = LockMode)]
 pub enum ModeWord {
     #[default]
     /// One holder.

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Method, Uri};
 use serde::Deserialize;
+use utoipa::IntoParams;
 use znode_store::{Downgraded, LockName, Zxid};
 
 use super::exchange::{
@@ -17,6 +18,7 @@ use super::lock_types::{
     LocksAnswer, MAX_HOLDER_BYTES, MAX_REASON_BYTES, ReleaseAnswer, ReleaseBody, RevokeAnswer, RevokeBody,
     SummaryAnswer, UpgradeBody, WaitAnswer, check_limit, within,
 };
+use super::openapi::words;
 use super::problem::Problem;
 use super::url::{Verb, lock_and_verb};
 use super::{Api, Peer, Shared, history};
@@ -40,8 +42,10 @@ pub fn locks_of(api: &Api, peer: &Peer) -> Locks {
 /// `POST /v1/locks/{name}/{verb}`
 pub async fn act(State(api): State<Shared>, peer: Peer, method: Method, uri: Uri, body: Body) -> Answer {
     let (lock, verb) = target(&uri)?;
-    no_query(&uri)?;
-    let read = || read_body(body, api.config.max_body_bytes, api.config.body_timeout);
+    let read = async || {
+        no_query(&uri)?;
+        read_body(body, api.config.max_body_bytes, api.config.body_timeout).await
+    };
     match verb {
         Some(Verb::Acquire) => acquire(&api, lock, peer, &read().await?).await,
         Some(Verb::Release) => release(&api, lock, peer, &read().await?).await,
@@ -168,10 +172,10 @@ pub async fn configure(
     body: Body,
 ) -> Answer {
     let (lock, verb) = target(&uri)?;
-    no_query(&uri)?;
     if let Some(verb) = verb {
         return Err(Problem::method_not_allowed(method.as_str(), Some(verb.method())));
     }
+    no_query(&uri)?;
     let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
     let body: ConfigureBody = parse(&bytes)?;
     if let Some(Some(limit)) = body.limit {
@@ -201,9 +205,11 @@ async fn one(api: &Api, peer: &Peer, uri: &Uri, lock: LockName) -> Answer {
     Ok(ok(&LockAnswer::from(&view)))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct CheckQuery {
+#[into_params(parameter_in = Query)]
+pub struct CheckQuery {
+    #[param(value_type = words::FencingToken)]
     fencing_token: u64,
 }
 
@@ -213,20 +219,23 @@ async fn check(api: &Api, peer: &Peer, uri: &Uri, lock: LockName) -> Answer {
     Ok(ok(&CheckAnswer { held }))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct ListQuery {
+#[into_params(parameter_in = Query)]
+pub struct ListQuery {
     #[serde(default)]
     prefix: String,
     after: Option<String>,
+    #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
     #[serde(default)]
     linearizable: bool,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct GraphQuery {
+#[into_params(parameter_in = Query)]
+pub struct GraphQuery {
     #[serde(default)]
     prefix: String,
     #[serde(default)]

@@ -6,27 +6,33 @@ use axum::extract::{Path, State};
 use axum::http::Uri;
 use raft_node::{MemberAddress, MemberStatus, MembershipChange, NodeId};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::exchange::{Answer, no_query, ok, parse, query, read_body};
+use super::openapi::words;
 use super::problem::Problem;
 use super::{Api, Shared};
 
 /// What is so after a change.
-#[derive(Serialize)]
-struct MembersAnswer {
+#[derive(Serialize, ToSchema)]
+pub struct MembersAnswer {
     /// Whether anything was done; `false`: it was so already.
     changed: bool,
     /// What to know all the same.
     warnings: Vec<String>,
+    #[schema(value_type = Option<words::NodeId>, required)]
     leader: Option<NodeId>,
     members: Vec<MemberStatus>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct AddBody {
+pub struct AddBody {
+    #[schema(value_type = words::NodeId)]
     node_id: NodeId,
+    #[schema(value_type = words::HostPort)]
     peer: String,
+    #[schema(value_type = words::HostPort)]
     http: String,
 }
 
@@ -38,9 +44,10 @@ pub async fn add(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
     change(&api, MembershipChange::Add { node_id, address }).await
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct ForceQuery {
+#[into_params(parameter_in = Query)]
+pub struct ForceQuery {
     #[serde(default)]
     force: bool,
 }
@@ -52,10 +59,12 @@ pub async fn remove(State(api): State<Shared>, Path(id): Path<String>, uri: Uri)
     change(&api, MembershipChange::Remove { node_id, force }).await
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct AddressBody {
+pub struct AddressBody {
+    #[schema(value_type = words::HostPort)]
     peer: String,
+    #[schema(value_type = words::HostPort)]
     http: String,
 }
 
@@ -68,9 +77,9 @@ pub async fn set_address(State(api): State<Shared>, Path(id): Path<String>, uri:
     change(&api, MembershipChange::SetAddress { node_id, address }).await
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct NoBody {}
+pub struct NoBody {}
 
 /// `POST /v1/cluster/members/{id}/promote`
 pub async fn promote(State(api): State<Shared>, Path(id): Path<String>, uri: Uri, body: Body) -> Answer {
@@ -88,10 +97,11 @@ pub async fn demote(State(api): State<Shared>, Path(id): Path<String>, uri: Uri,
     change(&api, MembershipChange::Demote { node_id, force }).await
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct LeaderBody {
+pub struct LeaderBody {
     #[serde(default)]
+    #[schema(value_type = Option<words::NodeId>)]
     node_id: Option<NodeId>,
 }
 

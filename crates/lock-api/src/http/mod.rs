@@ -18,6 +18,7 @@ mod locks;
 mod multilock;
 mod metrics;
 mod members;
+mod openapi;
 mod peer;
 pub mod problem;
 mod reads;
@@ -41,6 +42,7 @@ use raft_node::Node;
 use crate::locks::Locks;
 
 pub use config::HttpConfig;
+pub use openapi::openapi;
 pub use peer::Peer;
 pub use serve::serve;
 
@@ -61,6 +63,40 @@ type Shared = Arc<Api>;
 /// The router may be merged into another one or be called without a socket. Who calls is the [`Peer`] among the
 /// request's extensions.
 pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
+    let metrics = metrics::Metrics::of(&node);
+    let api = Arc::new(Api {
+        node,
+        locks,
+        config,
+        metrics,
+    });
+    routes()
+        .router
+        .fallback(no_route)
+        .method_not_allowed_fallback(method_not_allowed)
+        .with_state(api)
+}
+
+/// Every address that is routed, as axum writes it. For those who hold [`openapi()`] against it.
+pub fn addresses() -> Vec<&'static str> {
+    routes().addresses
+}
+
+/// A router that knows what it routes.
+struct Routes {
+    router: Router<Shared>,
+    addresses: Vec<&'static str>,
+}
+
+impl Routes {
+    fn route(mut self, address: &'static str, methods: MethodRouter<Shared>) -> Self {
+        self.addresses.push(address);
+        self.router = self.router.route(address, methods);
+        self
+    }
+}
+
+fn routes() -> Routes {
     let one_lock = |look: MethodRouter<Shared>| look.post(locks::act).put(locks::configure);
     // The root of the tree has two addresses, all other znodes have one; so everywhere.
     let znodes = || {
@@ -69,14 +105,10 @@ pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
             .put(znodes::set)
             .delete(znodes::delete)
     };
-    let metrics = metrics::Metrics::of(&node);
-    let api = Arc::new(Api {
-        node,
-        locks,
-        config,
-        metrics,
-    });
-    let router = Router::new();
+    let router = Routes {
+        router: Router::new(),
+        addresses: Vec::new(),
+    };
     #[cfg(feature = "failpoints")]
     let router = router
         .route("/v1/debug", get(debug::look))
@@ -123,9 +155,9 @@ pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
         .route("/v1/watch/{*path}", get(watch::watch))
         .route("/v1/txn", post(txn::txn))
         .route("/v1/read", post(reads::read))
-        .fallback(no_route)
-        .method_not_allowed_fallback(method_not_allowed)
-        .with_state(api)
+        .route("/v1/openapi.json", get(openapi::document))
+        .route("/docs", get(openapi::docs))
+        .route("/docs/style.css", get(openapi::style))
 }
 
 async fn no_route(uri: Uri) -> problem::Problem {

@@ -6,85 +6,106 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use znode_store::{HolderId, LockName, MAX_LOCKS_AT_ONCE, RequestId};
 
 use super::exchange::{Answer, no_query, ok, parse, read_body, session_id};
 use super::lock_types::{GrantAnswer, MAX_HOLDER_BYTES, ModeWord, Wanted, no_wait, wait_for, within};
 use super::locks::locks_of;
+use super::openapi::words;
 use super::problem::Problem;
 use super::{Api, Peer, Shared};
 use crate::locks::WaitFor;
 
 /// The body of `acquire`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct AcquireBody<'a> {
+#[schema(as = MultilockAcquireBody)]
+pub struct AcquireBody<'a> {
     #[serde(borrow)]
+    #[schema(value_type = words::SessionId)]
     session: Cow<'a, str>,
     #[serde(borrow)]
     locks: Vec<WantedLock<'a>>,
     #[serde(default = "no_wait", deserialize_with = "wait_for")]
+    #[schema(value_type = words::WaitMs)]
     wait_ms: WaitFor,
     #[serde(borrow, default)]
+    #[schema(value_type = words::Owner)]
     owner: Cow<'a, str>,
     #[serde(borrow, default)]
+    #[schema(value_type = words::Note)]
     note: Cow<'a, str>,
+    #[schema(value_type = Option<words::RequestId>)]
     request_id: Option<RequestId>,
+    #[schema(value_type = Option<words::Retry>)]
     retry: Option<u16>,
 }
 
 /// One of the locks.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct WantedLock<'a> {
+pub struct WantedLock<'a> {
     #[serde(borrow)]
+    #[schema(value_type = words::LockName)]
     name: Cow<'a, str>,
     #[serde(default)]
     mode: ModeWord,
+    #[schema(value_type = Option<words::Limit>)]
     limit: Option<u32>,
+    #[schema(value_type = Option<words::Permits>)]
     permits: Option<u32>,
     reentrant: Option<bool>,
     #[serde(default)]
+    #[schema(value_type = words::LockDelayMs)]
     lock_delay_ms: u32,
 }
 
 /// The body of `release`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct ReleaseBody<'a> {
+#[schema(as = MultilockReleaseBody)]
+pub struct ReleaseBody<'a> {
     #[serde(borrow)]
+    #[schema(value_type = words::SessionId)]
     session: Cow<'a, str>,
     #[serde(borrow)]
     holders: Vec<HeldLock<'a>>,
+    #[schema(value_type = Option<words::RequestId>)]
     request_id: Option<RequestId>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct HeldLock<'a> {
+pub struct HeldLock<'a> {
     #[serde(borrow)]
+    #[schema(value_type = words::LockName)]
     lock: Cow<'a, str>,
     #[serde(borrow)]
+    #[schema(value_type = words::Holder)]
     holder: Cow<'a, str>,
 }
 
-#[derive(Serialize)]
-struct GrantsAnswer<'a> {
+#[derive(Serialize, ToSchema)]
+pub struct GrantsAnswer<'a> {
     /// In the order of the request.
     holders: Vec<GrantAnswer<'a>>,
 }
 
-#[derive(Serialize)]
-struct ReleasedAnswer<'a> {
+#[derive(Serialize, ToSchema)]
+pub struct ReleasedAnswer<'a> {
     /// In the order of the request.
     released: Vec<Released<'a>>,
 }
 
-#[derive(Serialize)]
-struct Released<'a> {
+#[derive(Serialize, ToSchema)]
+pub struct Released<'a> {
+    #[schema(value_type = words::LockName)]
     lock: &'a LockName,
+    #[schema(value_type = words::Holder)]
     holder: &'a HolderId,
     /// `null`: the session does not hold it (any more).
+    #[schema(required)]
     holds: Option<u32>,
 }
 

@@ -7,15 +7,17 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use znode_store::{Data, Page, Stat, Store, View, ZPath, Zxid};
 
 use super::exchange::{Answer, ReadQuery, fresh, ok, page_length, parse, query, read_body};
+use super::openapi::words;
 use super::problem::{Code, Problem};
 use super::znode_types::{ChangedAnswer, ChildrenAnswer, StatAnswer, ZnodeAnswer};
 use super::{Peer, Shared};
 
 /// How many reads one request may have: while they are read, nothing is applied.
-const MAX_READS: usize = 100;
+pub const MAX_READS: usize = 100;
 
 /// How many children all reads of one request may ask for together: each has the usual page at least.
 const MAX_CHILDREN: usize = 10_000;
@@ -25,17 +27,17 @@ const MAX_CHILDREN: usize = 10_000;
 const MAX_DATA_BYTES: usize = 4 * znode_store::MAX_DATA_BYTES;
 
 /// The body of `POST /v1/read`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct ReadsBody<'a> {
+pub struct ReadsBody<'a> {
     #[serde(borrow)]
     reads: Vec<ReadBody<'a>>,
 }
 
 /// One read: `{"get": {"path": "/a"}}`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum ReadBody<'a> {
+pub enum ReadBody<'a> {
     #[serde(borrow)]
     Get(OfNode<'a>),
     #[serde(borrow)]
@@ -44,22 +46,25 @@ enum ReadBody<'a> {
     Exists(OfNode<'a>),
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct OfNode<'a> {
+pub struct OfNode<'a> {
     #[serde(borrow)]
+    #[schema(value_type = words::PathToRead)]
     path: Cow<'a, str>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct OfChildren<'a> {
+pub struct OfChildren<'a> {
     #[serde(borrow)]
+    #[schema(value_type = words::PathToRead)]
     path: Cow<'a, str>,
     #[serde(borrow, default)]
     prefix: Cow<'a, str>,
     #[serde(borrow)]
     after: Option<Cow<'a, str>>,
+    #[schema(value_type = Option<u32>)]
     count: Option<usize>,
 }
 
@@ -135,17 +140,19 @@ fn too_much() -> Problem {
 }
 
 /// What came of one read.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum ResultAnswer<'a> {
+#[schema(as = ReadResult)]
+pub enum ResultAnswer<'a> {
     Get(ZnodeAnswer<'a>),
     Children(ChildrenOfAnswer<'a>),
     Exists(ChangedAnswer<'a>),
     Problem(&'a Problem),
 }
 
-#[derive(Serialize)]
-struct ChildrenOfAnswer<'a> {
+#[derive(Serialize, ToSchema)]
+pub struct ChildrenOfAnswer<'a> {
+    #[schema(value_type = words::ZnodePath)]
     path: &'a str,
     stat: StatAnswer,
     #[serde(flatten)]
@@ -170,8 +177,9 @@ impl<'a> From<&'a Result<Found, Problem>> for ResultAnswer<'a> {
     }
 }
 
-#[derive(Serialize)]
-struct ReadsAnswer<'a> {
+#[derive(Serialize, ToSchema)]
+pub struct ReadsAnswer<'a> {
+    #[schema(value_type = words::Zxid)]
     zxid: u64,
     results: Vec<ResultAnswer<'a>>,
 }

@@ -3,29 +3,34 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use znode_store::{HolderId, LockName, RequestId, Revocation, SessionId, SessionView, Store};
 
 use super::exchange::At;
+use super::openapi::words;
 
 /// The longest name of a session in bytes: shown in lists, and kept as long as the session.
 pub const MAX_SESSION_NAME_BYTES: usize = 256;
 
 /// The body of `POST /v1/sessions`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OpenBody<'a> {
     /// The wished timeout.
+    #[schema(value_type = Option<words::SessionTtlMs>)]
     pub ttl_ms: Option<u64>,
     /// For people who look at a list of sessions.
     #[serde(borrow, default)]
+    #[schema(value_type = words::SessionName)]
     pub name: Cow<'a, str>,
     /// For repeating it.
+    #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
 }
 
 /// A body that can say nothing but its request id, which a heartbeat does not even need: to repeat one has the
 /// effect of one.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BareBody {
     /// For repeating it.
@@ -33,20 +38,22 @@ pub struct BareBody {
         dead_code,
         reason = "serde checks that it is a request id, and nothing more is to be done with it"
     )]
+    #[schema(value_type = Option<words::RequestId>)]
     request_id: Option<RequestId>,
 }
 
 /// The answer of `POST /v1/sessions`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct OpenAnswer {
     /// The id.
+    #[schema(value_type = words::SessionId)]
     pub session: String,
     /// The timeout after the server's bounds.
     pub ttl_ms: u64,
 }
 
 /// The answer of a heartbeat.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct HeartbeatAnswer {
     /// The session lives at least so long from when the request was sent.
     pub ttl_ms: u64,
@@ -56,12 +63,17 @@ pub struct HeartbeatAnswer {
 }
 
 /// A holder that is asked to give its lock up.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct AskedAnswer {
+    #[schema(value_type = words::LockName)]
     lock: String,
+    #[schema(value_type = words::Holder)]
     holder: String,
+    #[schema(value_type = words::Address)]
     by: String,
+    #[schema(value_type = words::Reason)]
     reason: String,
+    #[schema(value_type = words::Time)]
     requested_at: At,
 }
 
@@ -78,22 +90,29 @@ impl From<(LockName, HolderId, Revocation)> for AskedAnswer {
 }
 
 /// A place in a lock, held or awaited.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct StandingAnswer {
+    #[schema(value_type = words::LockName)]
     lock: String,
+    #[schema(value_type = words::Holder)]
     holder: String,
 }
 
 /// What there is to know about a session.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct SessionAnswer {
+    #[schema(value_type = words::SessionId)]
     session: String,
+    #[schema(value_type = words::SessionName)]
     name: String,
     ttl_ms: u32,
     age_ms: u64,
+    #[schema(value_type = words::Time)]
     opened_at: At,
     /// Known to the leader only.
+    #[schema(value_type = Option<words::Time>, required)]
     last_heartbeat_at: Option<At>,
+    #[schema(value_type = words::Address)]
     address: String,
     ephemerals: u32,
     held: Vec<StandingAnswer>,
@@ -139,19 +158,21 @@ impl SessionAnswer {
 }
 
 /// The answer of `GET /v1/sessions/{session}/ephemerals`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct EphemeralsAnswer<'a> {
     /// Paths, in their order.
     pub ephemerals: Vec<&'a str>,
     /// What to give as `after` for the next page; `null` on the last one.
+    #[schema(value_type = Option<words::ZnodePath>, required)]
     pub next_after: Option<&'a str>,
 }
 
 /// The answer of `GET /v1/sessions`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct SessionsAnswer {
     /// By id.
     pub sessions: Vec<SessionAnswer>,
     /// What to give as `after` for the next page; `null` on the last one.
+    #[schema(value_type = Option<words::SessionId>, required)]
     pub next_after: Option<String>,
 }

@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use serde::Deserialize;
+use utoipa::IntoParams;
 use znode_store::{Command, Refusal, Request, RequestId, SessionFate, SessionId, ZPath};
 
 use super::exchange::{
@@ -13,6 +14,7 @@ use super::exchange::{
     session_id,
 };
 use super::lock_types::within;
+use super::openapi::words;
 use super::problem::Problem;
 use super::session_types::{
     AskedAnswer, BareBody, EphemeralsAnswer, HeartbeatAnswer, MAX_SESSION_NAME_BYTES, OpenAnswer, OpenBody,
@@ -70,9 +72,11 @@ pub async fn heartbeat(State(api): State<Shared>, uri: Uri, body: Body) -> Answe
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct CloseQuery {
+#[into_params(parameter_in = Query)]
+pub struct CloseQuery {
+    #[param(value_type = Option<words::RequestId>)]
     request_id: Option<RequestId>,
 }
 
@@ -118,12 +122,14 @@ fn with_heartbeat(api: &Api, (session, answer): (SessionId, SessionAnswer), now_
     answer.heard(silent_for.map(|silence| now_ms.saturating_sub(silence.as_millis() as u64)))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct EphemeralsQuery {
+#[into_params(parameter_in = Query)]
+pub struct EphemeralsQuery {
     #[serde(default)]
     prefix: String,
     after: Option<String>,
+    #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
     #[serde(default)]
     linearizable: bool,
@@ -149,10 +155,13 @@ pub async fn ephemerals(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answ
     }))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct ListQuery {
+#[into_params(parameter_in = Query)]
+pub struct ListQuery {
+    #[param(value_type = Option<words::SessionId>)]
     after: Option<String>,
+    #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
     #[serde(default)]
     linearizable: bool,

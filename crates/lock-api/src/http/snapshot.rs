@@ -13,6 +13,7 @@ use raft_node::backup::Backup;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
+use utoipa::IntoParams;
 
 use super::Shared;
 use super::exchange::{Answer, query};
@@ -23,8 +24,9 @@ const RECEIVE_PATIENCE: Duration = Duration::from_secs(60);
 /// Chunks on their way to a receiver. One is read from the disk while the one before is sent.
 const CHUNKS_QUEUED: usize = 1;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct SnapshotQuery {
     /// Whether everything that was acknowledged before has to be in it.
     #[serde(default = "yes")]

@@ -6,32 +6,36 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use znode_store::{Command, LockName, Op, Reply, Request, RequestId, ZPath, Zxid};
 
 use super::acl_types::{EntryBody, acl};
 use super::exchange::{Answer, no_query, ok, parse, read_body, session_id};
+use super::openapi::words;
 use super::problem::Problem;
 use super::znode_types::{ANY_VERSION, Creation, ModeWord, StatAnswer, any_version, set_op};
 use super::{Peer, Shared};
 
 /// How many operations a transaction may have: while it is applied, nothing else is.
-const MAX_OPS: usize = 1000;
+pub const MAX_OPS: usize = 1000;
 
 /// The body of `POST /v1/txn`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct TxnBody<'a> {
+pub struct TxnBody<'a> {
     #[serde(borrow)]
+    #[schema(value_type = Option<words::SessionId>)]
     session: Option<Cow<'a, str>>,
     #[serde(borrow)]
     ops: Vec<OpBody<'a>>,
+    #[schema(value_type = Option<words::RequestId>)]
     request_id: Option<RequestId>,
 }
 
 /// One operation: `{"create": {"path": "/a", "data": "x"}}`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum OpBody<'a> {
+pub enum OpBody<'a> {
     #[serde(borrow)]
     Create(CreateOp<'a>),
     #[serde(borrow)]
@@ -46,17 +50,21 @@ enum OpBody<'a> {
     Held(HeldOp<'a>),
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct CreateOp<'a> {
+pub struct CreateOp<'a> {
     #[serde(borrow)]
+    #[schema(value_type = words::ZnodePath)]
     path: Cow<'a, str>,
     #[serde(borrow)]
+    #[schema(value_type = Option<words::Data>)]
     data: Option<Cow<'a, str>>,
     #[serde(borrow)]
+    #[schema(value_type = Option<words::DataBase64>)]
     data_base64: Option<Cow<'a, str>>,
     #[serde(default)]
     mode: ModeWord,
+    #[schema(value_type = Option<words::ZnodeTtlMs>)]
     ttl_ms: Option<u64>,
     #[serde(borrow)]
     acl: Option<Vec<EntryBody<'a>>>,
@@ -64,57 +72,69 @@ struct CreateOp<'a> {
     parents: bool,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct SetOp<'a> {
+pub struct SetOp<'a> {
     #[serde(borrow)]
+    #[schema(value_type = words::ZnodePath)]
     path: Cow<'a, str>,
     #[serde(borrow)]
+    #[schema(value_type = Option<words::Data>)]
     data: Option<Cow<'a, str>>,
     #[serde(borrow)]
+    #[schema(value_type = Option<words::DataBase64>)]
     data_base64: Option<Cow<'a, str>>,
     #[serde(default = "any_version")]
+    #[schema(value_type = words::Version)]
     version: i32,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct DeleteOp<'a> {
+pub struct DeleteOp<'a> {
     #[serde(borrow)]
+    #[schema(value_type = words::ZnodePath)]
     path: Cow<'a, str>,
     #[serde(default = "any_version")]
+    #[schema(value_type = words::Version)]
     version: i32,
     #[serde(default)]
     recursive: bool,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct SetAclOp<'a> {
+pub struct SetAclOp<'a> {
     #[serde(borrow)]
+    #[schema(value_type = words::ZnodePath)]
     path: Cow<'a, str>,
     #[serde(borrow)]
     acl: Vec<EntryBody<'a>>,
     /// The list's own version.
     #[serde(default = "any_version")]
+    #[schema(value_type = words::Version)]
     version: i32,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct CheckOp<'a> {
+pub struct CheckOp<'a> {
     #[serde(borrow)]
+    #[schema(value_type = words::ZnodePath)]
     path: Cow<'a, str>,
     #[serde(default = "any_version")]
+    #[schema(value_type = words::Version)]
     version: i32,
 }
 
 /// That the transaction's session holds a lock.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct HeldOp<'a> {
+pub struct HeldOp<'a> {
     #[serde(borrow)]
+    #[schema(value_type = words::LockName)]
     lock: Cow<'a, str>,
+    #[schema(value_type = words::FencingToken)]
     fencing_token: u64,
 }
 
@@ -161,9 +181,10 @@ impl OpBody<'_> {
 }
 
 /// What came of one operation.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum OpAnswer {
+#[schema(as = OpResult)]
+pub enum OpAnswer {
     Created { path: String, stat: StatAnswer },
     Set { stat: StatAnswer },
     Deleted {},
@@ -172,8 +193,8 @@ enum OpAnswer {
     Held {},
 }
 
-#[derive(Serialize)]
-struct TxnAnswer {
+#[derive(Serialize, ToSchema)]
+pub struct TxnAnswer {
     results: Vec<OpAnswer>,
 }
 

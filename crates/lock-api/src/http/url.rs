@@ -68,17 +68,33 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Acquire,
+        Self::Release,
+        Self::Break,
+        Self::Check,
+        Self::History,
+        Self::Downgrade,
+        Self::Upgrade,
+        Self::Revoke,
+    ];
+
     fn parse(segment: &str) -> Option<Self> {
-        match segment {
-            "acquire" => Some(Self::Acquire),
-            "release" => Some(Self::Release),
-            "break" => Some(Self::Break),
-            "check" => Some(Self::Check),
-            "history" => Some(Self::History),
-            "downgrade" => Some(Self::Downgrade),
-            "upgrade" => Some(Self::Upgrade),
-            "revoke" => Some(Self::Revoke),
-            _ => None,
+        Self::ALL.into_iter().find(|verb| verb.word() == segment)
+    }
+
+    /// How it is written.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Acquire => "acquire",
+            Self::Release => "release",
+            Self::Break => "break",
+            Self::Check => "check",
+            Self::History => "history",
+            Self::Downgrade => "downgrade",
+            Self::Upgrade => "upgrade",
+            Self::Revoke => "revoke",
         }
     }
 

@@ -6,9 +6,11 @@ use axum::extract::State;
 use axum::http::Uri;
 use raft_node::{Unavailable, WatchKind};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 use znode_store::{Stat, ZPath, ZnodeEventKind, Zxid};
 
 use super::exchange::{Answer, fresh, no_content, ok, query};
+use super::openapi::words;
 use super::problem::Problem;
 use super::url::znode_path;
 use super::{Peer, Shared};
@@ -17,15 +19,16 @@ use super::{Peer, Shared};
 const PREFIX: &str = "/v1/watch";
 
 /// How long a watch waits for those who do not say, in milliseconds: below what proxies cut off.
-const DEFAULT_TIMEOUT_MS: u64 = 30_000;
+pub const DEFAULT_TIMEOUT_MS: u64 = 30_000;
 
 /// The longest wait of one request in milliseconds, an hour: a caller that is gone without a trace (its host
 /// lost power) would keep its connection for so long.
-const MAX_TIMEOUT_MS: u64 = 3_600_000;
+pub const MAX_TIMEOUT_MS: u64 = 3_600_000;
 
 /// What is watched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = WatchKind)]
 pub enum KindWord {
     /// The data of a node that exists.
     Data,
@@ -53,20 +56,26 @@ impl KindWord {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct WatchQuery {
+#[into_params(parameter_in = Query)]
+pub struct WatchQuery {
     kind: KindWord,
+    #[param(value_type = Option<words::WatchTimeoutMs>)]
     timeout_ms: Option<u64>,
+    #[param(value_type = Option<words::Zxid>)]
     seen_zxid: Option<u64>,
     #[serde(default)]
     linearizable: bool,
 }
 
-#[derive(Serialize)]
-struct EventAnswer<'a> {
+#[derive(Serialize, ToSchema)]
+pub struct EventAnswer<'a> {
+    #[schema(value_type = words::ZnodeEvent)]
     event: &'static str,
+    #[schema(value_type = words::ZnodePath)]
     path: &'a str,
+    #[schema(value_type = words::Zxid)]
     zxid: u64,
 }
 

@@ -5,10 +5,12 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use znode_store::{Acl, CreateMode, CreatePath, Data, Op, Page, RequestId, Stat, ZPath};
 
 use super::acl_types::{EntryAnswer, EntryBody, acl};
 use super::exchange::At;
+use super::openapi::words;
 use super::problem::Problem;
 
 /// In ZooKeeper's calls, and here, the version that every node has.
@@ -20,8 +22,9 @@ pub fn any_version() -> i32 {
 }
 
 /// The kinds of znodes as callers write them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = ZnodeMode)]
 pub enum ModeWord {
     /// Lives until it is deleted.
     #[default]
@@ -75,15 +78,18 @@ pub fn data(text: Option<Cow<'_, str>>, base64: Option<Cow<'_, str>>) -> Result<
 }
 
 /// The body of `POST /v1/znodes/{path}`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateBody<'a> {
     #[serde(borrow)]
+    #[schema(value_type = Option<words::Data>)]
     data: Option<Cow<'a, str>>,
     #[serde(borrow)]
+    #[schema(value_type = Option<words::DataBase64>)]
     data_base64: Option<Cow<'a, str>>,
     #[serde(default)]
     mode: ModeWord,
+    #[schema(value_type = Option<words::ZnodeTtlMs>)]
     ttl_ms: Option<u64>,
     #[serde(borrow)]
     acl: Option<Vec<EntryBody<'a>>>,
@@ -91,8 +97,10 @@ pub struct CreateBody<'a> {
     parents: bool,
     /// Whose an ephemeral node is.
     #[serde(borrow)]
+    #[schema(value_type = Option<words::SessionId>)]
     pub session: Option<Cow<'a, str>>,
     /// For repeating it.
+    #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
 }
 
@@ -142,17 +150,21 @@ impl Creation<'_> {
 }
 
 /// The body of `PUT /v1/znodes/{path}`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetBody<'a> {
     #[serde(borrow)]
+    #[schema(value_type = Option<words::Data>)]
     data: Option<Cow<'a, str>>,
     #[serde(borrow)]
+    #[schema(value_type = Option<words::DataBase64>)]
     data_base64: Option<Cow<'a, str>>,
     /// On whose behalf, if it matters: the scope of the request id.
     #[serde(borrow)]
+    #[schema(value_type = Option<words::SessionId>)]
     pub session: Option<Cow<'a, str>>,
     /// For repeating it.
+    #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
 }
 
@@ -180,18 +192,28 @@ pub fn set_op(
 }
 
 /// A znode's `Stat` as it is shown; ZooKeeper's `ephemeralOwner` is three fields.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct StatAnswer {
+    #[schema(value_type = words::Zxid)]
     czxid: u64,
+    #[schema(value_type = words::Zxid)]
     mzxid: u64,
+    #[schema(value_type = words::Zxid)]
     pzxid: u64,
+    #[schema(value_type = words::Time)]
     created_at: At,
+    #[schema(value_type = words::Time)]
     modified_at: At,
+    #[schema(value_type = words::ChangeCount)]
     version: i32,
+    #[schema(value_type = words::ChangeCount)]
     cversion: i32,
+    #[schema(value_type = words::ChangeCount)]
     aversion: i32,
+    #[schema(value_type = Option<words::SessionId>, required)]
     ephemeral_owner: Option<String>,
     container: bool,
+    #[schema(value_type = Option<words::ZnodeTtlMs>, required)]
     ttl_ms: Option<u64>,
     data_length: u32,
     num_children: u32,
@@ -219,33 +241,40 @@ impl From<&Stat> for StatAnswer {
 }
 
 /// The answer of a creation and of a replacement.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct ChangedAnswer<'a> {
     /// Which node; with its number, if it is sequential.
+    #[schema(value_type = words::ZnodePath)]
     pub path: &'a str,
     /// As it is right after.
     pub stat: StatAnswer,
 }
 
 /// The answer of `GET /v1/znodes/{path}`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct ZnodeAnswer<'a> {
+    #[schema(value_type = words::ZnodePath)]
     path: &'a str,
     /// The data if it is text.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::Data)]
     data: Option<&'a str>,
     /// The data if it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::DataBase64)]
     data_base64: Option<String>,
     stat: StatAnswer,
     /// How many znodes there are below, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64)]
     pub descendants: Option<u64>,
     /// Who may do what, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Vec<EntryAnswer>)]
     pub acl: Option<Vec<EntryAnswer>>,
     /// A page of children, if it was asked for.
     #[serde(flatten)]
+    #[schema(ignore)]
     pub children: Option<ChildrenAnswer<'a>>,
 }
 
@@ -266,11 +295,12 @@ impl<'a> ZnodeAnswer<'a> {
 }
 
 /// A page of children.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct ChildrenAnswer<'a> {
     /// By name.
     pub children: Vec<ChildAnswer<'a>>,
     /// What to give as `after` for the next page; `null` on the last one.
+    #[schema(required)]
     pub next_after: Option<&'a str>,
 }
 
@@ -289,7 +319,7 @@ impl<'a> From<&'a Page> for ChildrenAnswer<'a> {
 }
 
 /// One child.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct ChildAnswer<'a> {
     /// Its name below its parent.
     pub name: &'a str,

@@ -6,12 +6,14 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use serde::Deserialize;
+use utoipa::IntoParams;
 use znode_store::{Command, Op, Refusal, Reply, Request, RequestId, SessionId, Store, ZPath};
 
 use super::acl_types::shown;
 use super::exchange::{
     Answer, fresh, json, no_content, no_query, ok, page_length, parse, query, read_body, session_id,
 };
+use super::openapi::words;
 use super::problem::Problem;
 use super::url::znode_path;
 use super::znode_types::{
@@ -72,10 +74,12 @@ pub async fn create(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body)
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct SetQuery {
+#[into_params(parameter_in = Query)]
+pub struct SetQuery {
     #[serde(default = "any_version")]
+    #[param(value_type = words::Version)]
     version: i32,
 }
 
@@ -100,14 +104,18 @@ pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) ->
 }
 
 /// Bodies of `DELETE` get lost on the way too easily, so everything stands in the query.
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct DeleteQuery {
+#[into_params(parameter_in = Query)]
+pub struct DeleteQuery {
     #[serde(default = "any_version")]
+    #[param(value_type = words::Version)]
     version: i32,
     #[serde(default)]
     recursive: bool,
+    #[param(value_type = Option<words::SessionId>)]
     session: Option<String>,
+    #[param(value_type = Option<words::RequestId>)]
     request_id: Option<RequestId>,
 }
 
@@ -147,13 +155,15 @@ pub async fn delete(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-struct LookQuery {
+#[into_params(parameter_in = Query)]
+pub struct LookQuery {
     #[serde(default)]
     children: bool,
     prefix: Option<String>,
     after: Option<String>,
+    #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
     #[serde(default)]
     descendants: bool,

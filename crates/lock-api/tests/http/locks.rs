@@ -184,7 +184,7 @@ async fn a_waiter_whose_caller_hangs_up_leaves_the_queue() {
     until_queued(&server, "a", 0).await;
 
     let mut call = queue(&server, "a", body.clone(), 1).await;
-    call.0.shutdown().await.unwrap();
+    call.stream.shutdown().await.unwrap();
     until_queued(&server, "a", 0).await;
 
     // Its session lives on, and nothing is left of its calls: the next one gets the lock.

@@ -1,17 +1,19 @@
 //! The HTTP contract, held against a real node with one member, over real connections.
 //!
 //! Every module is one family of routes; what is common to all of them is in `conventions`, and what is below
-//! them, the accept loop, in `server`.
+//! them, the accept loop, in `server`. Every answer is held against the published document, too, by `contract`.
 
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot go on may say so shortly, also in its helpers"
 )]
 
+mod contract;
 mod stream;
 mod support;
 
 mod acls;
+mod answers;
 mod cluster;
 mod conventions;
 mod events;
@@ -19,6 +21,7 @@ mod golden;
 mod limits;
 mod locks;
 mod modes;
+mod openapi;
 mod reads;
 mod server;
 mod sessions;

@@ -75,13 +75,20 @@ impl Loop {
     }
 
     async fn wait(&self) -> Call {
-        Call::send(self.address, "GET", "/wait", None).await
+        ask(self.address, "/wait").await
     }
 
     async fn stop(self) {
         self.stop.cancel();
         in_time("the loop ends", self.task).await.unwrap();
     }
+}
+
+async fn ask(address: SocketAddr, path: &str) -> Call {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    Call::of_another_server(stream)
 }
 
 #[tokio::test]
@@ -95,7 +102,7 @@ async fn a_caller_that_hangs_up_takes_its_handler_with_it() {
     // The same for a caller that only stops sending: it could as well have crashed.
     let mut call = server.wait().await;
     server.until_inside(1).await;
-    call.0.shutdown().await.unwrap();
+    call.stream.shutdown().await.unwrap();
     server.until_inside(0).await;
     server.stop().await;
 }
@@ -134,8 +141,8 @@ async fn who_finds_no_place_waits_for_one() {
     let _first = server.wait().await;
     let _second = server.wait().await;
     server.until_inside(2).await;
-    let third = Call::send(server.address, "GET", "/address", None).await;
-    let answered = tokio::time::timeout(Duration::from_millis(50), third.0.readable());
+    let third = ask(server.address, "/address").await;
+    let answered = tokio::time::timeout(Duration::from_millis(50), third.stream.readable());
     assert!(answered.await.is_err(), "the third was served beside two");
     // One of the two goes through and leaves its place.
     server.gate.open.add_permits(1);
@@ -200,7 +207,10 @@ async fn a_caller_is_known_by_its_socket_and_not_by_what_it_says() {
     let head = "GET /address HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: 10.0.0.1\r\nForwarded: for=10.0.0.1\r\n\
                 Connection: close\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
-    assert_eq!(Call(stream).reply().await.body, own.to_string());
+    assert_eq!(
+        Call::of_another_server(stream).reply().await.body,
+        own.to_string()
+    );
     server.stop().await;
 }
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::contract::{self, Asked};
 use crate::support::{Reply, Server, in_time};
 
 /// An event as it came.
@@ -67,7 +68,10 @@ impl Stream {
             in_time("the answer comes", socket.read_to_end(&mut bytes))
                 .await
                 .unwrap();
-            return Err(Reply::parse(&bytes));
+            let path = format!("/v1/sessions/{session}/events{query}");
+            let refused = Reply::parse(&bytes);
+            contract::hold(&Asked::new(address, "GET", &path, None), &refused);
+            return Err(refused);
         }
         for line in [
             "content-type: text/event-stream",
@@ -76,6 +80,7 @@ impl Stream {
         ] {
             assert!(head.contains(line), "{line} is missing: {head}");
         }
+        contract::note(address, "followSession", 200);
         Ok(Self {
             socket,
             bytes: bytes.split_off(end + 4),
@@ -138,6 +143,7 @@ impl Stream {
                 self.last_id.clone_from(&id);
             }
             if let (Some(word), Some(data)) = (word, data) {
+                contract::hold_event(&word, &data);
                 return Some(Event { word, id, data });
             }
         }

@@ -13,6 +13,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::contract::{self, Asked};
+
 /// No step of a test takes longer, unless something is broken.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -40,8 +42,31 @@ impl Server {
     }
 
     pub async fn start_node(config: HttpConfig, adjust: impl FnOnce(&mut NodeConfig)) -> Self {
+        let server = Self::begin(config, adjust).await;
+        until("the node is ready", async || {
+            server.get("/readyz").await.status == 200
+        })
+        .await;
+        server
+    }
+
+    /// Of two members there is one, so nobody leads.
+    pub async fn start_alone() -> Self {
+        Self::begin(HttpConfig::default(), |node| {
+            let missing = MemberAddress {
+                peer: "127.0.0.1:1".into(),
+                http: "127.0.0.1:1".into(),
+            };
+            node.members.insert(2, missing);
+            node.propose_timeout = Duration::from_millis(200);
+        })
+        .await
+    }
+
+    async fn begin(config: HttpConfig, adjust: impl FnOnce(&mut NodeConfig)) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        contract::forget(address);
         let directory = tempfile::tempdir().unwrap();
         // Nobody else is a member, so nobody asks where this one listens.
         let member = MemberAddress {
@@ -65,19 +90,14 @@ impl Server {
             config,
             stopped,
         ));
-        let server = Self {
+        Self {
             address,
             node,
             locks,
             stop,
             serving,
             directory,
-        };
-        until("the node is ready", async || {
-            server.get("/readyz").await.status == 200
-        })
-        .await;
-        server
+        }
     }
 
     /// Every test ends so: what hangs here is a bug of the server.
@@ -115,8 +135,8 @@ impl Server {
         socket.bind((host, 0).into()).unwrap();
         let stream = socket.connect(self.address).await.unwrap();
         let body = body.map(|body| body.to_string());
-        let call = Call::send_on(stream, method, path, body.as_deref());
-        call.await.reply().await
+        let asked = Asked::new(self.address, method, path, body.as_deref());
+        Call::send_on(stream, asked).await.reply().await
     }
 
     /// Opens a session that lives for as long as a test.
@@ -130,34 +150,60 @@ impl Server {
 }
 
 /// A request under way, on a connection of its own. Dropped: the caller hangs up.
-pub struct Call(pub TcpStream);
+pub struct Call {
+    pub stream: TcpStream,
+    /// What the answer is held against, unless it is no answer of the API.
+    asked: Option<Asked>,
+}
 
 impl Call {
     pub async fn send(address: SocketAddr, method: &str, path: &str, body: Option<&str>) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
-        Self::send_on(stream, method, path, body).await
+        Self::send_on(stream, Asked::new(address, method, path, body)).await
     }
 
-    async fn send_on(mut stream: TcpStream, method: &str, path: &str, body: Option<&str>) -> Self {
-        let length = body.map_or(0, str::len);
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
-        );
+    async fn send_on(mut stream: TcpStream, asked: Asked) -> Self {
+        let body = asked.body.as_deref().unwrap_or_default();
+        let head = head(&asked.method, &asked.address, body.len());
         stream.write_all(head.as_bytes()).await.unwrap();
-        stream
-            .write_all(body.unwrap_or_default().as_bytes())
-            .await
-            .unwrap();
-        Self(stream)
+        stream.write_all(body.as_bytes()).await.unwrap();
+        Self {
+            stream,
+            asked: Some(asked),
+        }
+    }
+
+    /// Sends a head that announces a body, and no body.
+    pub async fn send_head(address: SocketAddr, method: &str, path: &str) -> Self {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = head(method, path, 10);
+        stream.write_all(head.as_bytes()).await.unwrap();
+        Self {
+            stream,
+            asked: Some(Asked::new(address, method, path, None)),
+        }
+    }
+
+    /// A request to a server that is not the API's.
+    pub fn of_another_server(stream: TcpStream) -> Self {
+        Self { stream, asked: None }
     }
 
     pub async fn reply(mut self) -> Reply {
         let mut bytes = Vec::new();
-        in_time("the answer comes", self.0.read_to_end(&mut bytes))
+        in_time("the answer comes", self.stream.read_to_end(&mut bytes))
             .await
             .unwrap();
-        Reply::parse(&bytes)
+        let reply = Reply::parse(&bytes);
+        if let Some(asked) = &self.asked {
+            contract::hold(asked, &reply);
+        }
+        reply
     }
+}
+
+fn head(method: &str, path: &str, length: usize) -> String {
+    format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n")
 }
 
 /// An answer, taken apart.

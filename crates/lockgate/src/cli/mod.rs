@@ -66,6 +66,8 @@ enum Command {
     },
     #[command(flatten)]
     Client(client::Command),
+    /// Print the HTTP API as an OpenAPI document, which every node serves at /v1/openapi.json
+    Openapi,
     /// Print the completions of a shell: `lockgate completions bash > /etc/bash_completion.d/lockgate`
     Completions {
         /// Which shell
@@ -170,6 +172,13 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Snapshot { command } => block_on(snapshot::run(command)),
         Command::Bench { command } => block_on(bench::run(command)),
         Command::Client(_) => unreachable!("it has exit codes of its own, and was taken out before"),
+        Command::Openapi => {
+            let mut out = std::io::stdout();
+            serde_json::to_writer_pretty(&mut out, lock_api::http::openapi())
+                .map_err(std::io::Error::from)
+                .and_then(|()| writeln!(out))
+                .context("writing to standard output")
+        }
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "lockgate", &mut text);

@@ -36,6 +36,7 @@ pub struct DiskView {
 /// What an alarm is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
 pub enum AlarmKind {
     /// So many voters' disks are nearly full that the cluster takes only what makes the state smaller.
     ReadOnly,
@@ -64,8 +65,10 @@ impl AlarmKind {
 
 /// Something that a person should look at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
 pub struct Alarm {
     /// The node that it is about; none if it is about the cluster.
+    #[cfg_attr(feature = "schemas", schema(value_type = Option<u64>, required))]
     pub node_id: Option<NodeId>,
     /// What it is about.
     pub kind: AlarmKind,
@@ -76,9 +79,12 @@ pub struct Alarm {
     /// What to do.
     pub action: String,
     /// Free in the node's file system, in bytes, if that is what it is about.
+    #[cfg_attr(feature = "schemas", schema(required))]
     pub free_bytes: Option<u64>,
     /// The mark below which the node counts as nearly full, in bytes.
+    #[cfg_attr(feature = "schemas", schema(required))]
     pub low_water_bytes: Option<u64>,
     /// How long a sync takes, in microseconds, if that is what it is about.
+    #[cfg_attr(feature = "schemas", schema(required))]
     pub sync_us: Option<u64>,
 }

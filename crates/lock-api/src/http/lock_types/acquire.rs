@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use znode_store::{
     Grant, LockMode, LockName, LockWish, MAX_LOCK_DELAY_MS, MAX_NOTE_BYTES, MAX_OWNER_BYTES, RequestId,
     SessionId,
@@ -11,29 +12,39 @@ use znode_store::{
 
 use super::{MAX_SEMAPHORE_LIMIT, ModeWord, no_wait, wait_for, within};
 use crate::http::exchange::session_id;
+use crate::http::openapi::words;
 use crate::http::problem::{Problem, mode_word};
 use crate::locks::WaitFor;
 
 /// The body of `acquire`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AcquireBody<'a> {
     #[serde(borrow)]
+    #[schema(value_type = words::SessionId)]
     session: Cow<'a, str>,
     #[serde(default)]
     mode: ModeWord,
+    #[schema(value_type = Option<words::Limit>)]
     limit: Option<u32>,
+    #[schema(value_type = Option<words::Permits>)]
     permits: Option<u32>,
     #[serde(default = "no_wait", deserialize_with = "wait_for")]
+    #[schema(value_type = words::WaitMs)]
     wait_ms: WaitFor,
     #[serde(borrow, default)]
+    #[schema(value_type = words::Owner)]
     owner: Cow<'a, str>,
     reentrant: Option<bool>,
     #[serde(borrow, default)]
+    #[schema(value_type = words::Note)]
     note: Cow<'a, str>,
     #[serde(default)]
+    #[schema(value_type = words::LockDelayMs)]
     lock_delay_ms: u32,
+    #[schema(value_type = Option<words::RequestId>)]
     request_id: Option<RequestId>,
+    #[schema(value_type = Option<words::Retry>)]
     retry: Option<u16>,
 }
 
@@ -161,13 +172,18 @@ fn semaphore(limit: Option<u32>, permits: Option<u32>, reentrant: Option<bool>) 
 }
 
 /// The answer of `acquire`, `downgrade` and `upgrade`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct GrantAnswer<'a> {
+    #[schema(value_type = words::LockName)]
     lock: &'a str,
+    #[schema(value_type = ModeWord)]
     mode: &'static str,
+    #[schema(value_type = words::Holder)]
     holder: &'a str,
+    #[schema(value_type = words::FencingToken)]
     fencing_token: u64,
     holds: u32,
+    #[schema(value_type = words::Permits)]
     permits: u32,
 }
 

@@ -4,59 +4,71 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
 use znode_store::{Downgraded, RequestId};
 
 use super::{no_wait, wait_for};
+use crate::http::openapi::words;
 use crate::locks::WaitFor;
 
 /// The body of `release`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseBody<'a> {
     /// On whose behalf.
     #[serde(borrow)]
+    #[schema(value_type = words::SessionId)]
     pub session: Cow<'a, str>,
     /// Which contender.
     #[serde(borrow)]
+    #[schema(value_type = words::Holder)]
     pub holder: Cow<'a, str>,
     /// For repeating it.
+    #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
 }
 
 /// The body of `break`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BreakBody<'a> {
     /// Which contender.
     #[serde(borrow)]
+    #[schema(value_type = words::Holder)]
     pub holder: Cow<'a, str>,
     /// Told to whoever asks what became of it.
     #[serde(borrow)]
+    #[schema(value_type = words::Reason)]
     pub reason: Cow<'a, str>,
     /// For repeating it.
+    #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
 }
 
 /// The body of `downgrade`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DowngradeBody<'a> {
     /// On whose behalf.
     #[serde(borrow)]
+    #[schema(value_type = words::SessionId)]
     pub session: Cow<'a, str>,
     /// Which contender.
     #[serde(borrow)]
+    #[schema(value_type = words::Holder)]
     pub holder: Cow<'a, str>,
     /// What it still needs.
     #[serde(default)]
     pub mode: DowngradedWord,
     /// For repeating it.
+    #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
 }
 
 /// What a holder can be downgraded to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = DowngradedMode)]
 pub enum DowngradedWord {
     /// One of those who share the lock.
     #[default]
@@ -75,61 +87,73 @@ impl From<DowngradedWord> for Downgraded {
 }
 
 /// The body of `upgrade`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpgradeBody<'a> {
     /// On whose behalf.
     #[serde(borrow)]
+    #[schema(value_type = words::SessionId)]
     pub session: Cow<'a, str>,
     /// Which contender.
     #[serde(borrow)]
+    #[schema(value_type = words::Holder)]
     pub holder: Cow<'a, str>,
     /// How long to wait for the others to go.
     #[serde(default = "no_wait", deserialize_with = "wait_for")]
+    #[schema(value_type = words::WaitMs)]
     pub wait_ms: WaitFor,
     /// For repeating it.
+    #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
     /// How often it was sent before.
+    #[schema(value_type = Option<words::Retry>)]
     pub retry: Option<u16>,
 }
 
 /// The body of `revoke`: a request to give up (`reason`), or a holder's answer to it (`session`, `holder`, `answer`).
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RevokeBody<'a> {
     /// Why.
     #[serde(borrow)]
+    #[schema(value_type = Option<words::Reason>)]
     pub reason: Option<Cow<'a, str>>,
     /// Whom to ask, or who answers.
     #[serde(borrow)]
+    #[schema(value_type = Option<words::Holder>)]
     pub holder: Option<Cow<'a, str>>,
     /// On whose behalf the answer is.
     #[serde(borrow)]
+    #[schema(value_type = Option<words::SessionId>)]
     pub session: Option<Cow<'a, str>>,
     /// What the holder says.
     #[serde(borrow)]
+    #[schema(value_type = Option<words::Reason>)]
     pub answer: Option<Cow<'a, str>>,
     /// For repeating it.
+    #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
 }
 
 /// The answer of a request to give up.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct RevokeAnswer {
     /// How many holders were asked.
     pub asked: u32,
 }
 
 /// The body of `PUT /v1/locks/{name}`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigureBody {
     /// Absent: stays as it is; `null`: again what its first user says.
     #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<words::Limit>)]
     pub limit: Option<Option<u32>>,
     /// Absent: stays as it is.
     pub draining: Option<bool>,
     /// For repeating it.
+    #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
 }
 
@@ -139,7 +163,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u
 }
 
 /// The answer of `release`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct ReleaseAnswer {
     /// How many re-entries are left.
     pub holds: u32,

@@ -1,35 +1,43 @@
 //! What is answered to those who look at locks: holders, queues, lists, who waits for whom.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 use znode_store::{ContenderView, LockMode, LockSummary, LockView, PartyView, Revocation, WaitView};
 
+use super::ModeWord;
 use crate::http::exchange::At;
+use crate::http::openapi::words;
 use crate::http::problem::mode_word;
 
 /// The answer of `check`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct CheckAnswer {
     /// Whether a current holder has the token.
     pub held: bool,
 }
 
 /// The answer of `GET /v1/locks/{name}`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct LockAnswer<'a> {
+    #[schema(value_type = words::LockName)]
     lock: &'a str,
     /// `null` while the lock has no contenders.
+    #[schema(value_type = Option<ModeWord>, required)]
     mode: Option<&'static str>,
     /// `null` unless the lock is in use as a semaphore, or a limit was set.
+    #[schema(value_type = Option<words::Limit>, required)]
     limit: Option<u32>,
     draining: bool,
     /// `null` unless nobody is let in for a while, because the session of a holder expired.
+    #[schema(required)]
     closed: Option<ClosedAnswer>,
     holders: Vec<ContenderAnswer<'a>>,
     queue: Vec<ContenderAnswer<'a>>,
 }
 
-#[derive(Serialize)]
-struct ClosedAnswer {
+#[derive(Serialize, ToSchema)]
+pub struct ClosedAnswer {
+    #[schema(value_type = words::Time)]
     since_at: At,
     delay_ms: u32,
     /// At least; told by the leader each second.
@@ -37,12 +45,16 @@ struct ClosedAnswer {
 }
 
 /// A request to give a lock up.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct RevocationAnswer<'a> {
+    #[schema(value_type = words::Address)]
     by: &'a str,
+    #[schema(value_type = words::Reason)]
     reason: &'a str,
+    #[schema(value_type = words::Time)]
     requested_at: At,
     /// What the holder said to it.
+    #[schema(value_type = Option<words::Reason>, required)]
     answer: Option<&'a str>,
 }
 
@@ -57,27 +69,40 @@ impl<'a> From<&'a Revocation> for RevocationAnswer<'a> {
     }
 }
 
-#[derive(Serialize)]
-struct ContenderAnswer<'a> {
+#[derive(Serialize, ToSchema)]
+pub struct ContenderAnswer<'a> {
+    #[schema(value_type = words::Holder)]
     holder: &'a str,
+    #[schema(value_type = words::SessionId)]
     session: String,
+    #[schema(value_type = words::Owner)]
     owner: &'a str,
+    #[schema(value_type = words::Note)]
     note: &'a str,
+    #[schema(value_type = ModeWord)]
     mode: &'static str,
+    #[schema(value_type = words::Permits)]
     permits: u32,
     holds: u32,
+    #[schema(value_type = words::FencingToken)]
     fencing_token: u64,
+    #[schema(value_type = words::Time)]
     since_at: At,
+    #[schema(value_type = words::Address)]
     address: &'a str,
+    #[schema(value_type = words::LockDelayMs)]
     lock_delay_ms: u32,
     /// Of a holder that waits to be the only one.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::Time)]
     upgrading_since_at: Option<At>,
     /// Of a holder that is asked to give the lock up.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = RevocationAnswer<'a>)]
     revoke_requested: Option<RevocationAnswer<'a>>,
     /// In the queue only, counted from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = usize)]
     position: Option<usize>,
 }
 
@@ -135,18 +160,21 @@ impl<'a> From<&'a LockView> for LockAnswer<'a> {
 }
 
 /// The answer of `GET /v1/locks`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct LocksAnswer<'a> {
     /// By name.
     pub locks: Vec<SummaryAnswer<'a>>,
     /// What to give as `after` for the next page; `null` on the last one.
+    #[schema(value_type = Option<words::LockName>, required)]
     pub next_after: Option<&'a str>,
 }
 
 /// One lock in a list.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct SummaryAnswer<'a> {
+    #[schema(value_type = words::LockName)]
     lock: &'a str,
+    #[schema(value_type = Option<ModeWord>, required)]
     mode: Option<&'static str>,
     holders: u32,
     waiters: u32,
@@ -164,7 +192,7 @@ impl<'a> From<&'a LockSummary> for SummaryAnswer<'a> {
 }
 
 /// The answer of `GET /v1/locks/graph`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct GraphAnswer<'a> {
     /// Each of those who wait.
     pub waits: Vec<WaitAnswer<'a>>,
@@ -173,8 +201,9 @@ pub struct GraphAnswer<'a> {
 }
 
 /// Somebody who waits, and for whom.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub struct WaitAnswer<'a> {
+    #[schema(value_type = words::LockName)]
     lock: &'a str,
     waiter: PartyAnswer<'a>,
     waits_for: Vec<PartyAnswer<'a>>,
@@ -182,12 +211,16 @@ pub struct WaitAnswer<'a> {
     more: bool,
 }
 
-#[derive(Serialize)]
-struct PartyAnswer<'a> {
+#[derive(Serialize, ToSchema)]
+pub struct PartyAnswer<'a> {
+    #[schema(value_type = words::SessionId)]
     session: String,
+    #[schema(value_type = words::Owner)]
     owner: &'a str,
+    #[schema(value_type = words::Holder)]
     holder: &'a str,
     /// `holds` or `waits`.
+    #[schema(value_type = words::Standing)]
     standing: &'static str,
 }
 

@@ -1,0 +1,200 @@
+//! The operations for those who look after the cluster, and for programs that do.
+
+use axum::http::StatusCode;
+use raft_node::SnapshotMade;
+use serde_json::{Value, json};
+
+use super::CHANGE;
+use crate::http::cluster::{ClusterAnswer, Health};
+use crate::http::members::{AddBody, AddressBody, ForceQuery, LeaderBody, MembersAnswer, NoBody};
+use crate::http::openapi::operation::Operation;
+use crate::http::openapi::words;
+use crate::http::problem::Code;
+use crate::http::snapshot::SnapshotQuery;
+
+/// The cluster and its members.
+pub fn operations() -> Vec<Operation> {
+    let mut all = vec![
+        Operation::get(
+            "/v1/cluster",
+            "lookAtCluster",
+            "Shows the cluster as this node sees it",
+        )
+        .says("What only the leader knows is `null` elsewhere.")
+        .answers::<ClusterAnswer>(StatusCode::OK, "The cluster.", cluster())
+        .fails(&[Code::BadRequest]),
+        Operation::get("/v1/snapshot", "downloadBackup", "Downloads a backup")
+            .says(
+                "A file that proves by its end and its checksums that it is whole, for `lockgate snapshot`.",
+            )
+            .asks::<SnapshotQuery>(&[])
+            .answers_in(
+                "application/octet-stream",
+                "The file.",
+                json!({"contentMediaType": "application/octet-stream"}),
+            )
+            .fails(&[Code::TooManyRequests, Code::Unavailable]),
+        Operation::post(
+            "/v1/cluster/snapshot",
+            "makeSnapshot",
+            "Has this node write a snapshot and shorten its log",
+        )
+        .answers::<SnapshotMade>(
+            StatusCode::OK,
+            "It is there. If nothing was applied since the newest, that one.",
+            json!({"index": 4711, "term": 3, "bytes": 81920, "duration_ms": 12}),
+        )
+        .fails(&[Code::BadRequest, Code::Unavailable]),
+    ];
+    all.extend(members());
+    all
+}
+
+fn members() -> Vec<Operation> {
+    let addresses = json!({"peer": "10.0.0.8:7500", "http": "10.0.0.8:7400"});
+    vec![
+        changed(Operation::post(
+            "/v1/cluster/members",
+            "addMember",
+            "Adds a node as a learner",
+        ))
+        .says("The node must be up, started with `join = true`.")
+        .takes::<AddBody>(
+            true,
+            json!({"node_id": 4, "peer": "10.0.0.8:7500", "http": "10.0.0.8:7400"}),
+        )
+        .fails(&[
+            Code::MemberExists,
+            Code::NodeIdRetired,
+            Code::NodeUnreachable,
+            Code::LimitReached,
+        ]),
+        changed(of_member(Operation::put(
+            "/v1/cluster/members/{id}",
+            "moveMember",
+            "Says where a member is found",
+        )))
+        .takes::<AddressBody>(true, addresses),
+        changed(of_member(Operation::delete(
+            "/v1/cluster/members/{id}",
+            "removeMember",
+            "Removes a member, dead or alive",
+        )))
+        .asks::<ForceQuery>(&[])
+        .fails(&[Code::NoMajority]),
+        changed(of_member(Operation::post(
+            "/v1/cluster/members/{id}/promote",
+            "promoteMember",
+            "Makes a learner that has caught up a voter",
+        )))
+        .takes::<NoBody>(false, json!({}))
+        .fails(&[Code::NotCaughtUp, Code::NoMajority]),
+        changed(of_member(Operation::post(
+            "/v1/cluster/members/{id}/demote",
+            "demoteMember",
+            "Makes a voter a learner",
+        )))
+        .asks::<ForceQuery>(&[])
+        .takes::<NoBody>(false, json!({}))
+        .fails(&[Code::NoMajority]),
+        changed(Operation::post(
+            "/v1/cluster/leader",
+            "moveLeader",
+            "Moves leadership",
+        ))
+        .says("To `node_id`, or without one to the voter that has most of the log.")
+        .takes::<LeaderBody>(false, json!({"node_id": 2}))
+        .fails(&[Code::NoMember, Code::NotAVoter, Code::NotCaughtUp]),
+    ]
+}
+
+/// For load balancers, supervisors, Prometheus, and readers of this document.
+pub fn health() -> Vec<Operation> {
+    vec![
+        Operation::get("/healthz", "live", "Tells that the process lives").answers::<Health>(
+            StatusCode::OK,
+            "It does.",
+            json!({"status": "alive"}),
+        ),
+        Operation::get("/readyz", "ready", "Tells whether this node can serve")
+            .answers::<Health>(
+                StatusCode::OK,
+                "It has caught up with a leader within the last seconds.",
+                json!({"status": "ready"}),
+            )
+            .fails(&[Code::Unavailable]),
+        Operation::get("/metrics", "metrics", "Shows what this node measures")
+            .answers_in(
+                "application/openmetrics-text",
+                "OpenMetrics text. Names begin with `lockgate_`.",
+                json!({"type": "string"}),
+            )
+            .fails(&[Code::BadRequest, Code::Internal]),
+        Operation::get("/v1/openapi.json", "openApi", "This document")
+            .answers_in("application/json", "OpenAPI 3.1.", json!({"type": "object"}))
+            .fails(&[Code::BadRequest]),
+        Operation::get("/docs", "docs", "This document for people")
+            .answers_in("text/html", "A page without scripts.", json!({"type": "string"}))
+            .fails(&[Code::BadRequest]),
+        Operation::get("/docs/style.css", "docsStyle", "How the page for people looks")
+            .answers_in("text/css", "A style sheet.", json!({"type": "string"}))
+            .fails(&[Code::BadRequest]),
+    ]
+}
+
+fn of_member(operation: Operation) -> Operation {
+    operation
+        .names::<words::NodeId>("id", "The member's id.", json!(4))
+        .fails(&[Code::BadRequest, Code::NoMember])
+}
+
+fn changed(operation: Operation) -> Operation {
+    operation
+        .answers::<MembersAnswer>(
+            StatusCode::OK,
+            "It is committed. `changed` is `false` if it was so already.",
+            json!({"changed": true, "warnings": [], "leader": 1, "members": [member()]}),
+        )
+        .fails(&[Code::BadRequest, Code::MembershipChangeInProgress])
+        .fails(&CHANGE)
+}
+
+fn member() -> Value {
+    json!({
+        "node_id": 1,
+        "peer": "10.0.0.7:7500",
+        "http": "10.0.0.7:7400",
+        "role": "leader",
+        "matched_index": 4711,
+        "lag": 0,
+        "versions": {"program": "0.1.0", "wire": {"oldest": 1, "newest": 1}, "commands": 1},
+    })
+}
+
+fn cluster() -> Value {
+    json!({
+        "version": "0.1.0",
+        "cluster": "main",
+        "cluster_id": "8e4f0f6d4cf0e3a5",
+        "node_id": 1,
+        "role": "leader",
+        "leader": 1,
+        "term": 3,
+        "committed_index": 4711,
+        "applied_index": 4711,
+        "applied_zxid": 4702,
+        "snapshot_index": 4000,
+        "snapshot_bytes": 81920,
+        "snapshot_age_ms": 60_000,
+        "snapshot_failure": null,
+        "log_first_index": 3000,
+        "log_bytes": 409_600,
+        "ready": true,
+        "not_ready_reason": null,
+        "read_only": false,
+        "alarms": [],
+        "members": [member()],
+        "retired_node_ids": "",
+        "next_node_id": 2,
+    })
+}

@@ -1,0 +1,238 @@
+//! The operations of single locks.
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{CHANGE, FRESH, GROWS, HOLDER, OF_SESSION, SESSION};
+use crate::http::exchange::ReadQuery;
+use crate::http::history::{HistoryAnswer, HistoryQuery};
+use crate::http::lock_types::{
+    AcquireBody, BreakBody, CheckAnswer, ConfigureBody, DowngradeBody, GrantAnswer, GraphAnswer, LockAnswer,
+    LocksAnswer, ReleaseAnswer, ReleaseBody, RevokeAnswer, RevokeBody, UpgradeBody,
+};
+use crate::http::locks::{CheckQuery, GraphQuery, ListQuery};
+use crate::http::openapi::operation::Operation;
+use crate::http::openapi::words;
+use crate::http::problem::Code;
+
+/// How a call that stands in a queue fails, for one lock or several.
+pub const WAITS: [Code; 5] = [
+    Code::LockBusy,
+    Code::LockTimeout,
+    Code::WouldDeadlock,
+    Code::NotHolder,
+    Code::ModeConflict,
+];
+
+/// What a new contender can meet.
+pub const NEW_CONTENDER: [Code; 6] = [
+    Code::Forbidden,
+    Code::Draining,
+    Code::NoChildrenForEphemerals,
+    Code::QuotaExceeded,
+    Code::LimitReached,
+    Code::TooManyRequests,
+];
+
+/// All of them.
+pub fn operations() -> Vec<Operation> {
+    let mut all = changes();
+    all.extend(looks());
+    all
+}
+
+fn changes() -> Vec<Operation> {
+    vec![
+        one(Operation::post("/v1/locks/{name}/acquire", "acquireLock", "Acquires a lock, or stands in its queue"))
+            .says(
+                "The answer comes when the lock is granted, or when `wait_ms` are over. A caller that hangs up leaves the queue. \
+                 `limit` and `permits` belong to the mode `semaphore`, which is never `reentrant`.",
+            )
+            .takes::<AcquireBody<'_>>(
+                true,
+                json!({"session": SESSION, "wait_ms": 5000, "note": "nightly report"}),
+            )
+            .answers::<GrantAnswer<'_>>(StatusCode::OK, "It is held.", grant("exclusive"))
+            .fails(&OF_SESSION)
+            .fails(&WAITS)
+            .fails(&NEW_CONTENDER)
+            .fails(&[Code::RequestIdReused, Code::SequenceExhausted])
+            .fails(&CHANGE)
+            .fails(&GROWS),
+        one(Operation::post("/v1/locks/{name}/release", "releaseLock", "Gives one hold back"))
+            .takes::<ReleaseBody<'_>>(true, json!({"session": SESSION, "holder": HOLDER}))
+            .answers::<ReleaseAnswer>(
+                StatusCode::OK,
+                "How many entries of the holder are left: 0 when it has gone.",
+                json!({"holds": 0}),
+            )
+            .fails(&OF_SESSION)
+            .fails(&OF_HOLDER)
+            .fails(&CHANGE),
+        one(Operation::post("/v1/locks/{name}/downgrade", "downgradeLock", "Goes on with fewer rights"))
+            .says("From `exclusive` or `upgradeable`, without a gap. The fencing token stays.")
+            .takes::<DowngradeBody<'_>>(true, json!({"session": SESSION, "holder": HOLDER, "mode": "shared"}))
+            .answers::<GrantAnswer<'_>>(StatusCode::OK, "It is held so.", grant("shared"))
+            .fails(&OF_SESSION)
+            .fails(&OF_HOLDER)
+            .fails(&[Code::ModeConflict])
+            .fails(&CHANGE),
+        one(Operation::post("/v1/locks/{name}/upgrade", "upgradeLock", "Goes from upgradeable to exclusive"))
+            .says("Granted when those who share the lock have gone, with a fencing token that is larger than all before.")
+            .takes::<UpgradeBody<'_>>(true, json!({"session": SESSION, "holder": HOLDER, "wait_ms": 5000}))
+            .answers::<GrantAnswer<'_>>(StatusCode::OK, "It is held alone.", grant("exclusive"))
+            .fails(&OF_SESSION)
+            .fails(&OF_HOLDER)
+            .fails(&WAITS)
+            .fails(&CHANGE),
+        one(Operation::post("/v1/locks/{name}/revoke", "revokeLock", "Asks holders to give a lock up, or answers that"))
+            .says(
+                "A request has a `reason`, and a `holder` if not all are meant. A holder's answer has `session`, `holder` and `answer`.",
+            )
+            .takes::<RevokeBody<'_>>(true, json!({"reason": "disk is being replaced"}))
+            .answers::<RevokeAnswer>(StatusCode::OK, "So many holders were asked.", json!({"asked": 1}))
+            .answers_nothing("The answer is shown to whoever looks.")
+            .fails(&OF_SESSION)
+            .fails(&OF_HOLDER)
+            .fails(&[Code::Forbidden])
+            .fails(&CHANGE),
+        one(Operation::post("/v1/locks/{name}/break", "breakLock", "Takes a lock, or a place in its queue, away"))
+            .says("For operators. Who waits in that place is answered `not_holder`, with `by` and `reason`.")
+            .takes::<BreakBody<'_>>(true, json!({"holder": HOLDER, "reason": "its host has burnt down"}))
+            .answers_nothing("The contender has gone.")
+            .fails(&OF_HOLDER)
+            .fails(&[Code::Forbidden])
+            .fails(&CHANGE),
+        one(Operation::put("/v1/locks/{name}", "configureLock", "Sets what holds for a lock, whoever holds it"))
+            .says("What is not named stays. It is remembered also while nobody uses the lock.")
+            .takes::<ConfigureBody>(false, json!({"limit": 20}))
+            .answers_nothing("It is so from now on.")
+            .fails(&[
+                Code::Forbidden,
+                Code::ModeConflict,
+                Code::NoChildrenForEphemerals,
+                Code::QuotaExceeded,
+                Code::LimitReached,
+                Code::RequestIdReused,
+            ])
+            .fails(&CHANGE)
+            .fails(&GROWS),
+    ]
+}
+
+fn looks() -> Vec<Operation> {
+    vec![
+        one(Operation::get(
+            "/v1/locks/{name}",
+            "lookAtLock",
+            "Looks at a lock: who holds it and who waits",
+        ))
+        .says("A lock that was not used for a minute is swept: `no_lock` means that it is free.")
+        .asks::<ReadQuery>(&[])
+        .answers::<LockAnswer<'_>>(StatusCode::OK, "The lock.", lock())
+        .fails(&[Code::NoLock, Code::Forbidden])
+        .fails(&FRESH),
+        one(Operation::get(
+            "/v1/locks/{name}/check",
+            "checkFencingToken",
+            "Asks whether a current holder has a token",
+        ))
+        .says("It is always linearizable.")
+        .asks::<CheckQuery>(&[("fencing_token", json!(17))])
+        .with_words::<words::FencingToken>()
+        .answers::<CheckAnswer>(
+            StatusCode::OK,
+            "Whether it was so when the request arrived, or later.",
+            json!({"held": true}),
+        )
+        .fails(&[Code::Forbidden])
+        .fails(&FRESH),
+        one(Operation::get(
+            "/v1/locks/{name}/history",
+            "lockHistory",
+            "Tells who held a lock, and who holds it",
+        ))
+        .says("As this node remembers it: for people, and nothing is decided by it.")
+        .asks::<HistoryQuery>(&[])
+        .with_words::<words::PageCount>()
+        .answers::<HistoryAnswer<'_>>(
+            StatusCode::OK,
+            "A page of holds, the latest first.",
+            json!({"lock": "orders/42", "history": [], "next_before": null, "gaps": [], "since_at": null}),
+        )
+        .fails(&[Code::NoHistory, Code::Forbidden])
+        .fails(&FRESH),
+        Operation::get("/v1/locks", "listLocks", "Lists locks")
+            .says("Those that the caller may read, so a page may be shorter than `count`.")
+            .asks::<ListQuery>(&[("prefix", json!("orders/"))])
+            .with_words::<words::PageCount>()
+            .answers::<LocksAnswer<'_>>(
+                StatusCode::OK,
+                "A page of locks, by name.",
+                json!({
+                    "locks": [{"lock": "orders/42", "mode": "exclusive", "holders": 1, "waiters": 0}],
+                    "next_after": null,
+                }),
+            )
+            .fails(&FRESH),
+        Operation::get("/v1/locks/graph", "waitGraph", "Tells who waits for whom")
+            .says("The lock that is itself called `graph` is found at `/v1/locks/%67raph`.")
+            .asks::<GraphQuery>(&[])
+            .answers::<GraphAnswer<'_>>(
+                StatusCode::OK,
+                "Those who wait; `complete` is `false` if there are more than are told.",
+                json!({"waits": [], "complete": true}),
+            )
+            .fails(&FRESH),
+    ]
+}
+
+/// How the steps of a holder fail.
+const OF_HOLDER: [Code; 3] = [Code::NoLock, Code::NotHolder, Code::RequestIdReused];
+
+fn one(operation: Operation) -> Operation {
+    operation
+        .names::<words::LockName>(
+            "name",
+            "The name of the lock, percent-encoded, slashes too: `orders%2F42`. They may stand as they are unless the last \
+             part of the name is a verb.",
+            json!("orders/42"),
+        )
+        .fails(&[Code::BadLockName])
+}
+
+/// A grant, in examples.
+pub fn grant(mode: &str) -> Value {
+    json!({
+        "lock": "orders/42",
+        "mode": mode,
+        "holder": HOLDER,
+        "fencing_token": 17,
+        "holds": 1,
+        "permits": 1,
+    })
+}
+
+fn lock() -> Value {
+    json!({
+        "lock": "orders/42",
+        "mode": "exclusive",
+        "limit": null,
+        "draining": false,
+        "closed": null,
+        "holders": [{
+            "holder": HOLDER,
+            "session": SESSION,
+            "owner": "",
+            "note": "nightly report",
+            "mode": "exclusive",
+            "permits": 1,
+            "holds": 1,
+            "fencing_token": 17,
+            "since_at": "2026-01-31T09:30:00.000Z",
+            "address": "10.0.0.7:41516",
+            "lock_delay_ms": 0,
+        }],
+        "queue": [],
+    })
+}

@@ -1,0 +1,82 @@
+//! All operations, one file for what belongs together, and what several of them have in common: examples, and the ways to
+//! fail.
+
+mod cluster;
+mod locks;
+mod multilock;
+mod sessions;
+mod znodes;
+
+use super::operation::Operation;
+use crate::http::problem::Code;
+
+/// A group of operations.
+pub struct Tag {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is about.
+    pub description: &'static str,
+    /// What can be done.
+    pub operations: Vec<Operation>,
+}
+
+/// All of them, in reading order.
+pub fn tags() -> Vec<Tag> {
+    vec![
+        Tag {
+            name: "sessions",
+            description: "A session is a client's life sign: it lives as long as its heartbeats come, and its locks and ephemeral \
+                          znodes end with it.",
+            operations: sessions::operations(),
+        },
+        Tag {
+            name: "locks",
+            description: "Exclusive, shared and upgradeable locks and semaphores, with queues that are first come, first served. A \
+                          slash in a name is best written `%2F`; the last segment of the address is the verb.",
+            operations: locks::operations(),
+        },
+        Tag {
+            name: "multilock",
+            description: "Several locks at once: all of them or none.",
+            operations: multilock::operations(),
+        },
+        Tag {
+            name: "znodes",
+            description: "The tree below the locks, by ZooKeeper's rules. The root is addressed by an empty path.",
+            operations: znodes::operations(),
+        },
+        Tag {
+            name: "watches",
+            description: "One-shot watches, as long polls.",
+            operations: znodes::watches(),
+        },
+        Tag {
+            name: "cluster",
+            description: "For those who look after the cluster.",
+            operations: cluster::operations(),
+        },
+        Tag {
+            name: "health",
+            description: "For load balancers, supervisors and Prometheus, and this document.",
+            operations: cluster::health(),
+        },
+    ]
+}
+
+/// A session in examples.
+const SESSION: &str = "5d996fd7c6557613";
+
+/// A holder in examples.
+const HOLDER: &str = "_c_3f0c96ec5d1b4be2a0fd5a7c0d2b9a11-lock-0000000007";
+
+/// What names a session fails so.
+const OF_SESSION: [Code; 2] = [Code::NoSession, Code::SessionExpired];
+
+/// Reads that can be linearizable.
+const FRESH: [Code; 1] = [Code::Unavailable];
+
+/// Whatever goes through the log.
+const CHANGE: [Code; 2] = [Code::Unavailable, Code::OutcomeUnknown];
+
+/// What makes the state larger.
+const GROWS: [Code; 1] = [Code::ReadOnly];

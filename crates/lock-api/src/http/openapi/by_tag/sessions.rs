@@ -1,0 +1,180 @@
+//! The operations of sessions.
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{CHANGE, FRESH, GROWS, OF_SESSION, SESSION};
+use crate::http::event_types::{
+    DowngradedEvent, ExpiringEvent, GrantedEvent, LeftQueueEvent, LostEvent, RenewedEvent, ResetEvent,
+    RevokeEvent, SessionEndedEvent, StateEvent, StreamEndedEvent, WatchEvent,
+};
+use crate::http::events::MAX_WATCHES;
+use crate::http::exchange::ReadQuery;
+use crate::http::openapi::operation::Operation;
+use crate::http::openapi::words;
+use crate::http::problem::Code;
+use crate::http::session_types::{
+    BareBody, EphemeralsAnswer, HeartbeatAnswer, OpenAnswer, OpenBody, SessionAnswer, SessionsAnswer,
+};
+use crate::http::sessions::{CloseQuery, EphemeralsQuery, ListQuery};
+
+/// All of them.
+pub fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get("/v1/sessions", "listSessions", "Lists sessions")
+            .asks::<ListQuery>(&[])
+            .with_words::<words::PageCount>()
+            .answers::<SessionsAnswer>(
+                StatusCode::OK,
+                "A page of sessions, by id.",
+                json!({"sessions": [session()], "next_after": null}),
+            )
+            // `after` is no id.
+            .fails(&[Code::NoSession])
+            .fails(&FRESH),
+        Operation::post("/v1/sessions", "openSession", "Opens a session")
+            .takes::<OpenBody<'_>>(false, json!({"ttl_ms": 10_000, "name": "worker-7"}))
+            .answers::<OpenAnswer>(
+                StatusCode::CREATED,
+                "It is open, and lives for `ttl_ms` from when the request was sent.",
+                json!({"session": SESSION, "ttl_ms": 10_000}),
+            )
+            .fails(&[Code::LimitReached, Code::RequestIdReused])
+            .fails(&CHANGE)
+            .fails(&GROWS),
+        one(Operation::get(
+            "/v1/sessions/{session}",
+            "lookAtSession",
+            "Looks at a session",
+        ))
+        .asks::<ReadQuery>(&[])
+        .answers::<SessionAnswer>(StatusCode::OK, "What there is to know about it.", session())
+        .fails(&FRESH),
+        one(Operation::delete(
+            "/v1/sessions/{session}",
+            "closeSession",
+            "Closes a session",
+        ))
+        .asks::<CloseQuery>(&[])
+        .with_words::<words::RequestId>()
+        .answers_nothing(
+            "It has ended; its locks, places in queues and ephemeral znodes went in the same log entry.",
+        )
+        .fails(&[Code::RequestIdReused])
+        .fails(&CHANGE),
+        one(Operation::post(
+            "/v1/sessions/{session}/heartbeat",
+            "heartbeat",
+            "Keeps a session alive",
+        ))
+        .takes::<BareBody>(false, json!({}))
+        .answers::<HeartbeatAnswer>(
+            StatusCode::OK,
+            "The leader has counted it: the session lives for `ttl_ms` from when the request was sent.",
+            json!({"ttl_ms": 10_000}),
+        )
+        .fails(&[Code::Unavailable]),
+        events(),
+        one(Operation::get(
+            "/v1/sessions/{session}/ephemerals",
+            "listEphemerals",
+            "Lists the ephemeral znodes of a session",
+        ))
+        .says("Its places in locks are among them.")
+        .asks::<EphemeralsQuery>(&[])
+        .answers::<EphemeralsAnswer<'_>>(
+            StatusCode::OK,
+            "A page of paths, in their order.",
+            json!({"ephemerals": ["/services/web/1"], "next_after": null}),
+        )
+        .fails(&FRESH),
+    ]
+}
+
+fn events() -> Operation {
+    let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
+    one(Operation::get("/v1/sessions/{session}/events", "followSession", "Follows what happens to a session"))
+        .says(
+            "Server-sent events. The open stream counts as the heartbeat for two ttls, and has to be opened again then. Each event has an \
+             `id`, unless it is about the stream itself; whoever comes back with it is told everything after it, once, or gets `reset`.",
+        )
+        .asks_also(json!({
+            "name": "heartbeat", "in": "query", "required": false,
+            "description": "Whether the stream renews the session.",
+            "schema": {"type": "boolean", "default": true},
+        }))
+        .asks_also(json!({
+            "name": "after", "in": "query", "required": false,
+            "description": "The id of the event that was told last.",
+            "schema": reference("EventId"),
+        }))
+        .asks_also(json!({
+            "name": "Last-Event-ID", "in": "header", "required": false,
+            "description": "The same, and stronger. Browsers send it by themselves.",
+            "schema": reference("EventId"),
+        }))
+        .asks_also(json!({
+            "name": "watch", "in": "query", "required": false,
+            "description": "What is watched beside. It may be said several times.",
+            "schema": {"type": "array", "items": reference("WatchText"), "maxItems": MAX_WATCHES},
+        }))
+        .with_words::<words::EventId>()
+        .with_words::<words::WatchText>()
+        .with_words::<StateEvent>()
+        .with_words::<ResetEvent>()
+        .with_words::<GrantedEvent<'_>>()
+        .with_words::<DowngradedEvent<'_>>()
+        .with_words::<LostEvent<'_>>()
+        .with_words::<LeftQueueEvent<'_>>()
+        .with_words::<RevokeEvent<'_>>()
+        .with_words::<WatchEvent<'_>>()
+        .with_words::<ExpiringEvent>()
+        .with_words::<RenewedEvent>()
+        .with_words::<SessionEndedEvent>()
+        .with_words::<StreamEndedEvent>()
+        .answers_events(
+            "The events, as they happen. Their data is JSON.",
+            &[
+                ("state", "StateEvent"),
+                ("reset", "ResetEvent"),
+                ("granted", "GrantedEvent"),
+                ("downgraded", "DowngradedEvent"),
+                ("lost", "LostEvent"),
+                ("left_queue", "LeftQueueEvent"),
+                ("revoke_requested", "RevokeEvent"),
+                ("watch", "WatchEvent"),
+                ("expiring", "ExpiringEvent"),
+                ("renewed", "RenewedEvent"),
+                ("session_ended", "SessionEndedEvent"),
+                ("stream_ended", "StreamEndedEvent"),
+            ],
+        )
+        .fails(&[
+            Code::BadPath,
+            Code::NoNode,
+            Code::Forbidden,
+            Code::TooManyRequests,
+            Code::Unavailable,
+        ])
+}
+
+fn one(operation: Operation) -> Operation {
+    operation
+        .names::<words::SessionId>("session", "Which session.", json!(SESSION))
+        .fails(&OF_SESSION)
+}
+
+fn session() -> Value {
+    json!({
+        "session": SESSION,
+        "name": "worker-7",
+        "ttl_ms": 10_000,
+        "age_ms": 4711,
+        "opened_at": "2026-01-31T09:30:00.000Z",
+        "last_heartbeat_at": "2026-01-31T09:30:03.000Z",
+        "address": "10.0.0.7:41516",
+        "ephemerals": 1,
+        "held": [{"lock": "orders/42", "holder": super::HOLDER}],
+        "awaited": [],
+    })
+}

@@ -1,0 +1,230 @@
+//! The operations of znodes: one by one, several at once, their lists, and watches.
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{CHANGE, FRESH, GROWS, OF_SESSION, SESSION};
+use crate::http::acl_types::{AclAnswer, SetAclBody};
+use crate::http::acls;
+use crate::http::exchange::ReadQuery;
+use crate::http::openapi::operation::Operation;
+use crate::http::openapi::words;
+use crate::http::problem::Code;
+use crate::http::reads::{ReadsAnswer, ReadsBody};
+use crate::http::txn::{TxnAnswer, TxnBody};
+use crate::http::watch::{EventAnswer, KindWord, WatchQuery};
+use crate::http::znode_types::{ChangedAnswer, CreateBody, SetBody, ZnodeAnswer};
+use crate::http::znodes::{DeleteQuery, LookQuery, SetQuery};
+
+/// What every change of a znode can meet.
+const OF_CHANGE: [Code; 4] = [
+    Code::NoNode,
+    Code::Forbidden,
+    Code::RequestIdReused,
+    Code::BadPath,
+];
+
+/// What a creation can meet beside that.
+const OF_CREATION: [Code; 6] = [
+    Code::BadAcl,
+    Code::NodeExists,
+    Code::NoChildrenForEphemerals,
+    Code::SequenceExhausted,
+    Code::QuotaExceeded,
+    Code::LimitReached,
+];
+
+/// All but the watches.
+pub fn operations() -> Vec<Operation> {
+    let mut all = single();
+    all.extend(several());
+    all
+}
+
+fn single() -> Vec<Operation> {
+    vec![
+        one(Operation::get("/v1/znodes/{path}", "lookAtZnode", "Shows data and stat of a znode"))
+            .says("`prefix`, `after` and `count` belong to `children=true`.")
+            .asks::<LookQuery>(&[("children", json!(true))])
+            .with_words::<words::PageCount>()
+            .answers::<ZnodeAnswer<'_>>(
+                StatusCode::OK,
+                "The znode; the data as text if it is text, and else in base64.",
+                json!({"path": "/orders/42", "data": "paid", "stat": stat()}),
+            )
+            .fails(&[Code::BadPath, Code::NoNode, Code::Forbidden])
+            .fails(&FRESH),
+        one(Operation::post("/v1/znodes/{path}", "createZnode", "Creates a znode"))
+            .says(
+                "`data` and `data_base64` exclude each other. Ephemeral ones need a `session`; `ttl_ms` belongs to the modes `ttl` and \
+                 `ttl_sequential`. The contenders of locks are created by `acquire` alone.",
+            )
+            .takes::<CreateBody<'_>>(false, json!({"data": "new", "parents": true}))
+            .answers::<ChangedAnswer<'_>>(
+                StatusCode::CREATED,
+                "It is there; a sequential one has its number in the path.",
+                json!({"path": "/orders/42", "stat": stat()}),
+            )
+            .fails(&OF_CHANGE)
+            .fails(&OF_CREATION)
+            .fails(&OF_SESSION)
+            .fails(&[Code::Internal])
+            .fails(&CHANGE)
+            .fails(&GROWS),
+        one(Operation::put("/v1/znodes/{path}", "setZnode", "Replaces the data of a znode"))
+            .says("By `data` or `data_base64`: one of them, and not both.")
+            .asks::<SetQuery>(&[])
+            .with_words::<words::Version>()
+            .takes::<SetBody<'_>>(true, json!({"data": "paid"}))
+            .answers::<ChangedAnswer<'_>>(
+                StatusCode::OK,
+                "It was replaced.",
+                json!({"path": "/orders/42", "stat": stat()}),
+            )
+            .fails(&OF_CHANGE)
+            .fails(&OF_SESSION)
+            .fails(&[Code::BadVersion, Code::QuotaExceeded, Code::Internal])
+            .fails(&CHANGE)
+            .fails(&GROWS),
+        one(Operation::delete("/v1/znodes/{path}", "deleteZnode", "Deletes a znode"))
+            .asks::<DeleteQuery>(&[])
+            .with_words::<words::RequestId>()
+            .answers_nothing("It has gone, and with `recursive` all below it.")
+            .fails(&OF_CHANGE)
+            .fails(&OF_SESSION)
+            .fails(&[Code::BadVersion, Code::NotEmpty])
+            .fails(&CHANGE),
+        one(Operation::get("/v1/acl/{path}", "lookAtAcl", "Shows the access control list of a znode"))
+            .says("To those who may read or administer the znode; the former see no hashes of passwords.")
+            .asks::<ReadQuery>(&[])
+            .answers::<AclAnswer<'_>>(StatusCode::OK, "The list.", acl())
+            .fails(&[Code::BadPath, Code::NoNode, Code::Forbidden])
+            .fails(&FRESH),
+        one(Operation::put("/v1/acl/{path}", "setAcl", "Replaces the access control list of a znode"))
+            .says("`version` is the list's own: the stat's `aversion`.")
+            .asks::<acls::SetQuery>(&[])
+            .with_words::<words::Version>()
+            .takes::<SetAclBody<'_>>(
+                true,
+                json!({"acl": [{"perms": "cdrwa", "scheme": "world", "id": "anyone"}]}),
+            )
+            .answers::<ChangedAnswer<'_>>(
+                StatusCode::OK,
+                "It was replaced.",
+                json!({"path": "/orders/42", "stat": stat()}),
+            )
+            .fails(&OF_CHANGE)
+            .fails(&OF_SESSION)
+            .fails(&[Code::BadAcl, Code::BadVersion, Code::Internal])
+            .fails(&CHANGE)
+            .fails(&GROWS),
+    ]
+}
+
+fn several() -> Vec<Operation> {
+    vec![
+        Operation::post("/v1/txn", "transaction", "Changes several znodes, all or none")
+            .says(
+                "At one position of the log. `held` is a condition: the transaction's session holds this lock by the grant with this \
+                 token, so what follows is written while the lock is held, or not at all. A problem says by `index` which operation \
+                 it was.",
+            )
+            .takes::<TxnBody<'_>>(
+                true,
+                json!({
+                    "session": SESSION,
+                    "ops": [
+                        {"held": {"lock": "orders/42", "fencing_token": 17}},
+                        {"set": {"path": "/orders/42", "data": "paid"}},
+                    ],
+                }),
+            )
+            .answers::<TxnAnswer>(
+                StatusCode::OK,
+                "All of it was done; what came of each.",
+                json!({"results": [{"held": {}}, {"set": {"stat": stat()}}]}),
+            )
+            .fails(&OF_CHANGE)
+            .fails(&OF_CREATION)
+            .fails(&OF_SESSION)
+            .fails(&[
+                Code::BadLockName,
+                Code::NotHolder,
+                Code::BadVersion,
+                Code::NotEmpty,
+                Code::Internal,
+            ])
+            .fails(&CHANGE)
+            .fails(&GROWS),
+        Operation::post("/v1/read", "readZnodes", "Reads several znodes at one position")
+            .says("What one of the reads fails for is its own affair, and told in its place as `problem`.")
+            .asks::<ReadQuery>(&[])
+            .takes::<ReadsBody<'_>>(
+                true,
+                json!({"reads": [{"get": {"path": "/orders/42"}}, {"exists": {"path": "/orders/43"}}]}),
+            )
+            .answers::<ReadsAnswer<'_>>(
+                StatusCode::OK,
+                "What was found, all at the position `zxid`.",
+                json!({"zxid": 17, "results": [{"exists": {"path": "/orders/42", "stat": stat()}}]}),
+            )
+            .fails(&FRESH),
+    ]
+}
+
+/// The watches.
+pub fn watches() -> Vec<Operation> {
+    vec![
+        one(Operation::get("/v1/watch/{path}", "watchZnode", "Waits for the next event at a znode"))
+            .says(
+                "With `seen_zxid` (a stat's `mzxid`, or `pzxid` for `children`; not for `recursive`) a change after that position that \
+                 has happened already is told at once.",
+            )
+            .asks::<WatchQuery>(&[("kind", json!("data"))])
+            .with_words::<KindWord>()
+            .with_words::<words::WatchTimeoutMs>()
+            .with_words::<words::Zxid>()
+            .answers::<EventAnswer<'_>>(
+                StatusCode::OK,
+                "The event.",
+                json!({"event": "data_changed", "path": "/orders/42", "zxid": 17}),
+            )
+            .answers_nothing("The time is over.")
+            .fails(&[Code::BadPath, Code::NoNode, Code::Forbidden, Code::TooManyRequests])
+            .fails(&FRESH),
+    ]
+}
+
+fn one(operation: Operation) -> Operation {
+    operation.names::<words::PathInAddress>(
+        "path",
+        "The path of the znode without its first slash. Slashes may be percent-encoded, or stand as they are.",
+        json!("orders/42"),
+    )
+}
+
+fn stat() -> Value {
+    json!({
+        "czxid": 12,
+        "mzxid": 17,
+        "pzxid": 12,
+        "created_at": "2026-01-31T09:30:00.000Z",
+        "modified_at": "2026-01-31T09:30:07.000Z",
+        "version": 1,
+        "cversion": 0,
+        "aversion": 0,
+        "ephemeral_owner": null,
+        "container": false,
+        "ttl_ms": null,
+        "data_length": 4,
+        "num_children": 0,
+    })
+}
+
+fn acl() -> Value {
+    json!({
+        "path": "/orders/42",
+        "acl": [{"perms": "cdrwa", "scheme": "world", "id": "anyone"}],
+        "stat": stat(),
+    })
+}

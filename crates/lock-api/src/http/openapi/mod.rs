@@ -1,0 +1,179 @@
+//! The API as a document: OpenAPI 3.1 for programs, and a page for people. Both are made of the types that the routes
+//! read and write, of the table of problems, and of what [`by_tag`] says about each operation; the tests hold them against
+//! the routes and against every answer that they see.
+
+mod by_tag;
+mod operation;
+mod page;
+mod problem;
+mod schema_text;
+pub mod words;
+
+use std::sync::LazyLock;
+
+use axum::body::{Body, Bytes};
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderValue, Uri};
+use axum::response::Response;
+use serde_json::{Map, Value, json};
+use znode_store::MAX_LOCKS_AT_ONCE;
+
+use self::operation::Components;
+use super::exchange::{Answer, no_query};
+use super::reads::MAX_READS;
+use super::txn::MAX_OPS;
+
+/// The document is the same for as long as the program runs, so it is made once, for the first who asks.
+static DOCUMENT: LazyLock<Value> = LazyLock::new(make);
+static JSON: LazyLock<Bytes> = LazyLock::new(|| serde_json::to_vec(&*DOCUMENT).expect("it is JSON").into());
+static PAGE: LazyLock<Bytes> = LazyLock::new(|| page::render(&DOCUMENT).into());
+
+/// Nothing is fetched from elsewhere, and nothing runs: the page is text and its style sheet.
+const PAGE_POLICY: &str =
+    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The API as an OpenAPI 3.1 document: what a node serves at `/v1/openapi.json`.
+pub fn openapi() -> &'static Value {
+    &DOCUMENT
+}
+
+/// `GET /v1/openapi.json`
+pub async fn document(uri: Uri) -> Answer {
+    no_query(&uri)?;
+    Ok(fixed(JSON.clone(), "application/json"))
+}
+
+/// `GET /docs`
+pub async fn docs(uri: Uri) -> Answer {
+    no_query(&uri)?;
+    let mut response = fixed(PAGE.clone(), "text/html; charset=utf-8");
+    let policy = HeaderValue::from_static(PAGE_POLICY);
+    response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+    Ok(response)
+}
+
+/// `GET /docs/style.css`
+pub async fn style(uri: Uri) -> Answer {
+    no_query(&uri)?;
+    Ok(fixed(
+        Bytes::from_static(page::STYLE.as_bytes()),
+        "text/css; charset=utf-8",
+    ))
+}
+
+fn fixed(content: Bytes, content_type: &'static str) -> Response {
+    let mut response = Response::new(Body::from(content));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+fn make() -> Value {
+    let mut components = Components::new();
+    let (mut tags, mut paths) = (Vec::new(), Map::new());
+    for tag in by_tag::tags() {
+        tags.push(json!({"name": tag.name, "description": tag.description}));
+        for operation in tag.operations {
+            let (path, method) = (operation.path, operation.method);
+            let path = paths.entry(path).or_insert_with(|| json!({}));
+            path[method] = operation.document(tag.name, &mut components);
+        }
+    }
+    let mut schemas = json!(components);
+    for schema in schemas.as_object_mut().expect("they have names").values_mut() {
+        close_choices(schema);
+    }
+    flatten(&mut schemas);
+    bound_lists(&mut schemas);
+    // What was only a part of others is named by nobody any more.
+    let text = format!("{schemas}{}", json!(paths));
+    let names_it = |name: &str| text.contains(&format!("\"#/components/schemas/{name}\""));
+    let named = schemas.as_object_mut().expect("they have names");
+    named.retain(|name, _| names_it(name));
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Lockgate",
+            "version": env!("CARGO_PKG_VERSION"),
+            "summary": "Locks, sessions and znodes, agreed upon by a cluster",
+            "description": INTRODUCTION,
+        },
+        "servers": [{"url": "/", "description": "Every node answers every request."}],
+        "tags": tags,
+        "paths": paths,
+        "components": {"schemas": schemas},
+    })
+}
+
+const INTRODUCTION: &str = "Every node answers every request; one that does not lead passes writes on. Bodies are JSON, whatever \
+    their `Content-Type` says. Unknown fields and unknown query parameters are refused, so that a typo never silently means the \
+    default; `null` for a field that may be left away means the same as leaving it away, unless the field says otherwise. Answers \
+    may get more fields. Durations are integers in milliseconds (`…_ms`), times RFC 3339 UTC (`…_at`). Limits of texts count \
+    bytes of UTF-8. A body of more bytes than the server's configuration allows is `too_large`. Where nothing is served the \
+    answer is 404, `no_route`; by another method 405, `method_not_allowed`, with `Allow`.";
+
+/// An enumeration with data has exactly one field, its variant's: serde refuses others, which utoipa does not say.
+fn close_choices(schema: &mut Value) {
+    let Some(choices) = schema.get_mut("oneOf").and_then(Value::as_array_mut) else {
+        return;
+    };
+    for choice in choices {
+        if choice["type"] == "object" {
+            choice["additionalProperties"] = json!(false);
+        }
+    }
+}
+
+/// Schemas of types that contain others without a field of their own (`serde(flatten)`) become one list of fields, which is
+/// what is sent.
+fn flatten(schemas: &mut Value) {
+    let before = schemas.clone();
+    for schema in schemas.as_object_mut().expect("they have names").values_mut() {
+        let Some(parts) = schema.as_object_mut().expect("a schema").remove("allOf") else {
+            continue;
+        };
+        let description = schema.get("description").cloned();
+        let (mut properties, mut required) = (Map::new(), Vec::new());
+        for part in parts.as_array().expect("allOf is a list") {
+            let part = named(&before, part).unwrap_or(part);
+            properties.extend(part["properties"].as_object().cloned().unwrap_or_default());
+            required.extend(part["required"].as_array().cloned().unwrap_or_default());
+        }
+        *schema = json!({"type": "object", "required": required, "properties": properties});
+        if let Some(description) = description {
+            schema["description"] = description;
+        }
+    }
+    // A znode's children are shown if they were asked for, both fields or none.
+    let children = before["ChildrenAnswer"]["properties"].clone();
+    let fields = schemas["ZnodeAnswer"]["properties"].as_object_mut();
+    fields
+        .expect("a znode has fields")
+        .extend(children.as_object().expect("they are fields").clone());
+}
+
+/// How long the lists in bodies may be.
+fn bound_lists(schemas: &mut Value) {
+    for (schema, list, most) in [
+        ("TxnBody", "ops", MAX_OPS),
+        ("ReadsBody", "reads", MAX_READS),
+        ("MultilockAcquireBody", "locks", MAX_LOCKS_AT_ONCE),
+        ("MultilockReleaseBody", "holders", MAX_LOCKS_AT_ONCE),
+    ] {
+        let list = schemas.pointer_mut(&format!("/{schema}/properties/{list}"));
+        let list = list.expect("the bodies have these lists");
+        (list["minItems"], list["maxItems"]) = (json!(1), json!(most));
+    }
+}
+
+fn named<'a>(schemas: &'a Value, schema: &Value) -> Option<&'a Value> {
+    let name = schema
+        .get("$ref")?
+        .as_str()?
+        .strip_prefix("#/components/schemas/")?;
+    schemas.get(name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,249 @@
+//! One operation as the document tells it: what it takes, what it answers, how it fails. It knows no operation by name.
+
+use std::collections::BTreeMap;
+
+use axum::http::StatusCode;
+use serde_json::{Map, Value, json};
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::{RefOr, Required, Schema};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::http::problem::{Code, Problem};
+
+/// What fails before an operation looks at a body.
+const BODY: [Code; 3] = [Code::BadRequest, Code::TooLarge, Code::RequestTimeout];
+
+/// The schemas that operations name.
+pub type Components = BTreeMap<String, RefOr<Schema>>;
+
+/// One method at one address.
+pub struct Operation {
+    /// `get`, `post`…
+    pub method: &'static str,
+    /// The address, as OpenAPI writes it.
+    pub path: &'static str,
+    /// A name for programs that make clients of the document.
+    pub id: &'static str,
+    /// What it does, in a few words.
+    summary: &'static str,
+    /// All there is to say.
+    description: String,
+    parameters: Vec<Parameter>,
+    body: Option<Value>,
+    answers: Vec<(u16, Value)>,
+    codes: Vec<Code>,
+    components: Components,
+}
+
+impl Operation {
+    /// An operation that reads.
+    pub fn get(path: &'static str, id: &'static str, summary: &'static str) -> Self {
+        Self::new("get", path, id, summary)
+    }
+
+    /// An operation that does something.
+    pub fn post(path: &'static str, id: &'static str, summary: &'static str) -> Self {
+        Self::new("post", path, id, summary)
+    }
+
+    /// An operation that replaces.
+    pub fn put(path: &'static str, id: &'static str, summary: &'static str) -> Self {
+        Self::new("put", path, id, summary)
+    }
+
+    /// An operation that takes away.
+    pub fn delete(path: &'static str, id: &'static str, summary: &'static str) -> Self {
+        Self::new("delete", path, id, summary)
+    }
+
+    fn new(method: &'static str, path: &'static str, id: &'static str, summary: &'static str) -> Self {
+        Self {
+            method,
+            path,
+            id,
+            summary,
+            description: String::new(),
+            parameters: Vec::new(),
+            body: None,
+            answers: Vec::new(),
+            codes: Vec::new(),
+            components: Components::new(),
+        }
+    }
+
+    /// What else there is to say.
+    pub fn says(mut self, description: &str) -> Self {
+        self.description = description.to_owned();
+        self
+    }
+
+    /// The piece of the address in braces.
+    pub fn names<T: ToSchema>(mut self, name: &str, description: &str, example: Value) -> Self {
+        let schema = self.schema_of::<T>();
+        let parameter = ParameterBuilder::new()
+            .name(name)
+            .parameter_in(ParameterIn::Path)
+            .required(Required::True)
+            .description(Some(description))
+            .schema(Some(schema))
+            .example(Some(example));
+        self.parameters.push(parameter.build());
+        self
+    }
+
+    /// The parameters of the query; others are refused.
+    pub fn asks<T: IntoParams>(mut self, example: &[(&str, Value)]) -> Self {
+        let parameters = T::into_params(|| Some(ParameterIn::Query));
+        self.parameters.extend(parameters.into_iter().map(|parameter| {
+            let own = example.iter().find(|(name, _)| *name == parameter.name);
+            let own = own.map(|(_, value)| value.clone());
+            ParameterBuilder::from(parameter).example(own).build()
+        }));
+        self.fails(&[Code::BadRequest])
+    }
+
+    /// A parameter that no type of the code tells.
+    pub fn asks_also(mut self, parameter: Value) -> Self {
+        let parameter = serde_json::from_value(parameter).expect("it is a parameter that utoipa knows");
+        self.parameters.push(parameter);
+        self.fails(&[Code::BadRequest])
+    }
+
+    /// Server-sent events: each word, with the schema of its data.
+    pub fn answers_events(self, description: &str, events: &[(&str, &str)]) -> Self {
+        let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
+        let events: Map<_, _> = events
+            .iter()
+            .map(|(word, schema)| ((*word).to_owned(), reference(schema)))
+            .collect();
+        let content = json!({"text/event-stream": {"schema": {"type": "string"}, "x-events": events}});
+        self.answer(
+            StatusCode::OK,
+            json!({"description": description, "content": content}),
+        )
+    }
+
+    /// The schemas that the query's parameters name.
+    pub fn with_words<T: ToSchema>(mut self) -> Self {
+        self.schema_of::<T>();
+        self
+    }
+
+    /// The body: a JSON object. `required` says whether it can be left away.
+    pub fn takes<T: ToSchema>(mut self, required: bool, example: Value) -> Self {
+        let schema = self.schema_of::<T>();
+        let content = json!({"application/json": {"schema": schema, "example": example}});
+        self.body = Some(json!({"required": required, "content": content}));
+        self.fails(&BODY)
+    }
+
+    /// An answer that is a document.
+    pub fn answers<T: ToSchema>(mut self, status: StatusCode, description: &str, example: Value) -> Self {
+        let schema = self.schema_of::<T>();
+        let content = json!({"application/json": {"schema": schema, "example": example}});
+        self.answer(status, json!({"description": description, "content": content}))
+    }
+
+    /// An answer of another kind: `binary` bytes or text.
+    pub fn answers_in(self, content_type: &str, description: &str, schema: Value) -> Self {
+        let content = json!({content_type: {"schema": schema}});
+        self.answer(
+            StatusCode::OK,
+            json!({"description": description, "content": content}),
+        )
+    }
+
+    /// 204.
+    pub fn answers_nothing(self, description: &str) -> Self {
+        self.answer(StatusCode::NO_CONTENT, json!({"description": description}))
+    }
+
+    fn answer(mut self, status: StatusCode, answer: Value) -> Self {
+        self.answers.push((status.as_u16(), answer));
+        self
+    }
+
+    /// How it can fail, beside what was said before.
+    pub fn fails(mut self, codes: &[Code]) -> Self {
+        for code in codes {
+            if !self.codes.contains(code) {
+                self.codes.push(*code);
+            }
+        }
+        self
+    }
+
+    fn schema_of<T: ToSchema>(&mut self) -> RefOr<Schema> {
+        let mut schemas = vec![(T::name().into_owned(), T::schema())];
+        T::schemas(&mut schemas);
+        self.components.extend(schemas);
+        RefOr::Ref(utoipa::openapi::Ref::from_schema_name(T::name()))
+    }
+
+    /// The operation's object in the document; its schemas are added to `components`.
+    pub fn document(mut self, tag: &str, components: &mut Components) -> Value {
+        let problems = self.problems();
+        let answers = std::mem::take(&mut self.answers).into_iter();
+        let responses: Map<_, _> = answers
+            .map(|(status, answer)| (status.to_string(), answer))
+            .chain(problems)
+            .collect();
+        components.append(&mut self.components);
+        let mut document = json!({
+            "operationId": self.id,
+            "tags": [tag],
+            "summary": self.summary,
+            "responses": responses,
+        });
+        let mut set = |name: &str, value: Value| document[name] = value;
+        if !self.description.is_empty() {
+            set("description", json!(self.description));
+        }
+        if !self.parameters.is_empty() {
+            set("parameters", json!(self.parameters));
+        }
+        if let Some(body) = self.body {
+            set("requestBody", body);
+        }
+        document
+    }
+
+    /// One answer for each status, with the codes that come with it.
+    fn problems(&mut self) -> Vec<(String, Value)> {
+        if !self.codes.is_empty() {
+            self.schema_of::<Problem>();
+        }
+        let mut statuses: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
+        // In the order of the table, so that the document does not depend on the order in which they were named.
+        for code in Code::ALL.iter().filter(|code| self.codes.contains(code)) {
+            statuses.entry(code.status().as_u16()).or_default().push(*code);
+        }
+        statuses
+            .into_iter()
+            .map(|(status, codes)| (status.to_string(), answer_of(status, &codes)))
+            .collect()
+    }
+}
+
+fn answer_of(status: u16, codes: &[Code]) -> Value {
+    let words: Vec<_> = codes.iter().map(|code| code.word()).collect();
+    let titles: Vec<_> = codes
+        .iter()
+        .map(|code| format!("`{}`: {}", code.word(), code.title()))
+        .collect();
+    let schema = json!({
+        "allOf": [{"$ref": "#/components/schemas/Problem"}],
+        "properties": {"status": {"const": status}, "code": {"enum": words}},
+    });
+    let mut answer = json!({
+        "description": titles.join(". "),
+        "content": {"application/problem+json": {"schema": schema}},
+    });
+    if status == StatusCode::SERVICE_UNAVAILABLE.as_u16() {
+        answer["headers"] = json!({"Retry-After": {
+            "description": "In so many seconds another try makes sense. Not with `outcome_unknown`.",
+            "schema": {"type": "integer", "minimum": 1},
+        }});
+    }
+    answer
+}

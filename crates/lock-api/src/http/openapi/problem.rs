@@ -1,0 +1,74 @@
+//! The schema of errors. The codes are those of the one table; the facts beside them are told here, and the tests hold
+//! every problem that they see against it.
+
+use serde_json::{Value, json};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::http::problem::{Code, Problem};
+
+impl ToSchema for Problem {}
+
+impl PartialSchema for Problem {
+    fn schema() -> RefOr<Schema> {
+        serde_json::from_value(document()).expect("it is a schema that utoipa knows")
+    }
+}
+
+fn document() -> Value {
+    let codes: Vec<_> = Code::ALL.iter().map(|code| code.word()).collect();
+    json!({
+        "type": "object",
+        "description": "What went wrong (RFC 9457). Programs switch on `code`; the facts beside it depend on the code.",
+        "required": ["type", "title", "status", "detail", "code"],
+        "properties": {
+            "type": {"type": "string", "description": "`urn:lockgate:problem:` and the code. A name, not an address."},
+            "title": {"type": "string", "description": "The code in a few words for people."},
+            "status": {"type": "integer", "description": "The status of the answer.", "minimum": 400, "maximum": 599},
+            "detail": {"type": "string", "description": "A sentence for people about this very case."},
+            "code": {"type": "string", "description": "The word to switch on. It never changes its meaning.", "enum": codes},
+            "lock": {"type": "string", "description": "The name of the lock that it is about."},
+            "holder": {"type": "string", "description": "The contender that it is about."},
+            "holders": strings("Who holds the lock."),
+            "mode": {"type": "string", "description": "How the lock is in use, or is held."},
+            "fencing_token": {"type": "integer", "description": "The token with which the lock is not held."},
+            "by": {"type": "string", "description": "The operator that took the lock away."},
+            "reason": {"type": "string", "description": "Why the operator did."},
+            "cycle": {
+                "type": "array",
+                "description": "Who would wait for whom: the caller first, the last one for the first one.",
+                "items": {
+                    "type": "object",
+                    "required": ["session", "owner", "has", "awaits"],
+                    "properties": {
+                        "session": {"type": "string"},
+                        "owner": {"type": "string"},
+                        "has": {"type": "string", "description": "The lock that it holds, or stands in the queue of."},
+                        "awaits": {"type": "string", "description": "The lock that it waits for."},
+                    },
+                },
+            },
+            "session": {"type": "string", "description": "The session that it is about."},
+            "path": {"type": "string", "description": "The znode that it is about."},
+            "index": {"type": "integer", "description": "Which operation of the transaction failed, from 0."},
+            "expected_version": {"type": "integer", "description": "The version that the caller expected."},
+            "actual_version": {"type": "integer", "description": "The version that there is."},
+            "ttl_ms": {"type": "integer", "description": "The time that none can have to live."},
+            "of": {"type": "string", "description": "What there would be too much of."},
+            "limit": {"type": "integer", "description": "How much of it may be, or the limit of the semaphore."},
+            "would_be": {"type": "integer", "description": "How much it would be."},
+            "bytes": {"type": "integer", "description": "How large the data is."},
+            "leader": {"type": ["integer", "null"], "description": "The leader, if the node knows one."},
+            "node_id": {"type": "integer", "description": "The member that it is about."},
+            "next_node_id": {"type": "integer", "description": "An id that was never given."},
+            "address": {"type": "string", "description": "The address that it is about."},
+            "lag": {"type": "integer", "description": "How many entries the member lacks."},
+            "voters": {"type": "integer", "description": "How many voters there would be."},
+            "reachable": {"type": "integer", "description": "How many of them answer."},
+        },
+    })
+}
+
+fn strings(description: &str) -> Value {
+    json!({"type": "array", "description": description, "items": {"type": "string"}})
+}

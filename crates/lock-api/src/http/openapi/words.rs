@@ -1,0 +1,145 @@
+//! The words of the API: what kinds of text and numbers stand in requests and answers, with their limits from where they
+//! are checked. A field of a document names its word by `#[schema(value_type = …)]`; nothing is decided here.
+
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
+use utoipa::{Number, PartialSchema, ToSchema};
+use znode_store::{
+    MAX_DATA_BYTES, MAX_LOCK_DELAY_MS, MAX_LOCK_NAME_BYTES, MAX_NOTE_BYTES, MAX_OWNER_BYTES, MAX_PATH_BYTES,
+    MAX_REQUEST_ID_BYTES, MAX_TTL_MS,
+};
+
+use crate::http::exchange::{DEFAULT_PAGE, MAX_PAGE};
+use crate::http::lock_types::{MAX_HOLDER_BYTES, MAX_REASON_BYTES, MAX_SEMAPHORE_LIMIT, MAX_WAIT_MS};
+use crate::http::session_types::MAX_SESSION_NAME_BYTES;
+use crate::http::watch::{DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS};
+use crate::http::znode_types::ANY_VERSION;
+
+/// The largest number that all readers of JSON keep exactly. Positions of the log stay far below.
+const MAX_EXACT: u64 = (1 << 53) - 1;
+
+macro_rules! words {
+    ($($name:ident: $schema:expr, $description:expr;)*) => {
+        $(
+            #[doc = concat!("What the document calls `", stringify!($name), "`. There is no value of it.")]
+            #[derive(Debug)]
+            pub enum $name {}
+
+            impl PartialSchema for $name {
+                fn schema() -> RefOr<Schema> {
+                    $schema.description(Some($description)).build().into()
+                }
+            }
+
+            impl ToSchema for $name {}
+        )*
+    };
+}
+
+words! {
+    SessionId: text(0, None).examples(["5d996fd7c6557613"]),
+        "The id of a session, opaque. What no server gave is answered `no_session`.";
+    Holder: text(0, Some(MAX_HOLDER_BYTES)).examples(["_c_3f0c96ec-lock-0000000007"]),
+        "A contender of a lock, opaque: who acquired it is told, and names it to give the lock back.";
+    Owner: text(0, Some(MAX_OWNER_BYTES)).default(Some("".into())),
+        format!("The scope of re-entrancy within the session: a thread, a task. At most {MAX_OWNER_BYTES} bytes of UTF-8.");
+    Note: text(0, Some(MAX_NOTE_BYTES)).default(Some("".into())),
+        format!("Shown to whoever looks at the lock. At most {MAX_NOTE_BYTES} bytes of UTF-8.");
+    Reason: text(0, Some(MAX_REASON_BYTES)).examples(["disk is being replaced"]),
+        format!("Text for people. At most {MAX_REASON_BYTES} bytes of UTF-8.");
+    SessionName: text(0, Some(MAX_SESSION_NAME_BYTES)).default(Some("".into())).examples(["worker-7"]),
+        format!("For people who look at a list of sessions. At most {MAX_SESSION_NAME_BYTES} bytes of UTF-8.");
+    RequestId: text(1, Some(MAX_REQUEST_ID_BYTES)),
+        format!("The caller's own name for the request, unique within its session: sent again, it has the effect of one, and \
+                 is answered the same. At most {MAX_REQUEST_ID_BYTES} bytes of UTF-8.");
+    LockName: text(1, Some(MAX_LOCK_NAME_BYTES)).examples(["orders/42"]),
+        format!("The name of a lock: at most {MAX_LOCK_NAME_BYTES} bytes of UTF-8. A slash makes a hierarchy. It follows \
+                 ZooKeeper's rules for paths: no empty part, no `.` or `..`, no control characters.");
+    ZnodePath: text(1, Some(MAX_PATH_BYTES)).pattern(Some("^/")).examples(["/orders/42"]),
+        format!("The path of a znode, by ZooKeeper's rules: at most {MAX_PATH_BYTES} bytes of UTF-8.");
+    PathToRead: text(0, None).examples(["/orders/42"]),
+        "The path of a znode. What is none is this read's own problem (`bad_path`).";
+    PathInAddress: text(0, Some(MAX_PATH_BYTES - 1)).examples(["orders/42"]),
+        "The path of a znode without its first slash.";
+    Data: text(0, Some(MAX_DATA_BYTES)),
+        format!("The data as text: at most {MAX_DATA_BYTES} bytes of UTF-8, or what the cluster's configuration allows.");
+    DataBase64: text(0, Some(MAX_DATA_BYTES.div_ceil(3) * 4)).content_encoding("base64"),
+        "The data in base64, with padding (RFC 4648, section 4).";
+    Perms: text(0, None).pattern(Some("^[cdrwa]*$")).examples(["cdrwa"]),
+        "Rights: to **c**reate and **d**elete children, **r**ead, **w**rite, and to replace the list (**a**dminister).";
+    Time: text(0, None).format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
+            .examples(["2026-01-31T09:30:00.000Z"]),
+        "A time for people: RFC 3339, UTC.";
+    Address: text(0, None).examples(["10.0.0.7:41516"]),
+        "The address of the caller's connection.";
+    FencingToken: number(0, MAX_EXACT).examples([17]),
+        "The position of the log at which the hold was granted: of two conflicting grants of one lock the later one has the \
+         larger token.";
+    Zxid: number(0, MAX_EXACT), "A position of the log.";
+    WaitMs: or_null(number(0, MAX_WAIT_MS)).default(Some(0.into())),
+        "How long to wait: absent or 0 tries and leaves nothing behind, a number waits so long, `null` until the lock is granted.";
+    Limit: number(1, u64::from(MAX_SEMAPHORE_LIMIT)).examples([10]),
+        "How many permits a semaphore has.";
+    Permits: number(1, u64::from(MAX_SEMAPHORE_LIMIT)),
+        "How many permits of a semaphore: 1 unless something else is said.";
+    LockDelayMs: number(0, u64::from(MAX_LOCK_DELAY_MS)).default(Some(0.into())),
+        "For how long nobody is let in after the session of a holder has expired.";
+    Retry: number(0, u64::from(u16::MAX)),
+        "How often the same request was sent before: a copy that comes late takes nothing away then.";
+    SessionTtlMs: number(0, u64::MAX).examples([10_000]),
+        "How long a session lives without a heartbeat. It is moved into the server's bounds, and the answer tells.";
+    ZnodeTtlMs: number(1, MAX_TTL_MS),
+        "After how long without a write a childless znode is swept.";
+    Version: signed(i32::MIN.into(), i32::MAX.into()).default(Some(ANY_VERSION.into())),
+        "The version that is expected; -1: any.";
+    ChangeCount: signed(i32::MIN.into(), i32::MAX.into()), "How often it was changed. It wraps around, as in ZooKeeper.";
+    PageCount: number(1, MAX_PAGE as u64).default(Some(DEFAULT_PAGE.into())),
+        "How many items the page has at most.";
+    WatchTimeoutMs: number(0, MAX_TIMEOUT_MS).default(Some(DEFAULT_TIMEOUT_MS.into())),
+        "How long to wait for an event.";
+    NodeId: number(1, u64::MAX), "The id of a node.";
+    HostPort: text(1, None).examples(["10.0.0.7:7500"]), "`HOST:PORT`.";
+    Standing: word(&["holds", "waits"]), "Whether it has the lock.";
+    EndOfHold: word(&["released", "upgraded", "session_closed", "session_expired", "broken", "deleted", "unknown"]),
+        "What ended it. `upgraded` goes on as another hold with a new token.";
+    EndOfWait: word(&["withdrawn", "broken", "deleted", "never_grantable", "session_closed", "session_expired"]),
+        "Why it waits no more.";
+    EndOfSession: word(&["expired", "closed"]), "How the session ended.";
+    EndOfStream: word(&["renew", "too_slow", "state_replaced", "node_stops"]),
+        "Why the stream ends: come back (`renew`), the client did not read, the node caught up by a snapshot, or stops.";
+    EventId: text(1, None).examples(["4711.1"]), "The id of an event: a position of the log, the same on every node.";
+    WatchText: text(1, None).pattern(Some("^(data|children|exists)(@[0-9]+)?:/")).examples(["data:/orders/42"]),
+        "`KIND:PATH`, or `KIND@ZXID:PATH` by whoever saw the znode as it was at that position.";
+    ZnodeEvent: word(&["created", "deleted", "data_changed", "children_changed"]), "What has happened.";
+    HealthStatus: word(&["alive", "ready"]), "What was asked for.";
+}
+
+fn text(min: usize, max: Option<usize>) -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(SchemaType::new(Type::String))
+        .min_length((min > 0).then_some(min))
+        .max_length(max)
+}
+
+fn word(all: &[&'static str]) -> ObjectBuilder {
+    text(0, None).enum_values(Some(all.iter().copied()))
+}
+
+fn number(min: u64, max: u64) -> ObjectBuilder {
+    bounded(Number::UInt(min as usize), Number::UInt(max as usize))
+}
+
+fn signed(min: i64, max: i64) -> ObjectBuilder {
+    bounded(Number::Int(min as isize), Number::Int(max as isize))
+}
+
+fn bounded(min: Number, max: Number) -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(SchemaType::new(Type::Integer))
+        .minimum(Some(min))
+        .maximum(Some(max))
+}
+
+fn or_null(schema: ObjectBuilder) -> ObjectBuilder {
+    schema.schema_type(SchemaType::from_iter([Type::Integer, Type::Null]))
+}

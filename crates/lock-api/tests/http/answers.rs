@@ -1,0 +1,530 @@
+//! Every answer that the document promises is given: one conversation for each operation, status and code, or the reason why
+//! there is none. What is answered is held against the document by `contract`.
+
+mod conversations;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use lock_api::http::HttpConfig;
+use serde_json::{Value, json};
+
+use crate::contract::{self, Answer};
+use crate::support::{Call, Reply, Server, until};
+
+/// The session, the holder and the lock in the document's examples.
+const SESSION: &str = "5d996fd7c6557613";
+const HOLDER: &str = "_c_3f0c96ec5d1b4be2a0fd5a7c0d2b9a11-lock-0000000007";
+
+/// What no conversation here comes to, and where it is looked at instead. `*` stands for every operation.
+const ELSEWHERE_TESTED: &[(&str, &str, &str)] = &[
+    (
+        "*",
+        "internal",
+        "a mistake of the server's own, which none is known of",
+    ),
+    (
+        "*",
+        "outcome_unknown",
+        "needs a leader that is lost in mid-flight: lockgate/tests/cluster and fail_points",
+    ),
+    (
+        "*",
+        "sequence_exhausted",
+        "needs two milliards of znodes: znode-store's own tests",
+    ),
+    (
+        "*",
+        "membership_change_in_progress",
+        "needs several nodes: raft-node/tests/node",
+    ),
+    (
+        "makeSnapshot",
+        "unavailable",
+        "needs a disk that fails: raft-node/tests/node",
+    ),
+    ("addMember", "200", "needs several nodes: raft-node/tests/node"),
+    (
+        "addMember",
+        "limit_reached",
+        "needs seventeen nodes: raft-node's own tests",
+    ),
+    (
+        "addMember",
+        "node_id_retired",
+        "needs several nodes: raft-node/tests/node",
+    ),
+    ("removeMember", "200", "needs several nodes: raft-node/tests/node"),
+    (
+        "promoteMember",
+        "not_caught_up",
+        "needs several nodes: raft-node/tests/node",
+    ),
+    (
+        "promoteMember",
+        "no_majority",
+        "needs several nodes: raft-node/tests/node",
+    ),
+    ("demoteMember", "200", "needs several nodes: raft-node/tests/node"),
+    (
+        "moveLeader",
+        "not_a_voter",
+        "needs several nodes: raft-node/tests/node",
+    ),
+    (
+        "moveLeader",
+        "not_caught_up",
+        "needs several nodes: raft-node/tests/node",
+    ),
+    (
+        "downloadBackup",
+        "200",
+        "bytes, which are looked at in `snapshot`",
+    ),
+    (
+        "downloadBackup",
+        "too_many_requests",
+        "takes backups that are larger than what the system buffers: `snapshot`",
+    ),
+    (
+        "acquireLock",
+        "too_many_requests",
+        "takes a thousand entries: znode-store's own tests",
+    ),
+    (
+        "acquireLocks",
+        "too_many_requests",
+        "takes a thousand entries: znode-store's own tests",
+    ),
+];
+
+/// A documented operation with its examples.
+#[derive(Clone)]
+struct Operation {
+    id: &'static str,
+    method: String,
+    address: String,
+    body: Option<Value>,
+    /// By status: the codes, or an empty one.
+    answers: BTreeMap<u16, Vec<String>>,
+}
+
+impl Operation {
+    fn all() -> Vec<Self> {
+        let paths = lock_api::http::openapi()["paths"].as_object().unwrap();
+        let items = paths.iter().flat_map(|(path, item)| {
+            let operations = item.as_object().unwrap().iter();
+            operations.map(move |(method, operation)| Self::read(path, method, operation))
+        });
+        items.collect()
+    }
+
+    fn read(path: &str, method: &str, operation: &'static Value) -> Self {
+        let (mut address, mut query) = (path.to_owned(), Vec::new());
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            let name = parameter["name"].as_str().unwrap();
+            let example = &parameter["example"];
+            let example = example
+                .as_str()
+                .map_or_else(|| example.to_string(), str::to_owned);
+            match parameter["in"].as_str() {
+                Some("path") => {
+                    address = address.replace(&format!("{{{name}}}"), &example.replace('/', "%2F"));
+                }
+                _ if parameter["required"] == true => query.push(format!("{name}={example}")),
+                _ => {}
+            }
+        }
+        if !query.is_empty() {
+            address = format!("{address}?{}", query.join("&"));
+        }
+        let answers = operation["responses"].as_object().unwrap().iter();
+        let answers = answers.map(|(status, answer)| {
+            let problem = &answer["content"]["application/problem+json"]["schema"];
+            let codes = problem["properties"]["code"]["enum"].as_array();
+            let codes = codes.map(|codes| codes.iter().map(|code| code.as_str().unwrap().to_owned()));
+            let codes = codes.map_or_else(|| vec![String::new()], Iterator::collect);
+            (status.parse().unwrap(), codes)
+        });
+        Self {
+            id: operation["operationId"].as_str().unwrap(),
+            method: method.to_ascii_uppercase(),
+            address,
+            body: operation["requestBody"]["content"]["application/json"]
+                .get("example")
+                .cloned(),
+            answers: answers.collect(),
+        }
+    }
+
+    fn by_id(id: &str) -> Self {
+        let mut all = Self::all().into_iter();
+        all.find(|operation| operation.id == id)
+            .unwrap_or_else(|| panic!("{id}"))
+    }
+
+    fn can(&self, code: &str) -> bool {
+        self.answers.values().flatten().any(|known| known == code)
+    }
+
+    /// With another session than the example's.
+    fn of(mut self, session: &str) -> Self {
+        self.address = self.address.replace(SESSION, session);
+        let body = self.body.map(|body| body.to_string().replace(SESSION, session));
+        self.body = body.map(|body| serde_json::from_str(&body).unwrap());
+        self
+    }
+
+    /// With a field more in the body, or else a parameter more.
+    fn with(mut self, name: &str, value: &Value) -> Self {
+        match &mut self.body {
+            Some(body) => body[name] = value.clone(),
+            None => {
+                let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                return self.with_query(name, &value);
+            }
+        }
+        self
+    }
+
+    /// With a parameter of the query more.
+    fn with_query(mut self, name: &str, value: &str) -> Self {
+        let mark = if self.address.contains('?') { '&' } else { '?' };
+        self.address = format!("{}{mark}{name}={value}", self.address);
+        self
+    }
+
+    async fn call(&self, server: &Server) -> Reply {
+        let body = self.body.as_ref().map(Value::to_string);
+        server.call(&self.method, &self.address, body.as_deref()).await
+    }
+
+    #[track_caller]
+    fn must(&self, reply: &Reply, code: &str) {
+        assert_eq!(reply.json()["code"], code, "{} {reply:?}", self.id);
+    }
+}
+
+/// All operations that can answer so.
+fn that_can(code: &str) -> Vec<Operation> {
+    let all = Operation::all().into_iter();
+    all.filter(|operation| operation.can(code)).collect()
+}
+
+/// Calls each of them as it is changed by `change`, and must be answered so by each.
+async fn each(server: &Server, code: &str, change: impl Fn(Operation) -> Operation) {
+    let mut others = Vec::new();
+    for operation in that_can(code) {
+        let operation = change(operation);
+        let reply = operation.call(server).await;
+        if reply.status < 400 || reply.json()["code"] != code {
+            others.push((operation.id, reply));
+        }
+    }
+    assert!(others.is_empty(), "not {code}: {others:#?}");
+}
+
+/// What a server has answered, when it is not needed any more.
+async fn end(server: Server) -> BTreeSet<Answer> {
+    let seen = contract::seen(server.address);
+    server.stop().await;
+    seen
+}
+
+/// A request that names the example's session, also where it need not.
+fn named(operation: Operation) -> Operation {
+    match operation.id {
+        "listSessions" => operation.with("after", &json!(SESSION[1..])),
+        "createZnode" | "setZnode" | "setAcl" | "deleteZnode" => operation.with("session", &json!(SESSION)),
+        "revokeLock" => Operation {
+            body: Some(json!({"session": SESSION, "holder": HOLDER, "answer": "soon"})),
+            ..operation
+        },
+        _ => operation,
+    }
+}
+
+/// A request for what is no name, or no path.
+fn misnamed(operation: Operation) -> Operation {
+    let text = |body: Value| body.to_string().replace("orders/42", "a//b");
+    Operation {
+        address: operation.address.replace("orders%2F42", "a%2F%2Fb"),
+        body: match operation.address.contains("orders%2F42") {
+            true => operation.body,
+            false => operation
+                .body
+                .map(|body| serde_json::from_str(&text(body)).unwrap()),
+        },
+        ..operation
+    }
+}
+
+async fn nonsense() -> BTreeSet<Answer> {
+    let server = Server::start().await;
+    each(&server, "bad_request", |operation| {
+        operation.with_query("no", "such")
+    })
+    .await;
+    each(&server, "bad_lock_name", misnamed).await;
+    each(&server, "bad_path", |operation| match operation.id {
+        "transaction" => Operation {
+            body: Some(json!({"ops": [{"check": {"path": "a"}}]})),
+            ..operation
+        },
+        "followSession" => operation.with_query("watch", "data:/a//b"),
+        _ => misnamed(operation),
+    })
+    .await;
+    each(&server, "no_session", named).await;
+    let closed = server.session().await;
+    server.delete(&format!("/v1/sessions/{closed}")).await.expect(204);
+    each(&server, "session_expired", |operation| {
+        named(operation).of(&closed)
+    })
+    .await;
+    end(server).await
+}
+
+async fn bodies() -> BTreeSet<Answer> {
+    let small = HttpConfig {
+        max_body_bytes: 100,
+        max_data_body_bytes: 100,
+        ..HttpConfig::default()
+    };
+    let server = Server::start_with(small).await;
+    each(&server, "too_large", |operation| {
+        operation.with("more", &json!("x".repeat(200)))
+    })
+    .await;
+    let mut seen = end(server).await;
+
+    let hasty = HttpConfig {
+        body_timeout: Duration::from_millis(50),
+        ..HttpConfig::default()
+    };
+    let server = Server::start_with(hasty).await;
+    for operation in that_can("request_timeout") {
+        let call = Call::send_head(server.address, &operation.method, &operation.address).await;
+        operation.must(&call.reply().await, "request_timeout");
+    }
+    seen.extend(end(server).await);
+    seen
+}
+
+async fn repeated() -> BTreeSet<Answer> {
+    let server = Server::start().await;
+    let session = server.session().await;
+    for body in [
+        json!({"request_id": "used"}),
+        json!({"request_id": "used", "session": session}),
+    ] {
+        let path = format!("/v1/znodes/{}", body.as_object().unwrap().len());
+        server.post(&path, body).await.expect(201);
+    }
+    each(&server, "request_id_reused", |operation| {
+        operation.of(&session).with("request_id", &json!("used"))
+    })
+    .await;
+    end(server).await
+}
+
+async fn forbidden() -> BTreeSet<Answer> {
+    let server = Server::start().await;
+    let session = server.session().await;
+    let acquire = Operation::by_id("acquireLock").of(&session);
+    acquire.call(&server).await.expect(200);
+    let open = json!({"parents": true});
+    server.post("/v1/znodes/orders/42", open).await.expect(201);
+    let theirs = json!({"acl": [{"perms": "cdrwa", "scheme": "ip", "id": "127.0.0.9"}]});
+    for path in ["orders/42", "orders", "locks/orders/42"] {
+        server
+            .put(&format!("/v1/acl/{path}"), theirs.clone())
+            .await
+            .expect(200);
+    }
+    each(&server, "forbidden", |operation| match operation.id {
+        "createZnode" => Operation {
+            address: operation.address.replace("42", "43"),
+            ..operation
+        },
+        "transaction" => Operation {
+            body: Some(json!({"ops": [{"set": {"path": "/orders/42", "data": ""}}]})),
+            ..operation
+        },
+        "followSession" => operation.of(&session).with_query("watch", "data:/orders/42"),
+        // Which fits the mode in which it is held.
+        "configureLock" => Operation {
+            body: Some(json!({"draining": true})),
+            ..operation
+        },
+        // Another session than the holder's, which would only enter again.
+        "acquireLock" | "acquireLocks" => operation.with("owner", &json!("another")).of(&session),
+        _ => operation.of(&session),
+    })
+    .await;
+    end(server).await
+}
+
+/// Nobody leads: of two members there is one.
+async fn unavailable() -> BTreeSet<Answer> {
+    let server = Server::start_alone().await;
+    let all = that_can("unavailable").into_iter();
+    let all = all.filter(|operation| operation.id != "makeSnapshot");
+    let calls = all.map(|operation| {
+        let operation = match (&*operation.method, operation.id) {
+            ("GET", "ready" | "downloadBackup" | "checkFencingToken") => operation,
+            // A position that nobody has come to yet.
+            ("GET", "followSession") => operation.with_query("after", "9999.1"),
+            ("GET", _) | (_, "readZnodes") => operation.with_query("linearizable", "true"),
+            _ => operation,
+        };
+        let server = &server;
+        async move { (operation.call(server).await, operation) }
+    });
+    for (reply, operation) in join_all(calls).await {
+        operation.must(&reply, "unavailable");
+    }
+    end(server).await
+}
+
+/// The disks are nearly full: no disk has what this node asks for.
+async fn read_only() -> BTreeSet<Answer> {
+    let server = Server::start_node(HttpConfig::default(), |node| {
+        node.disk.low_water_bytes = u64::MAX;
+        node.disk.resume_bytes = u64::MAX;
+        node.disk.check_interval = Duration::from_millis(20);
+    })
+    .await;
+    until("the disks are full", async || {
+        server.get("/v1/cluster").await.expect(200)["read_only"] == true
+    })
+    .await;
+    each(&server, "read_only", |operation| match operation.id {
+        // Longer than what is there.
+        "setZnode" => Operation {
+            address: operation.address.replace("orders%2F42", "zookeeper"),
+            ..operation
+        },
+        "setAcl" => Operation {
+            address: operation.address.replace("orders%2F42", "zookeeper"),
+            body: Some(json!({"acl": [
+                {"perms": "cdrwa", "scheme": "world", "id": "anyone"},
+                {"perms": "r", "scheme": "ip", "id": "10.0.0.7"},
+            ]})),
+            ..operation
+        },
+        "transaction" => Operation {
+            body: Some(json!({"ops": [{"create": {"path": "/a"}}]})),
+            ..operation
+        },
+        _ => operation,
+    })
+    .await;
+    end(server).await
+}
+
+/// What a node does not do that is told so, and what it has too much of.
+async fn bounded() -> BTreeSet<Answer> {
+    let server = Server::start_node(HttpConfig::default(), |node| {
+        node.history.enabled = false;
+        node.watches.limits.per_node = 1;
+        node.events.streams_per_session = 1;
+        node.limits.children = 3;
+        node.limits.ephemerals = 1;
+        node.limits.sessions = 1;
+    })
+    .await;
+    let configured = server.node.config().limits;
+    until("the limits hold", async || {
+        server.node.read(|store| store.limits() == configured)
+    })
+    .await;
+    each(&server, "no_history", |operation| operation).await;
+    server.post("/v1/znodes/p", json!({})).await.expect(201);
+    let first = Call::send(server.address, "GET", "/v1/watch/p?kind=data", None).await;
+    until("it is armed", async || server.node.watch_counts().watches == 1).await;
+    let second = server.get("/v1/watch/p?kind=children").await;
+    second.problem(429, "too_many_requests");
+    drop(first);
+
+    let session = server.session().await;
+    for child in 1..=3 {
+        server
+            .post(&format!("/v1/znodes/p/{child}"), json!({}))
+            .await
+            .expect(201);
+    }
+    for lock in ["x", "y"] {
+        let path = format!("/v1/locks/{lock}");
+        server.put(&path, json!({"draining": true})).await.expect(204);
+    }
+    let acquire = json!({"session": session});
+    server
+        .post("/v1/locks/a/acquire", acquire.clone())
+        .await
+        .expect(200);
+    let first = server.follow(&session, "", None).await;
+    let second = server.get(&format!("/v1/sessions/{session}/events")).await;
+    second.problem(429, "too_many_requests");
+    drop(first);
+    let locks = json!({"session": session, "locks": [{"name": "b"}]});
+    let txn = json!({"ops": [{"create": {"path": "/p/4"}}]});
+    for (method, path, body) in [
+        ("POST", "/v1/sessions", json!({})),
+        ("POST", "/v1/locks/b/acquire", acquire),
+        ("POST", "/v1/multilock/acquire", locks),
+        ("PUT", "/v1/locks/d", json!({"draining": true})),
+        ("POST", "/v1/znodes/p/4", json!({})),
+        ("POST", "/v1/txn", txn),
+    ] {
+        let refused = server.call(method, path, Some(&body.to_string())).await;
+        refused.problem(409, "limit_reached");
+    }
+    end(server).await
+}
+
+#[tokio::test]
+async fn every_documented_answer_is_given() {
+    let mut seen = conversations::successes().await;
+    seen.extend(conversations::locks().await);
+    seen.extend(conversations::znodes().await);
+    seen.extend(conversations::members().await);
+    seen.extend(nonsense().await);
+    seen.extend(bodies().await);
+    seen.extend(repeated().await);
+    seen.extend(forbidden().await);
+    seen.extend(bounded().await);
+    seen.extend(unavailable().await);
+    seen.extend(read_only().await);
+    let (mut missing, mut needless) = (Vec::new(), Vec::new());
+    let mut idle = BTreeSet::from_iter(ELSEWHERE_TESTED);
+    for operation in Operation::all() {
+        for (status, codes) in &operation.answers {
+            for code in codes {
+                let what = if code.is_empty() {
+                    status.to_string()
+                } else {
+                    code.clone()
+                };
+                let answer = (operation.id.to_owned(), *status, code.clone());
+                let excused = ELSEWHERE_TESTED
+                    .iter()
+                    .find(|(id, known, _)| ["*", operation.id].contains(id) && *known == what);
+                match (seen.contains(&answer), excused) {
+                    (true, None) => {}
+                    (false, None) => missing.push(answer),
+                    (false, Some(excuse)) => {
+                        idle.remove(excuse);
+                    }
+                    (true, Some(("*", ..))) => {}
+                    (true, Some(_)) => needless.push(answer),
+                }
+            }
+        }
+    }
+    assert!(
+        missing.is_empty() && needless.is_empty() && idle.is_empty(),
+        "documented and never seen: {missing:?}; seen in spite of its excuse: {needless:?}; excuses for nothing: {idle:?}"
+    );
+}

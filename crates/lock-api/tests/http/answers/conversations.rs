@@ -1,0 +1,461 @@
+//! What goes well, and what the state refuses: locks, znodes, members.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{HOLDER, Operation, end};
+use crate::contract::Answer;
+use crate::support::{Call, Reply, Server, until};
+
+/// One line of a table: what is sent, and what comes of it.
+type Line<'a> = (&'a str, &'a str, Value, u16, &'a str);
+
+async fn talk(server: &Server, lines: &[Line<'_>]) {
+    for (method, path, body, status, code) in lines {
+        let body = (!body.is_null()).then(|| body.to_string());
+        let reply = server.call(method, path, body.as_deref()).await;
+        assert_eq!(reply.status, *status, "{method} {path}: {reply:?}");
+        if !code.is_empty() {
+            reply.problem(*status, code);
+        }
+    }
+}
+
+async fn acquire(server: &Server, lock: &str, session: &str, how: Value) -> Reply {
+    let mut body = how;
+    body["session"] = json!(session);
+    server.post(&format!("/v1/locks/{lock}/acquire"), body).await
+}
+
+fn holder(reply: &Reply) -> String {
+    reply.expect(200)["holder"].as_str().unwrap().to_owned()
+}
+
+/// Everything that can succeed, once.
+pub async fn successes() -> BTreeSet<Answer> {
+    let server = Server::start().await;
+    let session = server.session().await;
+    let of = |path: &str| format!("/v1/sessions/{session}{path}");
+    for path in ["", "/ephemerals"] {
+        server.get(&of(path)).await.expect(200);
+    }
+    server.post(&of("/heartbeat"), json!({})).await.expect(200);
+    server.follow(&session, "", None).await.expect("state").await;
+    let own = holder(&acquire(&server, "a", &session, json!({"mode": "upgradeable"})).await);
+    let with = |more: Value| {
+        let mut body = json!({"session": session, "holder": own});
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        body
+    };
+    let both = json!({"session": session, "locks": [{"name": "b"}, {"name": "c", "mode": "shared"}]});
+    let both = server.post("/v1/multilock/acquire", both).await.expect(200);
+    let holders: Vec<_> = both["holders"].as_array().unwrap().iter().collect();
+    let holders = holders
+        .iter()
+        .map(|grant| json!({"lock": grant["lock"], "holder": grant["holder"]}));
+    let back = json!({"session": session, "holders": holders.collect::<Vec<_>>()});
+    let acl = json!({"acl": [{"perms": "cdrwa", "scheme": "world", "id": "anyone"}]});
+    let address = json!({"peer": server.node.status().members[0].peer, "http": "127.0.0.1:1"});
+    talk(
+        &server,
+        &[
+            ("GET", "/v1/sessions", Value::Null, 200, ""),
+            ("POST", "/v1/locks/a/upgrade", with(json!({})), 200, ""),
+            ("POST", "/v1/locks/a/downgrade", with(json!({})), 200, ""),
+            ("GET", "/v1/locks", Value::Null, 200, ""),
+            ("GET", "/v1/locks/graph", Value::Null, 200, ""),
+            ("GET", "/v1/locks/a", Value::Null, 200, ""),
+            ("GET", "/v1/locks/a/check?fencing_token=1", Value::Null, 200, ""),
+            ("GET", "/v1/locks/a/history", Value::Null, 200, ""),
+            ("PUT", "/v1/locks/a", json!({"draining": false}), 204, ""),
+            ("POST", "/v1/locks/a/revoke", json!({"reason": "r"}), 200, ""),
+            (
+                "POST",
+                "/v1/locks/a/revoke",
+                with(json!({"answer": "no"})),
+                204,
+                "",
+            ),
+            ("POST", "/v1/locks/a/release", with(json!({})), 200, ""),
+            ("POST", "/v1/multilock/release", back, 200, ""),
+            ("POST", "/v1/znodes/z", json!({"data": "x"}), 201, ""),
+            ("PUT", "/v1/znodes/z", json!({"data": "y"}), 200, ""),
+            (
+                "GET",
+                "/v1/znodes/z?children=true&acl=true&descendants=true",
+                Value::Null,
+                200,
+                "",
+            ),
+            ("GET", "/v1/acl/z", Value::Null, 200, ""),
+            ("PUT", "/v1/acl/z", acl, 200, ""),
+            ("GET", "/v1/watch/z?kind=data&seen_zxid=0", Value::Null, 200, ""),
+            ("GET", "/v1/watch/z?kind=data&timeout_ms=0", Value::Null, 204, ""),
+            (
+                "POST",
+                "/v1/txn",
+                json!({"ops": [{"check": {"path": "/z"}}]}),
+                200,
+                "",
+            ),
+            (
+                "POST",
+                "/v1/read",
+                json!({"reads": [{"get": {"path": "/z"}}]}),
+                200,
+                "",
+            ),
+            ("DELETE", "/v1/znodes/z", Value::Null, 204, ""),
+            ("GET", "/v1/cluster", Value::Null, 200, ""),
+            ("POST", "/v1/cluster/snapshot", Value::Null, 200, ""),
+            ("POST", "/v1/cluster/leader", json!({"node_id": 1}), 200, ""),
+            ("POST", "/v1/cluster/members/1/promote", json!({}), 200, ""),
+            ("PUT", "/v1/cluster/members/1", address, 200, ""),
+            ("GET", "/healthz", Value::Null, 200, ""),
+            ("GET", "/readyz", Value::Null, 200, ""),
+            ("GET", "/metrics", Value::Null, 200, ""),
+            ("GET", "/v1/openapi.json", Value::Null, 200, ""),
+            ("GET", "/docs", Value::Null, 200, ""),
+            ("GET", "/docs/style.css", Value::Null, 200, ""),
+        ],
+    )
+    .await;
+    let broken = holder(&acquire(&server, "a", &session, json!({})).await);
+    let body = json!({"holder": broken, "reason": "r"});
+    server.post("/v1/locks/a/break", body).await.expect(204);
+    server.delete(&of("")).await.expect(204);
+    end(server).await
+}
+
+/// What locks refuse.
+pub async fn locks() -> BTreeSet<Answer> {
+    let server = Server::start().await;
+    let (one, two) = (server.session().await, server.session().await);
+    let held = holder(&acquire(&server, "a", &one, json!({})).await);
+    let writer = holder(&acquire(&server, "u", &one, json!({"mode": "upgradeable"})).await);
+    let reader = holder(&acquire(&server, "u", &two, json!({"mode": "shared"})).await);
+    let permit = holder(&acquire(&server, "s", &one, json!({"mode": "semaphore", "limit": 2})).await);
+    server
+        .put("/v1/locks/dr", json!({"draining": true}))
+        .await
+        .expect(204);
+    quota(&server, "locks/q", 1).await;
+
+    // Each wish by `acquire`, and the same by `acquire` of several.
+    let below = format!("a%2F{held}");
+    let semaphore = json!({"mode": "semaphore", "limit": 3});
+    for (lock, how, code) in [
+        ("a", json!({}), "lock_busy"),
+        ("a", json!({"wait_ms": 1}), "lock_timeout"),
+        ("a", semaphore, "mode_conflict"),
+        (
+            "u",
+            json!({"mode": "exclusive", "wait_ms": 60_000}),
+            "would_deadlock",
+        ),
+        ("dr", json!({}), "draining"),
+        (&below, json!({}), "no_children_for_ephemerals"),
+        ("q%2Fx", json!({}), "quota_exceeded"),
+    ] {
+        acquire(&server, lock, &two, how.clone()).await.problem(409, code);
+        let mut wanted = how;
+        let wait_ms = wanted.as_object_mut().unwrap().remove("wait_ms");
+        wanted["name"] = json!(lock.replace("%2F", "/"));
+        let body = json!({"session": two, "locks": [wanted], "wait_ms": wait_ms.unwrap_or(json!(0))});
+        server
+            .post("/v1/multilock/acquire", body)
+            .await
+            .problem(409, code);
+    }
+    for (path, body) in [
+        ("/v1/locks/a/acquire", json!({"session": two, "wait_ms": null})),
+        (
+            "/v1/multilock/acquire",
+            json!({"session": two, "locks": [{"name": "a"}], "wait_ms": null}),
+        ),
+    ] {
+        broken_in_the_queue(&server, path, body).await;
+    }
+
+    let of = |session: &str, holder: &str| json!({"session": session, "holder": holder});
+    let waiting = |mut body: Value| {
+        body["wait_ms"] = json!(1);
+        body
+    };
+    let to_upgradeable = json!({"session": two, "holder": reader, "mode": "upgradeable"});
+    let none = json!({"holder": HOLDER, "reason": "r"});
+    let nobodys = json!({"session": two, "holders": [{"lock": "a", "holder": held}]});
+    talk(
+        &server,
+        &[
+            ("POST", "/v1/locks/u/upgrade", of(&one, &writer), 409, "lock_busy"),
+            (
+                "POST",
+                "/v1/locks/u/upgrade",
+                waiting(of(&one, &writer)),
+                409,
+                "lock_timeout",
+            ),
+            (
+                "POST",
+                "/v1/locks/u/upgrade",
+                of(&two, &reader),
+                409,
+                "would_deadlock",
+            ),
+            (
+                "POST",
+                "/v1/locks/u/upgrade",
+                of(&two, &writer),
+                409,
+                "not_holder",
+            ),
+            (
+                "POST",
+                "/v1/locks/s/upgrade",
+                of(&one, &permit),
+                409,
+                "mode_conflict",
+            ),
+            (
+                "POST",
+                "/v1/locks/none/upgrade",
+                of(&one, &writer),
+                404,
+                "no_lock",
+            ),
+            (
+                "POST",
+                "/v1/locks/u/downgrade",
+                to_upgradeable,
+                409,
+                "mode_conflict",
+            ),
+            (
+                "POST",
+                "/v1/locks/a/downgrade",
+                of(&two, &held),
+                409,
+                "not_holder",
+            ),
+            (
+                "POST",
+                "/v1/locks/none/downgrade",
+                of(&one, &held),
+                404,
+                "no_lock",
+            ),
+            ("POST", "/v1/locks/a/release", of(&two, &held), 409, "not_holder"),
+            ("POST", "/v1/locks/none/release", of(&one, &held), 404, "no_lock"),
+            ("POST", "/v1/multilock/release", nobodys, 409, "not_holder"),
+            ("POST", "/v1/locks/a/break", none.clone(), 409, "not_holder"),
+            ("POST", "/v1/locks/none/break", none.clone(), 404, "no_lock"),
+            ("POST", "/v1/locks/a/revoke", none.clone(), 409, "not_holder"),
+            ("POST", "/v1/locks/none/revoke", none, 404, "no_lock"),
+            ("GET", "/v1/locks/none", Value::Null, 404, "no_lock"),
+            ("PUT", "/v1/locks/a", json!({"limit": 3}), 409, "mode_conflict"),
+            (
+                "PUT",
+                &format!("/v1/locks/{below}%2Fx"),
+                json!({"draining": true}),
+                409,
+                "no_children_for_ephemerals",
+            ),
+            (
+                "PUT",
+                "/v1/locks/q%2Fx",
+                json!({"draining": true}),
+                409,
+                "quota_exceeded",
+            ),
+        ],
+    )
+    .await;
+    end(server).await
+}
+
+/// Waits for the lock `a`, and is taken out of its queue.
+async fn broken_in_the_queue(server: &Server, path: &str, body: Value) {
+    let call = Call::send(server.address, "POST", path, Some(&body.to_string())).await;
+    let mut waiter = String::new();
+    until("it waits", async || {
+        let seen = server.get("/v1/locks/a").await.expect(200);
+        waiter = seen["queue"][0]["holder"].as_str().unwrap_or_default().to_owned();
+        !waiter.is_empty()
+    })
+    .await;
+    let body = json!({"holder": waiter, "reason": "r"});
+    server.post("/v1/locks/a/break", body).await.expect(204);
+    call.reply().await.problem(409, "not_holder");
+}
+
+/// Lets the subtree have so many znodes.
+async fn quota(server: &Server, path: &str, count: u32) {
+    let create = json!({"parents": true});
+    server
+        .post(&format!("/v1/znodes/{path}"), create)
+        .await
+        .expect(201);
+    let limits = format!("count=-1,bytes=-1;byteHardLimit=-1;countHardLimit={count}");
+    for (name, data) in [("zookeeper_limits", limits.as_str()), ("zookeeper_stats", "")] {
+        let path = format!("/v1/znodes/zookeeper/quota/{path}/{name}");
+        let body = json!({"data": data, "parents": true});
+        server.post(&path, body).await.expect(201);
+    }
+}
+
+/// What the tree refuses.
+pub async fn znodes() -> BTreeSet<Answer> {
+    let server = Server::start().await;
+    let session = server.session().await;
+    for path in ["a", "a/b"] {
+        server
+            .post(&format!("/v1/znodes/{path}"), json!({}))
+            .await
+            .expect(201);
+    }
+    let ephemeral = json!({"mode": "ephemeral", "session": session});
+    server.post("/v1/znodes/e", ephemeral).await.expect(201);
+    quota(&server, "q", 1).await;
+    // Of the bytes below it.
+    server.post("/v1/znodes/r", json!({})).await.expect(201);
+    let limits = json!({"data": "count=-1,bytes=-1;byteHardLimit=3;countHardLimit=-1", "parents": true});
+    server
+        .post("/v1/znodes/zookeeper/quota/r/zookeeper_limits", limits)
+        .await
+        .expect(201);
+    server
+        .post("/v1/znodes/zookeeper/quota/r/zookeeper_stats", json!({}))
+        .await
+        .expect(201);
+
+    let data = json!({"data": "1234"});
+    let follow = format!("/v1/sessions/{session}/events?watch=data:/none");
+    let acl = |perms: &str| json!({"acl": [{"perms": perms, "scheme": "world", "id": "anyone"}]});
+    talk(
+        &server,
+        &[
+            ("POST", "/v1/znodes/none/x", json!({}), 404, "no_node"),
+            ("POST", "/v1/znodes/a", json!({}), 409, "node_exists"),
+            (
+                "POST",
+                "/v1/znodes/e/x",
+                json!({}),
+                409,
+                "no_children_for_ephemerals",
+            ),
+            ("POST", "/v1/znodes/q/x", json!({}), 409, "quota_exceeded"),
+            ("POST", "/v1/znodes/x", acl("x"), 400, "bad_acl"),
+            ("GET", "/v1/znodes/none", Value::Null, 404, "no_node"),
+            ("PUT", "/v1/znodes/none", data.clone(), 404, "no_node"),
+            ("PUT", "/v1/znodes/a?version=7", data.clone(), 409, "bad_version"),
+            ("PUT", "/v1/znodes/r", data.clone(), 409, "quota_exceeded"),
+            ("DELETE", "/v1/znodes/none", Value::Null, 404, "no_node"),
+            (
+                "DELETE",
+                "/v1/znodes/a?version=7",
+                Value::Null,
+                409,
+                "bad_version",
+            ),
+            ("DELETE", "/v1/znodes/a", Value::Null, 409, "not_empty"),
+            ("GET", "/v1/acl/none", Value::Null, 404, "no_node"),
+            ("PUT", "/v1/acl/none", acl("r"), 404, "no_node"),
+            ("PUT", "/v1/acl/a?version=7", acl("r"), 409, "bad_version"),
+            ("PUT", "/v1/acl/a", acl("x"), 400, "bad_acl"),
+            ("GET", "/v1/watch/none?kind=data", Value::Null, 404, "no_node"),
+            ("GET", &follow, Value::Null, 404, "no_node"),
+        ],
+    )
+    .await;
+    let bad_acl = json!([{"perms": "r", "scheme": "none", "id": ""}]);
+    for (op, status, code) in [
+        (json!({"create": {"path": "/none/x"}}), 404, "no_node"),
+        (json!({"create": {"path": "/a"}}), 409, "node_exists"),
+        (
+            json!({"create": {"path": "/e/x"}}),
+            409,
+            "no_children_for_ephemerals",
+        ),
+        (json!({"create": {"path": "/q/x"}}), 409, "quota_exceeded"),
+        (json!({"create": {"path": "/x", "acl": bad_acl}}), 400, "bad_acl"),
+        (json!({"check": {"path": "/a", "version": 7}}), 409, "bad_version"),
+        (json!({"delete": {"path": "/a"}}), 409, "not_empty"),
+        (
+            json!({"held": {"lock": "a", "fencing_token": 1}}),
+            409,
+            "not_holder",
+        ),
+    ] {
+        let body = json!({"session": session, "ops": [op]});
+        server.post("/v1/txn", body).await.problem(status, code);
+    }
+    end(server).await
+}
+
+/// What a cluster of one refuses.
+pub async fn members() -> BTreeSet<Answer> {
+    let server = Server::start().await;
+    let add = Operation::by_id("addMember").body.unwrap();
+    let with = |node_id: u64, peer: &str| {
+        let mut body = add.clone();
+        (body["node_id"], body["peer"]) = (json!(node_id), json!(peer));
+        body
+    };
+    let there = json!({"peer": "127.0.0.1:1", "http": "127.0.0.1:2"});
+    talk(
+        &server,
+        &[
+            (
+                "POST",
+                "/v1/cluster/members",
+                with(1, "127.0.0.1:1"),
+                409,
+                "member_exists",
+            ),
+            (
+                "POST",
+                "/v1/cluster/members",
+                with(2, "127.0.0.1:1"),
+                409,
+                "node_unreachable",
+            ),
+            ("PUT", "/v1/cluster/members/2", there, 404, "no_member"),
+            (
+                "POST",
+                "/v1/cluster/members/2/promote",
+                json!({}),
+                404,
+                "no_member",
+            ),
+            (
+                "POST",
+                "/v1/cluster/members/2/demote",
+                json!({}),
+                404,
+                "no_member",
+            ),
+            (
+                "POST",
+                "/v1/cluster/members/1/demote",
+                json!({}),
+                409,
+                "no_majority",
+            ),
+            ("DELETE", "/v1/cluster/members/2", Value::Null, 404, "no_member"),
+            ("DELETE", "/v1/cluster/members/1", Value::Null, 409, "no_majority"),
+            (
+                "POST",
+                "/v1/cluster/leader",
+                json!({"node_id": 2}),
+                404,
+                "no_member",
+            ),
+        ],
+    )
+    .await;
+    end(server).await
+}

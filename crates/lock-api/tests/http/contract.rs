@@ -1,0 +1,207 @@
+//! Holds what a server answers against the document that it publishes. Every answer that a test of this binary gets passes
+//! through here: the operation is documented, and with it the status, the type of the content, the code of a problem, and
+//! the body field by field; and so is the body of a request that was carried out.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::SocketAddr;
+use std::sync::{Arc, LazyLock, Mutex};
+
+use jsonschema::Validator;
+use serde_json::{Value, json};
+
+use crate::support::Reply;
+
+/// The verbs of locks, which are the last segments of their addresses.
+const VERBS: [&str; 8] = [
+    "acquire",
+    "release",
+    "downgrade",
+    "upgrade",
+    "revoke",
+    "break",
+    "check",
+    "history",
+];
+
+/// What was asked.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    pub server: SocketAddr,
+    pub method: String,
+    pub address: String,
+    pub body: Option<String>,
+}
+
+impl Asked {
+    pub fn new(server: SocketAddr, method: &str, address: &str, body: Option<&str>) -> Self {
+        Self {
+            server,
+            method: method.to_owned(),
+            address: address.to_owned(),
+            body: body.map(str::to_owned),
+        }
+    }
+}
+
+/// An answer as the document names it: operation, status, and the code of a problem, or nothing.
+pub type Answer = (String, u16, String);
+
+/// What each server has answered.
+static SEEN: Mutex<BTreeMap<SocketAddr, BTreeSet<Answer>>> = Mutex::new(BTreeMap::new());
+
+/// The document; what its schemas do not name is not allowed here, although callers have to expect it.
+static STRICT: LazyLock<Value> = LazyLock::new(|| {
+    let mut document = lock_api::http::openapi().clone();
+    let schemas = document["components"]["schemas"].as_object_mut().unwrap();
+    for schema in schemas.values_mut() {
+        if schema.get("properties").is_some() {
+            schema["additionalProperties"] = json!(false);
+        }
+    }
+    document
+});
+
+static VALIDATORS: LazyLock<Mutex<HashMap<String, Arc<Validator>>>> = LazyLock::new(Mutex::default);
+
+/// Forgets what the server at this address has answered: another one had its port.
+pub fn forget(server: SocketAddr) {
+    SEEN.lock().unwrap().remove(&server);
+}
+
+/// What the server at this address has answered.
+pub fn seen(server: SocketAddr) -> BTreeSet<Answer> {
+    SEEN.lock().unwrap().get(&server).cloned().unwrap_or_default()
+}
+
+/// The documented operation that an address means, by its path in the document.
+fn find(method: &str, address: &str) -> Option<(&'static String, &'static Value)> {
+    let path = address.split('?').next().unwrap();
+    let method = method.to_ascii_lowercase();
+    let method = if method == "head" { "get" } else { &method };
+    let segments: Vec<_> = path.split('/').collect();
+    let verb = *segments.last().unwrap();
+    let is_verb = path.starts_with("/v1/locks/") && segments.len() > 4 && VERBS.contains(&verb);
+    let fitting = STRICT["paths"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .filter(|(template, item)| {
+            let fits = match template.as_str() {
+                "/v1/locks/{name}" => path.starts_with("/v1/locks/") && !is_verb,
+                verb if verb.starts_with("/v1/locks/{name}/") => {
+                    is_verb && segments.last() == verb.rsplit('/').next().as_ref()
+                }
+                rest => match rest.strip_suffix("/{path}") {
+                    Some(root) => {
+                        path == root || path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'))
+                    }
+                    None => {
+                        let parts: Vec<_> = rest.split('/').collect();
+                        let same = |(part, segment): (&&str, &&str)| {
+                            part == segment || (part.starts_with('{') && !segment.is_empty())
+                        };
+                        parts.len() == segments.len() && parts.iter().zip(&segments).all(same)
+                    }
+                },
+            };
+            fits && item.get(method).is_some()
+        });
+    // `/v1/locks/graph` is not the lock of that name.
+    let (template, item) = fitting.min_by_key(|(template, _)| template.matches('{').count())?;
+    Some((template, &item[method]))
+}
+
+fn validator(name: String, schema: &Value) -> Arc<Validator> {
+    let mut known = VALIDATORS.lock().unwrap();
+    let make = || {
+        let schema = json!({"components": STRICT["components"], "allOf": [schema]});
+        let validator = jsonschema::options().should_validate_formats(true).build(&schema);
+        Arc::new(validator.unwrap_or_else(|error| panic!("{error}")))
+    };
+    known.entry(name).or_insert_with(make).clone()
+}
+
+/// Whether a value is what a schema of the document says.
+pub fn check(name: String, schema: &Value, value: &Value) -> Result<(), String> {
+    let validator = validator(name, schema);
+    let errors: Vec<_> = validator
+        .iter_errors(value)
+        .map(|error| format!("{error} at {}", error.instance_path()))
+        .collect();
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(errors.join("; ")),
+    }
+}
+
+/// Holds an event of a session's stream against the document.
+#[track_caller]
+pub fn hold_event(word: &str, data: &Value) {
+    let stream = &STRICT["paths"]["/v1/sessions/{session}/events"]["get"]["responses"]["200"];
+    let schema = &stream["content"]["text/event-stream"]["x-events"][word];
+    assert!(!schema.is_null(), "the event {word} is not in the document");
+    check(format!("event {word}"), schema, data)
+        .unwrap_or_else(|wrong| panic!("not as documented: {wrong}\n{word} {data}"));
+}
+
+/// Notes an answer that was looked at elsewhere.
+pub fn note(server: SocketAddr, id: &str, status: u16) {
+    let mut seen = SEEN.lock().unwrap();
+    let answers = seen.entry(server).or_default();
+    answers.insert((id.to_owned(), status, String::new()));
+}
+
+/// Holds an answer against the document.
+#[track_caller]
+pub fn hold(asked: &Asked, reply: &Reply) {
+    if let Err(wrong) = held(asked, reply) {
+        panic!("not as documented: {wrong}\n{asked:?}\n{reply:?}");
+    }
+}
+
+fn held(asked: &Asked, reply: &Reply) -> Result<(), String> {
+    let code = match reply.status {
+        400.. => reply.json()["code"].as_str().unwrap_or_default().to_owned(),
+        _ => String::new(),
+    };
+    let not_served = matches!(&*code, "no_route" | "method_not_allowed");
+    let Some((path, operation)) = find(&asked.method, &asked.address) else {
+        let problem = json!({"$ref": "#/components/schemas/Problem"});
+        return match not_served {
+            true => check("problem".to_owned(), &problem, &reply.json()),
+            false => Err("the operation is not in the document".to_owned()),
+        };
+    };
+    let (method, id) = (&asked.method, operation["operationId"].as_str().unwrap());
+    if not_served {
+        return Err(format!("{path} is documented"));
+    }
+    let status = reply.status.to_string();
+    let answer = operation["responses"]
+        .get(&status)
+        .ok_or_else(|| format!("{id} has no {status}"))?;
+    let name = format!("{id} {status}");
+    match (answer["content"].as_object(), reply.header("content-type")) {
+        (None, None) if reply.body.is_empty() => {}
+        (Some(types), Some(own)) => {
+            let own = own.split(';').next().unwrap();
+            let content = types.get(own).ok_or_else(|| format!("{name} is not {own}"))?;
+            if own.ends_with("json") && !method.eq_ignore_ascii_case("head") {
+                check(format!("{name} {own}"), &content["schema"], &reply.json())?;
+            }
+        }
+        (_, own) => return Err(format!("{name} is not {own:?}")),
+    }
+    let sent = asked.body.as_deref().filter(|body| !body.trim().is_empty());
+    if let (200..=299, Some(sent)) = (reply.status, sent)
+        && let Some(body) = operation.get("requestBody")
+    {
+        let sent = serde_json::from_str(sent).map_err(|error| error.to_string())?;
+        let schema = &body["content"]["application/json"]["schema"];
+        check(format!("{id} body"), schema, &sent).map_err(|wrong| format!("the request: {wrong}"))?;
+    }
+    let mut seen = SEEN.lock().unwrap();
+    let answers = seen.entry(asked.server).or_default();
+    answers.insert((id.to_owned(), reply.status, code));
+    Ok(())
+}
