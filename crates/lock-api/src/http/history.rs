@@ -17,7 +17,7 @@ use crate::locks::Locks;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct HistoryQuery {
-    #[param(value_type = Option<words::FencingToken>)]
+    #[param(value_type = Option<words::Position>)]
     before: Option<u64>,
     #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,

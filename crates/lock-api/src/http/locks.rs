@@ -163,6 +163,13 @@ async fn revoke(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer {
     }
 }
 
+/// Any other method at a lock's address, or that of one of its verbs.
+pub async fn not_served(method: Method, uri: Uri) -> Problem {
+    let verb = target(&uri).ok().and_then(|(_, verb)| verb);
+    let allowed = verb.map_or(OF_A_LOCK, Verb::method);
+    Problem::method_not_allowed(method.as_str(), Some(allowed))
+}
+
 /// `PUT /v1/locks/{name}`
 pub async fn configure(
     State(api): State<Shared>,
@@ -209,7 +216,7 @@ async fn one(api: &Api, peer: &Peer, uri: &Uri, lock: LockName) -> Answer {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct CheckQuery {
-    #[param(value_type = words::FencingToken)]
+    #[param(value_type = words::Position)]
     fencing_token: u64,
 }
 

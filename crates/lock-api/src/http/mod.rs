@@ -97,7 +97,11 @@ impl Routes {
 }
 
 fn routes() -> Routes {
-    let one_lock = |look: MethodRouter<Shared>| look.post(locks::act).put(locks::configure);
+    let one_lock = |look: MethodRouter<Shared>| {
+        look.post(locks::act)
+            .put(locks::configure)
+            .fallback(locks::not_served)
+    };
     // The root of the tree has two addresses, all other znodes have one; so everywhere.
     let znodes = || {
         get(znodes::look)

@@ -64,7 +64,7 @@ pub struct OfChildren<'a> {
     prefix: Cow<'a, str>,
     #[serde(borrow)]
     after: Option<Cow<'a, str>>,
-    #[schema(value_type = Option<u32>)]
+    #[schema(value_type = Option<words::CountToRead>)]
     count: Option<usize>,
 }
 

@@ -134,7 +134,7 @@ pub struct HeldOp<'a> {
     #[serde(borrow)]
     #[schema(value_type = words::LockName)]
     lock: Cow<'a, str>,
-    #[schema(value_type = words::FencingToken)]
+    #[schema(value_type = words::Position)]
     fencing_token: u64,
 }
 

@@ -63,7 +63,7 @@ pub struct WatchQuery {
     kind: KindWord,
     #[param(value_type = Option<words::WatchTimeoutMs>)]
     timeout_ms: Option<u64>,
-    #[param(value_type = Option<words::Zxid>)]
+    #[param(value_type = Option<words::Position>)]
     seen_zxid: Option<u64>,
     #[serde(default)]
     linearizable: bool,

@@ -32,7 +32,7 @@ const ELSEWHERE_TESTED: &[(&str, &str, &str)] = &[
     (
         "*",
         "sequence_exhausted",
-        "needs two milliards of znodes: znode-store's own tests",
+        "needs billions of znodes: znode-store's own tests",
     ),
     (
         "*",

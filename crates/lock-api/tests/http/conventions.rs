@@ -194,7 +194,9 @@ async fn unknown_addresses_and_methods_say_so() {
     }
     for (method, path, allowed) in [
         ("DELETE", "/healthz", "get,head"),
-        ("DELETE", "/v1/locks/a", "get,head,post,put"),
+        ("DELETE", "/v1/locks/a", "get,head,put"),
+        ("DELETE", "/v1/locks/a/acquire", "post"),
+        ("PATCH", "/v1/locks/a/b/check", "get,head"),
         ("POST", "/v1/locks/a", "get,head,put"),
         ("POST", "/v1/locks/acquire", "get,head,put"),
         ("POST", "/v1/locks/graph", "get,head,put"),

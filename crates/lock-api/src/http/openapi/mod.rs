@@ -109,7 +109,7 @@ fn make() -> Value {
 const INTRODUCTION: &str = "Every node answers every request; one that does not lead passes writes on. Bodies are JSON, whatever \
     their `Content-Type` says. Unknown fields and unknown query parameters are refused, so that a typo never silently means the \
     default; `null` for a field that may be left away means the same as leaving it away, unless the field says otherwise. Answers \
-    may get more fields. Durations are integers in milliseconds (`…_ms`), times RFC 3339 UTC (`…_at`). Limits of texts count \
+    may get more fields. Integers are written without a fraction or an exponent. Durations are integers in milliseconds (`…_ms`), times RFC 3339 UTC (`…_at`). Limits of texts count \
     bytes of UTF-8. A body of more bytes than the server's configuration allows is `too_large`. Where nothing is served the \
     answer is 404, `no_route`; by another method 405, `method_not_allowed`, with `Allow`.";
 

@@ -52,14 +52,14 @@ words! {
     RequestId: text(1, Some(MAX_REQUEST_ID_BYTES)),
         format!("The caller's own name for the request, unique within its session: sent again, it has the effect of one, and \
                  is answered the same. At most {MAX_REQUEST_ID_BYTES} bytes of UTF-8.");
-    LockName: text(1, Some(MAX_LOCK_NAME_BYTES)).examples(["orders/42"]),
+    LockName: text(1, Some(MAX_LOCK_NAME_BYTES)).pattern(Some(by_the_rules("{}"))).examples(["orders/42"]),
         format!("The name of a lock: at most {MAX_LOCK_NAME_BYTES} bytes of UTF-8. A slash makes a hierarchy. It follows \
                  ZooKeeper's rules for paths: no empty part, no `.` or `..`, no control characters.");
-    ZnodePath: text(1, Some(MAX_PATH_BYTES)).pattern(Some("^/")).examples(["/orders/42"]),
+    ZnodePath: text(1, Some(MAX_PATH_BYTES)).pattern(Some(by_the_rules("/({}/?)?"))).examples(["/orders/42"]),
         format!("The path of a znode, by ZooKeeper's rules: at most {MAX_PATH_BYTES} bytes of UTF-8.");
     PathToRead: text(0, None).examples(["/orders/42"]),
         "The path of a znode. What is none is this read's own problem (`bad_path`).";
-    PathInAddress: text(0, Some(MAX_PATH_BYTES - 1)).examples(["orders/42"]),
+    PathInAddress: text(0, Some(MAX_PATH_BYTES - 1)).pattern(Some(by_the_rules("({}/?)?"))).examples(["orders/42"]),
         "The path of a znode without its first slash.";
     Data: text(0, Some(MAX_DATA_BYTES)),
         format!("The data as text: at most {MAX_DATA_BYTES} bytes of UTF-8, or what the cluster's configuration allows.");
@@ -76,6 +76,9 @@ words! {
         "The position of the log at which the hold was granted: of two conflicting grants of one lock the later one has the \
          larger token.";
     Zxid: number(0, MAX_EXACT), "A position of the log.";
+    Position: number(0, u64::MAX).examples([17]), "A position of the log, of a fencing token, or any other number.";
+    CountToRead: number(0, u64::MAX),
+        "How many children the page has at most. What is too many is this read's own problem (`bad_request`).";
     WaitMs: or_null(number(0, MAX_WAIT_MS)).default(Some(0.into())),
         "How long to wait: absent or 0 tries and leaves nothing behind, a number waits so long, `null` until the lock is granted.";
     Limit: number(1, u64::from(MAX_SEMAPHORE_LIMIT)).examples([10]),
@@ -112,6 +115,14 @@ words! {
         "`KIND:PATH`, or `KIND@ZXID:PATH` by whoever saw the znode as it was at that position.";
     ZnodeEvent: word(&["created", "deleted", "data_changed", "children_changed"]), "What has happened.";
     HealthStatus: word(&["alive", "ready"]), "What was asked for.";
+}
+
+/// ZooKeeper's rules for paths: parts that are not empty, nor `.` or `..`, of characters that are allowed. `{}` in `form` is a
+/// list of them. How deep a path may be cannot be said so.
+fn by_the_rules(form: &str) -> String {
+    let part = r"[^/\u0000-\u001f\u007f-\u009f\ue000-\uf8ff\ufff0-\uffff]+";
+    let parts = format!("{part}(/{part})*");
+    format!(r"^(?!(.*/)?\.{{1,2}}(/|$)){}$", form.replace("{}", &parts))
 }
 
 fn text(min: usize, max: Option<usize>) -> ObjectBuilder {

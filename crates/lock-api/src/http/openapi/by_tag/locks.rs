@@ -139,7 +139,7 @@ fn looks() -> Vec<Operation> {
         ))
         .says("It is always linearizable.")
         .asks::<CheckQuery>(&[("fencing_token", json!(17))])
-        .with_words::<words::FencingToken>()
+        .with_words::<words::Position>()
         .answers::<CheckAnswer>(
             StatusCode::OK,
             "Whether it was so when the request arrived, or later.",
@@ -155,6 +155,7 @@ fn looks() -> Vec<Operation> {
         .says("As this node remembers it: for people, and nothing is decided by it.")
         .asks::<HistoryQuery>(&[])
         .with_words::<words::PageCount>()
+        .with_words::<words::Position>()
         .answers::<HistoryAnswer<'_>>(
             StatusCode::OK,
             "A page of holds, the latest first.",

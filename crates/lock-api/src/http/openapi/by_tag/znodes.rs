@@ -183,7 +183,7 @@ pub fn watches() -> Vec<Operation> {
             .asks::<WatchQuery>(&[("kind", json!("data"))])
             .with_words::<KindWord>()
             .with_words::<words::WatchTimeoutMs>()
-            .with_words::<words::Zxid>()
+            .with_words::<words::Position>()
             .answers::<EventAnswer<'_>>(
                 StatusCode::OK,
                 "The event.",
