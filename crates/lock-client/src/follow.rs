@@ -90,6 +90,7 @@ async fn follow_on(core: &Core) {
     loop {
         let before = last.clone();
         let over = listen(core, server, &mut last).await;
+        core.life.set_followed(false);
         if last != before {
             pauses = Pauses::new();
         }
@@ -130,6 +131,7 @@ async fn listen(core: &Core, server: usize, last: &mut String) -> Over {
         Ok(Err(SendError::NotSent(why) | SendError::Broken(why))) => return Over::Elsewhere(why),
         Err(_) => return Over::Elsewhere(format!("no answer in {silence:?}")),
     };
+    core.life.set_followed(true);
     let mut blocks = Blocks::default();
     loop {
         let chunk = tokio::select! {

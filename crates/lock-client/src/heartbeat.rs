@@ -23,6 +23,10 @@ const BEATS_PER_TTL: u32 = 3;
 /// beside it. ZooKeeper's clients leave theirs when two thirds have passed since they heard of it; so does this.
 const SILENT_AFTER: u32 = 6;
 
+/// Who hears of a loss as it happens also hears how it happened, and by whom, which the answer to a question does not tell. If the
+/// answer was faster, the other one has so much time.
+const TOLD_WITHIN: Duration = Duration::from_millis(500);
+
 /// What one heartbeat came to.
 struct Beat {
     server: usize,
@@ -39,6 +43,12 @@ struct Holdings {
 #[derive(Deserialize)]
 struct Holding {
     holder: String,
+}
+
+impl Holdings {
+    fn holders(&self) -> Vec<&str> {
+        self.held.iter().map(|holding| holding.holder.as_str()).collect()
+    }
 }
 
 /// Until the next heartbeat: a third of the session's time, or up to a tenth less, by chance. A change of leaders answers
@@ -165,15 +175,19 @@ async fn ask_holdings(core: Arc<Core>) -> (BootInstant, Result<Holdings, Error>)
     let answered = core
         .servers
         .call_within(&ask, core.ttl / BEATS_PER_TTL, core.ttl / BEATS_PER_TTL);
-    (asked, answered.await.and_then(|body| read(&body)))
+    let held: Result<Holdings, Error> = answered.await.and_then(|body| read(&body));
+    if let Ok(holdings) = &held
+        && core.life.is_followed()
+        && core.life.misses_any(asked, &holdings.holders())
+    {
+        tokio::time::sleep(TOLD_WITHIN.min(core.ttl / BEATS_PER_TTL)).await;
+    }
+    (asked, held)
 }
 
 fn note_holdings(core: &Core, asked: BootInstant, held: Result<Holdings, Error>) {
     match held {
-        Ok(Holdings { held }) => {
-            let holders: Vec<&str> = held.iter().map(|holding| holding.holder.as_str()).collect();
-            core.life.holds_only(asked, &holders);
-        }
+        Ok(holdings) => core.life.holds_only(asked, &holdings.holders()),
         Err(Error::Refused(refusal)) if refusal.ends_session() => core.life.lose(Loss::Expired),
         // What cannot be asked now is asked with the next heartbeat.
         Err(error) => tracing::debug!(session = core.id, %error, "it is not known which locks are held"),

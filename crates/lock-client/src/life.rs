@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -106,6 +107,8 @@ pub(crate) struct Life {
     standing: watch::Sender<Standing>,
     /// The token of the first lock that was granted.
     first_token: watch::Sender<Option<u64>>,
+    /// Whether what happens to the session is heard as it happens.
+    is_followed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -133,6 +136,11 @@ struct Held {
 }
 
 impl Held {
+    /// Whether it was held before that was asked, and is not among those who hold.
+    fn is_missing(&self, asked: BootInstant, holders: &[&str]) -> bool {
+        self.since < asked && !holders.contains(&self.holder.as_str())
+    }
+
     fn ask(&self, asked: Option<&Revocation>) {
         self.asked.send_if_modified(|known| {
             let news = known.as_ref() != asked;
@@ -158,6 +166,7 @@ impl Life {
             facts: Mutex::new(facts),
             standing: watch::Sender::new(Standing::Sure),
             first_token: watch::Sender::new(None),
+            is_followed: AtomicBool::new(false),
         }
     }
 
@@ -286,6 +295,16 @@ impl Life {
         }
     }
 
+    /// Whether what happens to the session is heard as it happens.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.is_followed.load(Ordering::Relaxed)
+    }
+
+    /// From now on it is, or is not.
+    pub(crate) fn set_followed(&self, is_followed: bool) {
+        self.is_followed.store(is_followed, Ordering::Relaxed);
+    }
+
     /// Waits until a lock was granted; its token.
     pub(crate) async fn first_token(&self) -> u64 {
         let mut first = self.first_token.subscribe();
@@ -357,11 +376,17 @@ impl Life {
         !self.facts.lock().guards.is_empty()
     }
 
+    /// Whether a guard has lost its lock by that: see [`Life::holds_only`].
+    pub(crate) fn misses_any(&self, asked: BootInstant, holders: &[&str]) -> bool {
+        let facts = self.facts.lock();
+        facts.guards.values().any(|held| held.is_missing(asked, holders))
+    }
+
     /// The session was asked at `asked` which locks it holds, and these are all. Guards of others have lost theirs.
     pub(crate) fn holds_only(&self, asked: BootInstant, holders: &[&str]) {
         let mut facts = self.facts.lock();
         facts.guards.retain(|_, held| {
-            let stays = held.since >= asked || holders.contains(&held.holder.as_str());
+            let stays = !held.is_missing(asked, holders);
             if !stays {
                 held.lost.send_replace(Some(Loss::TakenAway));
             }
