@@ -20,8 +20,10 @@ pub struct EntryBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = words::Perms)]
     perms: Cow<'a, str>,
+    /// `world`, `ip`, `digest` or `x509`.
     #[serde(borrow)]
     scheme: Cow<'a, str>,
+    /// Whom the scheme means by this.
     #[serde(borrow)]
     id: Cow<'a, str>,
 }
@@ -77,7 +79,9 @@ pub struct SetAclBody<'a> {
 pub struct EntryAnswer {
     #[schema(value_type = words::Perms)]
     perms: String,
+    /// `world`, `ip`, `digest` or `x509`.
     scheme: String,
+    /// Whom the scheme means by this.
     id: String,
 }
 

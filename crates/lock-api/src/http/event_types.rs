@@ -51,8 +51,11 @@ pub struct ResetEvent {
 pub struct StateEvent {
     #[schema(value_type = words::Zxid)]
     zxid: u64,
+    /// How long the session lives without a heartbeat.
     ttl_ms: u32,
+    /// The locks that it holds.
     held: Vec<HeldEntry>,
+    /// The locks in whose queues it stands.
     awaited: Vec<AwaitedEntry>,
     revoke_requested: Vec<AskedAnswer>,
 }
@@ -73,6 +76,7 @@ pub struct HeldEntry {
     holder: String,
     #[schema(value_type = words::FencingToken)]
     fencing_token: u64,
+    /// How often its owner has entered.
     holds: u32,
 }
 

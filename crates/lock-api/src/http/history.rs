@@ -21,6 +21,7 @@ pub struct HistoryQuery {
     before: Option<u64>,
     #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
+    /// Whether to wait until this node knows all that was committed before.
     #[serde(default)]
     linearizable: bool,
 }

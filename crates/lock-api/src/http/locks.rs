@@ -230,11 +230,14 @@ async fn check(api: &Api, peer: &Peer, uri: &Uri, lock: LockName) -> Answer {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
+    /// Only what begins so.
     #[serde(default)]
     prefix: String,
+    /// The last one of the page before.
     after: Option<String>,
     #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
+    /// Whether to wait until this node knows all that was committed before.
     #[serde(default)]
     linearizable: bool,
 }
@@ -243,8 +246,10 @@ pub struct ListQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct GraphQuery {
+    /// Only what begins so.
     #[serde(default)]
     prefix: String,
+    /// Whether to wait until this node knows all that was committed before.
     #[serde(default)]
     linearizable: bool,
 }

@@ -20,8 +20,10 @@ pub struct MembersAnswer {
     changed: bool,
     /// What to know all the same.
     warnings: Vec<String>,
+    /// The leader, if this node knows one.
     #[schema(value_type = Option<words::NodeId>, required)]
     leader: Option<NodeId>,
+    /// All members, as this node sees them.
     members: Vec<MemberStatus>,
 }
 
@@ -48,6 +50,7 @@ pub async fn add(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ForceQuery {
+    /// Whether to do it although the voters that remain could not decide anything now.
     #[serde(default)]
     force: bool,
 }

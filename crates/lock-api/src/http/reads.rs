@@ -30,6 +30,7 @@ const MAX_DATA_BYTES: usize = 4 * znode_store::MAX_DATA_BYTES;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadsBody<'a> {
+    /// What is read.
     #[serde(borrow)]
     reads: Vec<ReadBody<'a>>,
 }
@@ -60,8 +61,10 @@ pub struct OfChildren<'a> {
     #[serde(borrow)]
     #[schema(value_type = words::PathToRead)]
     path: Cow<'a, str>,
+    /// Only what begins so.
     #[serde(borrow, default)]
     prefix: Cow<'a, str>,
+    /// The last one of the page before.
     #[serde(borrow)]
     after: Option<Cow<'a, str>>,
     #[schema(value_type = Option<words::CountToRead>)]
@@ -181,6 +184,7 @@ impl<'a> From<&'a Result<Found, Problem>> for ResultAnswer<'a> {
 pub struct ReadsAnswer<'a> {
     #[schema(value_type = words::Zxid)]
     zxid: u64,
+    /// Of each read, in the order of the request.
     results: Vec<ResultAnswer<'a>>,
 }
 

@@ -105,7 +105,9 @@ pub struct SessionAnswer {
     session: String,
     #[schema(value_type = words::SessionName)]
     name: String,
+    /// How long it lives without a heartbeat.
     ttl_ms: u32,
+    /// How long ago it was opened.
     age_ms: u64,
     #[schema(value_type = words::Time)]
     opened_at: At,
@@ -114,8 +116,11 @@ pub struct SessionAnswer {
     last_heartbeat_at: Option<At>,
     #[schema(value_type = words::Address)]
     address: String,
+    /// How many ephemeral znodes it has.
     ephemerals: u32,
+    /// The locks that it holds.
     held: Vec<StandingAnswer>,
+    /// The locks in whose queues it stands.
     awaited: Vec<StandingAnswer>,
 }
 

@@ -126,11 +126,14 @@ fn with_heartbeat(api: &Api, (session, answer): (SessionId, SessionAnswer), now_
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct EphemeralsQuery {
+    /// Only what begins so.
     #[serde(default)]
     prefix: String,
+    /// The last one of the page before.
     after: Option<String>,
     #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
+    /// Whether to wait until this node knows all that was committed before.
     #[serde(default)]
     linearizable: bool,
 }
@@ -159,10 +162,12 @@ pub async fn ephemerals(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answ
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
+    /// The last one of the page before.
     #[param(value_type = Option<words::SessionId>)]
     after: Option<String>,
     #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
+    /// Whether to wait until this node knows all that was committed before.
     #[serde(default)]
     linearizable: bool,
 }

@@ -26,6 +26,7 @@ pub struct TxnBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = Option<words::SessionId>)]
     session: Option<Cow<'a, str>>,
+    /// What is done, in this order.
     #[serde(borrow)]
     ops: Vec<OpBody<'a>>,
     #[schema(value_type = Option<words::RequestId>)]
@@ -64,10 +65,13 @@ pub struct CreateOp<'a> {
     data_base64: Option<Cow<'a, str>>,
     #[serde(default)]
     mode: ModeWord,
+    /// The time to live, of those that have one.
     #[schema(value_type = Option<words::ZnodeTtlMs>)]
     ttl_ms: Option<u64>,
+    /// Who may do what; everybody everything if nothing is said.
     #[serde(borrow)]
     acl: Option<Vec<EntryBody<'a>>>,
+    /// Whether missing parents are created.
     #[serde(default)]
     parents: bool,
 }
@@ -98,6 +102,7 @@ pub struct DeleteOp<'a> {
     #[serde(default = "any_version")]
     #[schema(value_type = words::Version)]
     version: i32,
+    /// Whether all below it goes, too.
     #[serde(default)]
     recursive: bool,
 }
@@ -108,6 +113,7 @@ pub struct SetAclOp<'a> {
     #[serde(borrow)]
     #[schema(value_type = words::ZnodePath)]
     path: Cow<'a, str>,
+    /// The whole new list.
     #[serde(borrow)]
     acl: Vec<EntryBody<'a>>,
     /// The list's own version.
@@ -195,6 +201,7 @@ pub enum OpAnswer {
 
 #[derive(Serialize, ToSchema)]
 pub struct TxnAnswer {
+    /// In the order of the request.
     results: Vec<OpAnswer>,
 }
 

@@ -65,6 +65,7 @@ pub struct WatchQuery {
     timeout_ms: Option<u64>,
     #[param(value_type = Option<words::Position>)]
     seen_zxid: Option<u64>,
+    /// Whether to wait until this node knows all that was committed before.
     #[serde(default)]
     linearizable: bool,
 }

@@ -89,10 +89,13 @@ pub struct CreateBody<'a> {
     data_base64: Option<Cow<'a, str>>,
     #[serde(default)]
     mode: ModeWord,
+    /// The time to live, of those that have one.
     #[schema(value_type = Option<words::ZnodeTtlMs>)]
     ttl_ms: Option<u64>,
+    /// Who may do what; everybody everything if nothing is said.
     #[serde(borrow)]
     acl: Option<Vec<EntryBody<'a>>>,
+    /// Whether missing parents are created.
     #[serde(default)]
     parents: bool,
     /// Whose an ephemeral node is.
@@ -212,10 +215,14 @@ pub struct StatAnswer {
     aversion: i32,
     #[schema(value_type = Option<words::SessionId>, required)]
     ephemeral_owner: Option<String>,
+    /// Whether it is swept when its last child has gone.
     container: bool,
+    /// The time to live, of those that have one.
     #[schema(value_type = Option<words::ZnodeTtlMs>, required)]
     ttl_ms: Option<u64>,
+    /// How many bytes the data has.
     data_length: u32,
+    /// How many children it has.
     num_children: u32,
 }
 

@@ -111,6 +111,7 @@ pub struct DeleteQuery {
     #[serde(default = "any_version")]
     #[param(value_type = words::Version)]
     version: i32,
+    /// Whether all below it goes, too.
     #[serde(default)]
     recursive: bool,
     #[param(value_type = Option<words::SessionId>)]
@@ -159,16 +160,22 @@ pub async fn delete(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct LookQuery {
+    /// Whether a page of children is shown.
     #[serde(default)]
     children: bool,
+    /// Only what begins so.
     prefix: Option<String>,
+    /// The last one of the page before.
     after: Option<String>,
     #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
+    /// Whether all znodes below are counted.
     #[serde(default)]
     descendants: bool,
+    /// Whether the access control list is shown.
     #[serde(default)]
     acl: bool,
+    /// Whether to wait until this node knows all that was committed before.
     #[serde(default)]
     linearizable: bool,
 }

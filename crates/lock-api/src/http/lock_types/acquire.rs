@@ -35,6 +35,7 @@ pub struct AcquireBody<'a> {
     #[serde(borrow, default)]
     #[schema(value_type = words::Owner)]
     owner: Cow<'a, str>,
+    /// Whether the owner may enter again what it holds: yes, where that means something, unless this says no.
     reentrant: Option<bool>,
     #[serde(borrow, default)]
     #[schema(value_type = words::Note)]
@@ -182,6 +183,7 @@ pub struct GrantAnswer<'a> {
     holder: &'a str,
     #[schema(value_type = words::FencingToken)]
     fencing_token: u64,
+    /// How often its owner has entered.
     holds: u32,
     #[schema(value_type = words::Permits)]
     permits: u32,

@@ -27,11 +27,14 @@ pub struct LockAnswer<'a> {
     /// `null` unless the lock is in use as a semaphore, or a limit was set.
     #[schema(value_type = Option<words::Limit>, required)]
     limit: Option<u32>,
+    /// Whether nobody is let in.
     draining: bool,
     /// `null` unless nobody is let in for a while, because the session of a holder expired.
     #[schema(required)]
     closed: Option<ClosedAnswer>,
+    /// Who holds it.
     holders: Vec<ContenderAnswer<'a>>,
+    /// Who waits, in order.
     queue: Vec<ContenderAnswer<'a>>,
 }
 
@@ -39,6 +42,7 @@ pub struct LockAnswer<'a> {
 pub struct ClosedAnswer {
     #[schema(value_type = words::Time)]
     since_at: At,
+    /// For how long nobody is let in.
     delay_ms: u32,
     /// At least; told by the leader each second.
     passed_ms: u32,
@@ -83,6 +87,7 @@ pub struct ContenderAnswer<'a> {
     mode: &'static str,
     #[schema(value_type = words::Permits)]
     permits: u32,
+    /// How often its owner has entered.
     holds: u32,
     #[schema(value_type = words::FencingToken)]
     fencing_token: u64,
@@ -176,7 +181,9 @@ pub struct SummaryAnswer<'a> {
     lock: &'a str,
     #[schema(value_type = Option<ModeWord>, required)]
     mode: Option<&'static str>,
+    /// How many hold it.
     holders: u32,
+    /// How many wait.
     waiters: u32,
 }
 
@@ -205,7 +212,9 @@ pub struct GraphAnswer<'a> {
 pub struct WaitAnswer<'a> {
     #[schema(value_type = words::LockName)]
     lock: &'a str,
+    /// Who waits.
     waiter: PartyAnswer<'a>,
+    /// Some of those it waits for; nobody where a lock is drained or closed.
     waits_for: Vec<PartyAnswer<'a>>,
     /// Whether it waits for more than these.
     more: bool,
