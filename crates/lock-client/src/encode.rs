@@ -18,6 +18,14 @@ pub(crate) fn segment(name: &str) -> String {
     utf8_percent_encode(name, SEGMENT).to_string()
 }
 
+/// The name of a lock where nothing follows it: the lock that is called `graph` is not the graph of all.
+pub(crate) fn lock(name: &str) -> String {
+    match name {
+        "graph" => "%67raph".to_owned(),
+        _ => segment(name),
+    }
+}
+
 /// The path of a znode.
 pub(crate) fn path(path: &str) -> String {
     utf8_percent_encode(path, PATH).to_string()
@@ -31,5 +39,9 @@ mod tests {
     fn names_are_encoded_byte_by_byte() {
         assert_eq!(segment("orders/4 2?ä%"), "orders%2F4%202%3F%C3%A4%25");
         assert_eq!(path("/orders/4 2"), "/orders/4%202");
+        assert_eq!(
+            (lock("a/graph"), lock("graph")),
+            ("a%2Fgraph".into(), "%67raph".into())
+        );
     }
 }

@@ -132,7 +132,7 @@ impl LockClient {
 
     /// One lock; `None` if it does not exist, which means that it is free.
     pub async fn lock(&self, name: &str) -> Result<Option<LockView>, Error> {
-        let path = format!("/v1/locks/{}?linearizable=true", encode::segment(name));
+        let path = format!("/v1/locks/{}?linearizable=true", encode::lock(name));
         match self.servers.ask(&Call::get(path)).await {
             Ok(view) => Ok(Some(view)),
             Err(error) if error.is(Code::NoLock) => Ok(None),
@@ -183,7 +183,7 @@ impl LockClient {
     }
 
     async fn configure(&self, name: &str, body: Value) -> Result<(), Error> {
-        let path = format!("/v1/locks/{}", encode::segment(name));
+        let path = format!("/v1/locks/{}", encode::lock(name));
         let call = Call::with(Method::PUT, path, &body);
         self.servers.call(&call).await.map(drop)
     }

@@ -16,7 +16,7 @@ async fn every_mode_is_granted_shared_out_and_given_back() {
     let client = cluster.lock_client();
 
     // Names that need encoding, or end like a verb.
-    for name in ["orders/42", "a b?c#d%/ü", "orders/acquire", "check"] {
+    for name in ["orders/42", "a b?c#d%/ü", "orders/acquire", "check", "graph"] {
         let guard = first
             .acquire(name, AcquireOptions::exclusive().note("mine"))
             .await
