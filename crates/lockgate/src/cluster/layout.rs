@@ -15,6 +15,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use raft_node::{MemberAddress, NodeId};
@@ -214,8 +215,7 @@ pub fn create(dir: &Path, count: u64, ports: Ports, settings: &str) -> anyhow::R
     );
     let members = members(count, ports)?;
     // Before anything is written: what stands in a configuration stays as it is. Ports that were just found free need no
-    // second look, which could see them taken by what is left of the first: a process that another thread starts at this
-    // moment has a copy of every socket until it executes its program.
+    // second look.
     if let Ports::Fixed { .. } = ports {
         for (id, member) in &members {
             check_free(*id, &member.http)?;
@@ -279,9 +279,22 @@ fn configuration(id: NodeId, members: &BTreeMap<NodeId, MemberAddress>, settings
     text
 }
 
+/// How often and after what pause an address that is taken is looked at again. A process that another thread starts has a
+/// copy of every socket, those closed a moment ago among them, until it executes its program.
+const LOOKS_AGAIN: (u32, Duration) = (20, Duration::from_millis(10));
+
 /// Fails if somebody listens at an address that a node is to have.
 pub fn check_free(id: NodeId, address: &str) -> anyhow::Result<()> {
-    TcpListener::bind(address)
+    let (times, pause) = LOOKS_AGAIN;
+    let mut bound = TcpListener::bind(address);
+    for _ in 0..times {
+        match &bound {
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => std::thread::sleep(pause),
+            _ => break,
+        }
+        bound = TcpListener::bind(address);
+    }
+    bound
         .map(drop)
         .with_context(|| format!("node {id} cannot have the address {address}"))
 }
