@@ -1,0 +1,83 @@
+//! Messages as bytes: how they are written one after the other, and read again.
+
+use std::io;
+
+use bytes::{Buf, Bytes, BytesMut};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::codec::{self, MAX_ENCODED_BYTES};
+
+/// Appends a frame with `message` in it to `out`.
+pub fn put_frame<T: Serialize>(out: &mut BytesMut, message: &T) {
+    let body = codec::encode(message);
+    out.reserve(4 + body.len());
+    out.extend_from_slice(&(body.len() as u32).to_le_bytes());
+    out.extend_from_slice(&body);
+}
+
+/// Reads frames from one end of a connection. A read that is given up loses nothing.
+pub struct FrameReader<R> {
+    from: R,
+    buffer: BytesMut,
+}
+
+/// How much is asked of the socket at once.
+const READ_CHUNK_BYTES: usize = 64 * 1024;
+
+impl<R: AsyncRead + Unpin> FrameReader<R> {
+    /// Reads from `from`.
+    pub fn new(from: R) -> Self {
+        Self {
+            from,
+            buffer: BytesMut::with_capacity(READ_CHUNK_BYTES),
+        }
+    }
+
+    /// The next frame's bytes; `None` when the peer closed the connection between two frames.
+    pub async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        loop {
+            if let Some(frame) = self.take_buffered()? {
+                return Ok(Some(frame));
+            }
+            self.buffer.reserve(READ_CHUNK_BYTES);
+            if self.from.read_buf(&mut self.buffer).await? == 0 {
+                return match self.buffer.is_empty() {
+                    true => Ok(None),
+                    false => Err(io::ErrorKind::UnexpectedEof.into()),
+                };
+            }
+        }
+    }
+
+    /// A frame that has already arrived.
+    pub fn take_buffered(&mut self) -> io::Result<Option<Bytes>> {
+        let Some(length) = self.buffer.first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let length = u32::from_le_bytes(*length) as usize;
+        if length > MAX_ENCODED_BYTES {
+            let what = format!("a frame of {length} bytes is larger than any that a peer sends");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        if self.buffer.len() < 4 + length {
+            return Ok(None);
+        }
+        self.buffer.advance(4);
+        Ok(Some(self.buffer.split_to(length).freeze()))
+    }
+
+    /// The next frame as a message.
+    pub async fn message<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+        match self.next().await? {
+            None => Ok(None),
+            Some(frame) => decode_frame(&frame).map(Some),
+        }
+    }
+}
+
+/// A frame's bytes as a message.
+pub fn decode_frame<T: DeserializeOwned>(frame: &[u8]) -> io::Result<T> {
+    codec::decode(frame).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}

@@ -1,0 +1,253 @@
+//! What peers say to each other: the questions and answers. Raft's own messages among them are in `raft.rs`, the way in
+//! which all become bytes in `frame.rs`.
+//!
+//! Every message is a frame: its length as four bytes, little endian, then the message. A connection begins
+//! with a [`Hello`] and its [`HelloReply`] and is then used for one purpose, see [`Purpose`].
+
+mod frame;
+mod raft;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use znode_store::SessionId;
+
+pub use self::frame::*;
+pub use self::raft::*;
+use crate::config::NodeId;
+use crate::disks::{DiskReport, DiskView};
+use crate::membership::{MembershipChange, MembershipOutcome};
+use crate::types::{ClusterId, DiskId};
+use crate::versions::{ProgramVersions, WireRange};
+
+/// The newest version of what is in this module, in which a message may be new. Two nodes use the highest version that both
+/// speak; see `crate::versions`.
+pub const WIRE_VERSION: u16 = 4;
+
+/// The oldest version that is still spoken.
+pub const OLDEST_WIRE_VERSION: u16 = 4;
+
+/// What a connection begins with, so that a stranger's bytes are not taken for a message.
+pub const MAGIC: [u8; 8] = *b"lockgate";
+
+/// What a connection is for. Elections and heartbeats never queue behind bulk data: they have their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Purpose {
+    /// Votes, heartbeats, read confirmations: small, and they decide about availability.
+    Control,
+    /// Commands passed on to the leader, and heartbeats of sessions.
+    Traffic,
+    /// One stream of log entries and their acknowledgements.
+    Append,
+    /// One snapshot.
+    Snapshot,
+}
+
+/// The beginning of every [`Hello`], whatever its version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HelloStart {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// The versions of the peer protocol that the caller speaks.
+    pub wire: WireRange,
+}
+
+/// The first message of a connection. Its layout, and that of its reply, stays as it is over all versions, for they are
+/// read before a version is agreed upon; what has to be added goes into the extensions, of which unknown ones are passed
+/// over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// The versions of the peer protocol that the caller speaks.
+    pub wire: WireRange,
+    /// The cluster's name.
+    pub cluster: String,
+    /// The cluster's id, once it is formed.
+    pub cluster_id: Option<ClusterId>,
+    /// Who calls.
+    pub from: NodeId,
+    /// With which disk.
+    pub from_disk: DiskId,
+    /// Who is meant.
+    pub to: NodeId,
+    /// With which disk, if the membership says.
+    pub to_disk: Option<DiskId>,
+    /// Whether the caller knows the cluster's membership.
+    pub formed: bool,
+    /// What for.
+    pub purpose: Purpose,
+    /// The version of the caller's program, for people.
+    pub program: String,
+    /// The newest kinds of commands that the caller can apply.
+    pub commands: u8,
+    /// Room for later versions: a number, and what it stands for.
+    pub extensions: Vec<(u16, Bytes)>,
+}
+
+impl Hello {
+    /// What every version of it begins with.
+    pub fn start(&self) -> HelloStart {
+        HelloStart {
+            magic: self.magic,
+            wire: self.wire,
+        }
+    }
+
+    /// What the caller speaks, and can apply.
+    pub fn versions(&self) -> ProgramVersions {
+        ProgramVersions {
+            program: self.program.clone(),
+            wire: self.wire,
+            commands: self.commands,
+        }
+    }
+}
+
+/// The answer to a [`Hello`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HelloReply {
+    /// Go on.
+    Welcome {
+        /// The disk of the node that answers.
+        disk: DiskId,
+        /// The version of the peer protocol in which the connection goes on.
+        version: u16,
+        /// What the node that answers speaks, and can apply.
+        versions: ProgramVersions,
+        /// As in the [`Hello`].
+        extensions: Vec<(u16, Bytes)>,
+    },
+    /// No.
+    Refused {
+        /// The reason, for people.
+        reason: String,
+        /// What is wrong, for the caller.
+        cause: RefusalCause,
+        /// Whether the node that refuses knows the cluster's membership.
+        formed: bool,
+    },
+}
+
+/// Why a connection is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RefusalCause {
+    /// The two have different histories, or the caller's data directory is not the one that the cluster knows.
+    Identity,
+    /// Anything else: it may be right another time, or is a mistake in somebody's configuration.
+    Other,
+    /// The two have no version of the peer protocol in common.
+    Version,
+    /// The caller was a member of this cluster, and is none any more.
+    Removed,
+}
+
+/// A request on a [`Purpose::Control`] or [`Purpose::Traffic`] connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ask {
+    /// Raft's RequestVote.
+    Vote(WireVoteRequest),
+    /// The same without consequences, to see whether an election could be won.
+    PreVote(WireVoteRequest),
+    /// Raft's AppendEntries with no entries in it: the heartbeat.
+    Append(WireAppend),
+    /// The leader steps down in favour of the receiver.
+    TransferLeader {
+        /// The leader's vote.
+        from: WireVote,
+        /// The receiver.
+        to: NodeId,
+        /// What the receiver must have on disk.
+        last: Option<WireLogId>,
+    },
+    /// Commands for the leader of `term`, encoded envelopes.
+    Forward {
+        /// The only term in which they may be proposed.
+        term: u64,
+        /// In this order.
+        envelopes: Vec<Bytes>,
+    },
+    /// Heartbeats of sessions, for the leader.
+    Touch {
+        /// Whose.
+        sessions: Vec<SessionId>,
+    },
+    /// Up to where must be applied for a linearizable read? For the leader.
+    ReadIndex,
+    /// How is your disk? From the leader, with what it has found about all disks.
+    Disk {
+        /// Nothing yet, at the beginning of its term.
+        view: Option<DiskView>,
+    },
+    /// A change of the membership, for the leader.
+    ChangeMembership(MembershipChange),
+}
+
+/// The answer to an [`Ask`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// To a vote or pre-vote.
+    Vote(WireVoteResponse),
+    /// To an append.
+    Append(WireAppendResult),
+    /// To a transfer: whether the receiver stands for election now, else why not.
+    TransferLeader(Result<(), String>),
+    /// To a forward: the commands were carried out, but for those that are named.
+    Forward(Result<Declined, NotLeader>),
+    /// To a touch: for each session in order, its timeout in milliseconds if it was renewed.
+    Touch(Result<Vec<Touched>, NotLeader>),
+    /// To a read index.
+    ReadIndex(Result<u64, NotLeader>),
+    /// To a disk's question.
+    Disk(DiskReport),
+    /// The node could not answer (it is shutting down, or its Raft has stopped).
+    Failed(String),
+    /// To a change of the membership.
+    ChangeMembership(Result<MembershipOutcome, NotLeader>),
+}
+
+/// The commands of a run that the leader did not propose, because there is no room for what they make. Nothing was done
+/// about them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Declined {
+    /// Their places in the run.
+    pub places: Vec<u32>,
+    /// Why, for people.
+    pub reason: String,
+    /// Whether it is for want of room, and not because a member could not apply them.
+    pub read_only: bool,
+}
+
+/// The node that was asked does not lead (that term), or cannot prove it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotLeader {
+    /// The leader that it knows.
+    pub leader: Option<NodeId>,
+}
+
+/// What became of one session's heartbeat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Touched {
+    /// Counted; the session's timeout in milliseconds.
+    Renewed(u32),
+    /// The session has ended, or is being ended.
+    Ended,
+    /// Never heard of.
+    Unknown,
+}
+
+impl Ask {
+    /// The version of the peer protocol in which this question came. It is not sent to a node that speaks an older one.
+    pub fn since(&self) -> u16 {
+        match self {
+            Self::Vote(_)
+            | Self::PreVote(_)
+            | Self::Append(_)
+            | Self::TransferLeader { .. }
+            | Self::Forward { .. }
+            | Self::Touch { .. }
+            | Self::ReadIndex
+            | Self::Disk { .. }
+            | Self::ChangeMembership(_) => 3,
+        }
+    }
+}
