@@ -7,6 +7,7 @@
 //! | `session NAME [ttl_ms=N]` | opens a session |
 //! | `GET PATH`, `POST PATH BODY`, `PUT PATH BODY`, `DELETE PATH` | a call, with its answer |
 //! | `begin NAME PATH BODY` | a call by `POST`; goes on when it waits |
+//! | `watch NAME PATH` | a watch by `GET`; goes on when it is armed |
 //! | `reply NAME` | the answer of a call that waited |
 //! | `hang_up NAME` | its caller goes away; goes on when it waits no more |
 //! | `until PATH TEXT` | looks until the answer contains the text |
@@ -111,6 +112,18 @@ impl Script {
                     let before = self.waits().await;
                     let call = Call::send(self.server().address, "POST", &path, Some(&body)).await;
                     until("it waits", async || self.waits().await > before).await;
+                    call
+                });
+                self.waiting.insert(name, call);
+                Ok(String::new())
+            }
+            "watch" => {
+                let (name, path) = (next()?, next()?);
+                let call = self.runtime.block_on(async {
+                    let armed = || self.server().node.watch_counts().watches;
+                    let before = armed();
+                    let call = Call::send(self.server().address, "GET", &path, None).await;
+                    until("it is armed", async || armed() > before).await;
                     call
                 });
                 self.waiting.insert(name, call);
