@@ -2,7 +2,6 @@
 //! library.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lockgate::api_client::{ApiClient, HeldLock};
@@ -10,21 +9,10 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::harness::{PATIENCE, TestCluster, assert_refused};
+use crate::limited_resource::LimitedResource;
 
 /// Shorter than anybody's patience, longer than a grant takes.
 const SHORT_MS: u64 = 200;
-
-/// A resource that is not made for two at a time.
-#[derive(Default)]
-struct LimitedResource(AtomicBool);
-
-impl LimitedResource {
-    async fn use_it(&self) {
-        assert!(!self.0.swap(true, Ordering::SeqCst), "two use it at a time");
-        tokio::time::sleep(Duration::from_millis(3)).await;
-        self.0.store(false, Ordering::SeqCst);
-    }
-}
 
 /// Waits in vain, and for as long as it said.
 async fn in_vain(client: &mut ApiClient, session: &str, lock: &str, mut wish: Value) {

@@ -21,6 +21,7 @@ mod history;
 mod identity;
 mod known_bugs;
 mod leader_kill;
+mod limited_resource;
 mod membership;
 mod modes;
 mod ordinary;

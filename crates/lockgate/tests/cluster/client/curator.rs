@@ -1,28 +1,17 @@
 //! The scenarios that Curator tests its recipes with, told with this client.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use lock_client::{AcquireOptions, Code, LockSession, LockSet};
 use tokio::task::JoinSet;
 
 use crate::harness::{PATIENCE, TestCluster};
+use crate::limited_resource::LimitedResource;
 
 /// Shorter than anybody's patience, longer than a grant takes.
 const SHORT: Duration = Duration::from_millis(200);
-
-/// A resource that is not made for two at a time.
-#[derive(Default)]
-struct LimitedResource(AtomicBool);
-
-impl LimitedResource {
-    async fn use_it(&self) {
-        assert!(!self.0.swap(true, Ordering::SeqCst), "two use it at a time");
-        tokio::time::sleep(Duration::from_millis(3)).await;
-        self.0.store(false, Ordering::SeqCst);
-    }
-}
 
 /// So many sessions, each with a client of its own.
 async fn sessions(cluster: &TestCluster, count: usize) -> Vec<LockSession> {
@@ -137,7 +126,7 @@ async fn readers_read_together_and_writers_write_alone() {
                 } else {
                     let guard = session.acquire("book", AcquireOptions::shared()).await.unwrap();
                     readers.fetch_add(1, Ordering::SeqCst);
-                    assert!(!resource.0.load(Ordering::SeqCst), "somebody writes");
+                    assert!(!resource.is_used(), "somebody writes");
                     tokio::task::yield_now().await;
                     readers.fetch_sub(1, Ordering::SeqCst);
                     guard.release().await.unwrap();
