@@ -16,9 +16,10 @@ use tokio::sync::Notify;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
-use super::report::{self, Durations, Percentiles};
+use super::report::{self, Durations, Percentiles, ms};
 use super::{Target, processes};
 use crate::api_client::{ApiClient, request_id};
+use crate::cli::say;
 use crate::http_client::Connection;
 
 /// The longest that the server gives by default: no session needs a heartbeat while one queue is measured.
@@ -84,7 +85,7 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
             .await
             .context("the sessions would end before the measurement does")??;
         if !args.json {
-            print(&report, reports.is_empty());
+            print(&report, reports.is_empty())?;
         }
         reports.push(report);
     }
@@ -94,15 +95,14 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn print(report: &QueueReport, first: bool) {
+fn print(report: &QueueReport, first: bool) -> anyhow::Result<()> {
     if first {
-        println!(
+        say(format!(
             "{:>7} {:>12} {:>9} {:>9} {:>9} {:>9} {:>12}",
             "waiters", "hand-overs/s", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "nodes' CPU us"
-        );
+        ))?;
     }
-    let ms = |us: u64| format!("{:.2}", us as f64 / 1000.0);
-    println!(
+    say(format!(
         "{:>7} {:>12.0} {:>9} {:>9} {:>9} {:>9} {:>12}",
         report.waiters,
         report.hand_overs_per_second,
@@ -111,7 +111,7 @@ fn print(report: &QueueReport, first: bool) {
         ms(report.hand_over.p99_9_us),
         ms(report.hand_over.max_us),
         report.cpu_us.map_or("-".to_owned(), |us| us.to_string())
-    );
+    ))
 }
 
 /// What all clients share.

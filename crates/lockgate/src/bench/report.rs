@@ -88,6 +88,11 @@ pub struct LoadReport {
     pub errors: u64,
 }
 
+/// Microseconds as milliseconds, for people.
+pub fn ms(us: u64) -> String {
+    format!("{:.2}", us as f64 / 1000.0)
+}
+
 /// Prints one line of the table, with the heading before the first.
 pub fn print_load(report: &LoadReport, first: bool) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
@@ -107,7 +112,6 @@ pub fn print_load(report: &LoadReport, first: bool) -> anyhow::Result<()> {
         )
         .context("writing to standard output")?;
     }
-    let ms = |us: u64| format!("{:.2}", us as f64 / 1000.0);
     writeln!(
         out,
         "{:<10} {:>7} {:>10.0} {:>9} {:>9} {:>9} {:>9} {:>12} {:>7}",

@@ -12,9 +12,10 @@ use serde::Serialize;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::Instant;
 
-use super::report::{self, Durations, Percentiles};
+use super::report::{self, Durations, Percentiles, ms};
 use super::{Target, processes};
 use crate::api_client::{ApiClient, HeldLock, request_id};
+use crate::cli::say;
 
 /// A heartbeat is sent so often within a session's ttl, as the client library does, and up to a tenth earlier by chance:
 /// who was held up together must not come back together ever after.
@@ -99,10 +100,10 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     if args.json {
         report::print_json(&report)?;
     } else {
-        println!(
+        say(format!(
             "{} sessions, opened in {:.1} s; {} lost, {} locks lost",
             report.sessions, report.opening_seconds, report.lost_sessions, report.lost_locks
-        );
+        ))?;
     }
     ensure!(
         report.lost_sessions + report.lost_locks == 0,
@@ -166,7 +167,7 @@ async fn measure(args: &Arguments) -> anyhow::Result<SessionsReport> {
         tokio::time::sleep_until(end.min(Instant::now() + LOOK_EVERY)).await;
         let stretch = looks.next(&pids, &seen, begin)?;
         if !args.json {
-            print(&stretch, stretches.is_empty());
+            print(&stretch, stretches.is_empty())?;
         }
         stretches.push(stretch);
     }
@@ -261,14 +262,13 @@ fn cpu_times(pids: &[Pid]) -> anyhow::Result<Vec<Duration>> {
     pids.iter().map(|pid| processes::cpu_time(*pid)).collect()
 }
 
-fn print(stretch: &Stretch, first: bool) {
+fn print(stretch: &Stretch, first: bool) -> anyhow::Result<()> {
     if first {
-        println!(
+        say(format!(
             "{:>7} {:>12} {:>8} {:>8} {:>8}   {:<24} {:<24}",
             "second", "heartbeats/s", "p50 ms", "p99 ms", "max ms", "CPU % of each node", "MiB of each node"
-        );
+        ))?;
     }
-    let ms = |us: u64| format!("{:.2}", us as f64 / 1000.0);
     let list = |numbers: Vec<String>| numbers.join(" ");
     let cpu = list(
         stretch
@@ -283,12 +283,12 @@ fn print(stretch: &Stretch, first: bool) {
             .map(|bytes| format!("{:.1}", *bytes as f64 / 1048576.0))
             .collect(),
     );
-    println!(
+    say(format!(
         "{:>7} {:>12.0} {:>8} {:>8} {:>8}   {cpu:<24} {memory:<24}",
         stretch.second,
         stretch.heartbeats_per_second,
         ms(stretch.heartbeat.p50_us),
         ms(stretch.heartbeat.p99_us),
         ms(stretch.heartbeat.max_us),
-    );
+    ))
 }
