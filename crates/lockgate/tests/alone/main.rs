@@ -1,0 +1,13 @@
+//! What is promised in seconds, shown on whole clusters from outside. These tests have the machine for themselves: cargo
+//! runs one target after the other, and here is one test. Among a hundred other clusters on the same cores an election
+//! is easily lost to a split vote, twice in a row, and the seconds would say more about the crowd than about the nodes.
+//!
+//! LOCKGATE_TEST_ROUNDS multiplies the number of rounds.
+
+// clippy's exception for tests does not reach their helpers.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../cluster/harness.rs"]
+#[allow(dead_code, reason = "these tests need a part of what the cluster tests need")]
+mod harness;
+mod membership;

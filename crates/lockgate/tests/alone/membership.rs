@@ -1,0 +1,330 @@
+//! Members are added, promoted, lost, replaced and removed, the leader among them, while many take locks and write.
+//! Nobody is in a lock together with somebody else, nothing that was acknowledged is lost, and writes go on.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lockgate::api_client::{ApiClient, KeptSession};
+use lockgate::cluster::members::Members;
+use lockgate::cluster::{START_TIMEOUT, STOP_TIMEOUT};
+use lockgate::http_client;
+use lockgate::raft_node::{MemberAddress, NodeId};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::harness::{PATIENCE, TestCluster, eventually, rounds};
+
+/// What must hold of writes.
+const LONGEST_WITHOUT_A_WRITE: Duration = Duration::from_secs(2);
+
+/// A node that gives no answer for so long is left for another one. Less than what is promised of writes, since a
+/// request may be under way to a node that is killed.
+const TRY_ANOTHER_AFTER: Duration = Duration::from_millis(700);
+
+const WRITERS: usize = 4;
+const LOCKERS: usize = 4;
+
+/// Where the callers find nodes, as members come and go.
+#[derive(Default)]
+struct Places(Mutex<Vec<String>>);
+
+impl Places {
+    fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+/// What everybody who is in the lock sees of it.
+#[derive(Default)]
+struct Guarded {
+    inside: AtomicBool,
+    last_token: AtomicU64,
+    entries: AtomicUsize,
+}
+
+struct Load {
+    places: Arc<Places>,
+    done: Arc<AtomicBool>,
+    guarded: Arc<Guarded>,
+    /// When a write was answered; the longest that one took with all its tries; and what was answered.
+    writes: Arc<Mutex<Writes>>,
+    tasks: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct Writes {
+    answered: Vec<Instant>,
+    slowest: Duration,
+    paths: Vec<String>,
+}
+
+impl Load {
+    fn start(places: Arc<Places>) -> Self {
+        let mut load = Self {
+            places,
+            done: Arc::default(),
+            guarded: Arc::default(),
+            writes: Arc::default(),
+            tasks: JoinSet::new(),
+        };
+        for writer in 0..WRITERS {
+            let (places, done, writes) = (load.places.clone(), load.done.clone(), load.writes.clone());
+            load.tasks.spawn(async move {
+                let mut turn = writer;
+                while !done.load(Ordering::Relaxed) {
+                    write(&places, &writes, &mut turn).await;
+                }
+            });
+        }
+        for locker in 0..LOCKERS {
+            let (places, done, guarded) = (load.places.clone(), load.done.clone(), load.guarded.clone());
+            load.tasks.spawn(async move {
+                let mut turn = locker;
+                while !done.load(Ordering::Relaxed) {
+                    enter(&places, &guarded, turn).await;
+                    turn += 1;
+                }
+            });
+        }
+        load
+    }
+
+    async fn finish(self) -> (Arc<Guarded>, Writes) {
+        self.done.store(true, Ordering::Relaxed);
+        self.tasks.join_all().await;
+        let writes = std::mem::take(&mut *self.writes.lock().unwrap());
+        (self.guarded, writes)
+    }
+}
+
+/// One write, tried at one node after the other until one answers. A try that gave no answer may have been carried out.
+async fn write(places: &Places, writes: &Mutex<Writes>, turn: &mut usize) {
+    let began = Instant::now();
+    let body = json!({ "mode": "persistent_sequential", "data": "x" }).to_string();
+    loop {
+        *turn += 1;
+        let all = places.all();
+        let node = &all[*turn % all.len()];
+        let call = http_client::request(node, "POST", "/v1/znodes/writes/n-", &body);
+        if let Ok(Ok(answer)) = tokio::time::timeout(TRY_ANOTHER_AFTER, call).await
+            && answer.status == 201
+        {
+            let now = Instant::now();
+            let path = answer.json()["path"].as_str().expect("a path").to_owned();
+            let mut writes = writes.lock().unwrap();
+            writes.answered.push(now);
+            writes.slowest = writes.slowest.max(now - began);
+            writes.paths.push(path);
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "a write is not answered anywhere");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Takes the lock, is in it alone, and leaves it.
+async fn enter(places: &Places, guarded: &Guarded, first: usize) {
+    let mut client = ApiClient::new(&places.all(), first, PATIENCE);
+    let session = KeptSession::open(&mut client, Duration::from_secs(30), "locker")
+        .await
+        .expect("a session");
+    // Nobody holds the lock for long, so a wait ends; a node that is gone meanwhile is left with its connection.
+    let held = client.acquire(session.id(), "guarded").await.expect("the lock");
+    assert!(
+        !guarded.inside.swap(true, Ordering::SeqCst),
+        "two are in the lock"
+    );
+    let before = guarded.last_token.swap(held.fencing_token, Ordering::SeqCst);
+    assert!(
+        held.fencing_token > before,
+        "{} after {before}",
+        held.fencing_token
+    );
+    tokio::time::sleep(Duration::from_millis(3)).await;
+    guarded.entries.fetch_add(1, Ordering::SeqCst);
+    assert!(guarded.inside.swap(false, Ordering::SeqCst));
+    client
+        .release(session.id(), &held)
+        .await
+        .expect("the lock was kept");
+    client.close_session(session.id()).await.expect("the end of it");
+}
+
+/// Who works on the cluster.
+struct Operator {
+    cluster: TestCluster,
+    places: Arc<Places>,
+}
+
+impl Operator {
+    fn show_places(&self) {
+        *self.places.0.lock().unwrap() = self.cluster.http_addresses();
+    }
+
+    fn members(&self) -> Members {
+        Members::at(&self.cluster.http_addresses())
+    }
+
+    /// A new node, from its configuration to its vote.
+    async fn add(&mut self) -> NodeId {
+        let mut members = self.members();
+        let id = members.next_id().await.unwrap();
+        let node = self.cluster.configure_new(id).unwrap();
+        self.cluster.start(id).unwrap();
+        self.cluster.wait_listening(id, START_TIMEOUT).await.unwrap();
+        let address = MemberAddress {
+            peer: node.peer,
+            http: node.http,
+        };
+        members.add(id, &address).await.unwrap();
+        self.cluster.wait_ready(&[id], START_TIMEOUT).await.unwrap();
+        // A learner takes requests as every node does.
+        self.show_places();
+        members.promote(id, PATIENCE).await.unwrap();
+        id
+    }
+
+    /// The leader, or somebody else.
+    async fn pick(&self, leader: bool) -> NodeId {
+        match leader {
+            true => self.cluster.leader_now().await,
+            false => self.cluster.followers().await[0],
+        }
+    }
+
+    /// A node is lost, and its place goes to a new one.
+    async fn replace(&mut self, leader: bool) {
+        let lost = self.pick(leader).await;
+        assert!(self.cluster.kill(lost).await.unwrap());
+        self.forget(lost).await;
+        self.add().await;
+    }
+
+    /// A node that lives is removed, and ends.
+    async fn remove(&mut self, leader: bool) {
+        let id = self.pick(leader).await;
+        self.members().remove(id, false).await.unwrap();
+        let cluster = &self.cluster;
+        eventually(&format!("node {id} ends"), async || {
+            cluster.pid(id).unwrap().is_none()
+        })
+        .await;
+        let log = self.cluster.log_tail(id).unwrap();
+        assert!(
+            log.trim_end()
+                .lines()
+                .last()
+                .unwrap()
+                .contains("was removed from the cluster"),
+            "{log}"
+        );
+        self.forget(id).await;
+    }
+
+    async fn forget(&mut self, id: NodeId) {
+        self.members().remove(id, false).await.unwrap();
+        self.cluster.put_aside(id, STOP_TIMEOUT).await.unwrap();
+        self.show_places();
+    }
+}
+
+#[tokio::test]
+async fn locks_and_writes_go_on_while_members_come_and_go() {
+    let cluster = TestCluster::start().await;
+    let mut operator = Operator {
+        cluster,
+        places: Arc::default(),
+    };
+    operator.show_places();
+    let parent = operator
+        .cluster
+        .send(1, "POST", "/v1/znodes/writes", &json!({}))
+        .await;
+    assert_eq!(parent.status, 201);
+    let load = Load::start(operator.places.clone());
+    let began = Instant::now();
+    // When what was done: to say what was going on when writes paused.
+    let mut steps = Vec::new();
+    let count = rounds(1);
+    for round in 0..count {
+        let (with_leader, without) = (round % 2 == 0, round % 2 == 1);
+        let mut told = |what: &'static str| steps.push((Instant::now(), what));
+        operator.add().await;
+        told("added");
+        operator.replace(with_leader).await;
+        told("replaced");
+        operator.remove(with_leader).await;
+        told("removed");
+        let follower = operator.pick(false).await;
+        let mut members = operator.members();
+        members.demote(follower, false).await.unwrap();
+        told("demoted");
+        members.promote(follower, PATIENCE).await.unwrap();
+        told("promoted");
+        members.move_leader(None).await.unwrap();
+        told("made the leader");
+        // Once more the other way round.
+        operator.add().await;
+        operator.remove(without).await;
+        told("added and another removed");
+    }
+    let ended = Instant::now();
+    let (guarded, writes) = load.finish().await;
+
+    let mut moments = writes.answered;
+    moments.retain(|moment| (began..=ended).contains(moment));
+    moments.extend([began, ended]);
+    moments.sort_unstable();
+    let pauses = moments.windows(2).map(|pair| (pair[1] - pair[0], pair[1]));
+    let (longest, over) = pauses.max().unwrap();
+    let step = steps.iter().find(|(done, _)| *done >= over);
+    let during = step.map_or("the end", |(_, what)| what);
+    let entries = guarded.entries.load(Ordering::SeqCst);
+    println!(
+        "{count} rounds in {:?}: {} writes, the longest time without one {longest:?} (when a node was {during}), the \
+         slowest {:?}; {entries} times in the lock",
+        ended - began,
+        writes.paths.len(),
+        writes.slowest,
+    );
+    assert!(entries > 0);
+    assert!(longest < LONGEST_WITHOUT_A_WRITE, "no write for {longest:?}");
+    assert!(
+        writes.slowest < LONGEST_WITHOUT_A_WRITE,
+        "a write took {:?}",
+        writes.slowest
+    );
+
+    let answered: BTreeSet<String> = writes.paths.iter().cloned().collect();
+    assert_eq!(answered.len(), writes.paths.len(), "no number was given twice");
+    let mut digests = BTreeSet::new();
+    for id in operator.cluster.ids() {
+        let there = children(&operator.cluster, id).await;
+        let lost: Vec<_> = answered.difference(&there).collect();
+        assert!(lost.is_empty(), "node {id} lacks {lost:?}");
+        digests.insert(there);
+    }
+    assert_eq!(digests.len(), 1, "all nodes have the same");
+}
+
+async fn children(cluster: &TestCluster, id: NodeId) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    let mut after = String::new();
+    loop {
+        let path = format!("/v1/znodes/writes?children=true&linearizable=true&count=1000&after={after}");
+        let page = http_client::request(&cluster.http(id), "GET", &path, "")
+            .await
+            .unwrap()
+            .json();
+        let names = page["children"].as_array().expect("children");
+        let name = |child: &Value| format!("/writes/{}", child["name"].as_str().expect("a name"));
+        all.extend(names.iter().map(name));
+        match page["next_after"].as_str() {
+            Some(next) => after = next.to_owned(),
+            None => return all,
+        }
+    }
+}
