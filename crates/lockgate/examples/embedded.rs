@@ -20,9 +20,7 @@ const NODES: u64 = 3;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let data = std::env::temp_dir().join(format!("lockgate-embedded-{}", std::process::id()));
-    let members: BTreeMap<_, _> = (1..=NODES)
-        .map(|id| Ok((id, free_addresses()?)))
-        .collect::<Result<_, std::io::Error>>()?;
+    let members: BTreeMap<_, _> = (1..).zip(free_addresses(NODES)?).collect();
 
     let mut servers = Vec::new();
     for id in 1..=NODES {
@@ -140,14 +138,20 @@ async fn open_session(server: &Lockgate, name: &str) -> Result<lockgate::LocalSe
     }
 }
 
-fn free_addresses() -> std::io::Result<MemberAddress> {
-    let free = || {
-        TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
-            .local_addr()
-            .map(|address| address.to_string())
+/// Two addresses for each of so many nodes. They are all held until the last is found, so that none is found twice, and
+/// come from below the ports that the system gives to outgoing connections, so that none of those takes one meanwhile.
+fn free_addresses(nodes: u64) -> std::io::Result<Vec<MemberAddress>> {
+    // Two of these programs that were started one after the other begin far from each other.
+    let first = 10_240 + (std::process::id().wrapping_mul(100) % 20_000) as u16;
+    let listeners: Vec<_> = (first..)
+        .filter_map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok())
+        .take(2 * nodes as usize)
+        .collect();
+    let member = |pair: &[TcpListener]| {
+        Ok(MemberAddress {
+            peer: pair[0].local_addr()?.to_string(),
+            http: pair[1].local_addr()?.to_string(),
+        })
     };
-    Ok(MemberAddress {
-        peer: free()?,
-        http: free()?,
-    })
+    listeners.chunks_exact(2).map(member).collect()
 }
