@@ -7,10 +7,10 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::time::Duration;
 
+use lockgate::cluster::layout::free_ports;
 use lockgate::raft_node::{MemberAddress, NodeId};
 use lockgate::znode_store::{Acl, CreateMode, CreatePath, Op};
 use lockgate::{AcquireOptions, LocalLockError, Lockgate, StartError};
@@ -20,7 +20,14 @@ const NODES: u64 = 3;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let data = std::env::temp_dir().join(format!("lockgate-embedded-{}", std::process::id()));
-    let members: BTreeMap<_, _> = (1..).zip(free_addresses(NODES)?).collect();
+    // Three machines would have names of their own.
+    let ports = free_ports(2 * NODES as usize)?;
+    let address = |port: u16| format!("127.0.0.1:{port}");
+    let member = |pair: &[u16]| MemberAddress {
+        peer: address(pair[0]),
+        http: address(pair[1]),
+    };
+    let members: BTreeMap<_, _> = (1..).zip(ports.chunks_exact(2).map(member)).collect();
 
     let mut servers = Vec::new();
     for id in 1..=NODES {
@@ -136,22 +143,4 @@ async fn open_session(server: &Lockgate, name: &str) -> Result<lockgate::LocalSe
             other => return other,
         }
     }
-}
-
-/// Two addresses for each of so many nodes. They are all held until the last is found, so that none is found twice, and
-/// come from below the ports that the system gives to outgoing connections, so that none of those takes one meanwhile.
-fn free_addresses(nodes: u64) -> std::io::Result<Vec<MemberAddress>> {
-    // Two of these programs that were started one after the other begin far from each other.
-    let first = 10_240 + (std::process::id().wrapping_mul(100) % 20_000) as u16;
-    let listeners: Vec<_> = (first..)
-        .filter_map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok())
-        .take(2 * nodes as usize)
-        .collect();
-    let member = |pair: &[TcpListener]| {
-        Ok(MemberAddress {
-            peer: pair[0].local_addr()?.to_string(),
-            http: pair[1].local_addr()?.to_string(),
-        })
-    };
-    listeners.chunks_exact(2).map(member).collect()
 }

@@ -1,6 +1,6 @@
 //! What is promised in seconds, shown on whole clusters from outside. These tests have the machine for themselves: cargo
-//! runs one target after the other, and here is one test. Among a hundred other clusters on the same cores an election
-//! is easily lost to a split vote, twice in a row, and the seconds would say more about the crowd than about the nodes.
+//! runs one target after the other, and here is one test. Among a hundred other clusters on the same cores elections
+//! are lost to split votes, and the seconds would say more about the crowd than about the nodes.
 //!
 //! LOCKGATE_TEST_ROUNDS multiplies the number of rounds.
 

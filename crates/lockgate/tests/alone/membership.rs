@@ -24,6 +24,13 @@ const LONGEST_WITHOUT_A_WRITE: Duration = Duration::from_secs(2);
 /// request may be under way to a node that is killed.
 const TRY_ANOTHER_AFTER: Duration = Duration::from_millis(700);
 
+/// Between two tries of a write: a node that is gone refuses at once, and to ask it without a pause takes the cores from
+/// those who elect.
+const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+
+/// So long everybody stays in the lock: long enough that somebody who is let in beside it is seen.
+const STAY: Duration = Duration::from_millis(3);
+
 const WRITERS: usize = 4;
 const LOCKERS: usize = 4;
 
@@ -121,7 +128,7 @@ async fn write(places: &Places, writes: &Mutex<Writes>, turn: &mut usize) {
             return;
         }
         assert!(began.elapsed() < PATIENCE, "a write is not answered anywhere");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::time::sleep(BETWEEN_TRIES).await;
     }
 }
 
@@ -143,7 +150,7 @@ async fn enter(places: &Places, guarded: &Guarded, first: usize) {
         "{} after {before}",
         held.fencing_token
     );
-    tokio::time::sleep(Duration::from_millis(3)).await;
+    tokio::time::sleep(STAY).await;
     guarded.entries.fetch_add(1, Ordering::SeqCst);
     assert!(guarded.inside.swap(false, Ordering::SeqCst));
     client

@@ -18,7 +18,7 @@ min_ms = 16000
 default_ms = 20000";
 
 /// A leader is followed by another one within this only if it hands over.
-const WITHOUT_AN_ELECTION: Duration = Duration::from_secs(8);
+const WITHOUT_AN_ELECTION: Duration = Duration::from_secs(2);
 
 #[tokio::test]
 async fn the_leader_hands_over_before_it_goes() {
