@@ -200,6 +200,7 @@ fn writes(c: &mut Criterion) {
                         note: "".into(),
                         address: "127.0.0.1:50000".into(),
                         lock_delay_ms: 0,
+                        names: Default::default(),
                     },
                     guid: n.into(),
                     attempt: AttemptId(n),

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::acl::Identities;
-use crate::command::{Command, LockCommand, Op, Request};
+use crate::command::{Command, LockCommand, Op, Request, Step, Turn};
 use crate::event::Event;
 use crate::ids::{RequestId, SessionId, Zxid};
 use crate::remembered::{self, Record, Remembered};
@@ -150,7 +150,17 @@ impl Store {
                 }
                 self.sessions.insert(
                     session,
-                    Session::new(password, timeout_ms, name, address, cx.now_ms),
+                    Session::new(
+                        password,
+                        timeout_ms,
+                        name,
+                        address,
+                        cx.now_ms,
+                        Turn {
+                            since: cx.zxid,
+                            number: 0,
+                        },
+                    ),
                 );
                 cx.events.push(Event::SessionOpened(session));
                 Ok(Reply::SessionOpened { session, timeout_ms })
@@ -189,6 +199,27 @@ impl Store {
                 Ok(Reply::LimitsSet)
             }
             Command::Lock(command) => self.lock_command(cx, session, request_id, command),
+            // A client has lost its connection, and goes on.
+            Command::Reconnect { session, password } => {
+                let timeout_ms = self.sessions.reconnect(session, password, cx.zxid)?;
+                cx.events.push(Event::SessionReconnected {
+                    session,
+                    since: cx.zxid,
+                });
+                Ok(Reply::Reconnected { timeout_ms })
+            }
+            // What was sent before may have been lost with a leader, and come later: then this is not its turn. The turn is
+            // over also if the step is refused.
+            Command::InTurn { turn, step } => {
+                let session = session.ok_or(Refusal::SessionRequired)?;
+                self.sessions.take_turn(session, turn)?;
+                let command = match step {
+                    Step::Write(op) => return self.write(cx, Some(session), op),
+                    Step::Multi(ops) => return self.multi(cx, Some(session), ops),
+                    Step::CloseSession => Command::CloseSession { session },
+                };
+                self.carry_out(cx, Some(session), None, command)
+            }
         }
     }
 

@@ -77,6 +77,42 @@ pub enum Command {
     SetLimits(Limits),
     /// A step of the lock protocol.
     Lock(LockCommand),
+    /// A client that stays connected comes back on another connection, perhaps at another node. From now on the session's
+    /// turns are counted anew, and what its earlier connections have sent and was not carried out yet is void.
+    Reconnect {
+        /// Which session: the request's own.
+        session: SessionId,
+        /// That of its opening.
+        password: Password,
+    },
+    /// What a client that stays connected has sent without waiting for the answers of what it sent before. It is carried
+    /// out in this turn or not at all.
+    InTurn {
+        /// When.
+        turn: Turn,
+        /// What.
+        step: Step,
+    },
+}
+
+/// A place in the order in which one connection of a session sends its requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    /// Which connection: the position at which the session was opened, or last reconnected.
+    pub since: Zxid,
+    /// How many turns of that connection were before.
+    pub number: u64,
+}
+
+/// What can be done in turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// See [`Command::Write`].
+    Write(Op),
+    /// See [`Command::Multi`].
+    Multi(Vec<Op>),
+    /// See [`Command::CloseSession`].
+    CloseSession,
 }
 
 /// One change of the tree.
@@ -223,6 +259,21 @@ pub struct LockWish {
     /// If the session expires while it holds the lock, nobody else is let in for so long: what it has sent may still be
     /// on its way. At most [`crate::MAX_LOCK_DELAY_MS`]; 0 for none.
     pub lock_delay_ms: u32,
+    /// Which clients of ZooKeeper, who see only the names in a queue, have to find this contender in their way.
+    pub names: ContenderNames,
+}
+
+/// The ways in which clients of ZooKeeper name those who want a lock. Each of their recipes sees those that it would have
+/// named so itself, and passes over all others; so do not two of them at one lock. What Lockgate decides does not depend on it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ContenderNames {
+    /// As Curator's `InterProcessMutex` names who is alone, and its `InterProcessReadWriteLock` who is not.
+    #[default]
+    Mutex,
+    /// As Curator's `InterProcessReadWriteLock` names both.
+    ReadWrite,
+    /// As kazoo's `Lock`, `ReadLock` and `WriteLock` do.
+    Kazoo,
 }
 
 /// The name of a contender's znode below its lock: what clients call the `holder`.

@@ -105,6 +105,13 @@ pub enum Event {
     },
     /// A session was opened.
     SessionOpened(SessionId),
+    /// A session goes on on another connection.
+    SessionReconnected {
+        /// Which.
+        session: SessionId,
+        /// The position of this event, which its new connection is known by.
+        since: Zxid,
+    },
     /// A session has ended.
     SessionEnded {
         /// Which.

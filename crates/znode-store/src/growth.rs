@@ -2,7 +2,7 @@
 //! Nothing here knows of disks or refuses anything; [`crate::apply`] does not ask.
 
 use crate::acl::{Acl, Identities};
-use crate::command::{Command, LockCommand, LockWish, Op, Request};
+use crate::command::{Command, LockCommand, LockWish, Op, Request, Step};
 use crate::ids::SessionId;
 use crate::lock::lifts;
 use crate::store::Store;
@@ -28,9 +28,22 @@ impl Store {
             Command::CloseSession { .. }
             | Command::ExpireSessions { .. }
             | Command::Sweep(_)
-            | Command::SetLimits(_) => false,
-            Command::Write(op) => self.op_may_grow(op, &request.caller),
-            Command::Multi(ops) => ops.iter().any(|op| self.op_may_grow(op, &request.caller)),
+            | Command::SetLimits(_)
+            | Command::Reconnect { .. }
+            | Command::InTurn {
+                step: Step::CloseSession,
+                ..
+            } => false,
+            Command::InTurn {
+                step: Step::Write(op),
+                ..
+            }
+            | Command::Write(op) => self.op_may_grow(op, &request.caller),
+            Command::InTurn {
+                step: Step::Multi(ops),
+                ..
+            }
+            | Command::Multi(ops) => ops.iter().any(|op| self.op_may_grow(op, &request.caller)),
             Command::Lock(LockCommand::Acquire { wish, .. }) => !self.joins(request.session, wish),
             Command::Lock(LockCommand::AcquireMany { wishes, .. }) => {
                 wishes.iter().any(|wish| !self.joins(request.session, wish))

@@ -81,6 +81,7 @@
 //!             note: "".into(),
 //!             address: "10.0.0.7".into(),
 //!             lock_delay_ms: 0,
+//!             names: Default::default(),
 //!         },
 //!         guid,
 //!         attempt: AttemptId(id),

@@ -261,6 +261,8 @@ pub(crate) fn fingerprint(command: &Command) -> u64 {
         | Command::Multi(_)
         | Command::Sweep(_)
         | Command::SetLimits(_)
+        | Command::Reconnect { .. }
+        | Command::InTurn { .. }
         | Command::Lock(_) => stable_hash::of(command),
     }
 }
@@ -275,8 +277,9 @@ fn fingerprint_of_wish(wish: &LockWish) -> u64 {
         note,
         address: _,
         lock_delay_ms,
+        names,
     } = wish;
-    stable_hash::of(&(lock, mode, permits, owner, reentrant, note, lock_delay_ms))
+    stable_hash::of(&(lock, mode, permits, owner, reentrant, note, lock_delay_ms, names))
 }
 
 #[cfg(test)]

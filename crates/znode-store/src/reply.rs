@@ -85,6 +85,11 @@ pub enum Reply {
     RevokeAnswered,
     /// How many locks were opened.
     Opened(u32),
+    /// The session goes on, on the connection that asked. Its turns are counted from the position of this command.
+    Reconnected {
+        /// Its timeout.
+        timeout_ms: u32,
+    },
 }
 
 /// Proof that a contender holds a lock.
@@ -370,5 +375,21 @@ pub enum Refusal {
         by: Arc<str>,
         /// What the operator said.
         reason: Arc<str>,
+    },
+    /// Whoever wants to go on with a session has to know the password that it was opened with.
+    #[error("this is not the password of the session {0}")]
+    WrongPassword(SessionId),
+    /// The session has another connection by now, and what this one had still to say is void.
+    #[error("the session {0} has moved to another connection")]
+    SessionMoved(SessionId),
+    /// A request that its client sent earlier on this connection was not carried out.
+    #[error("the session {session} is at turn {expected} of its connection, not at turn {turn}")]
+    OutOfTurn {
+        /// Whose connection.
+        session: SessionId,
+        /// Which turn was claimed.
+        turn: u64,
+        /// Which one is next.
+        expected: u64,
     },
 }

@@ -8,8 +8,9 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::apply::Context;
+use crate::command::Turn;
 use crate::event::{ContenderEnd, Event};
-use crate::ids::{Password, SessionId};
+use crate::ids::{Password, SessionId, Zxid};
 use crate::remembered::{Kept, Remembered};
 use crate::reply::Refusal;
 use crate::stable_hash::{self, Table};
@@ -35,6 +36,8 @@ pub struct SessionView {
     pub opened_at_ms: u64,
     /// How many ephemeral nodes it owns.
     pub ephemerals: u32,
+    /// The position at which it was opened, or last reconnected.
+    pub connected_at: Zxid,
 }
 
 /// What became of a session.
@@ -55,6 +58,8 @@ pub(crate) struct Session {
     pub(crate) name: Arc<str>,
     pub(crate) address: Arc<str>,
     pub(crate) opened_at_ms: u64,
+    /// The next turn of its connection.
+    pub(crate) turn: Turn,
     /// In an order that differs between replicas.
     pub(crate) ephemerals: BTreeSet<NodeIndex>,
     /// Outcomes of its requests; shared with a snapshot that is being drawn.
@@ -70,6 +75,7 @@ pub(crate) struct SessionRecord {
     name: Arc<str>,
     address: Arc<str>,
     opened_at_ms: u64,
+    pub(crate) turn: Turn,
     /// What is remembered of its requests. Filled in when it is written.
     pub(crate) requests: Kept,
 }
@@ -81,6 +87,7 @@ impl Session {
         name: Arc<str>,
         address: Arc<str>,
         opened_at_ms: u64,
+        turn: Turn,
     ) -> Self {
         Self {
             password,
@@ -88,6 +95,7 @@ impl Session {
             name,
             address,
             opened_at_ms,
+            turn,
             ephemerals: BTreeSet::new(),
             remembered: Arc::new(Remembered::of_session()),
         }
@@ -101,6 +109,7 @@ impl Session {
             address: self.address.clone(),
             opened_at_ms: self.opened_at_ms,
             ephemerals: self.ephemerals.len() as u32,
+            connected_at: self.turn.since,
         }
     }
 
@@ -112,6 +121,7 @@ impl Session {
             name: self.name.clone(),
             address: self.address.clone(),
             opened_at_ms: self.opened_at_ms,
+            turn: self.turn,
             requests: Kept::default(),
         }
     }
@@ -126,9 +136,10 @@ impl From<SessionRecord> for Session {
             name,
             address,
             opened_at_ms,
+            turn,
             requests: _,
         } = record;
-        Self::new(password, timeout_ms, name, address, opened_at_ms)
+        Self::new(password, timeout_ms, name, address, opened_at_ms, turn)
     }
 }
 
@@ -158,6 +169,41 @@ impl Sessions {
         let mut views: Vec<_> = self.live.iter().map(|(&id, session)| session.view(id)).collect();
         views.sort_unstable_by_key(|view| view.session);
         views
+    }
+
+    /// Takes the session's next turn, if this is it.
+    pub(crate) fn take_turn(&mut self, id: SessionId, turn: Turn) -> Result<(), Refusal> {
+        self.require(id)?;
+        let session = self.live.get_mut(&id).expect("it lives");
+        let expected = session.turn;
+        if turn.since != expected.since {
+            return Err(Refusal::SessionMoved(id));
+        }
+        if turn.number != expected.number {
+            return Err(Refusal::OutOfTurn {
+                session: id,
+                turn: turn.number,
+                expected: expected.number,
+            });
+        }
+        session.turn.number += 1;
+        Ok(())
+    }
+
+    /// Has the session go on on another connection.
+    pub(crate) fn reconnect(
+        &mut self,
+        id: SessionId,
+        password: Password,
+        since: Zxid,
+    ) -> Result<u32, Refusal> {
+        self.require(id)?;
+        let session = self.live.get_mut(&id).expect("it lives");
+        if session.password != password {
+            return Err(Refusal::WrongPassword(id));
+        }
+        session.turn = Turn { since, number: 0 };
+        Ok(session.timeout_ms)
     }
 
     /// All live sessions as they go into a snapshot, by id, their memories beside them.

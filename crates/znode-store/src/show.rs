@@ -5,8 +5,8 @@ use core::fmt::{self, Display, Formatter, Write as _};
 
 use crate::acl::{Acl, AclEntry, Perms};
 use crate::command::{
-    AttemptId, Command, CreateMode, Downgraded, HolderId, LockCommand, LockMode, LockWish, Op, Request,
-    WithdrawCause,
+    AttemptId, Command, ContenderNames, CreateMode, Downgraded, HolderId, LockCommand, LockMode, LockWish,
+    Op, Request, Step, Turn, WithdrawCause,
 };
 use crate::event::{ContenderEnd, Event, Hold, ZnodeEvent, ZnodeEventKind};
 use crate::ids::{Data, RequestId};
@@ -93,6 +93,24 @@ impl Display for Command {
             Self::Sweep(paths) => write!(f, "sweep {}", List(paths)),
             Self::SetLimits(limits) => write!(f, "set limits: {limits}"),
             Self::Lock(command) => command.fmt(f),
+            Self::Reconnect { session, password: _ } => write!(f, "reconnect session {session}"),
+            Self::InTurn { turn, step } => write!(f, "in turn {turn}: {step}"),
+        }
+    }
+}
+
+impl Display for Turn {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} since {}", self.number, self.since)
+    }
+}
+
+impl Display for Step {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Write(op) => op.fmt(f),
+            Self::Multi(ops) => write!(f, "all or none of: {}", List(ops)),
+            Self::CloseSession => f.write_str("close the session"),
         }
     }
 }
@@ -274,6 +292,7 @@ impl Display for LockWish {
             note: _,
             address: _,
             lock_delay_ms,
+            names,
         } = self;
         write!(f, "lock {lock} as {mode}")?;
         if *permits != 1 {
@@ -286,7 +305,11 @@ impl Display for LockWish {
         if *lock_delay_ms != 0 {
             write!(f, " with a lock-delay of {lock_delay_ms} ms")?;
         }
-        Ok(())
+        f.write_str(match names {
+            ContenderNames::Mutex => "",
+            ContenderNames::ReadWrite => " named for read-write locks",
+            ContenderNames::Kazoo => " named for kazoo",
+        })
     }
 }
 
@@ -333,6 +356,7 @@ impl Display for Reply {
                 write!(f, "session {session} opened with a timeout of {timeout_ms} ms")
             }
             Self::SessionClosed => f.write_str("session closed"),
+            Self::Reconnected { timeout_ms } => write!(f, "reconnected with a timeout of {timeout_ms} ms"),
             Self::SessionsExpired(count) => write!(f, "{} expired", Count((*count).into(), "session")),
             Self::Created { path, stat: _ } => write!(f, "created {path}"),
             Self::Deleted => f.write_str("deleted"),
@@ -406,6 +430,9 @@ impl Display for Place {
 impl Display for Event {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
+            Self::SessionReconnected { session, since } => {
+                write!(f, "session {session} reconnected at {since}")
+            }
             Self::Znode(event) => event.fmt(f),
             Self::SoftQuotaPassed {
                 path,
@@ -655,6 +682,7 @@ impl Display for SessionView {
             address,
             opened_at_ms,
             ephemerals,
+            connected_at: _,
         } = self;
         write!(
             f,

@@ -238,7 +238,7 @@ impl Store {
         } = call;
         let znode = wish.lock.znode();
         let number = self.next_sequence(self.tree.find(znode), znode)?;
-        let prefix = name::prefix(guid, wish.mode);
+        let prefix = name::prefix(guid, wish.mode, wish.names);
         let path = znode
             .join(&format!("{prefix}{number:010}"))
             .map_err(|bad| Refusal::BadPath(bad.to_string()))?;

@@ -412,7 +412,7 @@ mod tests {
     }
 
     fn name(mode: LockMode) -> alloc::string::String {
-        format!("{}0000000007", prefix(5, mode))
+        format!("{}0000000007", prefix(5, mode, Default::default()))
     }
 
     #[test]

@@ -6,6 +6,9 @@
 //! | Lockgate                 | `_c_<32 hex>-lock-<10 digits>`        | exclusive, upgradeable |
 //! |                          | `_c_<32 hex>-__READ__<10 digits>`     | shared    |
 //! |                          | `_c_<32 hex>-lease-<10 digits>`       | lease     |
+//! | the same, as Curator's read-write lock | `_c_<32 hex>-__WRIT__<10 digits>` | exclusive, upgradeable |
+//! | the same, as kazoo       | `_c_<32 hex>-__lock__<10 digits>`     | exclusive, upgradeable |
+//! |                          | `_c_<32 hex>-__rlock__<10 digits>`    | shared    |
 //! | Curator's mutex          | `_c_<uuid>-lock-<10 digits>`          | exclusive |
 //! | Curator's read-write lock| `…__READ__<10 digits>`, `…__WRIT__…`  | shared, exclusive |
 //! | kazoo                    | `<hex>__lock__<10 digits>`, `…__rlock__…` | exclusive, shared |
@@ -14,7 +17,7 @@
 use alloc::format;
 use alloc::string::String;
 
-use crate::command::LockMode;
+use crate::command::{ContenderNames, LockMode};
 
 /// The tree appends so many digits to the name of a sequential node.
 const DIGITS: usize = 10;
@@ -54,18 +57,24 @@ impl Kind {
         }
     }
 
-    fn marker(self) -> &'static str {
-        match self {
-            Self::Exclusive => "-lock-",
-            Self::Shared => "-__READ__",
-            Self::Lease => "-lease-",
+    fn marker(self, names: ContenderNames) -> &'static str {
+        match (self, names) {
+            (Self::Exclusive, ContenderNames::Mutex) => "-lock-",
+            (Self::Exclusive, ContenderNames::ReadWrite) => "-__WRIT__",
+            (Self::Exclusive, ContenderNames::Kazoo) => "-__lock__",
+            (Self::Shared, ContenderNames::Mutex | ContenderNames::ReadWrite) => "-__READ__",
+            (Self::Shared, ContenderNames::Kazoo) => "-__rlock__",
+            (Self::Lease, _) => LEASE,
         }
     }
 }
 
+/// Of the semaphores of Curator, and of ours.
+const LEASE: &str = "-lease-";
+
 /// The name of a new contender's znode, without the sequence number that the tree appends.
-pub(crate) fn prefix(guid: u128, mode: LockMode) -> String {
-    format!("_c_{guid:032x}{}", Kind::of(mode).marker())
+pub(crate) fn prefix(guid: u128, mode: LockMode, names: ContenderNames) -> String {
+    format!("_c_{guid:032x}{}", Kind::of(mode).marker(names))
 }
 
 /// Reads the name of a znode below a lock. `None`: it does not end in ten digits, so it stands in no queue.
@@ -79,7 +88,7 @@ pub(crate) fn recognise(name: &str) -> Option<ContenderName> {
     let number = digits.parse().ok()?;
     let kind = if stem.ends_with("__READ__") || stem.ends_with("__rlock__") {
         Kind::Shared
-    } else if stem.ends_with(Kind::Lease.marker()) {
+    } else if stem.ends_with(LEASE) {
         Kind::Lease
     } else {
         // Also what we have never heard of: who is alone can do no harm to others.
@@ -94,12 +103,19 @@ pub(crate) fn recognise(name: &str) -> Option<ContenderName> {
 
 /// Curator writes a UUID with dashes after `_c_`, so that its names are never mistaken for ours.
 fn is_ours(stem: &str, kind: Kind) -> bool {
-    let guid = stem
+    let Some((guid, marker)) = stem
         .strip_prefix("_c_")
-        .and_then(|rest| rest.strip_suffix(kind.marker()));
-    guid.is_some_and(|guid| {
-        guid.len() == GUID_DIGITS && guid.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-    })
+        .and_then(|rest| rest.split_at_checked(GUID_DIGITS))
+    else {
+        return false;
+    };
+    let all = [
+        ContenderNames::Mutex,
+        ContenderNames::ReadWrite,
+        ContenderNames::Kazoo,
+    ];
+    guid.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        && all.into_iter().any(|names| kind.marker(names) == marker)
 }
 
 #[cfg(test)]
@@ -120,9 +136,13 @@ mod tests {
             (LockMode::Shared, Kind::Shared),
             (LockMode::Semaphore { limit: 7 }, Kind::Lease),
         ] {
-            for guid in [0, 1, u128::MAX] {
+            for (guid, names) in [
+                (0, ContenderNames::Mutex),
+                (1, ContenderNames::ReadWrite),
+                (u128::MAX, ContenderNames::Kazoo),
+            ] {
                 check(
-                    &format!("{}0000000042", prefix(guid, mode)),
+                    &format!("{}0000000042", prefix(guid, mode, names)),
                     Some((kind, 42, true)),
                 );
             }

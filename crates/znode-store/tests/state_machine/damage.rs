@@ -81,6 +81,7 @@ fn some_of_everything() -> Store {
             note: "".into(),
             address: "".into(),
             lock_delay_ms: 0,
+            names: Default::default(),
         };
         let command = LockCommand::Acquire {
             wish,

@@ -94,6 +94,7 @@ fn wish(mode: LockMode, reentrant: bool) -> LockWish {
         note: "".into(),
         address: "".into(),
         lock_delay_ms: 0,
+        names: Default::default(),
     }
 }
 

@@ -24,16 +24,16 @@
 //! | `standing LOCK HOLDER`, `contenders SESSION`, `revocations SESSION`, `closed`, `graph [PREFIX]` | reads |
 //!
 //! A wish is `mode=exclusive`, `mode=shared`, `mode=upgradeable` or `mode=semaphore limit=N permits=N`, with `owner=`,
-//! `note=`, `address=`, `reentrant=false`, `delay=MS`.
+//! `note=`, `address=`, `reentrant=false`, `delay=MS`, `names=read_write` or `names=kazoo`.
 
 use std::error::Error;
 use std::fmt::Write as _;
 
 use goldenscript::{ArgumentConsumer, Command as Line};
 use znode_store::{
-    AttemptId, Claim, Command, ContenderView, Downgraded, HolderId, LockCommand, LockMode, LockName,
-    LockWish, PartyView, Revocation, Standing, Store, WaitView, WithdrawCause, Zxid, holders_by_rule,
-    holders_by_rule_after,
+    AttemptId, Claim, Command, ContenderNames, ContenderView, Downgraded, HolderId, LockCommand, LockMode,
+    LockName, LockWish, PartyView, Revocation, Standing, Store, WaitView, WithdrawCause, Zxid,
+    holders_by_rule, holders_by_rule_after,
 };
 
 use crate::script::{Script, session};
@@ -299,6 +299,7 @@ fn short_wish(text: &str, owner: &str) -> Result<LockWish, Box<dyn Error>> {
         note: "".into(),
         address: "".into(),
         lock_delay_ms: 0,
+        names: Default::default(),
     })
 }
 
@@ -323,6 +324,12 @@ fn wish(lock: LockName, args: &mut ArgumentConsumer<'_>) -> Result<LockWish, Box
         note: args.take_key("note").unwrap_or("").into(),
         address: args.take_key("address").unwrap_or("").into(),
         lock_delay_ms: args.take_key("delay").map_or(Ok(0), str::parse)?,
+        names: match args.take_key("names").unwrap_or("mutex") {
+            "mutex" => ContenderNames::Mutex,
+            "read_write" => ContenderNames::ReadWrite,
+            "kazoo" => ContenderNames::Kazoo,
+            names => return Err(format!("{names:?} are no names of contenders").into()),
+        },
     })
 }
 

@@ -205,6 +205,9 @@ impl Model {
             }
             Command::SetLimits(_) => unreachable!("the model has no limits"),
             Command::Lock(_) => unreachable!("the model has no locks"),
+            Command::Reconnect { .. } | Command::InTurn { .. } => {
+                unreachable!("the model has no connections")
+            }
         }
     }
 

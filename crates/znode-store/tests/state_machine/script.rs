@@ -23,7 +23,9 @@
 //! | `move_position BY`, `end_all_sessions` | makes a backup's state the first one of a new cluster |
 //! | `begin_snapshot`, `part N`, `abandon_snapshot`, `restore` | draws a snapshot; restores it |
 //!
-//! All requests take `session=N` and `request=ID`, and they and reads with rights take `as=WHO`: `ip:10.0.0.7`, `digest:bob:x`,
+//! | `reconnect N [password=BYTE]` | session N goes on on another connection |
+//!
+//! All requests take `session=N` and `request=ID`, writes and `close` also `turn=SINCE/NUMBER`, and they and reads with rights take `as=WHO`: `ip:10.0.0.7`, `digest:bob:x`,
 //! `x509:CN=bob`, `super`, or several with a comma between. A list of rights reads `scheme:id:perms`, likewise. A number repeats a command: `times=N`. The commands of
 //! the lock protocol are in `lock_script`.
 
@@ -35,7 +37,8 @@ use std::sync::Arc;
 use goldenscript::{ArgumentConsumer, Command as Line, Context, Runner};
 use znode_store::{
     Acl, AclEntry, Command, CreateMode, CreatePath, Data, EntryContext, Event, Identities, Identity, Limits,
-    LockName, Op, Password, Perms, Request, RequestId, SessionId, SnapshotPart, Store, ZPath, Zxid,
+    LockName, Op, Password, Perms, Request, RequestId, SessionId, SnapshotPart, Step, Store, Turn, ZPath,
+    Zxid,
 };
 
 use crate::lock_script;
@@ -84,6 +87,17 @@ impl Asker {
     }
 }
 
+fn take_turn(args: &mut ArgumentConsumer<'_>) -> Result<Option<Turn>, Box<dyn Error>> {
+    let Some(text) = args.take_key("turn") else {
+        return Ok(None);
+    };
+    let (since, number) = text.split_once('/').ok_or("a turn is SINCE/NUMBER")?;
+    Ok(Some(Turn {
+        since: Zxid(since.parse()?),
+        number: number.parse()?,
+    }))
+}
+
 type Output = Result<String, Box<dyn Error>>;
 
 impl Script {
@@ -118,14 +132,23 @@ impl Script {
     }
 
     /// Applies an operation, or adds it to the transaction.
-    fn write(&mut self, args: ArgumentConsumer<'_>, op: Op) -> Output {
+    fn write(&mut self, mut args: ArgumentConsumer<'_>, op: Op) -> Output {
         match &mut self.multi {
             Some((_, ops)) => {
                 args.reject_next()?;
                 ops.push(op);
                 Ok(String::new())
             }
-            None => self.apply(args, Command::Write(op)),
+            None => {
+                let command = match take_turn(&mut args)? {
+                    Some(turn) => Command::InTurn {
+                        turn,
+                        step: Step::Write(op),
+                    },
+                    None => Command::Write(op),
+                };
+                self.apply(args, command)
+            }
         }
     }
 
@@ -149,7 +172,21 @@ impl Script {
             }
             "close" => {
                 let session = session(args.next_pos().ok_or("which session?")?)?;
-                return self.apply(args, Command::CloseSession { session });
+                let command = match take_turn(&mut args)? {
+                    Some(turn) => Command::InTurn {
+                        turn,
+                        step: Step::CloseSession,
+                    },
+                    None => Command::CloseSession { session },
+                };
+                return self.apply(args, command);
+            }
+            "reconnect" => {
+                let command = Command::Reconnect {
+                    session: session(args.next_pos().ok_or("which session?")?)?,
+                    password: Password([args.take_key("password").map_or(Ok(0), str::parse)?; 16]),
+                };
+                return self.apply(args, command);
             }
             "expire" => {
                 let term = args.take_key("term").map_or(Ok(self.entry.term), str::parse)?;

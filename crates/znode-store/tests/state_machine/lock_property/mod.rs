@@ -169,6 +169,7 @@ impl World {
                     note: "".into(),
                     address: "".into(),
                     lock_delay_ms: u32::from(delay),
+                    names: Default::default(),
                 };
                 let (guid, attempt) = (call.into(), AttemptId(call));
                 Command::Lock(LockCommand::Acquire {
@@ -255,6 +256,7 @@ impl World {
                     note: "".into(),
                     address: "".into(),
                     lock_delay_ms: 0,
+                    names: Default::default(),
                 };
                 Command::Lock(LockCommand::AcquireMany {
                     wishes: [lock, neighbour(step.lock)].map(wish).into(),
