@@ -116,14 +116,15 @@ pub use history::{HistoryConfig, HistoryEntry, HistoryError, LockHistory};
 pub use hub::session_events::{
     EventPosition, NoPosition, SessionEvent, SessionEventCounts, StreamLost, TooManyStreams,
 };
-pub use hub::{GrantWait, NotArmed, Verdict, Watcher, WatchesLost};
+pub use hub::{ArmedWatches, GrantWait, NotArmed, Verdict, Watcher, WatchesLost};
 pub use lock_history;
 pub use membership::{
     MAX_MEMBERS, MAX_PROMOTE_LAG, MembershipChange, MembershipChanged, MembershipError, MembershipRefusal,
 };
-pub use node::{BackupRefused, Node, OpenedSession};
+pub use node::{BackupRefused, Node, OpenedSession, Proposal};
 pub use session_stream::{FollowError, SessionStream, StreamBegin, StreamLook, Told, ToldWhat};
-pub use status::{ClusterStatus, MemberStatus, Role, SnapshotMade};
+pub use status::{ClusterStatus, Followers, MemberStatus, Role, SnapshotMade};
+pub use storage::FileSizes;
 pub use watch_connection::{WatchConnection, WatchingLook};
 pub use znode_store;
 pub use znode_watch::{

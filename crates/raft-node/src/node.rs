@@ -6,6 +6,7 @@ mod condition;
 mod follow;
 mod life;
 mod members;
+mod proposal;
 mod start;
 
 use std::sync::Arc;
@@ -18,19 +19,20 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use znode_store::{
     Applied, Command, HolderId, Identities, LockName, Password, Refusal, Reply, Request, RequestId,
-    SessionId, Store, ZPath,
+    SessionId, Store, ZPath, Zxid,
 };
 use znode_watch::{TooManyWatches, WatchCounts, WatchKind};
 
 pub use self::backup::BackupRefused;
+pub use self::proposal::Proposal;
 use crate::asker::{Asker, Questions};
-use crate::codec::{self, Envelope};
+
 use crate::compaction;
 use crate::config::{NodeConfig, NodeId};
 use crate::disks::Disks;
 use crate::error::{HeartbeatError, OpenSessionError, ProposeError, Unavailable};
 use crate::history::{History, HistoryError, LockHistory};
-use crate::hub::{GrantWait, Watcher};
+use crate::hub::{ArmedWatches, GrantWait, Watcher, WatchesLost};
 use crate::leader::LeaderView;
 use crate::membership::change::MembershipLeader;
 use crate::peers::Gate;
@@ -104,39 +106,15 @@ impl Node {
     /// Has `request` carried out by the cluster, at this node or any other, and waits until this node has
     /// applied it: what is read here afterwards shows it.
     pub async fn propose(&self, request: Request) -> Result<Applied, ProposeError> {
-        let inner = &self.inner;
+        self.submit(request)?.await
+    }
+
+    /// The same, without waiting: the request is on its way when this returns, behind all that were submitted before. If the
+    /// leader changes they may be carried out in another order; whoever cannot have that names turns
+    /// ([`Command::InTurn`]).
+    pub fn submit(&self, request: Request) -> Result<Proposal, ProposeError> {
         self.working()?;
-        let (number, envelope, answer) = inner
-            .replica
-            .calls
-            .enter(|call| codec::encode(&Envelope::new(inner.replica.origin, call, request)).into())?;
-        // A caller that goes away takes its call along, so that it is not kept for nobody.
-        let forget = Forget {
-            replica: &inner.replica,
-            number,
-        };
-        if inner.queue.send((number, envelope)).is_err() {
-            return Err(Unavailable::new("this node is stopping").into());
-        }
-        let patience = inner.config.propose_timeout;
-        match tokio::time::timeout(patience, answer).await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(ProposeError::OutcomeUnknown(
-                "this node stopped before it knew".into(),
-            )),
-            Err(_) => {
-                let sent = forget.give_up();
-                match sent {
-                    Some(false) => {
-                        let reason = self.why_unavailable();
-                        Err(Unavailable::new(format!("{reason}, for {patience:?}")).into())
-                    }
-                    Some(true) | None => Err(ProposeError::OutcomeUnknown(format!(
-                        "no answer within {patience:?}"
-                    ))),
-                }
-            }
-        }
+        Proposal::submit(self, request)
     }
 
     /// A node that cannot go on takes nothing more, and says why.
@@ -258,9 +236,31 @@ impl Node {
         WatchConnection::new(self.inner.replica.clone(), caller)
     }
 
+    /// The same for the connection of a session, which was opened, or last reconnected, at `since`. It ends with the session,
+    /// or when that goes on on another connection.
+    pub fn connect_session(
+        &self,
+        session: SessionId,
+        since: Zxid,
+        caller: Identities,
+    ) -> Result<WatchConnection, WatchesLost> {
+        WatchConnection::of_session(self.inner.replica.clone(), session, since, caller)
+    }
+
     /// How many watches there are on this node.
     pub fn watch_counts(&self) -> WatchCounts {
         self.inner.replica.hub.watch_counts()
+    }
+
+    /// How many of those who could have watches on this node have one.
+    pub fn watching(&self) -> usize {
+        self.inner.replica.hub.watching()
+    }
+
+    /// Who watches what on this node, for people who ask: a copy of every watch. Each watcher's watches are as they were
+    /// at one moment; not all of them at the same one.
+    pub fn armed_watches(&self) -> Vec<ArmedWatches> {
+        self.inner.replica.hub.armed()
     }
 
     /// Waits for a contender that was queued. If it is granted already the verdict is ready; if it is gone
@@ -301,24 +301,6 @@ impl Node {
 
     pub(crate) fn wal(&self) -> &Wal {
         &self.inner.wal
-    }
-}
-
-/// Takes a call out of the table when its caller goes away.
-struct Forget<'a> {
-    replica: &'a Replica,
-    number: u64,
-}
-
-impl Forget<'_> {
-    fn give_up(&self) -> Option<bool> {
-        self.replica.calls.give_up(self.number)
-    }
-}
-
-impl Drop for Forget<'_> {
-    fn drop(&mut self) {
-        self.give_up();
     }
 }
 

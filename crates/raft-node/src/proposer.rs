@@ -1,5 +1,6 @@
 //! The leader's side of a proposal: takes runs of commands from all nodes, packs what waits into one log
-//! entry, and keeps a few entries in flight. It batches by taking what is there, never by waiting.
+//! entry, and keeps a few entries in flight. It batches by taking what is there, never by waiting: but those whose runs
+//! have come with the first one are heard before the entry is packed.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -126,6 +127,7 @@ impl Proposer {
             if in_flight.len() < most
                 && let Some(first) = next.take()
             {
+                tokio::task::yield_now().await;
                 let (mut pack, left) = pack(first, &mut self.queue);
                 next = left;
                 let judged = tokio::select! {

@@ -77,6 +77,17 @@ pub struct ClusterStatus {
     pub next_node_id: NodeId,
 }
 
+/// What a leader knows of those who follow it, right now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Followers {
+    /// Members that answer, with and without a vote.
+    pub answering: u32,
+    /// Those of them that vote, and have all of the log but for a little.
+    pub synced_voters: u32,
+    /// Those of them that do not vote, likewise.
+    pub synced_learners: u32,
+}
+
 /// A snapshot that was made because somebody asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]

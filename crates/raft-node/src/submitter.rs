@@ -1,6 +1,8 @@
 //! A proposal's way from this node to the leader, wherever that is: what waits goes out in one run, bound to
-//! the leader's term. What is refused, or lost with a leader, comes back here and goes to the next one.
+//! the leader's term. What is refused, or lost with a leader, comes back here and goes to the next one, before all
+//! that was called later: so requests that one connection sends one behind the other arrive in their turns.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,15 +61,17 @@ impl Submitter {
     /// Sends what comes, until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut in_flight = FuturesUnordered::new();
-        let mut next: Option<Call> = None;
+        let mut waiting = BTreeMap::new();
         let mut calm = Box::pin(tokio::time::sleep(Duration::ZERO));
         loop {
             let view = *self.leader.borrow_and_update();
             let ready = view.leader.is_some() && calm.is_elapsed() && in_flight.len() < MAX_IN_FLIGHT;
             tokio::select! {
-                () = std::future::ready(()), if ready && next.is_some() => {}
-                call = self.queue.recv(), if ready && next.is_none() => match call {
-                    Some(call) => next = Some(call),
+                () = std::future::ready(()), if ready && !waiting.is_empty() => {}
+                call = self.queue.recv(), if ready && waiting.is_empty() => match call {
+                    Some((number, envelope)) => {
+                        waiting.insert(number, envelope);
+                    }
                     None => return,
                 },
                 Some(fate) = in_flight.next() => {
@@ -92,11 +96,15 @@ impl Submitter {
                 },
                 () = stop.cancelled() => return,
             }
-            let (Some(first), Some(leader)) = (next.take(), view.leader) else {
+            let Some(leader) = view.leader else {
                 continue;
             };
-            let (mut calls, left) = self.collect(first);
-            next = left;
+            // Whoever else is about to call gets to: the larger a run is, the fewer messages, entries and syncs there are.
+            tokio::task::yield_now().await;
+            while let Ok((number, envelope)) = self.queue.try_recv() {
+                waiting.insert(number, envelope);
+            }
+            let mut calls = take_run(&mut waiting);
             self.replica.calls.mark_sent(view.term, &mut calls);
             if calls.is_empty() {
                 continue;
@@ -136,19 +144,46 @@ impl Submitter {
             }
         }
     }
+}
 
-    /// What waits, as far as it fits into one entry, and the call that did not.
-    fn collect(&mut self, first: Call) -> (Vec<Call>, Option<Call>) {
-        let mut bytes = first.1.len();
-        let mut calls = vec![first];
-        while calls.len() < MAX_ENTRY_COMMANDS {
-            let Ok(call) = self.queue.try_recv() else { break };
-            if bytes + call.1.len() > MAX_ENTRY_BYTES {
-                return (calls, Some(call));
-            }
-            bytes += call.1.len();
-            calls.push(call);
+/// Takes out the first of what waits, as much as fits into one entry.
+fn take_run(waiting: &mut BTreeMap<u64, Bytes>) -> Vec<Call> {
+    let mut bytes = 0;
+    let mut calls = Vec::with_capacity(waiting.len().min(MAX_ENTRY_COMMANDS));
+    while calls.len() < MAX_ENTRY_COMMANDS
+        && let Some(first) = waiting.first_entry()
+        && (calls.is_empty() || bytes + first.get().len() <= MAX_ENTRY_BYTES)
+    {
+        bytes += first.get().len();
+        calls.push(first.remove_entry());
+    }
+    calls
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_back_goes_out_before_what_came_later() {
+        let mut waiting = BTreeMap::new();
+        for number in [3, 4, 1, 2] {
+            waiting.insert(number, Bytes::from_static(b"x"));
         }
-        (calls, None)
+        let numbers = |calls: Vec<Call>| calls.into_iter().map(|(number, _)| number).collect::<Vec<_>>();
+        assert_eq!(numbers(take_run(&mut waiting)), [1, 2, 3, 4]);
+        assert_eq!(numbers(take_run(&mut waiting)), [0; 0]);
+    }
+
+    #[test]
+    fn a_run_fits_into_an_entry_unless_a_single_call_does_not() {
+        let half = Bytes::from(vec![0; MAX_ENTRY_BYTES / 2]);
+        let large = Bytes::from(vec![0; MAX_ENTRY_BYTES + 1]);
+        let mut waiting = BTreeMap::from([(1, half.clone()), (2, half.clone()), (3, half), (4, large)]);
+        let sizes: Vec<usize> = (0..3).map(|_| take_run(&mut waiting).len()).collect();
+        assert_eq!(sizes, [2, 1, 1]);
+        waiting.extend((0..=MAX_ENTRY_COMMANDS as u64).map(|number| (number, Bytes::new())));
+        assert_eq!(take_run(&mut waiting).len(), MAX_ENTRY_COMMANDS);
+        assert_eq!(take_run(&mut waiting).len(), 1);
     }
 }

@@ -13,7 +13,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use znode_store::{Command, LockCommand, Op};
+use znode_store::{Command, LockCommand, Op, Step};
 
 use crate::config::NodeId;
 use crate::peers::wire::{OLDEST_WIRE_VERSION, WIRE_VERSION};
@@ -109,9 +109,22 @@ pub fn since(command: &Command) -> u8 {
         | Command::CloseSession { .. }
         | Command::ExpireSessions { .. }
         | Command::Sweep(_)
-        | Command::SetLimits(_) => 1,
-        Command::Write(op) => since_op(op),
-        Command::Multi(ops) => ops.iter().map(since_op).max().unwrap_or(OLDEST_COMMANDS_VERSION),
+        | Command::SetLimits(_)
+        | Command::Reconnect { .. }
+        | Command::InTurn {
+            step: Step::CloseSession,
+            ..
+        } => 1,
+        Command::Write(op)
+        | Command::InTurn {
+            step: Step::Write(op),
+            ..
+        } => since_op(op),
+        Command::Multi(ops)
+        | Command::InTurn {
+            step: Step::Multi(ops),
+            ..
+        } => ops.iter().map(since_op).max().unwrap_or(OLDEST_COMMANDS_VERSION),
         Command::Lock(
             LockCommand::Acquire { .. }
             | LockCommand::Release { .. }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use parking_lot::RwLockReadGuard;
-use znode_store::{Identities, Store, ZPath, Zxid};
+use znode_store::{Identities, SessionId, Store, ZPath, Zxid};
 use znode_watch::{NoWatch, Notice, WatchKind, WatchLists, WatcherType};
 
 use crate::hub::{HubConnection, NotArmed, WatchesLost};
@@ -25,6 +25,20 @@ impl WatchConnection {
     pub(crate) fn new(replica: Arc<Replica>, caller: Identities) -> Self {
         let hub = replica.hub.connect(caller);
         Self { replica, hub }
+    }
+
+    /// The connection of a session, which ends when the session does, or goes on on another connection: what was told before
+    /// is still told.
+    pub(crate) fn of_session(
+        replica: Arc<Replica>,
+        session: SessionId,
+        since: Zxid,
+        caller: Identities,
+    ) -> Result<Self, WatchesLost> {
+        let store = replica.store.read();
+        let hub = replica.hub.connect_session(&store, session, since, caller)?;
+        drop(store);
+        Ok(Self { replica, hub })
     }
 
     /// Locks the state, to read and arm with nothing applied in between. Keep it short, and take no second one meanwhile:

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use znode_store::{Command, LockCommand, Op};
+use znode_store::{Command, LockCommand, Op, Step};
 
 use crate::fail_step;
 use crate::peers::wire::Ask;
@@ -11,13 +11,25 @@ use crate::peers::wire::Ask;
 pub(crate) fn applying(command: &Command) {
     match command {
         Command::OpenSession { .. } => fail_step!("apply::before_open_session"),
-        Command::CloseSession { .. } => fail_step!("apply::before_close_session"),
+        Command::CloseSession { .. }
+        | Command::InTurn {
+            step: Step::CloseSession,
+            ..
+        } => fail_step!("apply::before_close_session"),
         Command::ExpireSessions { .. } => fail_step!("apply::before_expire_sessions"),
-        Command::Write(op) => writing(op),
-        Command::Multi(_) => fail_step!("apply::before_multi"),
+        Command::Write(op)
+        | Command::InTurn {
+            step: Step::Write(op),
+            ..
+        } => writing(op),
+        Command::Multi(_)
+        | Command::InTurn {
+            step: Step::Multi(_), ..
+        } => fail_step!("apply::before_multi"),
         Command::Sweep(_) => fail_step!("apply::before_sweep"),
         Command::SetLimits(_) => fail_step!("apply::before_set_limits"),
         Command::Lock(step) => locking(step),
+        Command::Reconnect { .. } => fail_step!("apply::before_reconnect"),
     }
 }
 

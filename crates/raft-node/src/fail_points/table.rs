@@ -110,6 +110,7 @@ pub const POINTS: &[Point] = &[
     cannot_fail("apply::after_answers", Any),
     cannot_fail("apply::before_open_session", Any),
     cannot_fail("apply::before_close_session", Any),
+    cannot_fail("apply::before_reconnect", Any),
     cannot_fail("apply::before_expire_sessions", Any),
     cannot_fail("apply::before_multi", Any),
     cannot_fail("apply::before_sweep", Any),
@@ -185,4 +186,6 @@ pub const POINTS: &[Point] = &[
     cannot_fail("delay::before_count", Leader),
     cannot_fail("delay::after_count", Leader),
     can_fail("http::before_answer", Any),
+    can_fail("zookeeper::before_session", Any),
+    can_fail("zookeeper::before_answer", Any),
 ];

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use znode_store::{
     Acl, AclEntry, AttemptId, Command, CreateMode, CreatePath, Downgraded, Identities, Identity, Limits,
-    LockCommand, LockMode, LockName, LockWish, Op, Password, Perms, Request, RequestId, SessionId,
-    WithdrawCause, ZPath, Zxid,
+    LockCommand, LockMode, LockName, LockWish, Op, Password, Perms, Request, RequestId, SessionId, Step,
+    Turn, WithdrawCause, ZPath, Zxid,
 };
 
 use crate::codec::{self, CommandBatch, Envelope, Origin};
@@ -88,6 +88,7 @@ fn wish(name: &str, mode: LockMode, permits: u32) -> LockWish {
         note: "nightly run".into(),
         address: "10.0.0.7".into(),
         lock_delay_ms: 15_000,
+        names: Default::default(),
     }
 }
 
@@ -117,6 +118,11 @@ pub fn requests() -> Vec<(&'static str, Request)> {
         command,
     };
     let write = |op| of(None, Command::Write(op));
+    let in_turn = |number, step| {
+        let since = Zxid(40);
+        let turn = Turn { since, number };
+        of(Some(1), Command::InTurn { turn, step })
+    };
     let step = |session, step| of(session, Command::Lock(step));
     let mut identified = of(
         Some(1),
@@ -376,6 +382,38 @@ pub fn requests() -> Vec<(&'static str, Request)> {
                 },
             ),
         ),
+        (
+            "reconnect",
+            of(
+                Some(1),
+                Command::Reconnect {
+                    session: SessionId(1),
+                    password: Password([1; 16]),
+                },
+            ),
+        ),
+        (
+            "set_in_turn",
+            in_turn(
+                0,
+                Step::Write(Op::Set {
+                    path: path("/a"),
+                    data: "in turn".into(),
+                    version: -1,
+                }),
+            ),
+        ),
+        (
+            "multi_in_turn",
+            in_turn(
+                1,
+                Step::Multi(vec![Op::Check {
+                    path: path("/a"),
+                    version: -1,
+                }]),
+            ),
+        ),
+        ("close_session_in_turn", in_turn(2, Step::CloseSession)),
     ]
 }
 

@@ -26,6 +26,12 @@ pub enum WatchesLost {
     /// The node stops.
     #[error("this node stops")]
     NodeStops,
+    /// The session that the connection is for has ended.
+    #[error("the session has ended")]
+    SessionEnded,
+    /// The session that the connection is for goes on on another one.
+    #[error("the session has moved to another connection")]
+    SessionMoved,
 }
 
 /// See the module.
@@ -40,6 +46,8 @@ pub(crate) struct Backlog {
 struct State {
     notices: VecDeque<Notice>,
     lost: Option<WatchesLost>,
+    /// It is lost when what waits is taken.
+    ends: Option<WatchesLost>,
 }
 
 impl Backlog {
@@ -64,9 +72,18 @@ impl Backlog {
         self.changed.notify_one();
     }
 
+    /// Ends it after what still waits: nothing more will come.
+    pub(super) fn end(&self, why: WatchesLost) {
+        let mut state = self.state.lock();
+        state.ends.get_or_insert(why);
+        drop(state);
+        self.changed.notify_one();
+    }
+
     /// Why it has ended, if it has.
     pub(super) fn lost(&self) -> Option<WatchesLost> {
-        self.state.lock().lost
+        let state = self.state.lock();
+        state.lost.or(state.ends)
     }
 
     /// The next notice, if one waits.
@@ -76,6 +93,9 @@ impl Backlog {
             return Err(lost);
         }
         let next = state.notices.pop_front();
+        if let (None, Some(ended)) = (&next, state.ends) {
+            return Err(ended);
+        }
         if state.notices.is_empty() {
             state.notices.shrink_to(KEPT_CAPACITY);
         }

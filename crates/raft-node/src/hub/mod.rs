@@ -5,7 +5,9 @@
 //! Who is told of what is decided by [`znode_watch`]; here it is brought to them. Watches are not replicated. They end
 //! with the node that the client is connected to.
 
+mod armed;
 mod backlog;
+mod connections;
 mod grants;
 pub mod session_events;
 
@@ -16,13 +18,15 @@ use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot::{self, error::TryRecvError};
-use znode_store::{ContenderEnd, Event, HolderId, Identities, LockName, Store, ZPath, Zxid};
+use znode_store::{ContenderEnd, Event, HolderId, Identities, LockName, SessionId, Store, ZPath, Zxid};
 use znode_watch::{
     NoWatch, Notice, TooManyWatches, WatchCounts, WatchKind, WatchLists, WatcherId, WatcherType, Watches,
 };
 
+pub use self::armed::ArmedWatches;
 pub(crate) use self::backlog::Backlog;
 pub use self::backlog::WatchesLost;
+use self::connections::SessionConnections;
 use self::grants::Grants;
 pub use self::grants::{GrantWait, Verdict};
 use self::session_events::SessionEvents;
@@ -67,6 +71,7 @@ impl Drop for Registration {
     fn drop(&mut self) {
         let mut tables = self.hub.tables.lock();
         tables.outlets.remove(&self.watcher);
+        tables.connections.forget(self.watcher);
         tables.watches.disconnect(self.watcher);
     }
 }
@@ -99,6 +104,8 @@ struct Tables {
     /// Those whose outlet took its last notice just now.
     over: Vec<WatcherId>,
     grants: Grants,
+    /// Which of them are for a session, and end with it.
+    connections: SessionConnections,
     is_stopped: bool,
 }
 
@@ -120,6 +127,7 @@ impl Hub {
                 outlets: HashMap::new(),
                 over: Vec::new(),
                 grants: Grants::default(),
+                connections: SessionConnections::default(),
                 is_stopped: false,
             }),
             backlog: config.backlog,
@@ -173,6 +181,29 @@ impl Hub {
         }
     }
 
+    /// The connection is for a session from now on, which was opened, or last reconnected, at `since`: it ends when the
+    /// session does, or goes on elsewhere. Call it while the state is locked.
+    pub(crate) fn connect_session(
+        self: &Arc<Self>,
+        store: &Store,
+        session: SessionId,
+        since: Zxid,
+        caller: Identities,
+    ) -> Result<HubConnection, WatchesLost> {
+        connections::still_there(store, session, since)?;
+        let connection = self.connect(caller);
+        let mut tables = self.tables.lock();
+        let before = tables
+            .connections
+            .add(session, since, connection.registration.watcher);
+        // The same client has come twice in one place. Only the later connection can be the one that it uses.
+        if let Some(before) = before {
+            tables.end(before, WatchesLost::SessionMoved);
+        }
+        drop(tables);
+        Ok(connection)
+    }
+
     /// Waits for a contender that is queued. Call it while the state is locked.
     pub fn wait_for_grant(self: &Arc<Self>, lock: &LockName, holder: &HolderId) -> GrantWait {
         let mut tables = self.tables.lock();
@@ -220,6 +251,16 @@ impl Hub {
                     let verdict = Verdict::Ended(ContenderEnd::Withdrawn);
                     tables.grants.decide(lock, holder, verdict);
                 }
+                Event::SessionEnded { session, .. } => {
+                    if let Some(watcher) = tables.connections.ended(*session) {
+                        tables.end(watcher, WatchesLost::SessionEnded);
+                    }
+                }
+                Event::SessionReconnected { session, since } => {
+                    if let Some(watcher) = tables.connections.moved(*session, *since) {
+                        tables.end(watcher, WatchesLost::SessionMoved);
+                    }
+                }
                 Event::HoldBegan(_)
                 | Event::HoldEnded { .. }
                 | Event::SoftQuotaPassed { .. }
@@ -227,8 +268,7 @@ impl Hub {
                 | Event::RevokeAnswered { .. }
                 | Event::LockClosed { .. }
                 | Event::LockOpened(_)
-                | Event::SessionOpened(_)
-                | Event::SessionEnded { .. } => {}
+                | Event::SessionOpened(_) => {}
             }
         }
     }
@@ -249,6 +289,9 @@ impl Hub {
         });
         for watcher in lost {
             tables.lose(watcher, WatchesLost::StateReplaced);
+        }
+        for (watcher, why) in tables.connections.gone_from(now) {
+            tables.end(watcher, why);
         }
         tables.end_those_that_are_over();
     }
@@ -271,6 +314,14 @@ impl Tables {
         for watcher in self.over.drain(..) {
             self.watches.disconnect(watcher);
         }
+    }
+
+    /// What was told before is still told.
+    fn end(&mut self, watcher: WatcherId, why: WatchesLost) {
+        if let Some(Outlet::Connection(backlog)) = self.outlets.remove(&watcher) {
+            backlog.end(why);
+        }
+        self.watches.disconnect(watcher);
     }
 
     fn lose(&mut self, watcher: WatcherId, why: WatchesLost) {

@@ -539,7 +539,8 @@ fn translate(event: &Event, before: Option<&Event>) -> Option<(SessionId, Sessio
         | Event::RevokeAnswered { .. }
         | Event::LockClosed { .. }
         | Event::LockOpened(_)
-        | Event::SessionOpened(_) => None,
+        | Event::SessionOpened(_)
+        | Event::SessionReconnected { .. } => None,
     }
 }
 

@@ -1,6 +1,8 @@
 //! Notices reach those who wait for them, and nobody waits for what cannot come.
 
-use znode_store::{Acl, AclEntry, Perms, ZnodeEvent, ZnodeEventKind};
+use znode_store::{
+    Acl, AclEntry, Command, EntryContext, Password, Perms, Request, ZnodeEvent, ZnodeEventKind,
+};
 use znode_watch::WatchLimits;
 
 use super::*;
@@ -218,4 +220,128 @@ async fn nobody_waits_for_a_node_that_stops_or_has_stopped() {
         assert_eq!(connection.backlog.next().await, Err(WatchesLost::NodeStops));
     }
     assert_eq!(hub.watch_counts(), WatchCounts::default());
+}
+
+const SESSION: SessionId = SessionId(7);
+
+/// A state in which the session is open.
+fn store_with_session() -> Store {
+    let mut store = Store::new();
+    let command = Command::OpenSession {
+        session: SESSION,
+        password: Password([1; 16]),
+        timeout_ms: 1_000,
+        name: "".into(),
+        address: "".into(),
+    };
+    apply(&mut store, None, command);
+    store
+}
+
+fn apply(store: &mut Store, session: Option<SessionId>, command: Command) -> Vec<Event> {
+    let request = Request {
+        session,
+        ..Request::anonymous(command)
+    };
+    let mut events = Vec::new();
+    let entry = EntryContext { time_ms: 1, term: 1 };
+    store.apply(&entry, request, &mut events).outcome.unwrap();
+    events
+}
+
+fn reconnect(store: &mut Store) -> Vec<Event> {
+    let command = Command::Reconnect {
+        session: SESSION,
+        password: Password([1; 16]),
+    };
+    apply(store, Some(SESSION), command)
+}
+
+fn of_session(hub: &Arc<Hub>, store: &Store, since: u64) -> Result<HubConnection, WatchesLost> {
+    hub.connect_session(store, SESSION, Zxid(since), Identities::none())
+}
+
+#[test]
+fn a_connection_ends_with_its_session_after_what_it_was_told() {
+    let hub = hub();
+    let mut store = store_with_session();
+    let connection = of_session(&hub, &store, 1).unwrap();
+    connection.arm(WatchKind::Persistent, &path("/a")).unwrap();
+    set(&hub, "/a", 2);
+    let events = apply(&mut store, None, Command::CloseSession { session: SESSION });
+    hub.dispatch(Zxid(3), &events);
+    set(&hub, "/a", 4);
+    assert_eq!(
+        connection.backlog.try_next().unwrap().unwrap().to_string(),
+        "data of /a changed at 2"
+    );
+    assert_eq!(connection.backlog.try_next(), Err(WatchesLost::SessionEnded));
+    assert!(connection.arm(WatchKind::Data, &path("/b")).is_err());
+    assert_eq!(hub.watch_counts().watches, 0);
+    assert_eq!(of_session(&hub, &store, 1).err(), Some(WatchesLost::SessionEnded));
+}
+
+#[test]
+fn a_connection_ends_when_its_session_moves() {
+    let hub = hub();
+    let mut store = store_with_session();
+    let first = of_session(&hub, &store, 1).unwrap();
+    let events = reconnect(&mut store);
+    hub.dispatch(Zxid(2), &events);
+    assert_eq!(first.backlog.try_next(), Err(WatchesLost::SessionMoved));
+    assert_eq!(of_session(&hub, &store, 1).err(), Some(WatchesLost::SessionMoved));
+    // Its own coming does not end the second.
+    let second = of_session(&hub, &store, 2).unwrap();
+    hub.dispatch(Zxid(2), &events);
+    assert_eq!(second.backlog.try_next(), Ok(None));
+    // That the first one is dropped late takes nothing from the second.
+    drop(first);
+    let events = apply(&mut store, None, Command::CloseSession { session: SESSION });
+    hub.dispatch(Zxid(3), &events);
+    assert_eq!(second.backlog.try_next(), Err(WatchesLost::SessionEnded));
+}
+
+#[test]
+fn connections_end_when_the_state_that_takes_the_place_of_theirs_knows_better() {
+    let hub = hub();
+    let mut store = store_with_session();
+    let connection = of_session(&hub, &store, 1).unwrap();
+    hub.state_replaced(&store_with_session(), &store);
+    assert_eq!(connection.backlog.try_next(), Ok(None));
+    reconnect(&mut store);
+    hub.state_replaced(&store_with_session(), &store);
+    assert_eq!(connection.backlog.try_next(), Err(WatchesLost::SessionMoved));
+}
+
+#[test]
+fn what_is_watched_is_told_with_its_session() {
+    let hub = hub();
+    let one_notice = watch(&hub, "/a", WatchKind::Data);
+    let silent = hub.connect(Identities::none());
+    let connection = hub.connect(Identities::none());
+    for (kind, at) in [(WatchKind::Children, "/a"), (WatchKind::Persistent, "/b")] {
+        connection.arm(kind, &path(at)).unwrap();
+    }
+    let session = SessionId(7);
+    let watcher = connection.registration.watcher;
+    hub.tables.lock().connections.add(session, Zxid(1), watcher);
+    let mut armed = hub.armed();
+    armed.sort_by_key(|armed| armed.session);
+    let expected = [
+        ArmedWatches {
+            session: None,
+            watches: vec![(path("/a"), WatchKind::Data)],
+        },
+        ArmedWatches {
+            session: Some(session),
+            watches: vec![
+                (path("/a"), WatchKind::Children),
+                (path("/b"), WatchKind::Persistent),
+            ],
+        },
+    ];
+    assert_eq!(armed, expected);
+    assert_eq!(hub.watching(), 2);
+    drop((one_notice, silent, connection));
+    assert_eq!((hub.armed(), hub.watching()), (vec![], 0));
 }

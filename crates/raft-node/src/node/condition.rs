@@ -1,16 +1,19 @@
 //! How the node is: what it knows of the cluster, and whether it can serve.
 
+use std::io;
 use std::time::Duration;
 
-use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
+use openraft::{Instant as _, ServerState};
 
 use super::Node;
 use crate::config::{MemberAddress, NodeId};
 use crate::disks::DiskReport;
+use crate::membership::MAX_PROMOTE_LAG;
 use crate::membership::plan::next_free;
 use crate::snapshot_file;
-use crate::status::{ClusterStatus, MemberStatus, Role};
+use crate::status::{ClusterStatus, Followers, MemberStatus, Role};
+use crate::storage::FileSizes;
 
 /// A node that has not confirmed for so long that it is up to date is not ready.
 const READINESS_AGE: Duration = Duration::from_secs(3);
@@ -101,6 +104,41 @@ impl Node {
                 "node {id} waits for the cluster {cluster:?} to be formed: all its first members must be up"
             ),
         }
+    }
+
+    /// Who follows this node, and how closely; `None` if it does not lead. Whoever has not answered for the longest election
+    /// timeout does not count.
+    pub fn followers(&self) -> Option<Followers> {
+        let metrics = self.inner.raft.metrics().borrow_watched().clone();
+        if metrics.state != ServerState::Leader {
+            return None;
+        }
+        let voters: Vec<NodeId> = metrics.membership_config.voter_ids().collect();
+        let last = metrics.last_log_index.unwrap_or(0);
+        let replication = metrics.replication.unwrap_or_default();
+        let is_synced = |id: &NodeId| {
+            let matched = replication.get(id).copied().flatten();
+            matched.is_some_and(|matched| last.saturating_sub(matched.index) <= MAX_PROMOTE_LAG)
+        };
+        let silence = self.inner.config.timing.election_max;
+        let mut followers = Followers::default();
+        for (id, answered) in metrics.heartbeat.unwrap_or_default() {
+            if id == self.id() || answered.is_none_or(|answered| answered.elapsed() > silence) {
+                continue;
+            }
+            followers.answering += 1;
+            match (is_synced(&id), voters.contains(&id)) {
+                (true, true) => followers.synced_voters += 1,
+                (true, false) => followers.synced_learners += 1,
+                (false, _) => {}
+            }
+        }
+        Some(followers)
+    }
+
+    /// Where this node keeps its log and its snapshots, and how large they are. Waits for the disk.
+    pub fn file_sizes(&self) -> io::Result<FileSizes> {
+        FileSizes::look(&self.inner.config.data_dir)
     }
 
     /// What this node sees of its own disk.

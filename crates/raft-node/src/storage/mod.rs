@@ -22,6 +22,8 @@ pub mod sim_disk;
 pub mod snapshots;
 pub mod wal;
 
+mod sizes;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,6 +33,7 @@ pub use self::disk::{Disk, RealDisk};
 pub use self::error::StorageError;
 pub use self::identity::{DataDir, Identity};
 pub use self::log_store::LogStore;
+pub use self::sizes::FileSizes;
 pub use self::snapshots::{
     SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotReader, SnapshotReceiver, SnapshotStore, SnapshotWriter,
 };

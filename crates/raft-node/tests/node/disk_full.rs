@@ -50,6 +50,7 @@ fn acquire(lock: &str, guid: u128) -> Command {
             note: "".into(),
             address: "".into(),
             lock_delay_ms: 0,
+            names: Default::default(),
         },
         guid,
         attempt: AttemptId(guid as u64),
