@@ -94,6 +94,6 @@ pub use error::{Code, Error, Loss, Refusal};
 pub use guard::{FencingToken, LockGuard, LockGuards};
 pub use life::{Revocation, Standing};
 pub use looks::{Contender, LockSummary, LockView, Place, SessionView};
-pub use options::{AcquireOptions, LockSet, Mode, Wait};
+pub use options::{AcquireOptions, ContenderNames, LockSet, Mode, Wait};
 pub use session::{LockSession, SessionBuilder};
 pub use znodes::{Child, CreateMode, Stat, Transaction, WatchKind, Znode, ZnodeEvent, Znodes};

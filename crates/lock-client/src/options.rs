@@ -136,6 +136,34 @@ impl AcquireOptions {
     pub fn lock_delay(self, delay: Duration) -> Self {
         self.with("lock_delay_ms", millis(delay))
     }
+
+    /// Stands in one queue with clients of ZooKeeper that use this recipe; without it with Curator's `InterProcessMutex`
+    /// if it wants the lock alone, else with its `InterProcessReadWriteLock`.
+    pub fn names(self, names: ContenderNames) -> Self {
+        self.with("names", names.word())
+    }
+}
+
+/// The recipes of ZooKeeper's clients that stand in one queue with those of Lockgate. Each of them finds only those in its way
+/// who are named as it names its own, so do not two of them at one lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContenderNames {
+    /// Curator's `InterProcessMutex`.
+    Mutex,
+    /// Curator's `InterProcessReadWriteLock`.
+    ReadWrite,
+    /// kazoo's `Lock`, `ReadLock` and `WriteLock`.
+    Kazoo,
+}
+
+impl ContenderNames {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutex",
+            Self::ReadWrite => "read_write",
+            Self::Kazoo => "kazoo",
+        }
+    }
 }
 
 /// Several locks that are wanted together: all, or none. Of two such calls one is ahead of the other in every lock that

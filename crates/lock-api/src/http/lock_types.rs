@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::problem::Problem;
 use crate::locks::WaitFor;
 
-pub use acquire::{AcquireBody, GrantAnswer, Wanted, check_limit};
+pub use acquire::{AcquireBody, GrantAnswer, NamesWord, Wanted, check_limit};
 pub use changes::{
     BreakBody, ConfigureBody, DowngradeBody, ReleaseAnswer, ReleaseBody, RevokeAnswer, RevokeBody,
     UpgradeBody,

@@ -10,7 +10,9 @@ use utoipa::ToSchema;
 use znode_store::{HolderId, LockName, MAX_LOCKS_AT_ONCE, RequestId};
 
 use super::exchange::{Answer, no_query, ok, parse, read_body, session_id};
-use super::lock_types::{GrantAnswer, MAX_HOLDER_BYTES, ModeWord, Wanted, no_wait, wait_for, within};
+use super::lock_types::{
+    GrantAnswer, MAX_HOLDER_BYTES, ModeWord, NamesWord, Wanted, no_wait, wait_for, within,
+};
 use super::locks::locks_of;
 use super::openapi::words;
 use super::problem::Problem;
@@ -61,6 +63,8 @@ pub struct WantedLock<'a> {
     #[serde(default)]
     #[schema(value_type = words::LockDelayMs)]
     lock_delay_ms: u32,
+    #[serde(default)]
+    names: NamesWord,
 }
 
 /// The body of `release`.
@@ -126,6 +130,7 @@ pub async fn acquire(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body
             reentrant: lock.reentrant,
             note: &body.note,
             lock_delay_ms: lock.lock_delay_ms,
+            names: lock.names,
         };
         let name = LockName::parse(&lock.name).map_err(Problem::bad_lock_name)?;
         wanted.check(name, peer.shown())

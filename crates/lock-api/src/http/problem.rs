@@ -322,6 +322,10 @@ impl From<Refusal> for Problem {
             Refusal::SessionIdTaken(_) | Refusal::StaleLeader => {
                 problem(Code::Unavailable).retry_after(DEFAULT_RETRY_AFTER)
             }
+            // Of connections with turns, which HTTP has none of.
+            Refusal::WrongPassword(_) | Refusal::SessionMoved(_) | Refusal::OutOfTurn { .. } => {
+                Self::internal(detail)
+            }
             // The transaction failed for the reason for which its operation failed.
             Refusal::Multi { index, refusal } => {
                 let mut inner = Self::from(*refusal).with("index", index);

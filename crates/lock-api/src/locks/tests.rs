@@ -131,6 +131,7 @@ fn wish(name: &str, mode: LockMode) -> LockWish {
         note: "".into(),
         address: "".into(),
         lock_delay_ms: 0,
+        names: Default::default(),
     }
 }
 

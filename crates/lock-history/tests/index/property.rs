@@ -198,6 +198,7 @@ impl World {
                         note: format!("note {note}").as_str().into(),
                         address: "x".into(),
                         lock_delay_ms: 0,
+                        names: Default::default(),
                     },
                     guid: self.calls.into(),
                     attempt: AttemptId(self.calls),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use znode_store::{
-    Grant, LockMode, LockName, LockWish, MAX_LOCK_DELAY_MS, MAX_NOTE_BYTES, MAX_OWNER_BYTES, RequestId,
-    SessionId,
+    ContenderNames, Grant, LockMode, LockName, LockWish, MAX_LOCK_DELAY_MS, MAX_NOTE_BYTES, MAX_OWNER_BYTES,
+    RequestId, SessionId,
 };
 
 use super::{MAX_SEMAPHORE_LIMIT, ModeWord, no_wait, wait_for, within};
@@ -43,6 +43,8 @@ pub struct AcquireBody<'a> {
     #[serde(default)]
     #[schema(value_type = words::LockDelayMs)]
     lock_delay_ms: u32,
+    #[serde(default)]
+    names: NamesWord,
     #[schema(value_type = Option<words::RequestId>)]
     request_id: Option<RequestId>,
     #[schema(value_type = Option<words::Retry>)]
@@ -74,6 +76,7 @@ impl AcquireBody<'_> {
             reentrant: self.reentrant,
             note: &self.note,
             lock_delay_ms: self.lock_delay_ms,
+            names: self.names,
         };
         Ok(Acquire {
             session: session_id(&self.session)?,
@@ -101,6 +104,33 @@ pub struct Wanted<'a> {
     pub note: &'a str,
     /// How long the lock stays closed after an unclean loss.
     pub lock_delay_ms: u32,
+    /// Which clients of ZooKeeper have to find it in their way.
+    pub names: NamesWord,
+}
+
+/// Which clients of ZooKeeper stand in the same queue: the contender's znode is named as they would name it, for each of their
+/// recipes passes over all others. Not two of them at one lock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = ContenderNames)]
+pub enum NamesWord {
+    /// Curator's `InterProcessMutex`.
+    #[default]
+    Mutex,
+    /// Curator's `InterProcessReadWriteLock`.
+    ReadWrite,
+    /// kazoo's `Lock`, `ReadLock` and `WriteLock`.
+    Kazoo,
+}
+
+impl From<NamesWord> for ContenderNames {
+    fn from(word: NamesWord) -> Self {
+        match word {
+            NamesWord::Mutex => Self::Mutex,
+            NamesWord::ReadWrite => Self::ReadWrite,
+            NamesWord::Kazoo => Self::Kazoo,
+        }
+    }
 }
 
 impl Wanted<'_> {
@@ -139,6 +169,7 @@ impl Wanted<'_> {
             note: self.note.into(),
             address,
             lock_delay_ms: self.lock_delay_ms,
+            names: self.names.into(),
         })
     }
 }
