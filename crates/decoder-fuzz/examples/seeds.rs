@@ -3,14 +3,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use decoder_fuzz::seeds;
+use decoder_fuzz::{seeds, wire};
 
 fn main() -> io::Result<()> {
     let Some(corpus) = std::env::args_os().nth(1).map(PathBuf::from) else {
         return Err(io::Error::other("the directory for the inputs is missing"));
     };
     write(&corpus.join("command"), &seeds::commands())?;
-    write(&corpus.join("snapshot"), &seeds::snapshots())
+    write(&corpus.join("snapshot"), &seeds::snapshots())?;
+    write(&corpus.join("wire"), &wire::seeds::streams())
 }
 
 fn write(dir: &Path, inputs: &[Vec<u8>]) -> io::Result<()> {

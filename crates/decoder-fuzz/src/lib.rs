@@ -1,4 +1,5 @@
-//! Fuzz targets for what decodes bytes that come from elsewhere: commands out of log entries, and snapshots out of files.
+//! Fuzz targets for what decodes bytes that come from elsewhere: commands out of log entries, snapshots out of files, and
+//! frames of ZooKeeper's protocol.
 //!
 //! A target is a function that takes any bytes and panics if something does not hold that must:
 //!
@@ -6,6 +7,7 @@
 //! |---|---|---|
 //! | [`command::run`] | the commands of a log entry | what is decoded is encoded to the same value; replicas, restored at any point, answer alike |
 //! | [`snapshot::run`] | a snapshot file | an error, or a whole state that goes on as any other |
+//! | [`wire::run`] | what a client or a server of ZooKeeper's protocol sends | what is decoded, as whatever record, is encoded to the same value |
 //!
 //! libFuzzer calls them from `fuzz/` in the root of the repository, which needs a nightly compiler; `fuzz/README.md` says
 //! how. Here is all that needs none: the targets, what the first inputs are made of ([`seeds`]), how inputs are changed
@@ -20,6 +22,7 @@ pub mod mutate;
 pub mod replicas;
 pub mod seeds;
 pub mod snapshot;
+pub mod wire;
 
 mod look;
 mod material;

@@ -222,6 +222,7 @@ pub(crate) fn wish(lock: &str, mode: LockMode, permits: u32) -> LockWish {
         note: "nightly".into(),
         address: "10.0.0.7".into(),
         lock_delay_ms: 10,
+        names: Default::default(),
     }
 }
 

@@ -6,6 +6,7 @@ use raft_node::fuzz::{CommandBatch, Envelope, decode, encode};
 
 use crate::seeds;
 use crate::snapshot::Layout;
+use crate::wire;
 
 /// How a fuzzer changes bytes that it knows nothing about: `data` begins with `size` bytes of them, and there is room for
 /// as many as it has. Answers how many there are then.
@@ -49,6 +50,22 @@ pub fn snapshot(data: &mut [u8], size: usize, seed: u32, blind: &mut impl Blind)
         change_pieces(&mut layout.parts, data.len(), &mut dice, blind);
     }
     replace(data, size, &layout.file(), blind)
+}
+
+/// Changes an input of [`crate::wire::run`] in place, within the room that `data` has.
+pub fn wire(data: &mut [u8], size: usize, seed: u32, blind: &mut impl Blind) -> usize {
+    let mut dice = Dice(seed.into());
+    let (Some(mut frames), false) = (wire::frames_of(&data[..size]), dice.one_in(WHOLE)) else {
+        return blind(data, size);
+    };
+    if dice.one_in(WHOLE) {
+        let others = wire::seeds::frames();
+        let other = wire::frames_of(&others[dice.index(others.len())]).expect("seeds are whole frames");
+        frames.splice(frames.len().min(1).., other);
+    } else {
+        change_pieces(&mut frames, data.len(), &mut dice, blind);
+    }
+    replace(data, size, &wire::stream_of(&frames), blind)
 }
 
 /// Gives one request something of another.

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use raft_node::fuzz::{CommandBatch, Envelope, Origin, encode};
 use znode_store::{
     Acl, AclEntry, AttemptId, Command, CreateMode, Downgraded, EntryContext, Identities, Identity, Limits,
-    LockCommand, LockMode, Op, Perms, Request, SessionId, Store, WithdrawCause, Zxid,
+    LockCommand, LockMode, Op, Password, Perms, Request, SessionId, Step, Store, Turn, WithdrawCause, Zxid,
 };
 
 use crate::material::{
@@ -53,6 +53,21 @@ pub fn snapshots() -> Vec<Vec<u8>> {
     states.iter_mut().map(snapshot::file_of).collect()
 }
 
+fn reconnect(session: u64, password: u8) -> Request {
+    let command = Command::Reconnect {
+        session: SessionId(session),
+        password: Password([password; 16]),
+    };
+    ask(session, "", command)
+}
+
+/// On the connection on which the session was opened, which is the position of its opening.
+fn in_turn(session: u64, number: u64, step: Step) -> Request {
+    let since = Zxid(session);
+    let turn = Turn { since, number };
+    ask(session, "", Command::InTurn { turn, step })
+}
+
 /// A request of every kind.
 pub fn requests() -> Vec<Request> {
     let mut requests = vec![
@@ -60,6 +75,11 @@ pub fn requests() -> Vec<Request> {
         open(1),
         ask(1, "close", close(1)),
         ask(0, "", close(ENDED)),
+        reconnect(1, 1),
+        reconnect(1, 9),
+        in_turn(2, 0, Step::Write(set("/a", "in turn"))),
+        in_turn(2, 1, Step::Multi(vec![delete("/a/b"), delete("/none")])),
+        in_turn(2, 0, Step::CloseSession),
         ask(
             0,
             "",

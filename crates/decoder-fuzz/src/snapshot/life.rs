@@ -238,6 +238,7 @@ fn acquire(view: &LockView, owner: Arc<str>, wait: bool) -> LockCommand {
             note: "".into(),
             address: "".into(),
             lock_delay_ms: 0,
+            names: Default::default(),
         },
         guid: 1,
         attempt: AttemptId(1),
