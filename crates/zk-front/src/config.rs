@@ -1,0 +1,49 @@
+//! The bounds of the front end: what one client can cost it. Defaults stand here and nowhere else.
+
+use std::time::Duration;
+
+use crate::words::FourLetterWord;
+
+/// Bounds that protect a node from its clients. Every one of them can be set; the defaults suit a small machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZkConfig {
+    /// The longest request in bytes, without its length. A longer one ends the connection.
+    pub max_request_bytes: usize,
+    /// How many connections are served at once. More wait in the listener's backlog.
+    pub max_connections: usize,
+    /// How many requests of one connection may wait for their answers. What it sends beyond that is not read for so long.
+    pub max_outstanding: usize,
+    /// How long a client may take until it has said what it wants.
+    pub handshake_timeout: Duration,
+    /// How long a client may leave what was sent to it without taking it, before its connection is cut.
+    pub send_timeout: Duration,
+    /// How long a stopping server waits for requests that are on their way before it cuts their connections.
+    pub drain_timeout: Duration,
+    /// Who may do everything, whatever access control lists say: `user:base64(sha1(user:password))`, as ZooKeeper's
+    /// `zookeeper.DigestAuthenticationProvider.superDigest`. None: nobody.
+    pub super_digest: Option<String>,
+    /// The four-letter words that are answered.
+    pub four_letter_words: Vec<FourLetterWord>,
+}
+
+impl Default for ZkConfig {
+    fn default() -> Self {
+        Self {
+            // ZooKeeper's own default of `jute.maxbuffer`, which its clients have, too.
+            max_request_bytes: 0xf_ffff,
+            // Each one costs a file descriptor and some kilobytes. Together with peers and HTTP it has to stay below the
+            // usual hard limit of open files.
+            max_connections: 10_000,
+            // ZooKeeper's own for a whole server. More in flight brings no throughput: they share one log.
+            max_outstanding: 1_000,
+            // Clients say it in their first packet.
+            handshake_timeout: Duration::from_secs(10),
+            // Long enough for a program that was stopped in a debugger for a moment; its session is over by then.
+            send_timeout: Duration::from_secs(60),
+            drain_timeout: Duration::from_secs(5),
+            super_digest: None,
+            // As in ZooKeeper: the others show who is connected and what they watch, or work for whoever asks.
+            four_letter_words: vec![FourLetterWord::Srvr],
+        }
+    }
+}

@@ -1,0 +1,494 @@
+//! A connection with a session: requests in, answers and notifications out, in ZooKeeper's order.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::{Buf, Bytes, BytesMut};
+use raft_node::{ProposeError, Unavailable, WatchConnection, WatchesLost, fail_step};
+use tokio::net::TcpStream;
+use tokio::net::tcp::WriteHalf;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use zk_wire::{
+    ConnectResponse, DecodeError, ErrorCode, FrameError, Outcome, Reader, Reply, ReplyHeader, Request,
+    RequestHeader, frame, op_code, xid,
+};
+use znode_store::{Applied, Command, Identities, Op, Refusal, SessionId, Step, Turn, Zxid};
+
+use crate::auth::{AuthFailed, Proven};
+use crate::front::{Client, Front};
+use crate::handshake::{self, Session};
+use crate::outstanding::{Answer, Asked, Awaits, Barrier, Done, Outstanding};
+use crate::pulse::{Over, Pulse};
+use crate::reads::{Looker, Seen};
+use crate::translate::{self, Shape};
+
+/// While more waits to be sent than this, nothing more is taken from the client, nor from its notices.
+const MAX_UNSENT: usize = 1024 * 1024;
+
+/// So many requests are taken before others get their turn on the thread.
+const TAKEN_AT_ONCE: usize = 128;
+
+/// What an idle connection may keep of the room that a burst has needed.
+const KEPT_CAPACITY: usize = 16 * 1024;
+
+/// See the module.
+pub(crate) struct Connection {
+    front: Front,
+    client: Arc<Client>,
+    session: SessionId,
+    next_turn: Turn,
+    proven: Proven,
+    caller: Identities,
+    watches: WatchConnection,
+    pulse: Pulse,
+    outstanding: Outstanding,
+    inbox: BytesMut,
+    out: BytesMut,
+    /// Nothing more is taken from the client; the connection ends when all that it has asked is answered and sent.
+    ending: Option<End>,
+    /// The end of the session is on its way.
+    closes: bool,
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The client closed its session.
+    Orderly,
+    /// For another reason. The session lives on, or has ended elsewhere.
+    Early(String),
+}
+
+/// Why a connection ends at once, without any other word.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error(transparent)]
+    Stream(#[from] handshake::Refused),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error(transparent)]
+    Header(#[from] DecodeError),
+    #[error(transparent)]
+    Watches(#[from] WatchesLost),
+    #[error(transparent)]
+    Write(#[from] ProposeError),
+    #[error(transparent)]
+    Barrier(#[from] Unavailable),
+    #[error("{0}")]
+    Turn(Refusal),
+    #[error("its session has ended")]
+    SessionEnded,
+    #[error("no leader has confirmed a heartbeat for most of its timeout")]
+    CutOff,
+}
+
+impl Connection {
+    /// A connection whose client is about to be told what it was granted, and may have sent more already.
+    pub fn new(
+        front: &Front,
+        client: &Arc<Client>,
+        session: Session,
+        proven: Proven,
+        watches: WatchConnection,
+        inbox: BytesMut,
+        granted: &ConnectResponse,
+    ) -> Self {
+        let mut out = BytesMut::new();
+        granted.write_frame(&mut out);
+        Self {
+            front: front.clone(),
+            client: client.clone(),
+            session: session.id,
+            next_turn: Turn {
+                since: session.since,
+                number: 0,
+            },
+            caller: proven.identities(),
+            proven,
+            watches,
+            pulse: Pulse::new(front.node().clone(), session.id, session.timeout),
+            outstanding: Outstanding::default(),
+            inbox,
+            out,
+            ending: None,
+            closes: false,
+        }
+    }
+
+    /// Serves the client until it goes, or has to.
+    pub async fn run(mut self, stream: TcpStream, stop: &CancellationToken) -> End {
+        match self.serve(stream, stop).await {
+            Ok(end) => end,
+            Err(broken) => End::Early(broken.to_string()),
+        }
+    }
+
+    async fn serve(&mut self, mut stream: TcpStream, stop: &CancellationToken) -> Result<End, Broken> {
+        let (mut receiver, sender) = stream.split();
+        // All connections listen for the same stop, so to begin that anew with every request would have them wait for each other.
+        let mut stopped = pin!(stop.cancelled());
+        loop {
+            let more = self.take_requests()?;
+            let outstanding = self.outstanding.len() as u64;
+            self.client.outstanding.store(outstanding, Ordering::Relaxed);
+            self.send(&sender)?;
+            if self.outstanding.is_empty()
+                && self.out.is_empty()
+                && let Some(end) = &self.ending
+            {
+                return Ok(end.clone());
+            }
+            let has_room = self.out.len() < MAX_UNSENT;
+            let listens = self.ending.is_none() && has_room && self.has_place();
+            tokio::select! {
+                biased;
+                (xid, since, done) = self.outstanding.next(), if has_room && self.outstanding.is_under_way() => {
+                    fail_step!(async "zookeeper::before_answer", Broken::Io);
+                    self.finish(xid, since, done)?;
+                    self.begin_waiting()?;
+                }
+                // A session that its client closes ends before the client is told.
+                notice = self.watches.next(), if has_room && !self.closes => {
+                    let notice = notice?;
+                    write_notice(&self.client, &mut self.out, &notice);
+                }
+                writable = sender.writable(), if !self.out.is_empty() => writable?,
+                received = handshake::receive(&mut receiver, &mut self.inbox), if listens && !more => {
+                    received?;
+                    self.pulse.heard();
+                }
+                pings = self.pulse.next(), if !self.closes => match pings {
+                    Ok(pings) => self.answer_pings(pings)?,
+                    Err(Over::SessionEnded) => return Err(Broken::SessionEnded),
+                    Err(Over::CutOff) => return Err(Broken::CutOff),
+                },
+                // What was received waits for others to have their turn.
+                () = tokio::task::yield_now(), if more => {}
+                () = &mut stopped, if self.ending.is_none() => {
+                    self.ending = Some(End::Early("the node stops".to_owned()));
+                }
+            }
+        }
+    }
+
+    fn has_place(&self) -> bool {
+        self.outstanding.len() < self.front.config().max_outstanding
+    }
+
+    /// Takes the requests that have come, as many as there is place for. Says whether more may be there.
+    fn take_requests(&mut self) -> Result<bool, Broken> {
+        let now = Instant::now();
+        let max = self.front.config().max_request_bytes;
+        for _ in 0..TAKEN_AT_ONCE {
+            if self.ending.is_some() || !self.has_place() || self.out.len() >= MAX_UNSENT {
+                return Ok(false);
+            }
+            let Some(body) = frame::take(&mut self.inbox, max)? else {
+                if self.inbox.is_empty() && self.inbox.capacity() > KEPT_CAPACITY {
+                    self.inbox = BytesMut::new();
+                }
+                return Ok(false);
+            };
+            self.take(body, now)?;
+        }
+        Ok(true)
+    }
+
+    fn take(&mut self, body: Bytes, since: Instant) -> Result<(), Broken> {
+        let mut from = Reader::new(body);
+        let RequestHeader { xid, op } = RequestHeader::decode(&mut from)?;
+        self.client.received(xid, op);
+        let what = match Request::decode(op, &mut from) {
+            Ok(Request::Ping) => {
+                self.pulse.ping();
+                return Ok(());
+            }
+            // It belongs into a multi.
+            Ok(Request::Check { .. }) | Err(DecodeError::UnknownOperation(_)) => {
+                self.ending = Some(End::Early(format!(
+                    "it asked for operation {op}, which there is not"
+                )));
+                Err(ErrorCode::UNIMPLEMENTED)
+            }
+            // As ZooKeeper: who cannot even say who it is gets no word.
+            Err(malformed @ DecodeError::Malformed(_)) if op == op_code::AUTH => return Err(malformed.into()),
+            Err(DecodeError::Malformed(_)) => Err(ErrorCode::MARSHALLING_ERROR),
+            Ok(Request::CloseSession) => {
+                self.ending = Some(End::Orderly);
+                Ok(Request::CloseSession)
+            }
+            Ok(request) => Ok(request),
+        };
+        let asked = Asked { xid, since, what };
+        if self.outstanding.has_waiting() {
+            self.outstanding.wait(asked);
+            return Ok(());
+        }
+        if let Some(look) = self.begin(asked)? {
+            self.outstanding.wait(look);
+        }
+        Ok(())
+    }
+
+    /// Begins what waits, up to the next read that has to wait.
+    fn begin_waiting(&mut self) -> Result<(), Broken> {
+        while self.out.len() < MAX_UNSENT
+            && let Some(asked) = self.outstanding.take_waiting()
+        {
+            if let Some(look) = self.begin(asked)? {
+                self.outstanding.put_back(look);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a request, or answers it. A read that has to wait for what is on its way is given back.
+    fn begin(&mut self, asked: Asked) -> Result<Option<Asked>, Broken> {
+        let Asked { xid, since, what } = asked;
+        let request = match what {
+            Ok(request) => request,
+            Err(code) => return self.know(xid, since, Err(code)).map(|()| None),
+        };
+        match request {
+            Request::Auth { scheme, auth, .. } => self.auth(xid, since, &scheme, auth.as_deref())?,
+            Request::CloseSession => {
+                self.closes = true;
+                self.write(xid, since, Step::CloseSession, Answer::CloseSession)?;
+            }
+            Request::Multi(items) => {
+                let op = |item| translate::op(item, true).unwrap_or_else(translate::refused_with);
+                let ops: Vec<Op> = items.iter().map(op).collect();
+                let shapes = items.iter().map(Shape::in_multi).collect();
+                self.write(xid, since, Step::Multi(ops), Answer::Multi(shapes))?;
+            }
+            Request::Create { .. }
+            | Request::Delete { .. }
+            | Request::SetData { .. }
+            | Request::SetAcl { .. } => match translate::op(&request, false) {
+                Ok(op) => {
+                    let answer = Answer::One(Shape::of(&request));
+                    self.write(xid, since, Step::Write(op), answer)?;
+                }
+                Err(code) => self.know(xid, since, Err(code))?,
+            },
+            Request::Sync { path } => {
+                let node = self.front.node().clone();
+                let barrier: Barrier = Box::pin(async move { node.read_barrier().await });
+                self.outstanding.begin(xid, since, Awaits::Sync(path, barrier));
+            }
+            // As a ZooKeeper that is not configured for them.
+            Request::Sasl { .. } => self.know(xid, since, Ok(Reply::Token(None)))?,
+            Request::Reconfig { .. } => self.know(xid, since, Err(ErrorCode::RECONFIG_DISABLED))?,
+            look => {
+                if self.outstanding.is_under_way() {
+                    let what = Ok(look);
+                    return Ok(Some(Asked { xid, since, what }));
+                }
+                self.look(xid, since, &look)?;
+            }
+        }
+        Ok(None)
+    }
+
+    fn auth(&mut self, xid: i32, since: Instant, scheme: &str, shown: Option<&[u8]>) -> Result<(), Broken> {
+        let super_digest = self.front.config().super_digest.as_deref();
+        let code = match self.proven.show(scheme, shown, super_digest) {
+            Ok(()) => {
+                self.caller = self.proven.identities();
+                self.watches.set_identities(self.caller.clone());
+                ErrorCode::OK
+            }
+            Err(AuthFailed) => {
+                self.ending = Some(End::Early("it could not prove what it said".to_owned()));
+                self.outstanding.forget_waiting();
+                ErrorCode::AUTH_FAILED
+            }
+        };
+        if self.outstanding.is_under_way() {
+            self.outstanding.begin(xid, since, Awaits::Auth(code));
+            return Ok(());
+        }
+        self.answer_auth(xid, since, code)
+    }
+
+    fn write(&mut self, xid: i32, now: Instant, step: Step, answer: Answer) -> Result<(), Broken> {
+        let turn = self.next_turn;
+        let request = znode_store::Request {
+            session: Some(self.session),
+            request_id: None,
+            caller: self.caller.clone(),
+            command: Command::InTurn { turn, step },
+        };
+        let proposal = self.front.node().submit(request)?;
+        self.next_turn.number += 1;
+        self.outstanding.begin(xid, now, Awaits::Write(proposal, answer));
+        Ok(())
+    }
+
+    /// Answers with what is known already, in its turn.
+    fn know(&mut self, xid: i32, since: Instant, outcome: Outcome) -> Result<(), Broken> {
+        if self.outstanding.is_under_way() {
+            self.outstanding.begin(xid, since, Awaits::Known(outcome));
+            return Ok(());
+        }
+        self.answer(xid, since, self.position(), outcome)
+    }
+
+    fn position(&self) -> Zxid {
+        self.front.node().read(|store| store.zxid())
+    }
+
+    fn look(&mut self, xid: i32, since: Instant, request: &Request) -> Result<(), Broken> {
+        let looker = Looker {
+            session: self.session,
+            caller: &self.caller,
+            watches: &self.watches,
+        };
+        let Seen { zxid, outcome } = looker.look(request)?;
+        self.answer(xid, since, zxid, outcome)
+    }
+
+    /// The first request in the queue can be answered.
+    fn finish(&mut self, xid: i32, since: Instant, done: Done) -> Result<(), Broken> {
+        match done {
+            Done::Write(Ok(applied), answer) => {
+                self.pulse.confirmed();
+                self.answer_write(xid, since, applied, answer)
+            }
+            // Nothing was done, so its turn is still to come: unless others are on their way behind it.
+            Done::Write(Err(ProposeError::Unavailable(unavailable)), _)
+                if unavailable.read_only && !self.outstanding.has_writes() =>
+            {
+                self.next_turn.number -= 1;
+                self.answer(xid, since, self.position(), Err(ErrorCode::SYSTEM_ERROR))
+            }
+            // Perhaps it was done, and the client has to find out, as with any ZooKeeper.
+            Done::Write(Err(error), _) => Err(error.into()),
+            Done::Sync(Ok(()), path) => {
+                self.pulse.confirmed();
+                self.answer(xid, since, self.position(), Ok(Reply::Path(path)))
+            }
+            Done::Sync(Err(unavailable), _) => Err(unavailable.into()),
+            Done::Known(outcome) => self.answer(xid, since, self.position(), outcome),
+            Done::Auth(code) => self.answer_auth(xid, since, code),
+        }
+    }
+
+    fn answer_write(
+        &mut self,
+        xid: i32,
+        since: Instant,
+        applied: Applied,
+        answer: Answer,
+    ) -> Result<(), Broken> {
+        let Applied { zxid, outcome } = applied;
+        let outcome = match (outcome, answer) {
+            // The session is not this connection's any more, or something before this was not carried out.
+            (
+                Err(
+                    refusal @ (Refusal::SessionMoved(_)
+                    | Refusal::OutOfTurn { .. }
+                    | Refusal::SessionEnded(_)
+                    | Refusal::NoSession(_)),
+                ),
+                _,
+            ) => return Err(Broken::Turn(refusal)),
+            (Ok(_), Answer::CloseSession) => {
+                // What the end of the session's own znodes has set off comes first.
+                self.tell()?;
+                self.write_reply(xid, since, zxid, ErrorCode::OK, None);
+                return Ok(());
+            }
+            (Ok(reply), Answer::One(shape)) => Ok(translate::reply(reply, shape)),
+            (Ok(znode_store::Reply::Multi(replies)), Answer::Multi(shapes)) => {
+                let results = replies.into_iter().zip(shapes);
+                let results = results.map(|(reply, shape)| translate::result(reply, shape));
+                Ok(Reply::Results(results.collect()))
+            }
+            (Ok(other), Answer::Multi(_)) => unreachable!("a multi was answered by {other}"),
+            (Err(refusal), Answer::Multi(shapes)) => {
+                let results = translate::failed_multi(&refusal, shapes.len());
+                results
+                    .map(Reply::Results)
+                    .ok_or_else(|| translate::code(&refusal))
+            }
+            (Err(refusal), Answer::One(_) | Answer::CloseSession) => Err(translate::code(&refusal)),
+        };
+        self.answer(xid, since, zxid, outcome)
+    }
+
+    /// Answers a request, after whatever the client has to hear before.
+    fn answer(&mut self, xid: i32, since: Instant, zxid: Zxid, outcome: Outcome) -> Result<(), Broken> {
+        self.tell()?;
+        match &outcome {
+            Ok(reply) => self.write_reply(xid, since, zxid, ErrorCode::OK, Some(reply)),
+            Err(code) => self.write_reply(xid, since, zxid, *code, None),
+        }
+        Ok(())
+    }
+
+    /// ZooKeeper's answer to auth has no position.
+    fn answer_auth(&mut self, xid: i32, since: Instant, code: ErrorCode) -> Result<(), Broken> {
+        self.tell()?;
+        self.write_reply(xid, since, Zxid(0), code, None);
+        Ok(())
+    }
+
+    fn answer_pings(&mut self, pings: u32) -> Result<(), Broken> {
+        if pings > 0 {
+            self.tell()?;
+            let zxid = self.position();
+            for _ in 0..pings {
+                self.write_reply(xid::PING, Instant::now(), zxid, ErrorCode::OK, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the client of all changes that this node's state had when it was last looked at.
+    fn tell(&mut self) -> Result<(), WatchesLost> {
+        loop {
+            match self.watches.try_next() {
+                Ok(Some(notice)) => write_notice(&self.client, &mut self.out, &notice),
+                Ok(None) => return Ok(()),
+                // All has been told.
+                Err(WatchesLost::SessionEnded) if self.closes => return Ok(()),
+                Err(lost) => return Err(lost),
+            }
+        }
+    }
+
+    fn write_reply(&mut self, xid: i32, since: Instant, zxid: Zxid, err: ErrorCode, body: Option<&Reply>) {
+        let zxid = zxid.0.cast_signed();
+        ReplyHeader { xid, zxid, err }.write_frame(body, &mut self.out);
+        self.client.sent(zxid);
+        self.client.answered(since);
+    }
+
+    /// Sends as much as the client takes now.
+    fn send(&mut self, stream: &WriteHalf<'_>) -> Result<(), io::Error> {
+        while !self.out.is_empty() {
+            match stream.try_write(&self.out) {
+                Ok(sent) => self.out.advance(sent),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        if self.out.capacity() > KEPT_CAPACITY {
+            self.out = BytesMut::new();
+        }
+        Ok(())
+    }
+}
+
+fn write_notice(client: &Client, out: &mut BytesMut, notice: &raft_node::Notice) {
+    let zxid = notice.zxid.0.cast_signed();
+    ReplyHeader::write_notification(zxid, &translate::notification(notice), out);
+    client.sent(zxid);
+}

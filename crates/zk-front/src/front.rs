@@ -1,0 +1,288 @@
+//! What all connections of this node share: the node, the bounds, who is connected, and what was counted.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+use raft_node::Node;
+use tokio::time::Instant;
+use zk_wire::op_code;
+
+use crate::config::ZkConfig;
+
+/// Where a client has not asked for anything, or what was counted has been reset: no number that a client or a node gives.
+pub(crate) const NOTHING: i32 = -1;
+
+/// The front end of one node. Cheap to clone.
+#[derive(Clone)]
+pub struct Front {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    node: Node,
+    config: ZkConfig,
+    /// Where this node listens for clients, for those who ask.
+    address: SocketAddr,
+    started: Instant,
+    traffic: Traffic,
+    clients: Mutex<BTreeMap<u64, Arc<Client>>>,
+    next_client: AtomicU64,
+}
+
+/// What was counted, since the start or for one client.
+#[derive(Debug)]
+pub(crate) struct Traffic {
+    received: AtomicU64,
+    sent: AtomicU64,
+    /// Requests that were answered, and how long that took in all and at least and at most, in microseconds.
+    answered: AtomicU64,
+    sum_us: AtomicU64,
+    min_us: AtomicU64,
+    max_us: AtomicU64,
+}
+
+impl Default for Traffic {
+    fn default() -> Self {
+        Self {
+            received: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
+            sum_us: AtomicU64::new(0),
+            min_us: AtomicU64::new(u64::MAX),
+            max_us: AtomicU64::new(0),
+        }
+    }
+}
+
+/// What was counted, at one moment. Times are in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Counts {
+    /// Requests that came.
+    pub received: u64,
+    /// Answers and notifications that were sent.
+    pub sent: u64,
+    /// The shortest time until an answer.
+    pub min_ms: f64,
+    /// The mean.
+    pub mean_ms: f64,
+    /// The longest.
+    pub max_ms: f64,
+}
+
+impl Traffic {
+    fn counts(&self) -> Counts {
+        let get = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let answered = get(&self.answered);
+        let ms = |us: u64| us as f64 / 1_000.0;
+        Counts {
+            received: get(&self.received),
+            sent: get(&self.sent),
+            min_ms: if answered == 0 { 0.0 } else { ms(get(&self.min_us)) },
+            mean_ms: if answered == 0 {
+                0.0
+            } else {
+                ms(get(&self.sum_us)) / answered as f64
+            },
+            max_ms: ms(get(&self.max_us)),
+        }
+    }
+
+    fn reset(&self) {
+        for number in [
+            &self.received,
+            &self.sent,
+            &self.answered,
+            &self.sum_us,
+            &self.max_us,
+        ] {
+            number.store(0, Ordering::Relaxed);
+        }
+        self.min_us.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    fn answered(&self, took: Duration) {
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        self.sum_us.fetch_add(us, Ordering::Relaxed);
+        self.min_us.fetch_min(us, Ordering::Relaxed);
+        self.max_us.fetch_max(us, Ordering::Relaxed);
+    }
+}
+
+/// A client that is connected, for people who ask.
+pub(crate) struct Client {
+    pub address: SocketAddr,
+    pub since: SystemTime,
+    /// 0 while it has none.
+    pub session: AtomicI64,
+    pub timeout_ms: AtomicI32,
+    pub outstanding: AtomicU64,
+    /// The number of its last request that has one of its own, or [`NOTHING`].
+    pub last_xid: AtomicI32,
+    /// What it has asked for last, or [`NOTHING`].
+    pub last_op: AtomicI32,
+    /// Of what was sent to it last, or [`NOTHING`].
+    pub last_zxid: AtomicI64,
+    /// When it was answered last, in milliseconds since the front end started; 0 if never.
+    pub last_answer_ms: AtomicU64,
+    /// How long that took.
+    pub last_latency_us: AtomicU64,
+    pub traffic: Traffic,
+    front: Front,
+    number: u64,
+}
+
+impl Client {
+    /// A request has come. Those that have no number of their own are counted, but do not hide the last one that has;
+    /// and what was asked for last is never auth, as in ZooKeeper.
+    pub fn received(&self, xid: i32, op: i32) {
+        if xid >= 0 {
+            self.last_xid.store(xid, Ordering::Relaxed);
+        }
+        if op != op_code::AUTH {
+            self.last_op.store(op, Ordering::Relaxed);
+        }
+        self.spoke();
+    }
+
+    /// A request has come, or a word.
+    pub fn spoke(&self) {
+        self.traffic.received.fetch_add(1, Ordering::Relaxed);
+        self.front.inner.traffic.received.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An answer or a notification was sent.
+    pub fn sent(&self, zxid: i64) {
+        self.last_zxid.store(zxid, Ordering::Relaxed);
+        self.told();
+    }
+
+    /// An answer or a notification was sent, or what is said to a word.
+    pub fn told(&self) {
+        self.traffic.sent.fetch_add(1, Ordering::Relaxed);
+        self.front.inner.traffic.sent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A request that came `since` was answered.
+    pub fn answered(&self, since: Instant) {
+        let took = since.elapsed();
+        self.traffic.answered(took);
+        self.front.inner.traffic.answered(took);
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.last_latency_us.store(us, Ordering::Relaxed);
+        let now_ms = u64::try_from(self.front.uptime().as_millis()).unwrap_or(u64::MAX);
+        self.last_answer_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.traffic.counts()
+    }
+
+    /// Begins to count anew, and forgets what was last.
+    fn reset(&self) {
+        self.traffic.reset();
+        self.last_xid.store(NOTHING, Ordering::Relaxed);
+        self.last_op.store(NOTHING, Ordering::Relaxed);
+        self.last_zxid.store(NOTHING.into(), Ordering::Relaxed);
+        self.last_answer_ms.store(0, Ordering::Relaxed);
+        self.last_latency_us.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Takes a client off the list when its connection is gone.
+pub(crate) struct Listed(pub Arc<Client>);
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.0.front.inner.clients.lock().remove(&self.0.number);
+    }
+}
+
+impl Front {
+    /// A front end where nobody is connected. `address` is where it listens.
+    pub fn new(node: Node, config: ZkConfig, address: SocketAddr) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                node,
+                config,
+                address,
+                started: Instant::now(),
+                traffic: Traffic::default(),
+                clients: Mutex::default(),
+                next_client: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// The node behind it.
+    pub fn node(&self) -> &Node {
+        &self.inner.node
+    }
+
+    /// Its bounds.
+    pub fn config(&self) -> &ZkConfig {
+        &self.inner.config
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.inner.address
+    }
+
+    /// For how long it has been there.
+    pub fn uptime(&self) -> Duration {
+        self.inner.started.elapsed()
+    }
+
+    /// What all clients together have asked and been told since the start, or the last reset.
+    pub fn counts(&self) -> Counts {
+        self.inner.traffic.counts()
+    }
+
+    /// How many clients are connected.
+    pub fn connections(&self) -> usize {
+        self.inner.clients.lock().len()
+    }
+
+    /// Begins to count anew.
+    pub(crate) fn reset_counts(&self) {
+        self.inner.traffic.reset();
+    }
+
+    /// The same for each client.
+    pub(crate) fn reset_clients(&self) {
+        for client in self.clients() {
+            client.reset();
+        }
+    }
+
+    pub(crate) fn clients(&self) -> Vec<Arc<Client>> {
+        self.inner.clients.lock().values().cloned().collect()
+    }
+
+    /// Puts a client on the list.
+    pub(crate) fn list(&self, address: SocketAddr) -> Listed {
+        let number = self.inner.next_client.fetch_add(1, Ordering::Relaxed);
+        let client = Arc::new(Client {
+            address,
+            since: SystemTime::now(),
+            session: AtomicI64::new(0),
+            timeout_ms: AtomicI32::new(0),
+            outstanding: AtomicU64::new(0),
+            last_xid: AtomicI32::new(NOTHING),
+            last_op: AtomicI32::new(NOTHING),
+            last_zxid: AtomicI64::new(NOTHING.into()),
+            last_answer_ms: AtomicU64::new(0),
+            last_latency_us: AtomicU64::new(0),
+            traffic: Traffic::default(),
+            front: self.clone(),
+            number,
+        });
+        self.inner.clients.lock().insert(number, client.clone());
+        Listed(client)
+    }
+}

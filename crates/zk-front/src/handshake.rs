@@ -1,0 +1,286 @@
+//! The beginning of a connection: what the client wants, a word or a session, and that it gets it.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use raft_node::{Node, OpenSessionError, ProposeError, fail_step};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info};
+use zk_wire::{ConnectRequest, ConnectResponse, DecodeError, FrameError, Reader, frame, op_code};
+use znode_store::{Command, Password, Refusal, Reply, Request, SessionId, Zxid};
+
+use crate::auth::Proven;
+use crate::connection::{Connection, End};
+use crate::front::{Front, Listed};
+use crate::words;
+
+/// What clients of ZooKeeper call their sessions to people: they have no words of their own for it.
+const SESSION_NAME: &str = "zookeeper client";
+
+/// For so long a client that was told its word may leave its connection open: far longer than an answer is under way, and too
+/// short for many to wait.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// The number of the request for a session, which has none, where people ask for it: ZooKeeper's.
+const FIRST_XID: i32 = 0;
+
+/// A session, as its connection needs it.
+pub(crate) struct Session {
+    pub id: SessionId,
+    pub password: Password,
+    pub timeout: Duration,
+    /// The position since which this connection is the session's.
+    pub since: Zxid,
+}
+
+/// Why there is no connection, or not any more.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("the client hung up")]
+    HungUp,
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    #[error("the client did not say what it wants in time")]
+    Silent,
+    #[error("the client has seen {seen}, and this node is at {at} only")]
+    Behind { seen: Zxid, at: Zxid },
+    #[error("{0}")]
+    Unavailable(String),
+    #[error("the node stops")]
+    Stopping,
+}
+
+/// Serves a connection from its first byte to its last.
+pub(crate) async fn serve(front: Front, client: Listed, stream: TcpStream, stop: CancellationToken) {
+    let address = client.0.address;
+    match begin(&front, &client, stream, &stop).await {
+        Ok(Some((connection, stream))) => match connection.run(stream, &stop).await {
+            End::Orderly => debug!(%address, "a client has closed its session"),
+            End::Early(why) => debug!(%address, why, "a client's connection has ended"),
+        },
+        // It was a word.
+        Ok(None) => {}
+        Err(refused @ (Refused::Frame(_) | Refused::Decode(_))) => {
+            info!(%address, %refused, "this is no client of ZooKeeper");
+        }
+        Err(refused) => debug!(%address, %refused, "a client was not served"),
+    }
+}
+
+async fn begin(
+    front: &Front,
+    client: &Listed,
+    mut stream: TcpStream,
+    stop: &CancellationToken,
+) -> Result<Option<(Connection, TcpStream)>, Refused> {
+    let mut inbox = BytesMut::new();
+    let first = async {
+        loop {
+            if let Some(word) = words::take(&mut inbox) {
+                return Ok(First::Word(word));
+            }
+            if let Some(body) = frame::take(&mut inbox, front.config().max_request_bytes)? {
+                return Ok(First::Connect(ConnectRequest::decode(&mut Reader::new(body))?));
+            }
+            receive(&mut stream, &mut inbox).await?;
+        }
+    };
+    let first = tokio::select! {
+        first = tokio::time::timeout(front.config().handshake_timeout, first) => first.map_err(|_| Refused::Silent)?,
+        () = stop.cancelled() => return Err(Refused::Stopping),
+    };
+    let asked = match first {
+        Err(refused) => return Err(refused),
+        Ok(First::Word(word)) => {
+            answer(front, client, word, &mut stream).await?;
+            return Ok(None);
+        }
+        Ok(First::Connect(asked)) => asked,
+    };
+    let since = Instant::now();
+    client.0.received(FIRST_XID, op_code::CREATE_SESSION);
+    let session = tokio::select! {
+        session = session(front, client, &asked) => session?,
+        () = stop.cancelled() => return Err(Refused::Stopping),
+    };
+    let proven = Proven::new(client.0.address.ip());
+    let connected = session.and_then(|session| {
+        let watches = front
+            .node()
+            .connect_session(session.id, session.since, proven.identities());
+        match watches {
+            Ok(watches) => Some((session, watches)),
+            // It is over already, or has come at another node in the same moment.
+            Err(lost) => {
+                debug!(session = %session.id, %lost, "a session is gone before it was served");
+                None
+            }
+        }
+    });
+    let Some((session, watches)) = connected else {
+        // What ZooKeeper says to whom it does not know: the client learns that its session has expired.
+        let refusal = ConnectResponse {
+            protocol_version: 0,
+            timeout_ms: 0,
+            session_id: 0,
+            password: Some(Bytes::from_static(&[0; 16])),
+            read_only: asked.read_only.map(|_| false),
+        };
+        let mut out = BytesMut::new();
+        refusal.write_frame(&mut out);
+        stream.write_all(&out).await?;
+        stream.shutdown().await?;
+        return Ok(None);
+    };
+    client
+        .0
+        .session
+        .store(session.id.0.cast_signed(), Ordering::Relaxed);
+    let timeout_ms = i32::try_from(session.timeout.as_millis()).unwrap_or(i32::MAX);
+    client.0.timeout_ms.store(timeout_ms, Ordering::Relaxed);
+    let granted = ConnectResponse {
+        protocol_version: 0,
+        timeout_ms,
+        session_id: session.id.0.cast_signed(),
+        password: Some(Bytes::copy_from_slice(&session.password.0)),
+        read_only: asked.read_only.map(|_| false),
+    };
+    client.0.sent(session.since.0.cast_signed());
+    client.0.answered(since);
+    let connection = Connection::new(front, &client.0, session, proven, watches, inbox, &granted);
+    Ok(Some((connection, stream)))
+}
+
+/// Answers a word, and ends the connection as the client expects it.
+async fn answer(
+    front: &Front,
+    client: &Listed,
+    word: words::FourLetterWord,
+    stream: &mut TcpStream,
+) -> Result<(), Refused> {
+    client.0.spoke();
+    let (front, asker) = (front.clone(), client.0.clone());
+    // Some words look at the disk, or at everything that there is.
+    let answer = tokio::task::spawn_blocking(move || words::answer(&front, &asker, word)).await;
+    let answer = answer.map_err(|error| Refused::Unavailable(error.to_string()))?;
+    client.0.told();
+    stream.write_all(answer.as_bytes()).await?;
+    stream.shutdown().await?;
+    // What comes after the word, as the end of a line, may still be under way. A socket that is closed with something unread in
+    // it tells the client that the connection was reset, which can take the answer from it.
+    let mut rest = BytesMut::new();
+    let hung_up = async {
+        while receive(stream, &mut rest).await.is_ok() {
+            rest.clear();
+        }
+    };
+    // Who does not hang up does not matter.
+    let _ = tokio::time::timeout(LINGER, hung_up).await;
+    Ok(())
+}
+
+enum First {
+    Word(words::FourLetterWord),
+    Connect(ConnectRequest),
+}
+
+/// Waits for more of what the client says. Given up, it has taken nothing.
+pub(crate) async fn receive(
+    stream: &mut (impl AsyncRead + Unpin),
+    inbox: &mut BytesMut,
+) -> Result<(), Refused> {
+    /// Most requests are far shorter. An idle connection keeps no room for them.
+    const ROOM: usize = 4 * 1024;
+    inbox.reserve(ROOM);
+    // As `AsyncRead`, and not by `try_read`: tokio then concludes from room left over that there is no more, and spares asking
+    // the kernel in vain after every request.
+    match stream.read_buf(inbox).await? {
+        0 => Err(Refused::HungUp),
+        _ => Ok(()),
+    }
+}
+
+/// Opens the session that the client asks for, or takes up the one that it has. None: it has none any more.
+async fn session(front: &Front, client: &Listed, asked: &ConnectRequest) -> Result<Option<Session>, Refused> {
+    let node = front.node();
+    fail_step!(async "zookeeper::before_session", Refused::Io);
+    let seen = Zxid(asked.last_zxid_seen.max(0).cast_unsigned());
+    caught_up(node, seen).await?;
+    match asked.session_id {
+        0 => open(node, client, asked).await.map(Some),
+        id => resume(node, SessionId(id.cast_unsigned()), asked).await,
+    }
+}
+
+/// Waits until this node has seen what the client has. A client never sees anything older than what it has seen.
+async fn caught_up(node: &Node, seen: Zxid) -> Result<(), Refused> {
+    let at = || node.read(|store| store.zxid());
+    if at() < seen {
+        node.read_barrier()
+            .await
+            .map_err(|unavailable| Refused::Unavailable(unavailable.reason))?;
+    }
+    match at() {
+        at if at < seen => Err(Refused::Behind { seen, at }),
+        _ => Ok(()),
+    }
+}
+
+async fn open(node: &Node, client: &Listed, asked: &ConnectRequest) -> Result<Session, Refused> {
+    let timeout = Duration::from_millis(asked.timeout_ms.max(0).cast_unsigned().into());
+    let address = client.0.address.to_string();
+    let opened = node
+        .open_session(Some(timeout), SESSION_NAME, &address, None)
+        .await;
+    let opened = opened.map_err(|error: OpenSessionError| Refused::Unavailable(error.to_string()))?;
+    let known = node.read(|store| {
+        let password = store.session_password(opened.session)?;
+        Some((password, store.session(opened.session)?.connected_at))
+    });
+    let (password, since) =
+        known.ok_or_else(|| Refused::Unavailable("the session has ended already".to_owned()))?;
+    Ok(Session {
+        id: opened.session,
+        password,
+        timeout: opened.timeout,
+        since,
+    })
+}
+
+async fn resume(node: &Node, id: SessionId, asked: &ConnectRequest) -> Result<Option<Session>, Refused> {
+    let Some(password) = asked.password.as_deref().and_then(|bytes| bytes.try_into().ok()) else {
+        return Ok(None);
+    };
+    let password = Password(password);
+    let command = Command::Reconnect {
+        session: id,
+        password,
+    };
+    let request = Request {
+        session: Some(id),
+        ..Request::anonymous(command)
+    };
+    let applied = node
+        .propose(request)
+        .await
+        .map_err(|error: ProposeError| Refused::Unavailable(error.to_string()))?;
+    match applied.outcome {
+        Ok(Reply::Reconnected { timeout_ms }) => Ok(Some(Session {
+            id,
+            password,
+            timeout: Duration::from_millis(timeout_ms.into()),
+            since: applied.zxid,
+        })),
+        Err(Refusal::SessionEnded(_) | Refusal::NoSession(_) | Refusal::WrongPassword(_)) => Ok(None),
+        other => unreachable!("a session that is taken up is answered by that, not by {other:?}"),
+    }
+}

@@ -1,0 +1,82 @@
+//! The words about where and how the server runs: its configuration, its files, its system.
+
+use std::env;
+use std::fmt::Display;
+
+use nix::sys::utsname::uname;
+use nix::unistd::{User, getuid};
+use raft_node::FileSizes;
+use tracing::warn;
+
+use super::server::version;
+use super::text::line;
+use crate::front::Front;
+
+/// Where ZooKeeper has a number that is not configured.
+const NOT_CONFIGURED: i32 = -1;
+
+/// ZooKeeper's word for no limit.
+const NO_LIMIT: u32 = 0;
+
+pub(super) fn conf(front: &Front) -> String {
+    let config = front.node().config();
+    let sessions = &config.sessions;
+    let mut text = String::new();
+    let mut add = |name: &str, value: &dyn Display| line(&mut text, format_args!("{name}={value}"));
+    add("clientPort", &front.address().port());
+    add("secureClientPort", &NOT_CONFIGURED);
+    if let Some(sizes) = file_sizes(front) {
+        add("dataDir", &sizes.snapshot_dir.display());
+        add("dataDirSize", &sizes.snapshot_bytes);
+        add("dataLogDir", &sizes.log_dir.display());
+        add("dataLogSize", &sizes.log_bytes);
+    }
+    // ZooKeeper's shortest session has two ticks.
+    add("tickTime", &(sessions.min / 2).as_millis());
+    add("maxClientCnxns", &NO_LIMIT);
+    add("minSessionTimeout", &sessions.min.as_millis());
+    add("maxSessionTimeout", &sessions.max.as_millis());
+    add("clientPortListenBacklog", &NOT_CONFIGURED);
+    add("serverId", &config.node_id);
+    text
+}
+
+pub(super) fn dirs(front: &Front) -> String {
+    file_sizes(front).map_or_else(String::new, |sizes| {
+        let FileSizes {
+            snapshot_bytes,
+            log_bytes,
+            ..
+        } = sizes;
+        format!("datadir_size: {snapshot_bytes}\nlogdir_size: {log_bytes}\n")
+    })
+}
+
+/// None if the file system does not tell, which is in the log then.
+fn file_sizes(front: &Front) -> Option<FileSizes> {
+    let sizes = front.node().file_sizes();
+    sizes
+        .inspect_err(|error| warn!(%error, "the size of the data directory is not known"))
+        .ok()
+}
+
+pub(super) fn envi() -> String {
+    let mut text = "Environment:\n".to_owned();
+    let mut add = |name: &str, value: &dyn Display| line(&mut text, format_args!("{name}={value}"));
+    add("zookeeper.version", &version());
+    // What the system does not tell is left out.
+    if let Ok(system) = uname() {
+        add("host.name", &system.nodename().display());
+        add("os.name", &system.sysname().display());
+        add("os.arch", &system.machine().display());
+        add("os.version", &system.release().display());
+    }
+    if let Ok(Some(user)) = User::from_uid(getuid()) {
+        add("user.name", &user.name);
+        add("user.home", &user.dir.display());
+    }
+    if let Ok(directory) = env::current_dir() {
+        add("user.dir", &directory.display());
+    }
+    text
+}

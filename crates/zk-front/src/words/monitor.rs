@@ -1,0 +1,67 @@
+//! `mntr`: what there is to watch over, a line for each thing, for programs. The rest of what a node measures is at its
+//! `/metrics`.
+
+use std::fmt::Display;
+use std::fs;
+
+use nix::sys::resource::{Resource, getrlimit};
+use raft_node::Role;
+
+use super::server::{mode, outstanding, version};
+use super::text::{Mean, line, whole};
+use crate::front::Front;
+
+pub(super) fn mntr(front: &Front) -> String {
+    let mut text = String::new();
+    let mut add = |name: &str, value: &dyn Display| line(&mut text, format_args!("zk_{name}\t{value}"));
+    let node = front.node();
+    let status = node.status();
+    let mode = mode(&status);
+    add("version", &version());
+    add("server_state", &mode);
+
+    let counts = front.counts();
+    add("avg_latency", &Mean(counts.mean_ms));
+    add("max_latency", &whole(counts.max_ms));
+    add("min_latency", &whole(counts.min_ms));
+    add("packets_received", &counts.received);
+    add("packets_sent", &counts.sent);
+    add("num_alive_connections", &front.connections());
+    add("outstanding_requests", &outstanding(front));
+    add("uptime", &front.uptime().as_millis());
+
+    let (znodes, sessions) = node.read(|store| (store.node_count(), store.sessions()));
+    let ephemerals: u64 = sessions.iter().map(|session| u64::from(session.ephemerals)).sum();
+    add("znode_count", &znodes);
+    add("watch_count", &node.watch_counts().watches);
+    add("ephemerals_count", &ephemerals);
+    add("global_sessions", &sessions.len());
+    // Every session is known to all nodes.
+    add("local_sessions", &0);
+
+    if let Some(open) = open_files() {
+        add("open_file_descriptor_count", &open);
+    }
+    if let Ok((limit, _)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        add("max_file_descriptor_count", &limit);
+    }
+
+    if mode == "standalone" {
+        return text;
+    }
+    let votes = |member: &&raft_node::MemberStatus| member.role != Role::Learner;
+    add("quorum_size", &status.members.iter().filter(votes).count());
+    if let Some(followers) = node.followers() {
+        add("learners", &followers.answering);
+        add("synced_followers", &followers.synced_voters);
+        add("synced_observers", &followers.synced_learners);
+    }
+    text
+}
+
+/// How many files this process has open; none where the system does not tell.
+fn open_files() -> Option<usize> {
+    let open = fs::read_dir("/proc/self/fd").ok()?.count();
+    // To ask takes one.
+    Some(open.saturating_sub(1))
+}

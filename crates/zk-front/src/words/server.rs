@@ -1,0 +1,101 @@
+//! The words about the server as a whole, for people: whether it is there, what it does, and what it has counted.
+
+use std::env;
+use std::fmt::Display;
+use std::fs;
+use std::sync::atomic::Ordering;
+
+use raft_node::{ClusterStatus, Role};
+
+use super::clients;
+use super::text::{Mean, line, minute, whole};
+use crate::front::{Client, Front};
+
+/// The version of ZooKeeper whose protocol and words are spoken here, and the program that speaks them. Clients read
+/// the three numbers to find out what they may ask for; people read the rest.
+pub(super) const VERSION: &str = concat!("3.8.0-lockgate-", env!("CARGO_PKG_VERSION"));
+
+/// [`VERSION`] with the time at which the program's file was written. Nothing in the program says when it was built, so that
+/// two builds of one source are the same.
+pub(super) fn version() -> String {
+    let written = env::current_exe()
+        .and_then(fs::metadata)
+        .and_then(|file| file.modified());
+    match written {
+        Ok(written) => format!("{VERSION}, built on {}", minute(written)),
+        // The file was replaced while it runs.
+        Err(_) => VERSION.to_owned(),
+    }
+}
+
+/// What a node does in its cluster, in ZooKeeper's word. One that is alone is a server without an ensemble.
+pub(super) fn mode(status: &ClusterStatus) -> &'static str {
+    match status.role {
+        _ if status.members.len() == 1 => "standalone",
+        Role::Leader => "leader",
+        Role::Follower | Role::Candidate => "follower",
+        Role::Learner => "observer",
+    }
+}
+
+/// Requests of all clients that are not answered.
+pub(super) fn outstanding(front: &Front) -> u64 {
+    let clients = front.clients();
+    let outstanding = clients
+        .iter()
+        .map(|client| client.outstanding.load(Ordering::Relaxed));
+    outstanding.sum()
+}
+
+pub(super) fn ruok() -> String {
+    "imok".to_owned()
+}
+
+/// There are no nodes that only read: one that cannot write serves nobody.
+pub(super) fn isro(serves: bool) -> String {
+    if serves { "rw" } else { "null" }.to_owned()
+}
+
+pub(super) fn srst(front: &Front) -> String {
+    front.reset_counts();
+    "Server stats reset.\n".to_owned()
+}
+
+pub(super) fn srvr(front: &Front) -> String {
+    format!("Zookeeper version: {}\n{}", version(), figures(front))
+}
+
+pub(super) fn stat(front: &Front, asker: &Client) -> String {
+    let mut text = format!("Zookeeper version: {}\nClients:\n", version());
+    for client in front.clients() {
+        clients::brief(&mut text, front, asker, &client);
+        text.push_str(")\n");
+    }
+    text.push('\n');
+    text.push_str(&figures(front));
+    text
+}
+
+fn figures(front: &Front) -> String {
+    let counts = front.counts();
+    let status = front.node().status();
+    let (zxid, znodes) = front.node().read(|store| (store.zxid().0, store.node_count()));
+    let mut text = String::new();
+    let mut add = |name: &str, value: &dyn Display| line(&mut text, format_args!("{name}: {value}"));
+    let latency = format_args!(
+        "{}/{}/{}",
+        whole(counts.min_ms),
+        Mean(counts.mean_ms),
+        whole(counts.max_ms)
+    )
+    .to_string();
+    add("Latency min/avg/max", &latency);
+    add("Received", &counts.received);
+    add("Sent", &counts.sent);
+    add("Connections", &front.connections());
+    add("Outstanding", &outstanding(front));
+    add("Zxid", &format_args!("{zxid:#x}"));
+    add("Mode", &mode(&status));
+    add("Node count", &znodes);
+    text
+}

@@ -1,0 +1,140 @@
+//! Nodes with their front ends, in one process.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use raft_node::{MemberAddress, Node, NodeConfig, NodeId};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use zk_front::{Front, ZkConfig, serve};
+
+/// No step of a test takes longer, unless something is broken.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Between two looks at a condition.
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// The shortest session that the nodes grant.
+pub const SHORTEST: Duration = Duration::from_millis(600);
+
+pub struct Cluster {
+    pub served: BTreeMap<NodeId, Served>,
+    _dir: TempDir,
+}
+
+/// A node with its front end.
+pub struct Served {
+    pub node: Node,
+    pub address: SocketAddr,
+    pub front: Front,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+}
+
+impl Cluster {
+    pub async fn start(size: u64) -> Self {
+        Self::start_with(size, ZkConfig::default()).await
+    }
+
+    pub async fn start_with(size: u64, zookeeper: ZkConfig) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut listeners = BTreeMap::new();
+        let mut members = BTreeMap::new();
+        for id in 1..=size {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let peer = listener.local_addr().unwrap().to_string();
+            // Nobody serves HTTP here; but no two members have the same address.
+            let http = peer.clone();
+            members.insert(id, MemberAddress { peer, http });
+            listeners.insert(id, listener);
+        }
+        let mut served = BTreeMap::new();
+        for (id, listener) in listeners {
+            let mut config = NodeConfig::new(id, "test", members.clone(), dir.path().join(format!("{id}")));
+            config.timing.heartbeat = Duration::from_millis(30);
+            config.timing.election_min = Duration::from_millis(150);
+            config.timing.election_max = Duration::from_millis(300);
+            config.sessions.min = SHORTEST;
+            let node = Node::start_on(config, listener).await.unwrap();
+            served.insert(id, Served::start(node, zookeeper.clone()).await);
+        }
+        let cluster = Self { served, _dir: dir };
+        for served in cluster.served.values() {
+            until("a node is ready", || served.node.not_ready().is_none()).await;
+        }
+        cluster
+    }
+
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.served[&id].node
+    }
+
+    pub fn address(&self, id: NodeId) -> SocketAddr {
+        self.served[&id].address
+    }
+
+    pub async fn leader(&self) -> NodeId {
+        let mut found = None;
+        until("all nodes agree on a leader", || {
+            let mut leaders = self.served.values().map(|served| served.node.status().leader);
+            found = leaders.next().flatten();
+            found.is_some_and(|leader| self.served.contains_key(&leader))
+                && leaders.all(|leader| leader == found)
+        })
+        .await;
+        found.unwrap()
+    }
+
+    /// Ends a node without a word to its clients.
+    pub async fn lose(&mut self, id: NodeId) {
+        let Served { node, serving, .. } = self.served.remove(&id).unwrap();
+        serving.abort();
+        let _ = serving.await;
+        in_time("the node stops", node.stop()).await;
+    }
+
+    /// Every test ends so: what hangs here is a bug of the front end.
+    pub async fn stop(self) {
+        for (_, served) in self.served {
+            served.stop.cancel();
+            in_time("the node stops", served.node.stop()).await;
+            in_time("the front end stops", served.serving).await.unwrap();
+        }
+    }
+}
+
+impl Served {
+    async fn start(node: Node, config: ZkConfig) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let front = Front::new(node.clone(), config, address);
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(serve(listener, front.clone(), stop.clone()));
+        Self {
+            node,
+            address,
+            front,
+            stop,
+            serving,
+        }
+    }
+}
+
+pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(done) => done,
+        Err(_) => panic!("{what}: not within {PATIENCE:?}"),
+    }
+}
+
+pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    in_time(what, async {
+        while !condition() {
+            tokio::time::sleep(GLANCE).await;
+        }
+    })
+    .await;
+}

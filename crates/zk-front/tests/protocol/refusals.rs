@@ -1,0 +1,155 @@
+//! What is refused, and how.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use zk_front::ZkConfig;
+use zk_wire::{AclEntry, CreateCall, ErrorCode, MultiResult, Reply, Request};
+
+use crate::client::{Came, Client, PERSISTENT, create, delete, get, set};
+use crate::cluster::Cluster;
+
+#[tokio::test]
+async fn an_operation_that_there_is_not_ends_the_connection() {
+    let cluster = Cluster::start(1).await;
+    let lone_check = Request::Check {
+        path: "/".to_owned(),
+        version: -1,
+    };
+    for op in [10, 20, 999, -10, lone_check.op_code()] {
+        let mut client = Client::connect(cluster.address(1)).await;
+        let mut out = BytesMut::new();
+        zk_wire::frame::write(&mut out, |to| {
+            to.int(77);
+            to.int(op);
+            to.text("/");
+            to.int(-1);
+        });
+        client.stream.write(&out).await;
+        let Came::Reply { xid, outcome, .. } = client.receive(&Request::Ping).await else {
+            panic!("it is answered");
+        };
+        assert_eq!((xid, outcome), (77, Err(ErrorCode::UNIMPLEMENTED)));
+        assert_eq!(client.receive(&Request::Ping).await, Came::End);
+    }
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_read_is_refused_and_the_next_one_is_served() {
+    let cluster = Cluster::start(1).await;
+    let mut client = Client::connect(cluster.address(1)).await;
+    let mut out = BytesMut::new();
+    out.put_i32(8 + 2);
+    out.put_i32(5);
+    out.put_i32(get("/", false).op_code());
+    out.put_slice(b"ab");
+    client.stream.write(&out).await;
+    let Came::Reply { xid, outcome, .. } = client.receive(&Request::Ping).await else {
+        panic!("it is answered");
+    };
+    assert_eq!((xid, outcome), (5, Err(ErrorCode::MARSHALLING_ERROR)));
+    assert!(client.call(&get("/", false)).await.is_ok());
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn a_multi_that_fails_tells_of_each_of_its_items() {
+    let cluster = Cluster::start(1).await;
+    let mut client = Client::connect(cluster.address(1)).await;
+    let multi = Request::Multi(vec![
+        create("/a", PERSISTENT),
+        set("/a", "x"),
+        delete("/missing"),
+        create("/b", PERSISTENT),
+    ]);
+    let results = [
+        ErrorCode::OK,
+        ErrorCode::OK,
+        ErrorCode::NO_NODE,
+        ErrorCode::RUNTIME_INCONSISTENCY,
+    ];
+    let results = results.map(MultiResult::Error).to_vec();
+    assert_eq!(client.call(&multi).await, Ok(Reply::Results(results)));
+    assert_eq!(client.data("/a").await, Err(ErrorCode::NO_NODE));
+    // An item that is refused before the state machine sees it fails in its place, too.
+    let multi = Request::Multi(vec![delete("/missing"), set("no/path", "x")]);
+    let results = [ErrorCode::NO_NODE, ErrorCode::RUNTIME_INCONSISTENCY];
+    let results = results.map(MultiResult::Error).to_vec();
+    assert_eq!(client.call(&multi).await, Ok(Reply::Results(results)));
+    assert_eq!(
+        client.call(&Request::Multi(Vec::new())).await,
+        Ok(Reply::Results(Vec::new()))
+    );
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn rights_are_those_that_the_client_has_proven() {
+    let config = ZkConfig {
+        super_digest: Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=".to_owned()),
+        ..ZkConfig::default()
+    };
+    let cluster = Cluster::start_with(1, config).await;
+    let mut alice = Client::connect(cluster.address(1)).await;
+    let auth = |shown: &'static str| Request::Auth {
+        kind: 0,
+        scheme: "digest".to_owned(),
+        auth: Some(Bytes::from_static(shown.as_bytes())),
+    };
+    let private = Request::Create {
+        call: CreateCall::Create,
+        path: "/private".to_owned(),
+        data: None,
+        acl: Some(vec![AclEntry {
+            perms: 31,
+            scheme: "auth".to_owned(),
+            id: String::new(),
+        }]),
+        flags: PERSISTENT,
+    };
+    assert_eq!(
+        alice.call(&private).await,
+        Err(ErrorCode::INVALID_ACL),
+        "she is nobody yet"
+    );
+    assert_eq!(alice.call(&auth("alice:secret")).await, Ok(Reply::Done));
+    assert!(alice.call(&private).await.is_ok());
+    let Ok(Reply::Identities(who)) = alice.call(&Request::WhoAmI).await else {
+        panic!("she is told who she is");
+    };
+    let pair = |scheme: &str, name: &str| (scheme.to_owned(), name.to_owned());
+    assert_eq!(who, [pair("ip", "127.0.0.1"), pair("digest", "alice")]);
+
+    let mut bob = Client::connect(cluster.address(1)).await;
+    assert_eq!(bob.data("/private").await, Err(ErrorCode::NO_AUTH));
+    assert_eq!(bob.call(&auth("super:test")).await, Ok(Reply::Done));
+    assert!(
+        bob.call(&get("/private", false)).await.is_ok(),
+        "whom no list stops"
+    );
+
+    let mut eve = Client::connect(cluster.address(1)).await;
+    let unknown = Request::Auth {
+        kind: 0,
+        scheme: "sasl".to_owned(),
+        auth: None,
+    };
+    assert_eq!(eve.call(&unknown).await, Err(ErrorCode::AUTH_FAILED));
+    assert_eq!(eve.receive(&unknown).await, Came::End);
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_not_configured_is_refused_as_zookeeper_does() {
+    let cluster = Cluster::start(1).await;
+    let mut client = Client::connect(cluster.address(1)).await;
+    let reconfig = Request::Reconfig {
+        joining_servers: None,
+        leaving_servers: None,
+        new_members: None,
+        from_config: -1,
+    };
+    assert_eq!(client.call(&reconfig).await, Err(ErrorCode::RECONFIG_DISABLED));
+    let sasl = Request::Sasl { token: None };
+    assert_eq!(client.call(&sasl).await, Ok(Reply::Token(None)));
+    cluster.stop().await;
+}
