@@ -1,0 +1,184 @@
+//! A session with one server over one connection: requests out, their answers in. It knows nothing of what is measured.
+//!
+//! It costs as little as it can, because on one machine whatever it takes the servers do not have: one buffer for each
+//! direction, one write for each request, and one read for each answer.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use zk_wire::{
+    ConnectRequest, ConnectResponse, ErrorCode, Outcome, Reader, Reply, ReplyHeader, Request, frame, xid,
+};
+
+/// Within what ZooKeeper grants by default (4 to 40 s), and long enough that an election does not end a measurement.
+const SESSION_TIMEOUT_MS: i32 = 30_000;
+
+/// A ping is sent so often within the session's timeout, whatever else is sent.
+const PINGS: u32 = 3;
+
+/// So many pings in a row pass without the answer to a request before it is given up: the session's timeout.
+const SILENT_PINGS: u32 = PINGS;
+
+/// How long a server may take to let a client in.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Requests are sent so many at a time where nothing is measured; ZooKeeper stops reading at a thousand.
+const AT_ONCE: usize = 256;
+
+/// An answer may be the names of all znodes that a measurement has created.
+const MAX_ANSWER_BYTES: usize = 1 << 30;
+
+/// Most answers are far shorter.
+const ROOM: usize = 4 * 1024;
+
+/// See the module.
+pub(super) struct Session {
+    stream: TcpStream,
+    inbox: BytesMut,
+    out: BytesMut,
+    next_xid: i32,
+    pings: Interval,
+}
+
+impl Session {
+    /// Opens a session at a server, `HOST:PORT`.
+    pub async fn open(server: &str) -> anyhow::Result<Self> {
+        tokio::time::timeout(HANDSHAKE_TIMEOUT, Self::connect(server))
+            .await
+            .map_err(anyhow::Error::from)
+            .flatten()
+            .with_context(|| format!("opening a session at {server}"))
+    }
+
+    async fn connect(server: &str) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(server).await?;
+        // Requests are single small writes; Nagle's algorithm would hold each back for the last one's ACK.
+        stream.set_nodelay(true)?;
+        let mut session = Self {
+            stream,
+            inbox: BytesMut::new(),
+            out: BytesMut::new(),
+            next_xid: 1,
+            pings: pings(SESSION_TIMEOUT_MS),
+        };
+        let request = ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: 0,
+            timeout_ms: SESSION_TIMEOUT_MS,
+            session_id: 0,
+            password: Some(Bytes::from_static(&[0; 16])),
+            read_only: Some(false),
+        };
+        request.write_frame(&mut session.out);
+        session.send().await?;
+        let answer = ConnectResponse::decode(&mut Reader::new(session.receive().await?))?;
+        ensure!(
+            answer.session_id != 0 && answer.timeout_ms > 0,
+            "the server grants no session"
+        );
+        session.pings = pings(answer.timeout_ms);
+        Ok(session)
+    }
+
+    /// Sends one request and waits for its answer.
+    pub async fn call(&mut self, request: &Request) -> anyhow::Result<Outcome> {
+        let xid = self.write(request);
+        self.send().await?;
+        self.answer(xid, request).await
+    }
+
+    /// Sends many requests without waiting for each, and returns their answers in the same order.
+    pub async fn call_all(&mut self, requests: &[Request]) -> anyhow::Result<Vec<Outcome>> {
+        let mut outcomes = Vec::with_capacity(requests.len());
+        for some in requests.chunks(AT_ONCE) {
+            let xids: Vec<i32> = some.iter().map(|request| self.write(request)).collect();
+            self.send().await?;
+            for (xid, request) in xids.into_iter().zip(some) {
+                outcomes.push(self.answer(xid, request).await?);
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// Ends the session, and with it all its ephemeral znodes.
+    pub async fn close(mut self) -> anyhow::Result<()> {
+        let closed = self.call(&Request::CloseSession).await;
+        closed?.map(drop).or_else(refused).context("closing a session")
+    }
+
+    /// Puts a request into the buffer, and returns its number.
+    fn write(&mut self, request: &Request) -> i32 {
+        let xid = self.next_xid;
+        // Negative numbers have meanings of their own.
+        self.next_xid = xid.checked_add(1).unwrap_or(1);
+        request.write_frame(xid, &mut self.out);
+        xid
+    }
+
+    async fn send(&mut self) -> anyhow::Result<()> {
+        self.stream.write_all(&self.out).await.context("sending")?;
+        self.out.clear();
+        Ok(())
+    }
+
+    async fn answer(&mut self, xid: i32, request: &Request) -> anyhow::Result<Outcome> {
+        loop {
+            let mut from = Reader::new(self.receive().await?);
+            let header = ReplyHeader::decode(&mut from)?;
+            if header.xid == xid {
+                return Ok(match header.err {
+                    ErrorCode::OK => Ok(Reply::decode(request, &mut from)?),
+                    code => Err(code),
+                });
+            }
+            // Nothing is watched here, so no notification is expected.
+            ensure!(
+                header.xid == xid::PING,
+                "request {xid} was answered by {}",
+                header.xid
+            );
+        }
+    }
+
+    /// The next frame. Pings in the meantime when it is time to.
+    async fn receive(&mut self) -> anyhow::Result<Bytes> {
+        let mut silent = 0;
+        loop {
+            if let Some(body) = frame::take(&mut self.inbox, MAX_ANSWER_BYTES)? {
+                return Ok(body);
+            }
+            self.inbox.reserve(ROOM);
+            tokio::select! {
+                biased;
+                received = self.stream.read_buf(&mut self.inbox) => {
+                    if received.context("receiving")? == 0 {
+                        bail!("the server hung up");
+                    }
+                }
+                _ = self.pings.tick() => {
+                    silent += 1;
+                    ensure!(silent <= SILENT_PINGS, "no answer for a whole session timeout");
+                    Request::Ping.write_frame(xid::PING, &mut self.out);
+                    self.send().await?;
+                }
+            }
+        }
+    }
+}
+
+fn pings(timeout_ms: i32) -> Interval {
+    let period = Duration::from_millis(timeout_ms.max(1).unsigned_abs().into()) / PINGS;
+    let mut pings = interval_at(Instant::now() + period, period);
+    // One who was held up has to ping once, not once for each that it missed.
+    pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pings
+}
+
+/// A refusal as an error, for who does not expect any.
+pub(super) fn refused<T>(code: ErrorCode) -> anyhow::Result<T> {
+    bail!("the server refuses: {code}")
+}
