@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use lock_api::http::HttpConfig;
 use raft_node::{MemberAddress, NodeConfig, NodeId, StartError};
+use zk_front::ZkConfig;
+use zk_front::words::FourLetterWord;
 
 /// The beginning of every environment variable that overrides a setting.
 const ENVIRONMENT_PREFIX: &str = "LOCKGATE_";
@@ -33,6 +35,12 @@ const MIN_SEGMENT_BYTES: usize = 4096;
 /// A start reads the segment that was written to last as a whole.
 const MAX_SEGMENT_BYTES: usize = 256 * 1024 * 1024;
 
+/// Where clients of ZooKeeper look for a server.
+const ZOOKEEPER_PORT: u16 = 2181;
+
+/// In the place of an address: not at all.
+pub const NOT_SERVED: &str = "off";
+
 /// The largest number of worker threads that makes any sense to ask for.
 const MAX_WORKERS: u64 = 1024;
 
@@ -43,12 +51,16 @@ pub struct ServeConfig {
     pub node: NodeConfig,
     /// Where to listen for HTTP: `host:port`.
     pub http_listen: String,
+    /// Where to listen for clients of ZooKeeper: `host:port`; none: nowhere.
+    pub zookeeper_listen: Option<String>,
     /// Worker threads of the runtime; 1 is a runtime on the main thread alone.
     pub workers: usize,
     /// Locked for as long as the process lives, with its process id in it.
     pub pid_file: Option<PathBuf>,
     /// What one HTTP caller can cost.
     pub http: HttpConfig,
+    /// The same for a client of ZooKeeper.
+    pub zookeeper: ZkConfig,
     /// What to log, and how.
     pub log: LogConfig,
 }
@@ -185,6 +197,15 @@ impl Settings<'_> {
             None => own_http.unwrap_or_default(),
         };
 
+        let zookeeper_listen = match self.text("zookeeper_listen") {
+            Some(text) if text == NOT_SERVED => None,
+            Some(address) => Some(self.address("zookeeper_listen", address)),
+            // Beside HTTP, for the same clients.
+            None => http_listen
+                .rsplit_once(':')
+                .map(|(host, _)| format!("{host}:{ZOOKEEPER_PORT}")),
+        };
+
         let mut node = NodeConfig::new(node_id, cluster, members, data_dir);
         node.join = join.unwrap_or(node.join);
         node.peer_listen = self
@@ -282,6 +303,19 @@ impl Settings<'_> {
         self.duration("http.body_timeout_ms", &mut http.body_timeout);
         self.duration("http.send_timeout_ms", &mut http.send_timeout);
         self.duration("http.drain_timeout_ms", &mut http.drain_timeout);
+        let mut zookeeper = ZkConfig::default();
+        self.size("zookeeper.max_request_bytes", &mut zookeeper.max_request_bytes);
+        self.size("zookeeper.max_connections", &mut zookeeper.max_connections);
+        self.size("zookeeper.max_outstanding", &mut zookeeper.max_outstanding);
+        self.duration("zookeeper.handshake_timeout_ms", &mut zookeeper.handshake_timeout);
+        self.duration("zookeeper.send_timeout_ms", &mut zookeeper.send_timeout);
+        self.duration("zookeeper.drain_timeout_ms", &mut zookeeper.drain_timeout);
+        if let Some(words) = self.text("zookeeper.four_letter_words") {
+            zookeeper.four_letter_words = self.words(&words);
+        }
+        zookeeper.super_digest = self
+            .text("zookeeper.super_digest")
+            .filter(|digest| !digest.is_empty());
         let log = LogConfig {
             level: self
                 .text("log.level")
@@ -304,11 +338,26 @@ impl Settings<'_> {
         ServeConfig {
             node,
             http_listen,
+            zookeeper_listen,
             workers,
             pid_file,
             http,
+            zookeeper,
             log,
         }
+    }
+
+    /// Four-letter words with commas between; `*` for all.
+    fn words(&mut self, text: &str) -> Vec<FourLetterWord> {
+        let mut words = Vec::new();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            match part.parse() {
+                Ok(word) => words.push(word),
+                Err(_) if part == "*" => words.extend(FourLetterWord::ALL),
+                Err(error) => self.wrong("zookeeper.four_letter_words", &format!("{part:?}: {error}")),
+            }
+        }
+        words
     }
 
     /// The members: `[members.1]` with `peer` and `http` in the file; `1=PEER/HTTP,2=…` in the environment.

@@ -66,4 +66,5 @@ pub use server::{Builder, Lockgate, StartError};
 
 pub use lock_api;
 pub use raft_node;
+pub use zk_front;
 pub use znode_store;

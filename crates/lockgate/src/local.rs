@@ -259,6 +259,7 @@ impl LocalSession {
             note: options.note,
             address: LOCAL_ADDRESS.into(),
             lock_delay_ms: 0,
+            names: Default::default(),
         };
         let id = fresh_request_id();
         let shared = &self.shared;

@@ -73,13 +73,19 @@ async fn run(config: ServeConfig) -> anyhow::Result<()> {
         workers = config.workers,
         "starting"
     );
-    let server = Lockgate::configured(config.node)
+    let mut server = Lockgate::configured(config.node)
         .http_listen(config.http_listen)
         .http_config(config.http)
-        .start()
-        .await?;
+        .zookeeper_config(config.zookeeper);
+    if let Some(address) = config.zookeeper_listen {
+        server = server.zookeeper_listen(address);
+    }
+    let server = server.start().await?;
     if let Some(address) = server.http_address() {
         info!(node = node_id, "serving HTTP at http://{address}");
+    }
+    if let Some(address) = server.zookeeper_address() {
+        info!(node = node_id, "serving clients of ZooKeeper at {address}");
     }
     let failure = tokio::select! {
         failure = server.node().failed() => Some(failure),

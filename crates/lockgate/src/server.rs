@@ -18,20 +18,23 @@ use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use zk_front::ZkConfig;
 use znode_store::Limits;
 
 use crate::local::{LocalLockError, LocalSession};
 
-/// A running node with its HTTP front end. Ends with [`Lockgate::stop`]; a dropped one goes on in the
+/// A running node with its front ends. Ends with [`Lockgate::stop`]; a dropped one goes on in the
 /// background for as long as the runtime lives.
 pub struct Lockgate {
     node: Node,
     locks: Locks,
     http_address: Option<SocketAddr>,
-    http: Mutex<Option<HttpTask>>,
+    zookeeper_address: Option<SocketAddr>,
+    front_ends: Mutex<Vec<FrontEnd>>,
 }
 
-struct HttpTask {
+/// A task that serves clients until it is told to stop.
+struct FrontEnd {
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -50,6 +53,14 @@ pub enum StartError {
         /// What the operating system said.
         source: io::Error,
     },
+    /// The address for clients of ZooKeeper is not to be had.
+    #[error("cannot listen for clients of ZooKeeper at {address}: {source}")]
+    ZooKeeper {
+        /// Which address.
+        address: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
 }
 
 /// What a [`Lockgate`] is told before it starts. All but id, members and directory has defaults.
@@ -58,6 +69,8 @@ pub struct Builder {
     config: NodeConfig,
     http: HttpConfig,
     http_listen: HttpListen,
+    zookeeper: ZkConfig,
+    zookeeper_listen: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -137,6 +150,19 @@ impl Builder {
         self
     }
 
+    /// Serves clients of ZooKeeper, too: Curator, kazoo and all others. Port 0: any free one, see
+    /// [`Lockgate::zookeeper_address`]. Without this none are served.
+    pub fn zookeeper_listen(mut self, address: impl Into<String>) -> Self {
+        self.zookeeper_listen = Some(address.into());
+        self
+    }
+
+    /// What one client of ZooKeeper can cost.
+    pub fn zookeeper_config(mut self, zookeeper: ZkConfig) -> Self {
+        self.zookeeper = zookeeper;
+        self
+    }
+
     /// Timing of Raft. The same on all nodes.
     pub fn timing(mut self, timing: RaftTiming) -> Self {
         self.config.timing = timing;
@@ -191,37 +217,61 @@ impl Builder {
                 .get(&self.config.node_id)
                 .map(|own| own.http.clone()),
         };
-        // The port first: a node that cannot be reached should not take part in elections.
-        let listener = match address {
+        // The ports first: a node that cannot be reached should not take part in elections.
+        let http = match address {
             None => None,
             Some(address) => Some(
-                TcpListener::bind(&address)
+                listen(&address)
                     .await
-                    .map_err(|source| StartError::Http {
-                        address: address.clone(),
-                        source,
-                    })?,
+                    .map_err(|source| StartError::Http { address, source })?,
             ),
         };
-        let http_address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        let zookeeper = match self.zookeeper_listen {
+            None => None,
+            Some(address) => Some(
+                listen(&address)
+                    .await
+                    .map_err(|source| StartError::ZooKeeper { address, source })?,
+            ),
+        };
         let node = Node::start(self.config).await?;
         let locks = Locks::new(node.clone());
-        let http = listener.map(|listener| {
+        let mut front_ends = Vec::new();
+        let mut http_address = None;
+        if let Some((listener, address)) = http {
+            http_address = Some(address);
             let stop = CancellationToken::new();
             let router = http::router(node.clone(), locks.clone(), self.http.clone());
             let stopped = stop.clone().cancelled_owned();
-            HttpTask {
+            front_ends.push(FrontEnd {
                 stop,
                 task: tokio::spawn(http::serve(listener, router, self.http, stopped)),
-            }
-        });
+            });
+        }
+        let mut zookeeper_address = None;
+        if let Some((listener, address)) = zookeeper {
+            zookeeper_address = Some(address);
+            let stop = CancellationToken::new();
+            let front = zk_front::Front::new(node.clone(), self.zookeeper, address);
+            front_ends.push(FrontEnd {
+                stop: stop.clone(),
+                task: tokio::spawn(zk_front::serve(listener, front, stop)),
+            });
+        }
         Ok(Lockgate {
             locks,
             node,
             http_address,
-            http: Mutex::new(http),
+            zookeeper_address,
+            front_ends: Mutex::new(front_ends),
         })
     }
+}
+
+async fn listen(address: &str) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address).await?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
 }
 
 impl std::fmt::Debug for Lockgate {
@@ -230,6 +280,7 @@ impl std::fmt::Debug for Lockgate {
         f.debug_struct("Lockgate")
             .field("node", &node)
             .field("http_address", &self.http_address)
+            .field("zookeeper_address", &self.zookeeper_address)
             .finish()
     }
 }
@@ -246,6 +297,8 @@ impl Lockgate {
             config,
             http: HttpConfig::default(),
             http_listen: HttpListen::AsMember,
+            zookeeper: ZkConfig::default(),
+            zookeeper_listen: None,
         }
     }
 
@@ -263,6 +316,11 @@ impl Lockgate {
     /// Where HTTP is served; `None` without HTTP.
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http_address
+    }
+
+    /// Where clients of ZooKeeper are served; `None` where they are not.
+    pub fn zookeeper_address(&self) -> Option<SocketAddr> {
+        self.zookeeper_address
     }
 
     /// Opens a session that is kept alive in the background, with the default timeout.
@@ -320,17 +378,17 @@ impl Lockgate {
     /// Hands leadership over, answers those who wait, and ends everything that was started here. Returns when
     /// it has ended; calling it again is harmless.
     pub async fn stop(&self) {
-        let mut http = self.http.lock().await;
+        let mut front_ends = self.front_ends.lock().await;
         // No new callers first; then those who wait are answered, while the cluster can still be told of it.
-        if let Some(http) = &*http {
-            http.stop.cancel();
+        for front_end in &*front_ends {
+            front_end.stop.cancel();
         }
         self.locks.close().await;
         self.node.stop().await;
-        if let Some(http) = http.take()
-            && let Err(error) = http.task.await
-        {
-            tracing::error!(%error, "the HTTP front end ended badly");
+        for front_end in front_ends.drain(..) {
+            if let Err(error) = front_end.task.await {
+                tracing::error!(%error, "a front end ended badly");
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `lockgate bench`: what a cluster does under load, seen from outside, over HTTP.
+//! `lockgate bench`: what a cluster does under load, seen from outside, over HTTP and over ZooKeeper's protocol.
 
 pub mod catch_up;
 pub mod failover;
@@ -9,6 +9,7 @@ pub mod queue;
 mod report;
 pub mod restart;
 pub mod sessions;
+pub mod zookeeper;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub enum Command {
     Restart(restart::Arguments),
     /// Let a member catch up on a large state under load, and measure how long it takes and what others notice
     CatchUp(catch_up::Arguments),
+    /// Znodes and locks over ZooKeeper's own protocol: the same load at Lockgate's nodes or at any ZooKeeper
+    Zookeeper(zookeeper::Arguments),
 }
 
 /// Whom to put under load.
@@ -111,6 +114,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Failover(args) => failover::run(args).await,
         Command::Restart(args) => restart::run(args).await,
         Command::CatchUp(args) => catch_up::run(args).await,
+        Command::Zookeeper(args) => zookeeper::run(args).await,
     }
 }
 

@@ -25,6 +25,7 @@ use crate::bench;
 use crate::cluster::command as membership;
 use crate::cluster::{
     HTTP_BASE_PORT, LocalCluster, NodeReport, PEER_BASE_PORT, Ports, START_TIMEOUT, STOP_TIMEOUT,
+    ZOOKEEPER_BASE_PORT,
 };
 use crate::config::ServeConfig;
 use crate::snapshot;
@@ -97,6 +98,9 @@ enum ClusterCommand {
         /// Node N of a new cluster listens for its peers on this port + N (7500 if not given)
         #[arg(long, value_name = "PORT", conflicts_with = "ephemeral_ports")]
         peer_base_port: Option<u16>,
+        /// Node N of a new cluster serves clients of ZooKeeper on this port + N (2180 if not given)
+        #[arg(long, value_name = "PORT", conflicts_with = "ephemeral_ports")]
+        zookeeper_base_port: Option<u16>,
         /// Let a new cluster take whichever ports are free
         #[arg(long)]
         ephemeral_ports: bool,
@@ -207,14 +211,16 @@ async fn cluster(command: ClusterCommand) -> anyhow::Result<()> {
             nodes,
             http_base_port,
             peer_base_port,
+            zookeeper_base_port,
             ephemeral_ports,
         } => {
-            let ports = match (http_base_port, peer_base_port) {
+            let ports = match (http_base_port, peer_base_port, zookeeper_base_port) {
                 _ if ephemeral_ports => Some(Ports::Free),
-                (None, None) => None,
-                (http, peer) => Some(Ports::Fixed {
+                (None, None, None) => None,
+                (http, peer, zookeeper) => Some(Ports::Fixed {
                     http: http.unwrap_or(HTTP_BASE_PORT),
                     peer: peer.unwrap_or(PEER_BASE_PORT),
+                    zookeeper: zookeeper.unwrap_or(ZOOKEEPER_BASE_PORT),
                 }),
             };
             up(&dir.dir, &executable, nodes, ports).await
@@ -307,6 +313,7 @@ async fn up(dir: &Path, executable: &Path, nodes: Option<u64>, ports: Option<Por
             let standard = Ports::Fixed {
                 http: HTTP_BASE_PORT,
                 peer: PEER_BASE_PORT,
+                zookeeper: ZOOKEEPER_BASE_PORT,
             };
             let count = nodes.unwrap_or(DEFAULT_NODES);
             LocalCluster::create(dir, executable, count, ports.unwrap_or(standard), "")?

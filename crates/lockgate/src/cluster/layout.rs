@@ -20,13 +20,16 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail, ensure};
 use raft_node::{MemberAddress, NodeId};
 
-use crate::config::ServeConfig;
+use crate::config::{NOT_SERVED, ServeConfig};
 
 /// Node N of a cluster on one machine serves HTTP on this port + N.
 pub const HTTP_BASE_PORT: u16 = 7400;
 
 /// Node N of a cluster on one machine listens for its peers on this port + N.
 pub const PEER_BASE_PORT: u16 = 7500;
+
+/// Node N of a cluster on one machine serves clients of ZooKeeper on this port + N: the first on the port that they know.
+pub const ZOOKEEPER_BASE_PORT: u16 = 2180;
 
 /// More nodes on one machine would only compete for its cores; Raft gains nothing beyond seven.
 pub const MAX_NODES: u64 = 9;
@@ -38,12 +41,14 @@ const FREE_PORTS: Range<u16> = 10_240..32_000;
 /// Which ports a new cluster takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ports {
-    /// Node N takes `http + N` and `peer + N`.
+    /// Node N takes `http + N`, `peer + N` and `zookeeper + N`.
     Fixed {
         /// For HTTP.
         http: u16,
         /// For peers.
         peer: u16,
+        /// For clients of ZooKeeper.
+        zookeeper: u16,
     },
     /// Whichever are free at the moment.
     Free,
@@ -60,9 +65,19 @@ pub struct LocalNode {
     pub http: String,
     /// Where it listens for its peers: `host:port`.
     pub peer: String,
+    /// Where it serves clients of ZooKeeper: `host:port`; none if it does not.
+    pub zookeeper: Option<String>,
 }
 
 impl LocalNode {
+    /// Where it listens, for whomever.
+    pub fn addresses(&self) -> impl Iterator<Item = &str> {
+        [&self.http, &self.peer]
+            .into_iter()
+            .chain(&self.zookeeper)
+            .map(String::as_str)
+    }
+
     /// Its configuration.
     pub fn config_file(&self) -> PathBuf {
         self.dir.join("config.toml")
@@ -118,6 +133,7 @@ pub fn read(dir: &Path) -> anyhow::Result<Vec<LocalNode>> {
             dir,
             http: own.http,
             peer: own.peer,
+            zookeeper: config.zookeeper_listen,
         });
     }
     nodes.sort_by_key(|node| node.id);
@@ -133,28 +149,29 @@ pub fn add(nodes: &[LocalNode], id: NodeId) -> anyhow::Result<LocalNode> {
         "a cluster on one machine has 1 to {MAX_NODES} nodes"
     );
     ensure!(id > 0, "ids of nodes start at 1");
-    let (peer, http) = match bases(nodes) {
-        Some((peer, http)) => {
-            let at = |base: u16| {
-                u16::try_from(u64::from(base) + id)
-                    .map(local)
-                    .context("the ports end at 65535")
-            };
-            let (peer, http) = (at(peer)?, at(http)?);
-            check_free(id, &peer)?;
-            check_free(id, &http)?;
-            (peer, http)
+    let [peer, http, zookeeper] = match bases(nodes) {
+        Some(bases) => {
+            let mut addresses = [const { String::new() }; 3];
+            for (address, base) in addresses.iter_mut().zip(bases) {
+                let port = u16::try_from(u64::from(base) + id).context("the ports end at 65535")?;
+                *address = local(port);
+                check_free(id, address)?;
+            }
+            addresses
         }
-        None => match free_ports(2)?[..] {
-            [peer, http] => (local(peer), local(http)),
+        None => match free_ports(3)?[..] {
+            [peer, http, zookeeper] => [peer, http, zookeeper].map(local),
             _ => bail!("too few free ports"),
         },
     };
+    let zookeeper = first.zookeeper.is_some().then_some(zookeeper);
     let text = fs::read_to_string(first.config_file()).context("reading a configuration to start from")?;
     let mut table: toml::Table = text.parse().context("reading a configuration to start from")?;
     let number = i64::try_from(id).context("the id is too large")?;
     table.insert("node_id".into(), number.into());
     table.insert("join".into(), true.into());
+    let listen = zookeeper.as_deref().unwrap_or(NOT_SERVED);
+    table.insert("zookeeper_listen".into(), listen.into());
     let mut members = toml::Table::new();
     let others = nodes.iter().map(|node| (node.id, &node.peer, &node.http));
     for (id, peer, http) in others.chain([(id, &peer, &http)]) {
@@ -170,7 +187,13 @@ pub fn add(nodes: &[LocalNode], id: NodeId) -> anyhow::Result<LocalNode> {
         .context("a node's directory is in the cluster's")?;
     let dir = parent.join(format!("node-{id}"));
     fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
-    let node = LocalNode { id, dir, http, peer };
+    let node = LocalNode {
+        id,
+        dir,
+        http,
+        peer,
+        zookeeper,
+    };
     let file = node.config_file();
     fs::write(
         &file,
@@ -187,18 +210,23 @@ pub fn put_aside(node: &LocalNode) -> anyhow::Result<PathBuf> {
     Ok(aside)
 }
 
-/// The ports of node 0, for peers and HTTP, if all nodes' ports follow their ids.
-fn bases(nodes: &[LocalNode]) -> Option<(u16, u16)> {
+/// The ports of node 0, for peers, HTTP and clients of ZooKeeper, if all nodes' ports follow their ids. Where those are not
+/// served the standard port takes the place of theirs.
+fn bases(nodes: &[LocalNode]) -> Option<[u16; 3]> {
     let base = |address: &str, id: NodeId| {
         let port: u16 = address.strip_prefix("127.0.0.1:")?.parse().ok()?;
         port.checked_sub(u16::try_from(id).ok()?)
     };
-    let mut all = nodes
-        .iter()
-        .map(|node| Some((base(&node.peer, node.id)?, base(&node.http, node.id)?)));
+    let mut all = nodes.iter().map(|node| {
+        let zookeeper = match &node.zookeeper {
+            Some(address) => base(address, node.id)?,
+            None => ZOOKEEPER_BASE_PORT,
+        };
+        Some([base(&node.peer, node.id)?, base(&node.http, node.id)?, zookeeper])
+    });
     let first = all.next()??;
     // The ports of a single node follow from anything; the standard ones are no accident.
-    let standard = first == (PEER_BASE_PORT, HTTP_BASE_PORT);
+    let standard = first == [PEER_BASE_PORT, HTTP_BASE_PORT, ZOOKEEPER_BASE_PORT];
     (all.all(|other| other == Some(first)) && (nodes.len() > 1 || standard)).then_some(first)
 }
 
@@ -213,64 +241,71 @@ pub fn create(dir: &Path, count: u64, ports: Ports, settings: &str) -> anyhow::R
         (1..=MAX_NODES).contains(&count),
         "a cluster on one machine has 1 to {MAX_NODES} nodes"
     );
-    let members = members(count, ports)?;
+    let addresses = addresses(count, ports)?;
     // Before anything is written: what stands in a configuration stays as it is. Ports that were just found free need no
     // second look.
     if let Ports::Fixed { .. } = ports {
-        for (id, member) in &members {
-            check_free(*id, &member.http)?;
-            check_free(*id, &member.peer)?;
+        for (id, (member, zookeeper)) in &addresses {
+            for address in [&member.http, &member.peer, zookeeper] {
+                check_free(*id, address)?;
+            }
         }
     }
     fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     // The nodes' configurations name each other; a relative directory would depend on where one stands.
     let dir = dir.canonicalize().with_context(|| dir.display().to_string())?;
-    for id in members.keys() {
+    for id in addresses.keys() {
         let dir = dir.join(format!("node-{id}"));
         fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
         let file = dir.join("config.toml");
-        fs::write(&file, configuration(*id, &members, settings))
+        fs::write(&file, configuration(*id, &addresses, settings))
             .with_context(|| file.display().to_string())?;
     }
     read(&dir)
 }
 
-fn members(count: u64, ports: Ports) -> anyhow::Result<BTreeMap<NodeId, MemberAddress>> {
+/// Where each node listens: as a member, and for clients of ZooKeeper.
+type Addresses = BTreeMap<NodeId, (MemberAddress, String)>;
+
+fn addresses(count: u64, ports: Ports) -> anyhow::Result<Addresses> {
     let mut free = match ports {
         Ports::Fixed { .. } => Vec::new(),
-        Ports::Free => free_ports(2 * count as usize)?,
+        Ports::Free => free_ports(3 * count as usize)?,
     };
     (1..=count)
         .map(|id| {
-            let (peer, http) = match ports {
-                Ports::Fixed { http, peer } => {
+            let (peer, http, zookeeper) = match ports {
+                Ports::Fixed {
+                    http,
+                    peer,
+                    zookeeper,
+                } => {
                     let at = |base: u16| base.checked_add(id as u16).context("the ports end at 65535");
-                    (at(peer)?, at(http)?)
+                    (at(peer)?, at(http)?, at(zookeeper)?)
                 }
-                Ports::Free => match (free.pop(), free.pop()) {
-                    (Some(peer), Some(http)) => (peer, http),
+                Ports::Free => match (free.pop(), free.pop(), free.pop()) {
+                    (Some(peer), Some(http), Some(zookeeper)) => (peer, http, zookeeper),
                     _ => bail!("too few free ports"),
                 },
             };
-            Ok((
-                id,
-                MemberAddress {
-                    peer: local(peer),
-                    http: local(http),
-                },
-            ))
+            let member = MemberAddress {
+                peer: local(peer),
+                http: local(http),
+            };
+            Ok((id, (member, local(zookeeper))))
         })
         .collect()
 }
 
-fn configuration(id: NodeId, members: &BTreeMap<NodeId, MemberAddress>, settings: &str) -> String {
+fn configuration(id: NodeId, addresses: &Addresses, settings: &str) -> String {
     let mut text = format!(
         "# Written by `lockgate cluster up`. All settings and their defaults: cluster/node-1.toml in the sources.\n\
-         node_id = {id}\ncluster = \"local\"\ndata_dir = \"data\"\npid_file = \"pid\"\n"
+         node_id = {id}\ncluster = \"local\"\ndata_dir = \"data\"\npid_file = \"pid\"\nzookeeper_listen = \"{}\"\n",
+        addresses[&id].1
     );
     let mut write = |line: std::fmt::Arguments| text.write_fmt(line).expect("a String takes all");
     write(format_args!("{}\n", settings.trim_end()));
-    for (id, member) in members {
+    for (id, (member, _)) in addresses {
         write(format_args!(
             "\n[members.{id}]\npeer = \"{}\"\nhttp = \"{}\"\n",
             member.peer, member.http
@@ -340,11 +375,13 @@ mod tests {
         let ports = Ports::Fixed {
             http: base,
             peer: base + 10,
+            zookeeper: base + 20,
         };
         let created = create(dir.path(), 3, ports, "").unwrap();
         assert_eq!(created, read(&dir.path().canonicalize().unwrap()).unwrap());
         assert_eq!(created[2].http, format!("127.0.0.1:{}", base + 3));
         assert_eq!(created[2].peer, format!("127.0.0.1:{}", base + 13));
+        assert_eq!(created[2].zookeeper, Some(format!("127.0.0.1:{}", base + 23)));
     }
 
     #[test]
@@ -354,6 +391,7 @@ mod tests {
         let ports = Ports::Fixed {
             http: base,
             peer: base + 10,
+            zookeeper: base + 20,
         };
         let created = create(dir.path(), 3, ports, "[raft]\nheartbeat_ms = 50\n").unwrap();
         let added = add(&created, 7).unwrap();

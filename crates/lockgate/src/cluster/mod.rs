@@ -25,7 +25,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::http_client;
-pub use layout::{HTTP_BASE_PORT, LocalNode, MAX_NODES, PEER_BASE_PORT, Ports};
+pub use layout::{HTTP_BASE_PORT, LocalNode, MAX_NODES, PEER_BASE_PORT, Ports, ZOOKEEPER_BASE_PORT};
 
 /// How often nodes are asked whether they serve. They cannot tell: there is no connection to tell it over.
 const ASK_EVERY: Duration = Duration::from_millis(20);
@@ -161,7 +161,7 @@ impl LocalCluster {
         self.collect(id)?;
         let node = self.node(id)?;
         // A stranger at this address would even look like a node that serves, if it is another cluster's.
-        for address in [&node.http, &node.peer] {
+        for address in node.addresses() {
             layout::check_free(id, address)?;
         }
         let path = node.log_file();
