@@ -89,15 +89,16 @@ fn load(server: &Server) -> Result<()> {
         call: CreateCall::Create,
         path,
         data,
-        acl: vec![AclEntry {
+        acl: Some(vec![AclEntry {
             perms: 31,
             scheme: "world".into(),
             id: "anyone".into(),
-        }],
+        }]),
         flags: 0,
     };
     for first in (0..NODES).step_by(SIBLINGS as usize) {
-        let children = (first..first + SIBLINGS).map(|n| create(node(n), Some(vec![b'x'; DATA_BYTES])));
+        let children =
+            (first..first + SIBLINGS).map(|n| create(node(n), Some(vec![b'x'; DATA_BYTES].into())));
         let all = std::iter::once(create(parent(first), None)).chain(children);
         let answer = connection.call(&Request::Multi(all.collect()))?;
         ensure!(

@@ -9,6 +9,7 @@ use std::panic;
 use anyhow::{Context, Result};
 
 use crate::compare::{Difference, shrink};
+use crate::front::FrontNode;
 use crate::lockgate::{Habits, Lockgate};
 use crate::program::{Program, Root};
 use crate::reserved;
@@ -22,6 +23,8 @@ use crate::zookeeper::{Observer, ZooKeeper};
 pub enum Opponent {
     /// Our state machine.
     Lockgate,
+    /// A node of ours, over its own front end.
+    Front,
     /// Itself: what differs then is what the traces forget to make alike.
     Itself,
 }
@@ -31,6 +34,8 @@ pub struct Arena {
     installation: Installation,
     server: Server,
     observer: Observer,
+    /// Started when it is needed.
+    front: Option<FrontNode>,
     runs: u64,
     tally: Tally,
 }
@@ -44,6 +49,7 @@ impl Arena {
             installation: installation.clone(),
             server,
             observer,
+            front: None,
             runs: 0,
             tally: Tally::default(),
         })
@@ -108,6 +114,10 @@ impl Arena {
                     Err(payload) => Some(Difference::failed(program, &panic_message(&*payload), name)),
                 }
             }),
+            Opponent::Front => match self.front(program) {
+                Ok(other) => Difference::find(program, &zookeeper.trace, &other.trace, FRONT),
+                Err(error) => Some(Difference::failed(program, &format!("{error:#}"), FRONT)),
+            },
             Opponent::Itself => {
                 let again = self.zookeeper(program)?;
                 Difference::find(program, &zookeeper.trace, &again.trace, "ZooKeeper again")
@@ -132,12 +142,32 @@ impl Arena {
         ran
     }
 
+    fn front(&mut self, program: &Program) -> Result<Run> {
+        let mut front = match self.front.take() {
+            Some(front) => front,
+            None => FrontNode::start()?,
+        };
+        let (address, observer) = front.parts();
+        let ran = {
+            let mut side = ZooKeeper::new(address, observer, program.sessions);
+            side::run(&mut side, program, &Root::numbered(self.runs))
+                .with_context(|| format!("{FRONT}, seed {}\n{program}", program.seed))?
+        };
+        front.parts().1.sweep(&ran.left)?;
+        // Whatever went wrong, what comes next deserves a node that is well.
+        self.front = Some(front);
+        Ok(ran)
+    }
+
     fn run_at(&mut self, program: &Program, root: &Root) -> Result<Run> {
         let mut side = ZooKeeper::new(self.server.address(), &mut self.observer, program.sessions);
         side::run(&mut side, program, root)
             .with_context(|| format!("ZooKeeper, seed {}\n{program}", program.seed))
     }
 }
+
+/// How it is called in reports.
+const FRONT: &str = "Lockgate's front end";
 
 /// What our side lives through beside the program: nothing, or what must not be seen.
 const HABITS: [(&str, Habits); 2] = [

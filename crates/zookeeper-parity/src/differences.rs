@@ -30,7 +30,7 @@ pub struct Chapter {
 }
 
 /// All of them.
-pub const CHAPTERS: [Chapter; 5] = [TREE, RIGHTS, QUOTAS, WATCHES, REQUESTS];
+pub const CHAPTERS: [Chapter; 6] = [TREE, RIGHTS, QUOTAS, WATCHES, REQUESTS, WORDS];
 
 const TREE: Chapter = Chapter {
     title: "The tree",
@@ -51,6 +51,15 @@ const TREE: Chapter = Chapter {
                        made anew.",
             reason: "Recipes compare numbers as texts of ten digits. A negative number, or one of eleven digits, \
                      would put the newest before the oldest, and two would hold one lock.",
+            example: None,
+        },
+        Known {
+            name: "configuration",
+            zookeeper: "`/zookeeper/config` names the servers of the ensemble with their ports, for `config` of \
+                        `zkCli.sh`, and for Curator, which connects to those from then on.",
+            lockgate: "It is empty: a client goes on with the addresses that it was given.",
+            reason: "A member's address for ZooKeeper's clients is known to that member alone, and Curator would \
+                     give up good addresses for bad ones.",
             example: None,
         },
         Known {
@@ -343,6 +352,59 @@ const REQUESTS: Chapter = Chapter {
     ],
 };
 
+const WORDS: Chapter = Chapter {
+    title: "Four-letter words",
+    known: &[
+        Known {
+            name: "words-that-are-not-there",
+            zookeeper: "`gtmk` and `stmk` show and set what is traced, `hash` shows digests of the tree.",
+            lockgate: "They are no words: the connection is closed, as after any four bytes that mean nothing.",
+            reason: "What is logged is configured by `[log]`, and replicas compare their states by other means.",
+            example: None,
+        },
+        Known {
+            name: "words-whitelist",
+            zookeeper: "`srvr` is answered whatever the whitelist says.",
+            lockgate: "What `four_letter_words` names is answered, and nothing else. The default is `srvr`.",
+            reason: "Whoever wants no word answered can say so.",
+            example: None,
+        },
+        Known {
+            name: "words-lines-left-out",
+            zookeeper: "`mntr` has some five hundred lines, `srvr` and `stat` of a leader the sizes of proposals, \
+                        `conf` the ensemble, `envi` Java and its memory.",
+            lockgate: "These are left out. `mntr` has versions, latencies, packets, connections, znodes, watches, \
+                       sessions, files and followers under ZooKeeper's names.",
+            reason: "A figure is shown where Lockgate has the thing that it is about. What it measures besides is \
+                     at `GET /metrics`, and its members at `GET /v1/cluster`.",
+            example: None,
+        },
+        Known {
+            name: "words-node-count",
+            zookeeper: "The root is counted twice in `Node count` and `zk_znode_count`.",
+            lockgate: "It is counted once.",
+            reason: "It is there once.",
+            example: None,
+        },
+        Known {
+            name: "words-watches",
+            zookeeper: "`wchs`, `wchc` and `wchp` show watches of data and existence; those of children are only \
+                        counted, by `mntr`.",
+            lockgate: "They show all watches. Calls that wait over HTTP have the session `0x0`, and a persistent \
+                       watch counts once.",
+            reason: "Who looks for the reason of a notification wants to find it.",
+            example: None,
+        },
+        Known {
+            name: "words-dump",
+            zookeeper: "`dump` shows when each connection expires.",
+            lockgate: "It shows the connections in no set that expires.",
+            reason: "Sessions expire, and connections end with them.",
+            example: None,
+        },
+    ],
+};
+
 /// The page for users.
 pub fn markdown() -> String {
     let mut page = INTRODUCTION.to_owned();
@@ -394,12 +456,12 @@ fn call(session: usize, request: Request) -> Step {
     Step::Call { session, request }
 }
 
-fn acl(perms: i32, scheme: &str, id: &str) -> Vec<AclEntry> {
-    vec![AclEntry {
+fn acl(perms: i32, scheme: &str, id: &str) -> Option<Vec<AclEntry>> {
+    Some(vec![AclEntry {
         perms,
         scheme: scheme.to_owned(),
         id: id.to_owned(),
-    }]
+    }])
 }
 
 fn create_call(call: CreateCall, path: &str, flags: i32) -> Request {
@@ -420,7 +482,7 @@ fn create(session: usize, path: &str) -> Step {
     call(session, plain(path))
 }
 
-fn create_with(session: usize, path: &str, acl: Vec<AclEntry>) -> Step {
+fn create_with(session: usize, path: &str, acl: Option<Vec<AclEntry>>) -> Step {
     call(
         session,
         Request::Create {
@@ -449,7 +511,7 @@ fn quota(subtree: &str, limits: &str) -> Vec<Step> {
     let with_data = |path: String, data: &str| {
         let mut request = plain(&path);
         if let Request::Create { data: of, .. } = &mut request {
-            *of = Some(data.as_bytes().to_vec());
+            *of = Some(data.to_owned().into());
         }
         call(0, request)
     };

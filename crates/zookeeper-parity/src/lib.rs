@@ -22,6 +22,11 @@
 //! lost. [`wire`] is a small client that keeps both in the one stream in which they came, and that sends what no
 //! decent client would.
 //!
+//! # Beside the comparison
+//!
+//! Two examples measure, where the rest of this crate compares: `memory` (what a million znodes cost) and `side_by_side`
+//! (throughput and latency of a cluster and of an [`ensemble`]).
+//!
 //! # What makes two servers comparable
 //!
 //! - **Numbers.** Zxids, times and session ids are a server's own. A zxid becomes the number of the step that it was
@@ -53,8 +58,10 @@ pub mod trace;
 pub mod tally;
 
 pub mod server;
+pub mod ensemble;
 pub mod zookeeper;
 pub mod lockgate;
+mod front;
 
 pub mod arena;
 pub mod compare;

@@ -50,7 +50,10 @@ struct Arguments {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Against {
+    /// The state machine, in this process
     Lockgate,
+    /// A node of Lockgate, over real connections
+    Front,
     /// To see whether a program shows the same twice
     Itself,
 }
@@ -124,6 +127,7 @@ fn progress(shared: &Shared, started: Instant) -> String {
 fn work(installation: &Installation, arguments: &Arguments, shared: &Shared) -> Result<()> {
     let opponent = match arguments.against {
         Against::Lockgate => Opponent::Lockgate,
+        Against::Front => Opponent::Front,
         Against::Itself => Opponent::Itself,
     };
     loop {

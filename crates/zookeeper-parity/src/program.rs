@@ -101,7 +101,7 @@ impl Program {
         fn any(request: &Request) -> bool {
             match request {
                 Request::Create { acl, .. } | Request::SetAcl { acl, .. } => {
-                    acl.iter().any(|entry| entry.scheme == "auth")
+                    acl.iter().flatten().any(|entry| entry.scheme == "auth")
                 }
                 Request::Multi(items) => items.iter().any(any),
                 _ => false,
@@ -119,6 +119,15 @@ impl fmt::Display for Program {
             writeln!(f, "{:>3}  {step}", index + 1)?;
         }
         Ok(())
+    }
+}
+
+/// A client shows who it is.
+pub fn auth(scheme: &str, auth: &str) -> Request {
+    Request::Auth {
+        kind: 0,
+        scheme: scheme.to_owned(),
+        auth: Some(auth.to_owned().into()),
     }
 }
 
@@ -189,13 +198,20 @@ impl Root {
             | Request::AddWatch { path, .. }
             | Request::CheckWatches { path, .. }
             | Request::RemoveWatches { path, .. } => *path = self.placed(path),
-            Request::SetWatches2 { watches, .. } => *watches = self.place_watches(watches),
+            Request::SetWatches { watches, .. } | Request::SetWatches2 { watches, .. } => {
+                *watches = self.place_watches(watches);
+            }
             Request::Multi(items) | Request::MultiRead(items) => {
                 for item in items {
                     self.place_in(item);
                 }
             }
-            Request::WhoAmI | Request::Auth { .. } | Request::Ping | Request::CloseSession => {}
+            Request::WhoAmI
+            | Request::Auth { .. }
+            | Request::Sasl { .. }
+            | Request::Reconfig { .. }
+            | Request::Ping
+            | Request::CloseSession => {}
         }
     }
 }

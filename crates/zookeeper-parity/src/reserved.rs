@@ -1,7 +1,7 @@
 //! What a tree is before anybody has used it: the root and what ZooKeeper keeps below `/zookeeper`. All programs of a
 //! server share those znodes, so random ones leave them alone; this one needs a server of its own.
 
-use crate::program::{Program, Step};
+use crate::program::{Program, Step, auth};
 use crate::server::SUPER_CREDENTIALS;
 use crate::wire::{AclEntry, CreateCall, Request};
 
@@ -35,13 +35,7 @@ pub fn program() -> Program {
     all(0, changes());
     all(0, look_at_all());
     // Whoever may do everything.
-    all(
-        0,
-        vec![Request::Auth {
-            scheme: "digest".to_owned(),
-            auth: SUPER_CREDENTIALS.to_owned(),
-        }],
-    );
+    all(0, vec![auth("digest", SUPER_CREDENTIALS)]);
     all(0, changes());
     all(0, look_at_all());
     Program {
@@ -99,7 +93,7 @@ fn changes() -> Vec<Request> {
             delete(path),
             Request::SetAcl {
                 path: path.to_owned(),
-                acl: protected(),
+                acl: Some(protected()),
                 version: 1,
             },
         ]);
@@ -113,7 +107,7 @@ fn changes() -> Vec<Request> {
     ]);
     requests.push(Request::SetAcl {
         path: "/".to_owned(),
-        acl: open(),
+        acl: Some(open()),
         version: -1,
     });
     requests
@@ -123,8 +117,8 @@ fn create(path: &str, flags: i32) -> Request {
     Request::Create {
         call: CreateCall::Create2,
         path: path.to_owned(),
-        data: Some(b"x".to_vec()),
-        acl: open(),
+        data: Some(b"x"[..].into()),
+        acl: Some(open()),
         flags,
     }
 }
@@ -132,7 +126,7 @@ fn create(path: &str, flags: i32) -> Request {
 fn set(path: &str) -> Request {
     Request::SetData {
         path: path.to_owned(),
-        data: Some(b"changed".to_vec()),
+        data: Some(b"changed"[..].into()),
         version: -1,
     }
 }

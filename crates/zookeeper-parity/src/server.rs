@@ -22,16 +22,16 @@ const DEBIAN_SERVER: &str = "/usr/share/java/zookeeper.jar";
 const DEBIAN_LOGGER: &str = "/usr/share/java/slf4j-simple.jar";
 
 /// A server answers after about a second; a busy machine may take far longer.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Sweeps go by the clock, and a program's outcome must not: long after any program has ended.
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How often a starting server is asked whether it serves.
-const START_POLL: Duration = Duration::from_millis(20);
+pub(crate) const START_POLL: Duration = Duration::from_millis(20);
 
 /// Another program may take a port between our look and the server's; then the next one is tried.
-const START_ATTEMPTS: usize = 3;
+pub(crate) const START_ATTEMPTS: usize = 3;
 
 /// What the programs of a test need.
 const HEAP_MEGABYTES: u32 = 512;
@@ -63,6 +63,11 @@ impl Installation {
             .status();
         java.is_ok_and(|status| status.success())
             .then_some(Self { class_path })
+    }
+
+    /// Where Java finds it.
+    pub(crate) fn class_path(&self) -> &str {
+        &self.class_path
     }
 }
 
@@ -113,12 +118,7 @@ impl Server {
 
     /// The end of its log, for whoever must find out why it failed.
     pub fn log_tail(&self) -> String {
-        let log = fs::read(self.directory.path().join("log")).unwrap_or_default();
-        let lines = String::from_utf8_lossy(&log)
-            .lines()
-            .map(str::to_owned)
-            .collect::<Vec<_>>();
-        lines[lines.len().saturating_sub(40)..].join("\n")
+        log_tail(&self.directory.path().join("log"))
     }
 
     /// The id of its process.
@@ -218,8 +218,18 @@ fn configuration(data: &Path, address: SocketAddr) -> String {
     )
 }
 
+/// The end of a log; empty if there is none.
+pub(crate) fn log_tail(log: &Path) -> String {
+    let log = fs::read(log).unwrap_or_default();
+    let lines = String::from_utf8_lossy(&log)
+        .lines()
+        .map(str::to_owned)
+        .collect::<Vec<_>>();
+    lines[lines.len().saturating_sub(40)..].join("\n")
+}
+
 /// What a server answers to one of the words that are commands; none if it does not answer yet.
-fn ask(server: SocketAddr, word: &str) -> Option<String> {
+pub(crate) fn ask(server: SocketAddr, word: &str) -> Option<String> {
     let mut stream = TcpStream::connect_timeout(&server, Duration::from_secs(1)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
     stream.write_all(word.as_bytes()).ok()?;
@@ -228,7 +238,7 @@ fn ask(server: SocketAddr, word: &str) -> Option<String> {
     Some(answer)
 }
 
-fn parse_version(answer: &str) -> Option<String> {
+pub(crate) fn parse_version(answer: &str) -> Option<String> {
     let rest = answer.strip_prefix("Zookeeper version: ")?;
     Some(rest.split(',').next()?.trim().to_owned())
 }

@@ -13,7 +13,7 @@ impl fmt::Display for Step {
         write!(f, "session {}: ", self.session())?;
         match self {
             Step::Open { .. } => f.write_str("open"),
-            Step::Call { request, .. } => write!(f, "{request}"),
+            Step::Call { request, .. } => write!(f, "{}", Shown(request)),
             Step::Rewatch {
                 relative, watches, ..
             } => {
@@ -25,7 +25,7 @@ impl fmt::Display for Step {
                         write!(f, "setWatches2 since {before} replies before the last")?
                     }
                 }
-                write!(f, "{watches}")
+                write!(f, "{}", ShownWatches(watches))
             }
             Step::Drop { .. } => f.write_str("drop the connection"),
             Step::Resume {
@@ -41,14 +41,17 @@ impl fmt::Display for Step {
     }
 }
 
-impl fmt::Display for SetWatches {
+/// What is to be watched again, for people.
+struct ShownWatches<'a>(&'a SetWatches);
+
+impl fmt::Display for ShownWatches<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lists = [
-            ("data", &self.data),
-            ("exist", &self.exist),
-            ("child", &self.child),
-            ("persistent", &self.persistent),
-            ("recursive", &self.persistent_recursive),
+            ("data", &self.0.data),
+            ("exist", &self.0.exist),
+            ("child", &self.0.child),
+            ("persistent", &self.0.persistent),
+            ("recursive", &self.0.persistent_recursive),
         ];
         for (name, paths) in lists {
             if !paths.is_empty() {
@@ -59,9 +62,12 @@ impl fmt::Display for SetWatches {
     }
 }
 
-impl fmt::Display for Request {
+/// A request for people.
+pub struct Shown<'a>(pub &'a Request);
+
+impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
+        match self.0 {
             Request::Create {
                 call,
                 path,
@@ -85,7 +91,7 @@ impl fmt::Display for Request {
                     6 => f.write_str(" (ttl sequential)")?,
                     _ => {}
                 }
-                write!(f, " acl={}", Acl(acl))
+                write!(f, " acl={}", Acl(acl.as_deref()))
             }
             Request::Delete { path, version } => write!(f, "delete {} version={version}", Text(path)),
             Request::SetData { path, data, version } => {
@@ -97,7 +103,12 @@ impl fmt::Display for Request {
                 )
             }
             Request::SetAcl { path, acl, version } => {
-                write!(f, "setACL {} acl={} version={version}", Text(path), Acl(acl))
+                write!(
+                    f,
+                    "setACL {} acl={} version={version}",
+                    Text(path),
+                    Acl(acl.as_deref())
+                )
             }
             Request::Check { path, version } => write!(f, "check {} version={version}", Text(path)),
             Request::Multi(items) => show_items(f, "multi", items),
@@ -115,7 +126,7 @@ impl fmt::Display for Request {
             Request::GetEphemerals { prefix } => write!(f, "getEphemerals {}", Text(prefix)),
             Request::Sync { path } => write!(f, "sync {}", Text(path)),
             Request::WhoAmI => f.write_str("whoAmI"),
-            Request::Auth { scheme, auth } => write!(f, "auth {scheme} {auth:?}"),
+            Request::Auth { scheme, auth, .. } => write!(f, "auth {scheme} {}", Data(auth.as_deref())),
             Request::AddWatch { path, mode } => write!(f, "addWatch {} mode={mode}", Text(path)),
             Request::CheckWatches { path, kind } => write!(f, "checkWatches {} type={kind}", Text(path)),
             Request::RemoveWatches { path, kind } => write!(f, "removeWatches {} type={kind}", Text(path)),
@@ -123,8 +134,16 @@ impl fmt::Display for Request {
                 relative_zxid,
                 watches,
             } => {
-                write!(f, "setWatches2 since {relative_zxid:#x}{watches}")
+                write!(f, "setWatches2 since {relative_zxid:#x}{}", ShownWatches(watches))
             }
+            Request::SetWatches {
+                relative_zxid,
+                watches,
+            } => {
+                write!(f, "setWatches since {relative_zxid:#x}{}", ShownWatches(watches))
+            }
+            Request::Sasl { token } => write!(f, "sasl {}", Data(token.as_deref())),
+            Request::Reconfig { .. } => f.write_str("reconfig"),
             Request::Ping => f.write_str("ping"),
             Request::CloseSession => f.write_str("closeSession"),
         }
@@ -134,7 +153,7 @@ impl fmt::Display for Request {
 fn show_items(f: &mut fmt::Formatter<'_>, name: &str, items: &[Request]) -> fmt::Result {
     write!(f, "{name} of {}", items.len())?;
     for item in items {
-        write!(f, "\n         - {item}")?;
+        write!(f, "\n         - {}", Shown(item))?;
     }
     Ok(())
 }
@@ -187,12 +206,15 @@ impl fmt::Display for Digest<'_> {
 }
 
 /// An ACL for people: rights as ZooKeeper's shell prints them, other bits as a number.
-pub struct Acl<'a>(pub &'a [AclEntry]);
+pub struct Acl<'a>(pub Option<&'a [AclEntry]>);
 
 impl fmt::Display for Acl<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(entries) = self.0 else {
+            return f.write_str("null");
+        };
         f.write_str("[")?;
-        for (index, AclEntry { perms, scheme, id }) in self.0.iter().enumerate() {
+        for (index, AclEntry { perms, scheme, id }) in entries.iter().enumerate() {
             let separator = if index == 0 { "" } else { ", " };
             write!(f, "{separator}{scheme}:")?;
             if id.len() <= SHOWN_BYTES {

@@ -83,11 +83,11 @@ fn make_root(root: &Root) -> Step {
         call: CreateCall::Create2,
         path: root.path().to_owned(),
         data: None,
-        acl: vec![AclEntry {
+        acl: Some(vec![AclEntry {
             perms: 31,
             scheme: "world".to_owned(),
             id: "anyone".to_owned(),
-        }],
+        }]),
         flags: 0,
     };
     Step::Call { session: 0, request }

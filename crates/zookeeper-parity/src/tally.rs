@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::program::Step;
-use crate::trace::{Happened, Moment};
-use crate::wire::{CreateCall, ErrorCode, Outcome, Reply, Request};
+use crate::trace::{Happened, Moment, alone};
+use crate::wire::{CreateCall, ErrorCode, MultiResult, Outcome, Reply, Request, event_type};
 
 /// Counts of steps, outcomes and notifications.
 #[derive(Clone, Default, Debug)]
@@ -35,7 +35,7 @@ impl Tally {
                 ) = (step, outcome)
                 {
                     for (item, result) in items.iter().zip(results) {
-                        self.count(in_multi(item), result);
+                        self.count(in_multi(item), &alone(result));
                     }
                 }
                 self.count(kind(step), outcome);
@@ -47,10 +47,10 @@ impl Tally {
         }
         for notification in moment.heard.iter().flat_map(|(_, notifications)| notifications) {
             let kind = match notification.kind {
-                1 => "NodeCreated",
-                2 => "NodeDeleted",
-                3 => "NodeDataChanged",
-                4 => "NodeChildrenChanged",
+                event_type::NODE_CREATED => "NodeCreated",
+                event_type::NODE_DELETED => "NodeDeleted",
+                event_type::NODE_DATA_CHANGED => "NodeDataChanged",
+                event_type::NODE_CHILDREN_CHANGED => "NodeChildrenChanged",
                 _ => "others",
             };
             *self.notifications.entry(kind).or_default() += 1;
@@ -82,10 +82,12 @@ impl Tally {
 
     fn count(&mut self, kind: &'static str, outcome: &Outcome) {
         let name = match outcome {
-            Ok(Reply::Results(results)) => match results.iter().find_map(|result| result.as_ref().err()) {
-                Some(_) => "failed".to_owned(),
-                None => "ok".to_owned(),
-            },
+            Ok(Reply::Results(results)) => {
+                let failed = results
+                    .iter()
+                    .any(|result| matches!(result, MultiResult::Error(_)));
+                if failed { "failed" } else { "ok" }.to_owned()
+            }
             Ok(_) => "ok".to_owned(),
             Err(ErrorCode::OK) => "undone".to_owned(),
             Err(code) => code.to_string(),
@@ -152,7 +154,10 @@ fn name(request: &Request) -> &'static str {
         Request::AddWatch { .. } => "addWatch",
         Request::CheckWatches { .. } => "checkWatches",
         Request::RemoveWatches { .. } => "removeWatches",
+        Request::SetWatches { .. } => "setWatches",
         Request::SetWatches2 { .. } => "setWatches2",
+        Request::Sasl { .. } => "sasl",
+        Request::Reconfig { .. } => "reconfig",
         Request::Ping => "ping",
         Request::CloseSession => "closeSession",
     }

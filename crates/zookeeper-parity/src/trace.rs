@@ -10,7 +10,9 @@ use std::fmt::Write;
 
 use crate::program::{Program, Root, Step};
 use crate::show::{Acl, Data, Text};
-use crate::wire::{ErrorCode, Notification, Outcome, Reply, Request, Stat};
+use crate::wire::{
+    ErrorCode, MultiResult, Notification, Outcome, Reply, Request, Stat, event_type, keeper_state, op_code,
+};
 
 /// What one step showed on one side, as that side has it.
 #[derive(Debug)]
@@ -169,7 +171,7 @@ impl Recorder {
             ) => self.learn(stat),
             Ok(Reply::Results(results)) => {
                 for result in results {
-                    self.learn_from(result);
+                    self.learn_from(&alone(result));
                 }
             }
             _ => {}
@@ -201,7 +203,7 @@ impl Recorder {
                 if self.sort_acl {
                     entries.sort();
                 }
-                format!("{} {}", Acl(&entries), self.stat(stat))
+                format!("{} {}", Acl(Some(&entries)), self.stat(stat))
             }
             Reply::Number(number) => number.to_string(),
             Reply::Paths(paths) => self.names(paths),
@@ -213,10 +215,13 @@ impl Recorder {
             Reply::Results(results) => {
                 let mut text = format!("results of {}", results.len());
                 for result in results {
-                    write!(text, "\n         - {}", self.outcome(result)).expect("a String takes everything");
+                    let kind = op_code::name(result.op_code()).expect("only such are decoded");
+                    write!(text, "\n         - {kind}: {}", self.outcome(&alone(result)))
+                        .expect("a String takes everything");
                 }
                 text
             }
+            Reply::Token(_) => unreachable!("programs do not ask for it"),
         }
     }
 
@@ -234,15 +239,15 @@ impl Recorder {
     }
 
     fn notification(&self, Notification { kind, state, path }: &Notification) -> String {
-        let kind = match kind {
-            1 => "NodeCreated",
-            2 => "NodeDeleted",
-            3 => "NodeDataChanged",
-            4 => "NodeChildrenChanged",
+        let kind = match *kind {
+            event_type::NODE_CREATED => "NodeCreated",
+            event_type::NODE_DELETED => "NodeDeleted",
+            event_type::NODE_DATA_CHANGED => "NodeDataChanged",
+            event_type::NODE_CHILDREN_CHANGED => "NodeChildrenChanged",
             other => return format!("event {other} in state {state} of {path:?}"),
         };
         let path = self.path(path);
-        if *state == SYNC_CONNECTED {
+        if *state == keeper_state::SYNC_CONNECTED {
             format!("{kind} {path}")
         } else {
             format!("{kind} {path} in state {state}")
@@ -317,8 +322,18 @@ impl Recorder {
     }
 }
 
-/// The only state in which a connected client hears of znodes.
-pub const SYNC_CONNECTED: i32 = 3;
+/// What became of an item of a multi, as if it had been a request of its own.
+pub(crate) fn alone(result: &MultiResult) -> Outcome {
+    Ok(match result.clone() {
+        MultiResult::Create(path) => Reply::Path(path),
+        MultiResult::Create2(path, stat) => Reply::Created(path, stat),
+        MultiResult::Delete | MultiResult::Check => Reply::Done,
+        MultiResult::SetData(stat) => Reply::Stat(stat),
+        MultiResult::GetData(data, stat) => Reply::Data(data, stat),
+        MultiResult::GetChildren(names) => Reply::Names(names),
+        MultiResult::Error(code) => return Err(code),
+    })
+}
 
 fn is_change(step: &Step) -> bool {
     match step {
@@ -338,7 +353,9 @@ fn is_change(step: &Step) -> bool {
 
 fn is_success(outcome: &Outcome) -> bool {
     match outcome {
-        Ok(Reply::Results(results)) => !results.iter().any(Result::is_err),
+        Ok(Reply::Results(results)) => !results
+            .iter()
+            .any(|result| matches!(result, MultiResult::Error(_))),
         Ok(_) => true,
         Err(ErrorCode(_)) => false,
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::program::{Relative, Step};
+use crate::program::{Relative, Step, auth};
 use crate::server::SUPER_CREDENTIALS;
 use crate::side::Side;
 use crate::trace::{Happened, Moment};
@@ -21,11 +21,7 @@ impl Observer {
         let Resumed::Accepted(mut connection, _) = Connection::open(server, None, 0)? else {
             bail!("the server refused a new session")
         };
-        let auth = Request::Auth {
-            scheme: "digest".to_owned(),
-            auth: SUPER_CREDENTIALS.to_owned(),
-        };
-        expect_success(connection.call(&auth)?)?;
+        expect_success(connection.call(&auth("digest", SUPER_CREDENTIALS))?)?;
         Ok(Self(connection))
     }
 

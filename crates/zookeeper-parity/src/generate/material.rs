@@ -1,5 +1,7 @@
 //! What programs are made of: names, data, versions, ACLs. Small sets, so that things meet.
 
+use bytes::Bytes;
+
 use crate::program::WRITTEN_ROOT;
 use crate::rng::Rng;
 use crate::server::{SUPER_CREDENTIALS, SUPER_DIGEST};
@@ -100,17 +102,18 @@ pub const ILLEGAL: [&str; 11] = [
 ];
 
 /// Data of all lengths that matter.
-pub fn data(rng: &mut Rng) -> Option<Vec<u8>> {
+pub fn data(rng: &mut Rng) -> Option<Bytes> {
     if rng.below(10_000) == 0 {
-        return Some(vec![b'y'; LARGEST_DATA]);
+        return Some(vec![b'y'; LARGEST_DATA].into());
     }
-    match rng.below(20) {
-        0 | 1 => None,
-        2 | 3 => Some(Vec::new()),
-        4 => Some(vec![b'x'; LARGE_DATA]),
-        5 => Some(vec![0, 0xff, 0x80]),
-        length => Some(vec![b"uvw"[rng.below(3)]; length - 5]),
-    }
+    let bytes = match rng.below(20) {
+        0 | 1 => return None,
+        2 | 3 => Vec::new(),
+        4 => vec![b'x'; LARGE_DATA],
+        5 => vec![0, 0xff, 0x80],
+        length => vec![b"uvw"[rng.below(3)]; length - 5],
+    };
+    Some(bytes.into())
 }
 
 /// A version, seldom a right one by plan.
@@ -128,15 +131,18 @@ pub fn version(rng: &mut Rng) -> i32 {
 }
 
 /// The ACL of whoever wants none.
-pub fn open_acl() -> Vec<AclEntry> {
-    vec![entry(31, "world", "anyone")]
+pub fn open_acl() -> Option<Vec<AclEntry>> {
+    Some(vec![entry(31, "world", "anyone")])
 }
 
 /// An ACL of any kind, also one that is refused. Schemes and ids that only one side knows are left out: see
 /// `acl-schemes` and `acl-ids` in `differences`.
-pub fn acl(rng: &mut Rng) -> Vec<AclEntry> {
+pub fn acl(rng: &mut Rng) -> Option<Vec<AclEntry>> {
     if rng.percent(40) {
-        return usual_acl(rng);
+        return Some(usual_acl(rng));
+    }
+    if rng.percent(1) {
+        return None;
     }
     let count = rng.weighted(&[(1, 0), (60, 1), (25, 2), (14, 3)]);
     let mut entries = (0..count).map(|_| valid_entry(rng)).collect::<Vec<_>>();
@@ -148,7 +154,7 @@ pub fn acl(rng: &mut Rng) -> Vec<AclEntry> {
         let again = entries[rng.below(entries.len())].clone();
         entries.push(again);
     }
-    entries
+    Some(entries)
 }
 
 /// What people protect their znodes with: everything for one, and a little for the others.
@@ -251,7 +257,7 @@ pub fn plain_create(path: &str, data: &[u8]) -> Request {
     Request::Create {
         call: CreateCall::Create,
         path: path.to_owned(),
-        data: Some(data.to_vec()),
+        data: Some(data.to_vec().into()),
         acl: open_acl(),
         flags: 0,
     }

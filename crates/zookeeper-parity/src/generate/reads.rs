@@ -2,7 +2,7 @@
 
 use super::material::{self, ALICE, BOB, IMPOSTOR, NAMELESS};
 use super::{Generator, Sketch, Watched};
-use crate::program::{QUOTA_ROOT, WRITTEN_ROOT};
+use crate::program::{QUOTA_ROOT, WRITTEN_ROOT, auth};
 use crate::server::SUPER_CREDENTIALS;
 use crate::wire::Request;
 
@@ -131,10 +131,7 @@ impl Generator {
     }
 
     pub(super) fn auth(&mut self, session: usize) -> Request {
-        let digest = |auth: &str| Request::Auth {
-            scheme: "digest".to_owned(),
-            auth: auth.to_owned(),
-        };
+        let digest = |credentials: &str| auth("digest", credentials);
         match self.rng.below(20) {
             0..=8 => digest(ALICE.0),
             9..=14 => digest(BOB.0),
@@ -145,10 +142,7 @@ impl Generator {
                     open: true,
                     ..Sketch::default()
                 };
-                Request::Auth {
-                    scheme: "nobody".to_owned(),
-                    auth: "knows".to_owned(),
-                }
+                auth("nobody", "knows")
             }
             18 => Request::WhoAmI,
             _ => {

@@ -118,7 +118,7 @@ impl Generator {
         ])
     }
 
-    fn acl(&mut self) -> Vec<AclEntry> {
+    fn acl(&mut self) -> Option<Vec<AclEntry>> {
         let special = if self.theme.acl { 50 } else { 4 };
         if self.rng.percent(special) {
             material::acl(&mut self.rng)
@@ -249,7 +249,7 @@ impl Generator {
             }
             2..=4 => Request::SetData {
                 path: limits,
-                data: Some(self.limits().into_bytes()),
+                data: Some(self.limits().into()),
                 version: -1,
             },
             5 => Request::Delete {

@@ -1,14 +1,14 @@
 //! What becomes of a request: who carries it out, what its sender and the others are told.
 
 use anyhow::Result;
-use znode_store::{Command, Identities, Identity, Op, SessionId, ZPath, Zxid};
+use zk_front::translate::{self, Shape, code, notification};
+use znode_store::{Command, Identities, Identity, SessionId, ZPath, Zxid};
 use znode_watch::{WatchLists, WatcherId};
 
-use super::translate::{self, FrontEndRefusal, code, notification};
 use super::{Answered, Lockgate, wire_zxid};
 use crate::generate::credentials;
 use crate::trace::{Happened, Moment};
-use crate::wire::{CreateCall, ErrorCode, Notification, Reply, Request, SetWatches};
+use crate::wire::{ErrorCode, Notification, Reply, Request, SetWatches};
 use crate::zookeeper::closes_connection;
 
 impl Lockgate {
@@ -27,7 +27,10 @@ impl Lockgate {
         let (id, watcher, caller) = (session.id, client.watcher, client.identities());
 
         let Answered { zxid, outcome, told } = match request {
-            Request::Auth { scheme, auth } => self.auth(number, scheme, auth),
+            Request::Auth { scheme, auth, .. } => {
+                let auth = str::from_utf8(auth.as_deref().unwrap_or_default())?;
+                self.auth(number, scheme, auth)
+            }
             Request::CloseSession => {
                 let mut told = Vec::new();
                 let command = Command::CloseSession { session: id };
@@ -125,7 +128,7 @@ impl Lockgate {
         let op = match translate::op(request, false) {
             Ok(op) => op,
             // Refused by the front end: no command, and no zxid.
-            Err(FrontEndRefusal(code)) => {
+            Err(code) => {
                 return Answered {
                     zxid: wire_zxid(self.store.zxid()),
                     outcome: Err(code),
@@ -134,9 +137,8 @@ impl Lockgate {
             }
         };
         let (zxid, outcome) = self.apply(Some(session), caller, Command::Write(op), &mut told);
-        let with_stat = matches!(request, Request::Create { call, .. } if *call != CreateCall::Create);
         let outcome = match outcome {
-            Ok(reply) => Ok(translate::reply(reply, with_stat)),
+            Ok(reply) => Ok(translate::reply(reply, Shape::of(request))),
             Err(refusal) => Err(code(&refusal)),
         };
         Answered {
@@ -152,17 +154,17 @@ impl Lockgate {
         let mut told = Vec::new();
         let ops = items
             .iter()
-            .map(|item| translate::op(item, true).unwrap_or_else(|FrontEndRefusal(code)| refused_with(code)))
+            .map(|item| translate::op(item, true).unwrap_or_else(translate::refused_with))
             .collect();
         let (zxid, outcome) = self.apply(Some(session), caller, Command::Multi(ops), &mut told);
         let results = match outcome {
             Ok(znode_store::Reply::Multi(replies)) => items
                 .iter()
                 .zip(replies)
-                .map(|(item, reply)| Ok(translate::reply(reply, translate::has_stat_in_multi(item))))
+                .map(|(item, reply)| translate::result(reply, Shape::in_multi(item)))
                 .collect(),
             Ok(other) => unreachable!("a multi was answered by {other:?}"),
-            Err(refusal) => translate::failed_multi(&refusal, items.len()),
+            Err(refusal) => translate::failed_multi(&refusal, items.len()).expect("an item was refused"),
         };
         Answered {
             zxid: wire_zxid(zxid),
@@ -196,19 +198,5 @@ impl Lockgate {
             outcome: Ok(Reply::Done),
             told,
         })
-    }
-}
-
-/// An operation that is always refused, in a way that becomes this code.
-fn refused_with(code: ErrorCode) -> Op {
-    match code {
-        ErrorCode::NO_NODE => Op::Check {
-            path: ZPath::parse("/zookeeper/none").expect("it is a path"),
-            version: -1,
-        },
-        _ => Op::Delete {
-            path: ZPath::root(),
-            version: -1,
-        },
     }
 }

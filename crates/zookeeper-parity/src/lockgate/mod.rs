@@ -5,7 +5,6 @@
 
 mod calls;
 mod reads;
-mod translate;
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -20,7 +19,7 @@ use crate::side::Side;
 use crate::trace::{Happened, Moment};
 use crate::wire::{Notification, Outcome, Request};
 use crate::zookeeper::relative_zxid;
-use translate::notification;
+use zk_front::translate::notification;
 
 /// What both sides grant: ZooKeeper's most, twenty ticks of two seconds.
 const SESSION_TIMEOUT_MS: i32 = 40_000;

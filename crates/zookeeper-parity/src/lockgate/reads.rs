@@ -1,11 +1,13 @@
 //! Requests that change no znode: what a caller may see, and the watches that it leaves.
 
 use anyhow::{Result, bail};
+use zk_front::reads;
+use zk_front::translate::{self, code};
 use znode_store::{Identities, SessionId, ZPath};
-use znode_watch::{WatchKind, WatcherId, WatcherType};
+use znode_watch::{WatchKind, WatcherId};
 
 use super::Lockgate;
-use super::translate::{self, code, stat};
+use crate::show::Shown;
 use crate::wire::{ErrorCode, Outcome, Reply, Request};
 
 impl Lockgate {
@@ -49,12 +51,9 @@ impl Lockgate {
                 }
                 Ok(outcome)
             }
-            Request::GetAcl { .. } | Request::GetAllChildrenNumber { .. } => {
+            Request::GetAcl { .. } | Request::GetAllChildrenNumber { .. } | Request::MultiRead(_) => {
                 Ok(self.look_at(caller, request))
             }
-            Request::MultiRead(items) => Ok(Ok(Reply::Results(
-                items.iter().map(|item| self.look_at(caller, item)).collect(),
-            ))),
             Request::GetEphemerals { prefix } => {
                 let paths = self.store.seen_by(caller).ephemerals(session, prefix);
                 let texts = paths.map(|paths| paths.iter().map(|path| path.as_str().to_owned()).collect());
@@ -66,16 +65,14 @@ impl Lockgate {
                 caller.iter().map(translate::identity).collect(),
             ))),
             Request::AddWatch { path, mode } => {
-                let kind = match mode {
-                    0 => WatchKind::Persistent,
-                    1 => WatchKind::PersistentRecursive,
-                    _ => return Ok(Err(ErrorCode::MARSHALLING_ERROR)),
+                let Some(kind) = translate::watch_kind(*mode) else {
+                    return Ok(Err(ErrorCode::MARSHALLING_ERROR));
                 };
                 self.arm(watcher, kind, &ZPath::parse(path)?)?;
                 Ok(Ok(Reply::Number(0)))
             }
             Request::CheckWatches { path, kind } => {
-                let Some(which) = watcher_type(*kind) else {
+                let Some(which) = translate::watcher_type(*kind) else {
                     return Ok(Err(ErrorCode::MARSHALLING_ERROR));
                 };
                 let is_armed = self.watches.is_armed(watcher, &ZPath::parse(path)?, which);
@@ -86,49 +83,18 @@ impl Lockgate {
                 })
             }
             Request::RemoveWatches { path, kind } => {
-                let Some(which) = watcher_type(*kind) else {
+                let Some(which) = translate::watcher_type(*kind) else {
                     return Ok(Err(ErrorCode::MARSHALLING_ERROR));
                 };
                 let removed = self.watches.remove(watcher, &ZPath::parse(path)?, which);
                 Ok(removed.map(|()| Reply::Done).map_err(|_| ErrorCode::NO_WATCHER))
             }
-            other => bail!("programs do not contain {other}"),
+            other => bail!("programs do not contain {}", Shown(other)),
         }
     }
 
-    /// Answers a request that changes nothing and leaves no watch. No znode has a path that is none.
+    /// Answers a request that changes nothing and leaves no watch.
     pub(super) fn look_at(&self, caller: &Identities, request: &Request) -> Outcome {
-        let parse = |path: &str| ZPath::parse(path).map_err(|_| ErrorCode::NO_NODE);
-        let view = self.store.seen_by(caller);
-        let names = |names: Vec<std::sync::Arc<str>>| names.iter().map(|name| name.to_string()).collect();
-        let reply = match request {
-            Request::Exists { path, .. } => view.exists(&parse(path)?).map(|found| Reply::Stat(stat(&found))),
-            Request::GetData { path, .. } => view
-                .get(&parse(path)?)
-                .map(|(data, found)| Reply::Data(Some(data.as_bytes().to_vec()), stat(&found))),
-            Request::GetAcl { path } => view
-                .acl(&parse(path)?)
-                .map(|(acl, found)| Reply::Acl(translate::acl_entries(&acl), stat(&found))),
-            Request::GetChildren { path, .. } => view
-                .children(&parse(path)?)
-                .map(|(found, _)| Reply::Names(names(found))),
-            Request::GetChildren2 { path, .. } => view
-                .children(&parse(path)?)
-                .map(|(found, of)| Reply::NamesAndStat(names(found), stat(&of))),
-            Request::GetAllChildrenNumber { path } => view
-                .descendants(&parse(path)?)
-                .map(|number| Reply::Number(i32::try_from(number).expect("programs make few znodes"))),
-            other => unreachable!("{other} is no look"),
-        };
-        reply.map_err(|refusal| code(&refusal))
-    }
-}
-
-fn watcher_type(kind: i32) -> Option<WatcherType> {
-    match kind {
-        1 => Some(WatcherType::Children),
-        2 => Some(WatcherType::Data),
-        3 => Some(WatcherType::Any),
-        _ => None,
+        reads::see(&self.store, caller, request)
     }
 }

@@ -1,15 +1,15 @@
 //! A client's connection: it sends one request, and returns what came until its reply, in order.
 
-use std::io::{self, BufReader, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-
-use super::code::ErrorCode;
-use super::jute::{Reader, Writer};
-use super::reply::{Notification, Outcome, Reply};
-use super::request::Request;
+use bytes::{Bytes, BytesMut};
+use zk_wire::{
+    ConnectRequest, ConnectResponse, ErrorCode, Notification, Outcome, Reader, Reply, ReplyHeader, Request,
+    frame, xid,
+};
 
 /// How long a server may take for anything. It takes milliseconds; this only turns a hanging test into a failure.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -20,11 +20,8 @@ const SESSION_TIMEOUT_MS: i32 = 40_000;
 /// A frame longer than this is taken for a broken one; the largest reply of a program is far smaller.
 const LONGEST_FRAME: usize = 16 << 20;
 
-/// Marks of frames that answer no numbered request.
-const NOTIFICATION_XID: i32 = -1;
-const PING_XID: i32 = -2;
-const AUTH_XID: i32 = -4;
-const SET_WATCHES_XID: i32 = -8;
+/// So much is read at once.
+const READ_BYTES: usize = 64 << 10;
 
 /// What proves that a session is one's own.
 pub type Password = [u8; 16];
@@ -71,7 +68,9 @@ pub struct Answer {
 
 /// A connection with a session.
 pub struct Connection {
-    stream: BufReader<TcpStream>,
+    stream: TcpStream,
+    /// What has come and was not taken yet.
+    received: BytesMut,
     next_xid: i32,
 }
 
@@ -87,31 +86,41 @@ impl Connection {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut connection = Self {
-            stream: BufReader::new(stream),
+            stream,
+            received: BytesMut::new(),
             next_xid: 1,
         };
 
         let (session_id, password) = session.unwrap_or((0, [0; 16]));
-        let mut request = Writer::new();
-        request.int(0);
-        request.long(last_zxid_seen);
-        request.int(SESSION_TIMEOUT_MS);
-        request.long(session_id);
-        request.buffer(Some(&password));
-        request.bool(false);
-        connection.stream.get_mut().write_all(&request.frame())?;
+        let request = ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen,
+            timeout_ms: SESSION_TIMEOUT_MS,
+            session_id,
+            password: Some(Bytes::copy_from_slice(&password)),
+            read_only: Some(false),
+        };
+        let mut frame = BytesMut::new();
+        request.write_frame(&mut frame);
+        connection.stream.write_all(&frame)?;
 
         let Some(body) = connection.frame()? else {
             bail!("the server closed a connection without a word: it has not seen zxid {last_zxid_seen:#x}")
         };
-        let mut reader = Reader::new(&body);
-        reader.int()?;
-        let timeout_ms = reader.int()?;
-        let session_id = reader.long()?;
-        let password = reader.buffer()?.unwrap_or_default();
-        reader.bool()?;
+        let mut reader = Reader::new(body);
+        let ConnectResponse {
+            timeout_ms,
+            session_id,
+            password,
+            read_only,
+            ..
+        } = ConnectResponse::decode(&mut reader)?;
         reader.end()?;
-        let Ok(password) = Password::try_from(password) else {
+        ensure!(
+            read_only.is_some(),
+            "the server does not answer to whether it is read-only"
+        );
+        let Ok(password) = Password::try_from(password.as_deref().unwrap_or_default()) else {
             bail!("the server sent a password that has not 16 bytes")
         };
         if timeout_ms <= 0 {
@@ -139,21 +148,11 @@ impl Connection {
 
     /// Sends a request. Its reply must be taken with [`Connection::receive`], in the order of sending.
     pub fn send(&mut self, request: &Request) -> Result<i32> {
-        let xid = match request {
-            Request::Ping => PING_XID,
-            Request::Auth { .. } => AUTH_XID,
-            Request::SetWatches2 { .. } => SET_WATCHES_XID,
-            _ => self.next_xid,
-        };
+        let xid = request.fixed_xid().unwrap_or(self.next_xid);
         self.next_xid += 1;
-        let mut frame = Writer::new();
-        frame.int(xid);
-        frame.int(request.op_code());
-        request.write(&mut frame);
-        self.stream
-            .get_mut()
-            .write_all(&frame.frame())
-            .context("send a request")?;
+        let mut frame = BytesMut::new();
+        request.write_frame(xid, &mut frame);
+        self.stream.write_all(&frame).context("send a request")?;
         Ok(xid)
     }
 
@@ -167,21 +166,22 @@ impl Connection {
                     answered: Answered::Closed,
                 });
             };
-            let mut reader = Reader::new(&body);
-            let (got, zxid, err) = (reader.int()?, reader.long()?, reader.int()?);
-            if got == NOTIFICATION_XID {
-                notifications.push(Notification::read(&mut reader)?);
+            let mut reader = Reader::new(body);
+            let ReplyHeader { xid: got, zxid, err } = ReplyHeader::decode(&mut reader)?;
+            if got == xid::NOTIFICATION {
+                notifications.push(Notification::decode(&mut reader)?);
                 reader.end()?;
                 continue;
             }
             ensure!(got == xid, "the reply to {xid} was expected, that to {got} came");
-            let outcome = if err == 0 {
-                let reply = Reply::read(request, &mut reader)
+            let outcome = if err == ErrorCode::OK {
+                let reply = Reply::decode(request, &mut reader)
                     .with_context(|| format!("read the reply to {request:?}"))?;
+                // A longer record is another one than we took it for.
                 reader.end()?;
                 Ok(reply)
             } else {
-                Err(ErrorCode(err))
+                Err(err)
             };
             return Ok(Answer {
                 notifications,
@@ -195,13 +195,13 @@ impl Connection {
         let Some(body) = self.frame()? else {
             bail!("the server closed an idle connection")
         };
-        let mut reader = Reader::new(&body);
-        let (xid, _zxid, _err) = (reader.int()?, reader.long()?, reader.int()?);
+        let mut reader = Reader::new(body);
+        let xid = ReplyHeader::decode(&mut reader)?.xid;
         ensure!(
-            xid == NOTIFICATION_XID,
+            xid == xid::NOTIFICATION,
             "a reply to {xid} came, which nobody waits for"
         );
-        let notification = Notification::read(&mut reader)?;
+        let notification = Notification::decode(&mut reader)?;
         reader.end()?;
         Ok(notification)
     }
@@ -210,7 +210,6 @@ impl Connection {
     /// back while the server was still busy with its older connection, ZooKeeper would mistake the one for the other.
     pub fn leave(mut self) -> Result<()> {
         self.stream
-            .get_mut()
             .shutdown(Shutdown::Write)
             .context("end a connection")?;
         ensure!(
@@ -226,30 +225,31 @@ impl Connection {
     }
 
     /// The next frame's body; none if the server has closed the connection.
-    fn frame(&mut self) -> Result<Option<Vec<u8>>> {
-        let mut length = [0; 4];
-        if let Err(error) = self.stream.read_exact(&mut length) {
-            return if is_end(&error) {
-                Ok(None)
-            } else {
-                Err(error).context("wait for the server")
+    fn frame(&mut self) -> Result<Option<Bytes>> {
+        let mut chunk = [0; READ_BYTES];
+        loop {
+            if let Some(body) = frame::take(&mut self.received, LONGEST_FRAME)? {
+                return Ok(Some(body));
+            }
+            let count = match self.stream.read(&mut chunk) {
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if is_end(&error) => 0,
+                Err(error) => return Err(error).context("wait for the server"),
             };
+            if count == 0 {
+                ensure!(
+                    self.received.is_empty(),
+                    "the server closed a connection in the middle of a frame"
+                );
+                return Ok(None);
+            }
+            self.received.extend_from_slice(&chunk[..count]);
         }
-        let length = usize::try_from(i32::from_be_bytes(length)).unwrap_or(usize::MAX);
-        ensure!(
-            length <= LONGEST_FRAME,
-            "the server announced a frame of {length} bytes"
-        );
-        let mut body = vec![0; length];
-        self.stream.read_exact(&mut body).context("read a frame")?;
-        Ok(Some(body))
     }
 }
 
 /// Whether an error says that the other side has ended the connection.
 fn is_end(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
-    )
+    matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }

@@ -1,16 +1,10 @@
-//! The ZooKeeper client protocol as seen by one blocking client.
-//!
-//! `jute` is the encoding, `request` and `reply` are the records, `code` the errors, `connection` a client that
-//! keeps what it was told in the order in which it was told.
+//! The ZooKeeper client protocol as seen by one blocking client, which keeps what it was told in the order in which it was
+//! told. The records are `zk-wire`'s.
 
-mod code;
 mod connection;
-mod jute;
-mod reply;
-mod request;
 
-pub use code::ErrorCode;
 pub use connection::{Accepted, Answer, Answered, Connection, Password, Resumed};
-pub use jute::Malformed;
-pub use reply::{Notification, Outcome, Reply, Stat};
-pub use request::{AclEntry, CreateCall, Request, SetWatches};
+pub use zk_wire::{
+    AclEntry, CreateCall, ErrorCode, MultiResult, Notification, Outcome, Reply, Request, SetWatches, Stat,
+    event_type, keeper_state, op_code, watch_mode, watcher_type,
+};

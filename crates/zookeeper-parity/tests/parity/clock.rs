@@ -45,7 +45,7 @@ fn zookeeper(server: &Server) -> Swept {
     };
     let mut heard = Vec::new();
     for request in requests() {
-        call(&mut connection, &request, &mut heard).unwrap_or_else(|code| panic!("{request}: {code}"));
+        call(&mut connection, &request, &mut heard).unwrap_or_else(|code| panic!("{request:?}: {code}"));
     }
     for marker in MARKERS {
         call(
@@ -70,7 +70,7 @@ fn call(connection: &mut Connection, request: &Request, heard: &mut Vec<Notifica
     heard.extend(answer.notifications);
     match answer.answered {
         Answered::Reply { outcome, .. } => outcome,
-        Answered::Closed => panic!("{request} ended the connection"),
+        Answered::Closed => panic!("{request:?} ended the connection"),
     }
 }
 
@@ -87,7 +87,7 @@ fn lockgate() -> Swept {
             })
             .unwrap();
         let Happened::Replied { outcome: Ok(_), .. } = moment.happened else {
-            panic!("{request}: {:?}", moment.happened)
+            panic!("{request:?}: {:?}", moment.happened)
         };
         heard.extend(
             moment
@@ -163,7 +163,7 @@ fn create(call: CreateCall, path: &str, flags: i32) -> Request {
         call,
         path: path.to_owned(),
         data: None,
-        acl,
+        acl: Some(acl),
         flags,
     }
 }

@@ -17,6 +17,9 @@ use zookeeper_parity::server::Installation;
 /// A few seconds' worth.
 const PROGRAMS: u64 = 200;
 
+/// The same, over real connections on both sides: most of the time is ZooKeeper's.
+const PROGRAMS_OVER_CONNECTIONS: u64 = 100;
+
 /// Enough to find what traces forget to make alike.
 const REPEATED: u64 = 20;
 
@@ -71,6 +74,19 @@ fn both_sides_show_the_same() {
             };
             let difference = arena.examine(&example, Opponent::Lockgate).unwrap();
             assert!(difference.is_some(), "{} is no difference any more", known.name);
+        }
+    }
+}
+
+#[test]
+fn the_front_end_shows_the_same() {
+    let Some(mut arena) = arena("the_front_end_shows_the_same") else {
+        return;
+    };
+    for seed in 1..=PROGRAMS_OVER_CONNECTIONS {
+        let program = generate::program(seed);
+        if let Some(difference) = arena.examine(&program, Opponent::Front).unwrap() {
+            panic!("{}", arena.shrink(difference, Opponent::Front).unwrap());
         }
     }
 }
