@@ -31,3 +31,4 @@ mod request_ids;
 mod sessions;
 mod small_disks;
 mod tickets;
+mod zookeeper_load;

@@ -114,6 +114,14 @@ impl Bench {
             .http
     }
 
+    /// Where one serves clients of ZooKeeper.
+    pub fn zookeeper_address(&self, id: NodeId) -> &str {
+        let node = self.cluster.node(id).expect("the node is one of the cluster's");
+        node.zookeeper
+            .as_deref()
+            .expect("every node of the cluster serves them")
+    }
+
     /// Whether a node's process lives.
     pub fn lives(&self, id: NodeId) -> bool {
         self.cluster.pid(id).expect("the pid file can be read").is_some()

@@ -20,6 +20,7 @@ mod birth;
 mod cell;
 mod load;
 mod provoke;
+mod zookeeper_client;
 
 use std::time::{Duration, Instant, SystemTime};
 

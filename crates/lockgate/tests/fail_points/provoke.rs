@@ -28,6 +28,8 @@ pub enum Provocation {
     Conflict,
     /// Somebody calls every node: the users may all have left one that died, and stay where they are served.
     Call,
+    /// A client of ZooKeeper comes to every node, and goes on with its session at the next.
+    Reconnect,
 }
 
 /// What is needed for a point.
@@ -47,6 +49,7 @@ pub fn for_point(name: &str) -> Provocation {
             Provocation::Bounce
         }
         ("submit" | "forward" | "touch" | "read_index", _) => Provocation::Call,
+        ("zookeeper", _) | ("apply", "before_reconnect") => Provocation::Reconnect,
         _ => Provocation::None,
     }
 }
@@ -120,6 +123,7 @@ impl Bench {
                     self.call(id).await;
                 }
             }
+            Provocation::Reconnect => self.reconnect_everywhere().await,
         }
     }
 

@@ -1,0 +1,72 @@
+//! A client of ZooKeeper that goes from node to node. What it meets there is for the cell to judge.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use lockgate::raft_node::NodeId;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use zk_wire::{ConnectRequest, ConnectResponse, Reader, Request, frame};
+
+use crate::bench::Bench;
+
+/// A living node answers within this, unless it is made to wait just then.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// For a session that nobody keeps.
+const SHORTEST_MS: i32 = 2_000;
+
+impl Bench {
+    /// Opens a session at the first node, writes, and goes on with it at each of the others, in turn.
+    pub async fn reconnect_everywhere(&self) {
+        let mut ticket = ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: 0,
+            timeout_ms: SHORTEST_MS,
+            session_id: 0,
+            password: Some(Bytes::from_static(&[0; 16])),
+            read_only: Some(false),
+        };
+        let ids = self.ids();
+        for id in ids.iter().chain(&ids) {
+            let visit = tokio::time::timeout(ANSWER_TIMEOUT, self.visit(*id, &ticket)).await;
+            // A node that does not answer has met its fault, or lives no more.
+            if let Ok(Ok(granted)) = visit {
+                ticket.session_id = granted.session_id;
+                ticket.password = granted.password;
+            }
+        }
+    }
+
+    /// Connects, and asks for something.
+    async fn visit(&self, id: NodeId, ticket: &ConnectRequest) -> io::Result<ConnectResponse> {
+        let mut stream = TcpStream::connect(self.zookeeper_address(id)).await?;
+        let mut bytes = BytesMut::new();
+        ticket.write_frame(&mut bytes);
+        let ask = Request::SetData {
+            path: "/fp".to_owned(),
+            data: None,
+            version: -1,
+        };
+        ask.write_frame(1, &mut bytes);
+        stream.write_all(&bytes).await?;
+        let granted = receive(&mut stream, &mut BytesMut::new()).await?;
+        let granted = ConnectResponse::decode(&mut Reader::new(granted)).map_err(io::Error::other)?;
+        // Whatever it is answered: the answer was on its way.
+        let mut rest = [0; 64];
+        stream.read(&mut rest).await?;
+        Ok(granted)
+    }
+}
+
+async fn receive(stream: &mut TcpStream, inbox: &mut BytesMut) -> io::Result<Bytes> {
+    loop {
+        if let Some(body) = frame::take(inbox, frame::DEFAULT_MAX_LENGTH).map_err(io::Error::other)? {
+            return Ok(body);
+        }
+        if stream.read_buf(inbox).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
