@@ -1,0 +1,69 @@
+//! Real ZooKeeper clients: Curator, the plain Java client, kazoo, `zkCli.sh` and `cli_mt`, as they are, against three
+//! nodes and against three servers of ZooKeeper.
+//!
+//! Each program below `programs/` prints what it finds out, the same in every run; what it must print stands in
+//! `expected/`. It kills the server that it is connected to, and goes on. As one file holds for both, what a program says
+//! to Lockgate is what it says to ZooKeeper; but for those that share a lock with callers by HTTP. The files are written from what ZooKeeper says, by the test of ZooKeeper with
+//! LOCKGATE_WRITE_EXPECTED=1, and read as a diff.
+//!
+//! LOCKGATE_ZOOKEEPER_PROGRAMS=NAME runs only programs with NAME in their names. What a program needs may be missing on
+//! a developer's machine, which is said, and the test passes; with LOCKGATE_ZOOKEEPER_CLIENTS=required it fails.
+
+// clippy's exception for tests does not reach their helpers.
+#![allow(clippy::unwrap_used)]
+
+mod ensemble;
+mod installed;
+mod programs;
+mod runner;
+mod wanted;
+
+use ensemble::Ensemble;
+use programs::{ALL, Client, ONE_QUEUE};
+
+#[tokio::test]
+async fn curator_recipes() {
+    wanted::hold(Ensemble::lockgate, |program| program.client == Client::Curator).await;
+}
+
+#[tokio::test]
+async fn the_java_client() {
+    wanted::hold(Ensemble::lockgate, |program| program.client == Client::Java).await;
+}
+
+#[tokio::test]
+async fn kazoo() {
+    wanted::hold(Ensemble::lockgate, |program| program.client == Client::Kazoo).await;
+}
+
+#[tokio::test]
+async fn command_lines() {
+    wanted::hold(Ensemble::lockgate, |program| {
+        matches!(program.client, Client::ZkCli | Client::CliMt)
+    })
+    .await;
+}
+
+/// A Java program with Curator, a Python program with kazoo and a shell script with curl.
+#[tokio::test]
+async fn one_queue_for_all() {
+    wanted::hold_together(&ONE_QUEUE, "turns: 25").await;
+}
+
+/// What is expected of Lockgate is what ZooKeeper does.
+#[tokio::test]
+async fn zookeeper_itself() {
+    wanted::hold(Ensemble::zookeeper, |program| !program.uses_http).await;
+}
+
+#[test]
+fn every_program_has_an_expectation_and_no_other_does() {
+    let mut names: Vec<_> = ALL.iter().map(|program| program.expected_file()).collect();
+    let mut files: Vec<_> = std::fs::read_dir(programs::directory("expected"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    names.sort();
+    files.sort();
+    assert_eq!(names, files);
+}

@@ -1,0 +1,142 @@
+//! Runs one program: reads what it prints, carries out what it asks for, and sees to its end.
+
+use std::process::Stdio;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+
+use crate::ensemble::Ensemble;
+use crate::programs::Program;
+
+/// What a line of a program begins with that is no result but a request.
+const REQUEST: char = '!';
+
+/// A program and whatever it has started. All of it ends with this value.
+struct Running {
+    child: Child,
+    group: Pid,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Result<Self, String> {
+        let child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(|error| format!("it cannot be started: {error}"))?;
+        let id = child.id().expect("it was not waited for") as i32;
+        Ok(Self {
+            child,
+            group: Pid::from_raw(id),
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A script may be dead and what it started alive. If nothing is left, that is what is wanted.
+        killpg(self.group, Signal::SIGKILL).ok();
+    }
+}
+
+/// Runs a program against the ensemble to its end. Gives its results, a line each; or what went wrong.
+pub async fn run(program: &Program, command: Command, ensemble: &mut Ensemble) -> Result<String, String> {
+    let command = told_where(command, ensemble);
+    follow(program, command, async |request, answers| {
+        carry_out(request, ensemble, answers).await
+    })
+    .await
+}
+
+/// Runs programs at the same time, which ask for nothing. Gives what came of each.
+pub async fn run_together(
+    programs: Vec<(&Program, Command)>,
+    ensemble: &Ensemble,
+) -> Vec<Result<String, String>> {
+    let running = programs.into_iter().map(|(program, command)| {
+        let command = told_where(command, ensemble);
+        follow(program, command, async |request, _| {
+            Err(format!("it asked for `{request}` beside others"))
+        })
+    });
+    futures_util::future::join_all(running).await
+}
+
+fn told_where(mut command: Command, ensemble: &Ensemble) -> Command {
+    command.arg(ensemble.servers().join(","));
+    if let Some(http) = ensemble.http() {
+        command.env("LOCKGATE_HTTP", http.join(","));
+    }
+    command
+}
+
+async fn follow(
+    program: &Program,
+    command: Command,
+    carry_out: impl AsyncFnMut(&str, &mut ChildStdin) -> Result<(), String>,
+) -> Result<String, String> {
+    let mut running = Running::start(command)?;
+    let mut stderr = running.child.stderr.take().expect("it is piped");
+    // Read all the time, so that the program never waits for its reader.
+    let errors = tokio::spawn(async move {
+        let mut text = Vec::new();
+        stderr.read_to_end(&mut text).await.map(|_| text)
+    });
+    let mut results = String::new();
+    let talk = talk(&mut running.child, carry_out, &mut results);
+    let ended = tokio::time::timeout(program.deadline, talk).await;
+    drop(running);
+    let failure = match ended {
+        Ok(Ok(())) => return Ok(results),
+        Ok(Err(failure)) => failure,
+        Err(_) => format!("it has not ended after {:?}", program.deadline),
+    };
+    let errors = errors
+        .await
+        .expect("reading does not panic")
+        .map_err(|error| error.to_string())?;
+    Err(format!(
+        "{failure}\n--- it had printed:\n{results}--- on standard error:\n{}",
+        String::from_utf8_lossy(&errors)
+    ))
+}
+
+async fn talk(
+    child: &mut Child,
+    mut carry_out: impl AsyncFnMut(&str, &mut ChildStdin) -> Result<(), String>,
+    results: &mut String,
+) -> Result<(), String> {
+    let mut stdin = child.stdin.take().expect("it is piped");
+    let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+    while let Some(line) = lines.next_line().await.map_err(|error| error.to_string())? {
+        match line.strip_prefix(REQUEST) {
+            Some(request) => carry_out(request, &mut stdin).await?,
+            None => {
+                results.push_str(&line);
+                results.push('\n');
+            }
+        }
+    }
+    let status = child.wait().await.map_err(|error| error.to_string())?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("it ended with {status}"))
+    }
+}
+
+async fn carry_out(request: &str, ensemble: &mut Ensemble, answers: &mut ChildStdin) -> Result<(), String> {
+    match request.split_once(' ') {
+        Some(("kill", server)) => ensemble.kill(server).await,
+        Some(("start", server)) => ensemble.start(server).await,
+        _ => return Err(format!("it asked for `{request}`, which nobody knows")),
+    }
+    answers
+        .write_all(b"done\n")
+        .await
+        .map_err(|error| format!("it does not hear the answer: {error}"))
+}

@@ -1,0 +1,111 @@
+//! What must hold: every program says what is expected of it. Knows neither how programs run nor who serves them.
+
+use std::env;
+use std::fs;
+use std::time::Instant;
+
+use crate::ensemble::Ensemble;
+use crate::programs::{ALL, Program};
+use crate::runner;
+
+/// Whether what is missing on this machine makes a test fail.
+const REQUIRED_VARIABLE: &str = "LOCKGATE_ZOOKEEPER_CLIENTS";
+
+/// Runs only programs with this in their names.
+const ONLY_VARIABLE: &str = "LOCKGATE_ZOOKEEPER_PROGRAMS";
+
+/// Writes down what ZooKeeper makes the programs print.
+const WRITE_VARIABLE: &str = "LOCKGATE_WRITE_EXPECTED";
+
+/// Starts an ensemble and runs these programs against it, one after the other. All of them run, whatever one says.
+pub async fn hold(start: impl AsyncFnOnce() -> Result<Ensemble, String>, chosen: impl Fn(&Program) -> bool) {
+    let only = env::var(ONLY_VARIABLE).unwrap_or_default();
+    let mut commands = Vec::new();
+    for program in ALL
+        .iter()
+        .filter(|program| chosen(program) && program.title().contains(&only))
+    {
+        match program.command() {
+            Ok(command) => commands.push((program, command)),
+            Err(missing) => skip(&program.title(), &missing),
+        }
+    }
+    if commands.is_empty() {
+        return;
+    }
+    let mut ensemble = match start().await {
+        Ok(ensemble) => ensemble,
+        Err(missing) => return skip("the servers", &missing),
+    };
+    let mut failures = Vec::new();
+    for (program, command) in commands {
+        let begin = Instant::now();
+        // While the program starts, so do the servers that the one before has killed.
+        ensemble.start_all();
+        if !program.looks_further() {
+            ensemble.wait_all().await;
+        }
+        let outcome = match runner::run(program, command, &mut ensemble).await {
+            Ok(results) => compare(program, &results, &ensemble),
+            Err(failure) => Err(format!("{failure}\n{}", ensemble.logs())),
+        };
+        println!("{}: {:.1} s", program.title(), begin.elapsed().as_secs_f64());
+        if let Err(failure) = outcome {
+            failures.push(format!("{}: {failure}", program.title()));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+/// Runs these programs at the same time against three nodes of Lockgate; all of them say the same.
+pub async fn hold_together(programs: &[Program], says: &str) {
+    let mut commands = Vec::new();
+    for program in programs {
+        match program.command() {
+            Ok(command) => commands.push((program, command)),
+            Err(missing) => return skip(&program.title(), &missing),
+        }
+    }
+    let ensemble = match Ensemble::lockgate().await {
+        Ok(ensemble) => ensemble,
+        Err(missing) => return skip("the servers", &missing),
+    };
+    let outcomes = runner::run_together(commands, &ensemble).await;
+    for (program, outcome) in programs.iter().zip(outcomes) {
+        match outcome {
+            Ok(results) => assert_eq!(results.trim_end(), says, "{}", program.title()),
+            Err(failure) => panic!("{}: {failure}\n{}", program.title(), ensemble.logs()),
+        }
+    }
+}
+
+fn skip(what: &str, missing: &str) {
+    let required = env::var(REQUIRED_VARIABLE).is_ok_and(|value| value == "required");
+    assert!(!required, "{what} cannot run: {missing}");
+    println!("skipped: {what} cannot run on this machine: {missing}");
+}
+
+fn compare(program: &Program, results: &str, ensemble: &Ensemble) -> Result<(), String> {
+    let file = program.expected_file();
+    if env::var_os(WRITE_VARIABLE).is_some() && matches!(ensemble, Ensemble::ZooKeeper(_)) {
+        fs::write(&file, results).map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    let expected = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    if results == expected {
+        return Ok(());
+    }
+    let differing = expected
+        .lines()
+        .map(Some)
+        .chain(std::iter::repeat(None))
+        .zip(results.lines().map(Some).chain(std::iter::repeat(None)))
+        .enumerate()
+        .find(|(_, (expected, found))| expected != found);
+    let (number, (expected, found)) = differing.expect("they differ");
+    Err(format!(
+        "line {} is not what is expected of it\n  expected: {}\n  found:    {}\n--- it printed:\n{results}",
+        number + 1,
+        expected.unwrap_or("nothing more"),
+        found.unwrap_or("nothing more"),
+    ))
+}
