@@ -86,6 +86,7 @@ pub fn requests() -> Vec<Request> {
             Command::ExpireSessions {
                 sessions: vec![SessionId(1), SessionId(ENDED)],
                 term: TERM,
+                as_of: Zxid(u64::MAX),
             },
         ),
         ask(
@@ -94,6 +95,7 @@ pub fn requests() -> Vec<Request> {
             Command::ExpireSessions {
                 sessions: vec![SessionId(2)],
                 term: TERM + 1,
+                as_of: Zxid(u64::MAX),
             },
         ),
         ask(
@@ -449,6 +451,7 @@ fn programs() -> Vec<Vec<Request>> {
                 Command::ExpireSessions {
                     sessions: vec![SessionId(2), SessionId(3)],
                     term: TERM,
+                    as_of: Zxid(u64::MAX),
                 },
             ),
             ask(

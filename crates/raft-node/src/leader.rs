@@ -10,7 +10,7 @@ use openraft::{ReadPolicy, ServerState};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use znode_store::{Command, Limits, LockCommand, Request, SessionId, ZPath};
+use znode_store::{Command, Limits, LockCommand, Request, SessionId, ZPath, Zxid};
 
 use crate::config::{NodeId, SweepConfig};
 use crate::delays::{Delays, Passed};
@@ -252,6 +252,15 @@ fn take_up(replica: &Replica, term: u64) {
     replica.sessions.lead(term, Instant::now(), sessions);
 }
 
+/// The sessions whose time is over, with the term in which their end has to be proposed and the position that was applied
+/// before they were looked at.
+fn take_silent(replica: &Replica, now: Instant) -> Option<(u64, Vec<SessionId>, Zxid)> {
+    // In this order: whatever is applied in between has been heard when deadlines are looked at, or is later than this.
+    let as_of = replica.store.read().zxid();
+    let (term, due) = replica.sessions.take_due(now, MAX_EXPIRED_AT_ONCE)?;
+    Some((term, due, as_of))
+}
+
 /// Ends silent sessions, opens locks that were closed for a while, sweeps empty containers and TTL nodes whose time is
 /// over, and sees to it that `limits` hold, while this node leads, until `stop`.
 ///
@@ -286,13 +295,14 @@ pub async fn tend<P, F>(
             tracing::warn!(?late, "this node stood still; sessions get that time back");
             replica.sessions.stalled(stall);
         }
-        while let Some((term, due)) = replica.sessions.take_due(now, MAX_EXPIRED_AT_ONCE) {
+        while let Some((term, due, as_of)) = take_silent(&replica, now) {
             let (replica, propose) = (replica.clone(), propose.clone());
             tokio::spawn(async move {
                 tracing::info!(sessions = ?due, "sessions fell silent");
                 let command = Command::ExpireSessions {
                     sessions: due.clone(),
                     term,
+                    as_of,
                 };
                 fail_step!(async "session::before_expire");
                 let proposed = propose(Request::anonymous(command)).await;

@@ -235,6 +235,7 @@ impl Replica {
                         self.sessions.opened(*session, timeout, now);
                     }
                 }
+                Event::SessionReconnected { session, .. } => self.sessions.heard(*session, now),
                 Event::SessionEnded { session, .. } => self.sessions.ended(*session),
                 // Told once in the cluster: by the leader, and not again by whoever reads the log after a restart.
                 Event::SoftQuotaPassed {

@@ -3,7 +3,8 @@
 //! A new leader gives every session its full timeout afresh, and confirms no heartbeat before its own first
 //! entry is applied. A leader that was itself stalled (its process was stopped, its machine slept) moves all
 //! deadlines by the stall: the heartbeats may have been waiting at its door. A session whose end is proposed
-//! is not confirmed any more.
+//! is not confirmed any more; but if a command of its own was before that end in the log, it is spared, by the state
+//! (`Command::ExpireSessions`) and here.
 //!
 //! So a session lives for at least its timeout after the last confirmed heartbeat was *sent*, and ends within
 //! its timeout, plus an election and a full timeout for every change of leaders in between.
@@ -83,9 +84,11 @@ impl SessionTracker {
         }
     }
 
-    /// A command of the session was committed: as good as a heartbeat.
+    /// A command of the session is applied: as good as a heartbeat, and better. If the session's end is proposed already, it
+    /// stands behind this command in the log, and will pass the session over.
     pub fn heard(&self, session: SessionId, now: Instant) {
         if let Some(reign) = &mut *self.reign.lock() {
+            reign.spare(session);
             reign.renew(session, now);
         }
     }
@@ -174,6 +177,14 @@ impl Reign {
         self.due.push(Reverse((deadline, session)));
     }
 
+    fn spare(&mut self, session: SessionId) {
+        if let Some(tracked) = self.sessions.get_mut(&session)
+            && std::mem::take(&mut tracked.ending)
+        {
+            self.due.push(Reverse((tracked.deadline, session)));
+        }
+    }
+
     fn renew(&mut self, session: SessionId, heard: Instant) -> Touched {
         match self.sessions.get_mut(&session) {
             None => Touched::Unknown,
@@ -233,6 +244,25 @@ mod tests {
             Some((1, vec![A])),
             "it is proposed again"
         );
+    }
+
+    #[test]
+    fn a_command_that_comes_before_the_end_spares_the_session() {
+        let start = Instant::now();
+        let tracker = leading(start);
+        let late = start + TIMEOUT;
+        assert_eq!(tracker.take_due(late, 10), Some((1, vec![A, B])));
+        tracker.heard(A, late);
+        tracker.ended(B);
+        assert_eq!(
+            tracker.touch(1, &[A, B], late),
+            Some(vec![Touched::Renewed(10_000), Touched::Unknown])
+        );
+        assert_eq!(
+            tracker.take_due(late + TIMEOUT - Duration::from_millis(1), 10),
+            None
+        );
+        assert_eq!(tracker.take_due(late + TIMEOUT, 10), Some((1, vec![A])));
     }
 
     #[test]

@@ -54,6 +54,7 @@ impl Store {
         let command = Command::ExpireSessions {
             sessions: sessions.iter().map(|view| view.session).collect(),
             term: entry.term,
+            as_of: self.zxid,
         };
         match self
             .apply(&entry, Request::anonymous(command), &mut Vec::new())

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::acl::Identities;
-use crate::command::{Command, LockCommand, Op, Request, Step, Turn};
+use crate::command::{Command, LockCommand, Op, Request, Step};
 use crate::event::Event;
 use crate::ids::{RequestId, SessionId, Zxid};
 use crate::remembered::{self, Record, Remembered};
@@ -72,7 +72,7 @@ impl Store {
             command,
         } = request;
         if let Some(session) = session {
-            self.sessions.require(session)?;
+            self.sessions.hear(session, cx.zxid)?;
         }
         let Some(request_id) = request_id else {
             return self.carry_out(cx, session, None, command);
@@ -150,17 +150,7 @@ impl Store {
                 }
                 self.sessions.insert(
                     session,
-                    Session::new(
-                        password,
-                        timeout_ms,
-                        name,
-                        address,
-                        cx.now_ms,
-                        Turn {
-                            since: cx.zxid,
-                            number: 0,
-                        },
-                    ),
+                    Session::new(password, timeout_ms, name, address, cx.now_ms, cx.zxid),
                 );
                 cx.events.push(Event::SessionOpened(session));
                 Ok(Reply::SessionOpened { session, timeout_ms })
@@ -173,13 +163,20 @@ impl Store {
             }
             // Clients were not heard of. Only the leader of this very term can know that: the entry of a
             // deposed one may be committed by its successor, which has given the sessions new time.
-            Command::ExpireSessions { sessions, term } => {
+            // What a session asked for after the leader had found it silent may be answered already, and its client counts on
+            // another timeout since then.
+            Command::ExpireSessions {
+                sessions,
+                term,
+                as_of,
+            } => {
                 if term != cx.term {
                     return Err(Refusal::StaleLeader);
                 }
                 let mut expired = 0;
                 for session in sessions {
-                    if self.sessions.fate(session) == SessionFate::Live {
+                    let silent = |state: &Session| state.heard_at <= as_of;
+                    if self.sessions.get(session).is_some_and(silent) {
                         self.end_session(cx, session, true);
                         expired += 1;
                     }

@@ -65,6 +65,9 @@ pub enum Command {
         sessions: Vec<SessionId>,
         /// The proposer's term.
         term: u64,
+        /// What the leader had applied when it found them silent. A session that has asked for something at a later
+        /// position is not silent, and passed over: its command was carried out, and answered.
+        as_of: Zxid,
     },
     /// One change of the tree.
     Write(Op),

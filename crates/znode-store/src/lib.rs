@@ -94,7 +94,7 @@
 //! assert!(matches!(second, Ok(Reply::Queued(Place { ahead: 0, .. }))));
 //!
 //! // The leader of the entry's term has not heard of session 1 for its timeout.
-//! let command = Command::ExpireSessions { sessions: vec![SessionId(1)], term: 1 };
+//! let command = Command::ExpireSessions { sessions: vec![SessionId(1)], term: 1, as_of: store.zxid() };
 //! events.clear();
 //! let applied = store.apply(&entry, Request::anonymous(command), &mut events);
 //! assert_eq!(applied.outcome, Ok(Reply::SessionsExpired(1)));

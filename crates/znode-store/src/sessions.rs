@@ -60,6 +60,8 @@ pub(crate) struct Session {
     pub(crate) opened_at_ms: u64,
     /// The next turn of its connection.
     pub(crate) turn: Turn,
+    /// The position of its latest command, whatever became of it.
+    pub(crate) heard_at: Zxid,
     /// In an order that differs between replicas.
     pub(crate) ephemerals: BTreeSet<NodeIndex>,
     /// Outcomes of its requests; shared with a snapshot that is being drawn.
@@ -76,8 +78,16 @@ pub(crate) struct SessionRecord {
     address: Arc<str>,
     opened_at_ms: u64,
     pub(crate) turn: Turn,
+    heard_at: Zxid,
     /// What is remembered of its requests. Filled in when it is written.
     pub(crate) requests: Kept,
+}
+
+impl SessionRecord {
+    /// Nothing in it may be newer than the state that it is of.
+    pub(crate) fn newest_position(&self) -> Zxid {
+        self.turn.since.max(self.heard_at)
+    }
 }
 
 impl Session {
@@ -87,7 +97,7 @@ impl Session {
         name: Arc<str>,
         address: Arc<str>,
         opened_at_ms: u64,
-        turn: Turn,
+        opened_at: Zxid,
     ) -> Self {
         Self {
             password,
@@ -95,7 +105,11 @@ impl Session {
             name,
             address,
             opened_at_ms,
-            turn,
+            turn: Turn {
+                since: opened_at,
+                number: 0,
+            },
+            heard_at: opened_at,
             ephemerals: BTreeSet::new(),
             remembered: Arc::new(Remembered::of_session()),
         }
@@ -122,6 +136,7 @@ impl Session {
             address: self.address.clone(),
             opened_at_ms: self.opened_at_ms,
             turn: self.turn,
+            heard_at: self.heard_at,
             requests: Kept::default(),
         }
     }
@@ -137,9 +152,20 @@ impl From<SessionRecord> for Session {
             address,
             opened_at_ms,
             turn,
+            heard_at,
             requests: _,
         } = record;
-        Self::new(password, timeout_ms, name, address, opened_at_ms, turn)
+        Self {
+            password,
+            timeout_ms,
+            name,
+            address,
+            opened_at_ms,
+            turn,
+            heard_at,
+            ephemerals: BTreeSet::new(),
+            remembered: Arc::new(Remembered::of_session()),
+        }
     }
 }
 
@@ -169,6 +195,15 @@ impl Sessions {
         let mut views: Vec<_> = self.live.iter().map(|(&id, session)| session.view(id)).collect();
         views.sort_unstable_by_key(|view| view.session);
         views
+    }
+
+    /// A live session has asked for something: the end that is on its way to it, if any, comes too late.
+    pub(crate) fn hear(&mut self, id: SessionId, at: Zxid) -> Result<(), Refusal> {
+        match self.live.get_mut(&id) {
+            Some(session) => session.heard_at = at,
+            None => self.require(id)?,
+        }
+        Ok(())
     }
 
     /// Takes the session's next turn, if this is it.
@@ -203,6 +238,7 @@ impl Sessions {
             return Err(Refusal::WrongPassword(id));
         }
         session.turn = Turn { since, number: 0 };
+        session.heard_at = since;
         Ok(session.timeout_ms)
     }
 

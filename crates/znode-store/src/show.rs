@@ -85,8 +85,16 @@ impl Display for Command {
                 )
             }
             Self::CloseSession { session } => write!(f, "close session {session}"),
-            Self::ExpireSessions { sessions, term } => {
-                write!(f, "expire sessions {} in term {term}", List(sessions))
+            Self::ExpireSessions {
+                sessions,
+                term,
+                as_of,
+            } => {
+                write!(
+                    f,
+                    "expire sessions {} in term {term}, silent as of {as_of}",
+                    List(sessions)
+                )
             }
             Self::Write(op) => op.fmt(f),
             Self::Multi(ops) => write!(f, "all or none of: {}", List(ops)),

@@ -78,7 +78,14 @@ fn requests(store: &Store) -> Vec<Request> {
     asked.extend(ops.into_iter().flatten().map(|op| (first, Command::Write(op))));
     asked.extend(first.map(|session| (None, Command::CloseSession { session })));
     let sessions = sessions.into_iter().chain([SessionId(u64::MAX)]).collect();
-    asked.push((None, Command::ExpireSessions { sessions, term: TERM }));
+    asked.push((
+        None,
+        Command::ExpireSessions {
+            sessions,
+            term: TERM,
+            as_of: store.zxid(),
+        },
+    ));
     asked.extend(
         paths
             .into_iter()

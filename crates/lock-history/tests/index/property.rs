@@ -280,6 +280,7 @@ impl World {
                     true => Command::ExpireSessions {
                         sessions: vec![session],
                         term: 1,
+                        as_of: Zxid(u64::MAX),
                     },
                     false => Command::CloseSession { session },
                 };

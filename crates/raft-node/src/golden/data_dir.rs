@@ -30,7 +30,7 @@ const FILES: [&str; 3] = [
     "snapshots/0000000000000004-0000000000000001.snap",
 ];
 
-const DIR: &str = "data-5";
+const DIR: &str = "data-6";
 
 fn options() -> WalOptions {
     WalOptions {

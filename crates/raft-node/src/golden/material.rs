@@ -276,6 +276,7 @@ pub fn requests() -> Vec<(&'static str, Request)> {
                 Command::ExpireSessions {
                     sessions: vec![SessionId(3)],
                     term: 1,
+                    as_of: Zxid(5),
                 },
             ),
         ),

@@ -14,7 +14,7 @@ use super::error::StorageError;
 use crate::fail_step;
 
 const MAGIC: [u8; 8] = *b"LOCKIDEN";
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 const FILE_NAME: &str = "identity";
 const TEMPORARY_NAME: &str = "identity.tmp";
 const LOCK_NAME: &str = "lock";

@@ -28,7 +28,7 @@ use crate::sessions::SessionRecord;
 use crate::tree::ZnodeRecord;
 
 /// The layout of the parts. Counted up whenever an older build could not read them.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 /// A piece of a snapshot. They are added to a [`Restorer`] in the order in which they were drawn.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -102,7 +102,7 @@ impl Restorer {
                     if store.sessions.fate(id) != SessionFate::Unknown {
                         return Err(SnapshotError::Damaged("two of its sessions are the same"));
                     }
-                    if record.turn.since > store.zxid {
+                    if record.newest_position() > store.zxid {
                         return Err(SnapshotError::Damaged("a session in it is newer than its state"));
                     }
                     let requests = core::mem::take(&mut record.requests);

@@ -19,6 +19,8 @@ pub struct Model {
     /// Live sessions with their timeouts.
     pub sessions: BTreeMap<SessionId, u32>,
     pub ended: Vec<SessionId>,
+    /// Where each session's latest command was.
+    heard_at: BTreeMap<SessionId, Zxid>,
     /// First outcomes, with what was asked.
     requests: BTreeMap<(Option<SessionId>, RequestId), (Asked, Outcome)>,
 }
@@ -74,6 +76,7 @@ impl Model {
             nodes,
             sessions: BTreeMap::new(),
             ended: Vec::new(),
+            heard_at: BTreeMap::new(),
             requests: BTreeMap::new(),
         }
     }
@@ -99,6 +102,7 @@ impl Model {
     fn answer(&mut self, entry: &EntryContext, request: &Request, events: &mut Vec<Event>) -> Outcome {
         if let Some(session) = request.session {
             self.require(session)?;
+            self.heard_at.insert(session, Zxid(self.zxid));
         }
         let Some(id) = &request.request_id else {
             return self.carry_out(entry, request, events);
@@ -147,6 +151,7 @@ impl Model {
                     return Err(Refusal::SessionIdTaken(*session));
                 }
                 self.sessions.insert(*session, *timeout_ms);
+                self.heard_at.insert(*session, Zxid(self.zxid));
                 events.push(Event::SessionOpened(*session));
                 Ok(Reply::SessionOpened {
                     session: *session,
@@ -158,13 +163,17 @@ impl Model {
                 self.end_session(*session, false, events);
                 Ok(Reply::SessionClosed)
             }
-            Command::ExpireSessions { sessions, term } => {
+            Command::ExpireSessions {
+                sessions,
+                term,
+                as_of,
+            } => {
                 if *term != entry.term {
                     return Err(Refusal::StaleLeader);
                 }
                 let before = self.sessions.len();
                 for session in sessions {
-                    if self.sessions.contains_key(session) {
+                    if self.sessions.contains_key(session) && self.heard_at[session] <= *as_of {
                         self.end_session(*session, true, events);
                     }
                 }

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use znode_store::{
     Acl, AclEntry, Command, CreateMode, CreatePath, Data, EntryContext, Identities, Identity, Op, Password,
-    Perms, Request, RequestId, Restorer, SessionFate, SessionId, SnapshotPart, Store, ZPath,
+    Perms, Request, RequestId, Restorer, SessionFate, SessionId, SnapshotPart, Store, ZPath, Zxid,
 };
 
 use crate::model::{Model, Znode};
@@ -40,7 +40,8 @@ enum Step {
 enum What {
     Open(u64),
     Close(u64),
-    Expire(Vec<u64>, u64),
+    /// Sessions, the term, and how many commands ago they were found silent.
+    Expire(Vec<u64>, u64, u64),
     Write(Change),
     Multi(Vec<Change>),
     Sweep(Vec<Place>),
@@ -154,7 +155,11 @@ impl Dice {
         match self.roll(44) {
             0..2 => What::Open(1 + self.roll(200)),
             2 => What::Close(1 + self.roll(200)),
-            3 => What::Expire(self.some(4, |dice| 1 + dice.roll(200)), 1 + self.roll(2)),
+            3 => What::Expire(
+                self.some(4, |dice| 1 + dice.roll(200)),
+                1 + self.roll(2),
+                self.roll(20),
+            ),
             4..12 => What::Multi(self.some(6, Self::change)),
             12..14 => What::Sweep(self.some(4, Self::place)),
             _ => What::Write(self.change()),
@@ -363,9 +368,10 @@ impl World {
             What::Close(session) => Command::CloseSession {
                 session: SessionId(*session),
             },
-            What::Expire(sessions, term) => Command::ExpireSessions {
+            What::Expire(sessions, term, ago) => Command::ExpireSessions {
                 sessions: sessions.iter().copied().map(SessionId).collect(),
                 term: *term,
+                as_of: Zxid(self.store.zxid().0.saturating_sub(*ago)),
             },
             What::Write(change) => Command::Write(self.op(change)),
             What::Multi(changes) => Command::Multi(changes.iter().map(|change| self.op(change)).collect()),

@@ -190,8 +190,15 @@ impl Script {
             }
             "expire" => {
                 let term = args.take_key("term").map_or(Ok(self.entry.term), str::parse)?;
+                let now = self.replicas.store.zxid();
+                let as_of = args.take_key("as-of").map_or(Ok(now.0), str::parse).map(Zxid)?;
                 let sessions = positionals(&mut args).map(session).collect::<Result<_, _>>()?;
-                return self.apply(args, Command::ExpireSessions { sessions, term });
+                let command = Command::ExpireSessions {
+                    sessions,
+                    term,
+                    as_of,
+                };
+                return self.apply(args, command);
             }
             "create" => {
                 let ttl_ms = args.take_key("ttl").map(str::parse).transpose()?;

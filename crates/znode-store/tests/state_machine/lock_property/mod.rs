@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use znode_store::{
     AttemptId, Command, ContenderView, CreateMode, CreatePath, Data, Downgraded, EntryContext, HolderId,
     Identities, LockCommand, LockMode, LockName, LockView, LockWish, Op, Outcome, Password, Reply, Request,
-    RequestId, SessionId, WithdrawCause, ZPath,
+    RequestId, SessionId, WithdrawCause, ZPath, Zxid,
 };
 
 use self::rules::*;
@@ -347,6 +347,7 @@ impl World {
                 Command::ExpireSessions {
                     sessions: sessions.collect(),
                     term: 1,
+                    as_of: Zxid(u64::MAX),
                 }
             }
         }
