@@ -7,11 +7,12 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use openraft::Instant as _;
 use openraft::async_runtime::watch::WatchReceiver;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{NodeId, SnapshotConfig};

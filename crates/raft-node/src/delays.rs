@@ -6,8 +6,9 @@
 //! of leaders meanwhile adds an election and at most [`TOLD_EVERY`].
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use znode_store::{ClosedLock, LockName, Zxid};
 
 /// Locks told of by one command: each may let a queue in, and an entry is applied in one go.

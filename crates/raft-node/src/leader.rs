@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{ReadPolicy, ServerState};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use znode_store::{Command, Limits, LockCommand, Request, SessionId, ZPath, Zxid};
 
@@ -17,9 +18,9 @@ use crate::delays::{Delays, Passed};
 use crate::fail_step;
 use crate::peers::Peers;
 use crate::peers::wire::{NotLeader, Touched};
-use crate::proposer::wall_clock_ms;
 use crate::replica::Replica;
 use crate::types::{Member, Raft};
+use crate::wall_clock;
 
 /// How often the leader looks for sessions whose time is over: how late a session may end beside everything
 /// else. A look at nothing costs nothing.
@@ -373,7 +374,7 @@ fn to_sweep(replica: &Replica, empty_for: Duration) -> Vec<ZPath> {
     }
     let store = replica.store.read();
     // The state's own time stands still while nothing is proposed.
-    let now_ms = store.time_ms().max(wall_clock_ms());
+    let now_ms = store.time_ms().max(wall_clock::now_ms());
     let empty_for_ms = u64::try_from(empty_for.as_millis()).unwrap_or(u64::MAX);
     let mut due = store.to_sweep(now_ms.saturating_sub(empty_for_ms), now_ms);
     due.truncate(MAX_SWEPT_AT_ONCE);

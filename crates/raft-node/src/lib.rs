@@ -96,6 +96,10 @@ pub mod membership;
 mod peers;
 pub mod storage;
 mod snapshot_file;
+mod blocking;
+mod wall_clock;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod codec;
 pub mod versions;
 mod types;

@@ -128,6 +128,8 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
                 index: entry.log_id.index,
                 term: term_of(&entry.log_id),
             };
+            #[cfg(feature = "simulation")]
+            let stored = crate::storage::log_entry::encode_entry(&entry).payload;
             match entry.payload {
                 EntryPayload::Blank => self.replica.apply_blank(at),
                 EntryPayload::Normal(proposal) => {
@@ -140,6 +142,8 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
                     self.replica.apply_blank(at);
                 }
             }
+            #[cfg(feature = "simulation")]
+            crate::simulation::ask(|host| host.applied(at.into(), &stored));
             fail_step!(async "apply::after_entry");
             self.last_applied = Some(entry.log_id);
             if let Some(responder) = responder {
@@ -238,6 +242,10 @@ impl Drawing {
     /// Writes it beside the other snapshots, reads it again, and puts it among them. After an error nothing is left.
     pub async fn write(&mut self) -> io::Result<Snapshot> {
         let _alarm = Alarm::new(&self.gate, "the snapshot of the state");
+        #[cfg(feature = "simulation")]
+        if crate::simulation::is_on() {
+            return self.write_alone().await;
+        }
         // `None` is the end; a channel that is closed without it was abandoned, and so is the file.
         let (portions, mut queue) = mpsc::channel::<Option<SnapshotPart>>(PORTIONS_QUEUED);
         let (snapshots, meta) = (self.snapshots.clone(), self.meta.clone());
@@ -265,6 +273,25 @@ impl Drawing {
         Ok(Snapshot {
             meta: self.meta.clone(),
             snapshot: written?,
+        })
+    }
+
+    /// The same without a second thread: a simulated node has one. Entries are applied between two portions here, too.
+    #[cfg(feature = "simulation")]
+    async fn write_alone(&mut self) -> io::Result<Snapshot> {
+        let mut parts = std::collections::VecDeque::new();
+        while let Some(part) = self.next_portion()? {
+            parts.push_back(codec::encode(&part));
+            crate::simulation::wait_for_disk(crate::simulation::DiskWork::Other).await;
+        }
+        let (snapshots, meta) = (self.snapshots.clone(), self.meta.clone());
+        let retired = self.retired.clone();
+        let written = snapshot_file::blocking(move || {
+            snapshot_file::write(&snapshots, &meta, retired, || Ok(parts.pop_front()))
+        });
+        Ok(Snapshot {
+            meta: self.meta.clone(),
+            snapshot: written.await?,
         })
     }
 

@@ -10,11 +10,12 @@ mod proposal;
 mod start;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use znode_store::{
@@ -294,7 +295,7 @@ impl Node {
         let history = self.inner.history.clone().ok_or(HistoryError::Off)?;
         let (holds, told) = self.read(|store| (store.holds_of(lock), history.told()));
         let lock = lock.clone();
-        let page = tokio::task::spawn_blocking(move || history.page(&lock, before, count, holds, told));
+        let page = crate::blocking::run(move || history.page(&lock, before, count, holds, told));
         let page = page.await.map_err(|error| Unavailable::new(error.to_string()))?;
         Ok(page?)
     }

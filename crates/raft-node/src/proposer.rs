@@ -3,7 +3,7 @@
 //! have come with the first one are heard before the entry is packed.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -23,6 +23,7 @@ use crate::replica::Replica;
 use crate::storage::Wal;
 use crate::types::{CommittedLeaderId, Proposal, Raft, TypeConfig};
 use crate::versions::OLDEST_COMMANDS_VERSION;
+use crate::wall_clock;
 
 /// How many entries may be in flight. With one, the disk idles while the next is packed; with more than a few,
 /// the packs become small and every one costs a flush.
@@ -146,7 +147,7 @@ impl Proposer {
                 let (responder, outcome) =
                     OneshotResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::new_pair();
                 let batch = CommandBatch {
-                    time_ms: wall_clock_ms(),
+                    time_ms: wall_clock::now_ms(),
                     envelopes,
                 };
                 let proposal = Proposal {
@@ -314,13 +315,6 @@ fn tell(waiting: Vec<Waiting>, refused: Option<NotLeader>) {
             None => Ok(run.declined),
         });
     }
-}
-
-/// This machine's clock, in milliseconds since 1970.
-pub(crate) fn wall_clock_ms() -> u64 {
-    // A clock before 1970 counts as 1970: the state takes the larger of this and its last time anyway.
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use znode_store::{
     Applied, Command, ContenderEnd, EntryContext, Event, HolderId, LockMode, LockName, Reply, Standing, Store,
 };
@@ -29,6 +30,16 @@ pub struct LogPosition {
     pub index: u64,
     /// The term of the entry there.
     pub term: u64,
+}
+
+#[cfg(feature = "simulation")]
+impl From<LogPosition> for crate::simulation::Place {
+    fn from(at: LogPosition) -> Self {
+        Self {
+            term: at.term,
+            index: at.index,
+        }
+    }
 }
 
 /// The state of this node, and those who wait for it.
@@ -149,6 +160,8 @@ impl Replica {
                 if let Some(holds) = &mut holds {
                     holds.follow(applied.zxid.0, store.time_ms(), &events);
                 }
+                #[cfg(feature = "simulation")]
+                crate::simulation::ask(|host| host.carried_out(at.into(), applied.zxid, &events, &store));
                 events.clear();
                 if envelope.origin == self.origin {
                     answers.push((envelope.call, applied));
@@ -174,6 +187,8 @@ impl Replica {
             let before = std::mem::replace(&mut *store, restored);
             self.generation.fetch_add(1, Ordering::Relaxed);
             self.hub.state_replaced(&before, &store);
+            #[cfg(feature = "simulation")]
+            crate::simulation::ask(|host| host.replaced(at.into(), &store));
             self.sessions.resign();
             (before, store.zxid().0, store.time_ms())
         };

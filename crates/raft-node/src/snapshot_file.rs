@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::mpsc::sync_channel;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use znode_store::{Restorer, SnapshotPart, Store};
@@ -12,6 +11,7 @@ use crate::membership::RetiredIds;
 use crate::storage::log_entry::{SnapshotMembers, decode_membership, encode_membership, id_at, position};
 use crate::storage::{SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotReceiver, SnapshotStore};
 use crate::types::{self, Snapshot};
+use crate::wall_clock;
 
 /// Decoded parts that wait to be restored: enough that neither thread waits for the other for long, some 2 MB.
 const PARTS_AHEAD: usize = 16;
@@ -20,10 +20,7 @@ const PARTS_AHEAD: usize = 16;
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) => Err(io::Error::other(error)),
-    }
+    crate::blocking::run(work).await?
 }
 
 /// A snapshot that lies on this node's disk, complete and verified.
@@ -103,6 +100,10 @@ impl Incoming {
 /// their own; a few parts of some hundred znodes are all that is in memory beside the state.
 pub fn restore(file: &SnapshotFile) -> io::Result<Store> {
     let mut parts = file.read()?;
+    #[cfg(feature = "simulation")]
+    if crate::simulation::is_on() {
+        return restore_alone(parts);
+    }
     let (decoded, queue) = sync_channel::<io::Result<SnapshotPart>>(PARTS_AHEAD);
     std::thread::scope(|scope| {
         let decoder = std::thread::Builder::new().name("snapshot-decoder".into());
@@ -128,6 +129,17 @@ pub fn restore(file: &SnapshotFile) -> io::Result<Store> {
     })
 }
 
+/// The same without a second thread: a simulated node has one.
+#[cfg(feature = "simulation")]
+fn restore_alone(mut parts: crate::storage::SnapshotReader) -> io::Result<Store> {
+    let mut restorer = Restorer::new();
+    while let Some(bytes) = parts.next_part()? {
+        let part: SnapshotPart = codec::decode(&bytes).map_err(io::Error::other)?;
+        restorer.add(part).map_err(io::Error::other)?;
+    }
+    restorer.finish().map_err(io::Error::other)
+}
+
 /// Writes a snapshot from the parts that `next` gives, and makes it the current one. Blocks.
 pub fn write(
     store: &SnapshotStore,
@@ -145,7 +157,7 @@ pub fn write(
         last,
         membership,
         snapshot_id,
-        made_ms: now_ms(),
+        made_ms: wall_clock::now_ms(),
     })?;
     while let Some(part) = next()? {
         writer.write_part(&part)?;
@@ -153,12 +165,6 @@ pub fn write(
     Ok(SnapshotHandle {
         file: writer.finish()?,
     })
-}
-
-/// The wall clock, in milliseconds since 1970.
-pub fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The current snapshot, if there is one.

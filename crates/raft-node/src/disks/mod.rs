@@ -19,9 +19,10 @@ mod judge;
 mod report;
 mod watch;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 pub use self::config::DiskConfig;
 pub use self::report::{Alarm, AlarmKind, DiskReport, DiskView};

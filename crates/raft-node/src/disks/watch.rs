@@ -16,13 +16,14 @@ use super::Disks;
 use super::gauge::Sight;
 use super::judge::{Motive, Scene};
 use super::report::{DiskReport, DiskView};
+use crate::blocking;
 use crate::compaction::Orders;
 use crate::config::NodeId;
 use crate::peers::wire::{Answer, Ask};
 use crate::peers::{Peers, Purpose};
-use crate::proposer::wall_clock_ms;
 use crate::storage::Storage;
 use crate::types::Raft;
+use crate::wall_clock;
 
 /// A node whose disk is nearly full shortens its log at most so often: each time it writes its whole state.
 const RELIEF_PAUSE: Duration = Duration::from_secs(5);
@@ -40,15 +41,16 @@ pub(crate) async fn look(
     stop: CancellationToken,
 ) {
     let mut relieved: Option<Instant> = None;
-    let mut looking: Option<JoinHandle<Option<u64>>> = None;
+    let mut looking: Option<JoinHandle<std::io::Result<Option<u64>>>> = None;
     loop {
         // A file system that does not answer holds up this thread of the pool, and nobody else.
         let mut answer = looking.take().unwrap_or_else(|| {
             let (storage, low) = (storage.clone(), disks.report().low);
-            tokio::task::spawn_blocking(move || free_space(&storage, low))
+            tokio::spawn(blocking::run(move || free_space(&storage, low)))
         });
         let free_bytes = match tokio::time::timeout(disks.config.check_interval, &mut answer).await {
-            Ok(free_bytes) => free_bytes.unwrap_or_default(),
+            Ok(Ok(Ok(free_bytes))) => free_bytes,
+            Ok(_) => None,
             Err(_) => {
                 looking = Some(answer);
                 None
@@ -174,7 +176,7 @@ pub(crate) async fn judge(disks: Arc<Disks>, peers: Arc<Peers>, raft: Raft, stop
             lag: seen.lag,
         };
         let before = disks.view();
-        let view = scene.view(seen.term, before.as_ref(), wall_clock_ms(), &disks.config);
+        let view = scene.view(seen.term, before.as_ref(), wall_clock::now_ms(), &disks.config);
         tell(before.as_ref(), &view);
         disks.learn(view);
 

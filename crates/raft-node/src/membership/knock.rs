@@ -2,8 +2,9 @@
 //! still know it, and tells them where it is found now.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::change::MembershipLeader;

@@ -1,12 +1,13 @@
 //! How a node comes to a backup: it sees to it that a snapshot on its disk covers what has to be in it.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use super::Node;
 use crate::backup::{Backup, BackupHead};
 use crate::error::Unavailable;
 use crate::storage::{SnapshotFile, Storage};
+use crate::wall_clock;
 
 /// Backups that are read from one node at a time. Each costs a snapshot, a part of it in memory, and reads of the disk
 /// that the log writes to.
@@ -43,7 +44,7 @@ impl Node {
             cluster_id: inner.gate.cluster_id().map(|id| id.0).unwrap_or_default(),
             node_id: self.id(),
             // Before anything is looked at: what is not in the backup happens later.
-            made_at_ms: now_ms(),
+            made_at_ms: wall_clock::now_ms(),
             term: 0,
             index: 0,
             members: Vec::new(),
@@ -80,10 +81,4 @@ impl Node {
             self.make_snapshot().await?;
         }
     }
-}
-
-fn now_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as u64)
 }

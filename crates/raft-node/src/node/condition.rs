@@ -11,7 +11,6 @@ use crate::config::{MemberAddress, NodeId};
 use crate::disks::DiskReport;
 use crate::membership::MAX_PROMOTE_LAG;
 use crate::membership::plan::next_free;
-use crate::snapshot_file;
 use crate::status::{ClusterStatus, Followers, MemberStatus, Role};
 use crate::storage::FileSizes;
 
@@ -77,7 +76,7 @@ impl Node {
             applied_zxid: self.read(|store| store.zxid().0),
             snapshot_index: index(metrics.snapshot),
             snapshot_bytes: snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes()),
-            snapshot_age_ms: snapshot.map(|it| snapshot_file::now_ms().saturating_sub(it.meta().made_ms)),
+            snapshot_age_ms: snapshot.map(|it| crate::wall_clock::now_ms().saturating_sub(it.meta().made_ms)),
             snapshot_failure: inner.snapshots.failure(),
             log_first_index: log.as_ref().map_or(0, |log| log.range().start),
             log_bytes: log.map_or(0, |log| log.bytes_after(0)),

@@ -1,10 +1,11 @@
 //! What watches over a running node, and how it ends.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{Instant as _, ServerState};
+use tokio::time::Instant;
 
 use super::Node;
 use crate::config::NodeId;
@@ -43,14 +44,14 @@ impl Node {
         self.inner.replica.hub.stop();
         self.inner.replica.stop_tap();
         if let Some(history) = self.inner.history.clone() {
-            let stopped = tokio::task::spawn_blocking(move || history.stop()).await;
+            let stopped = crate::blocking::run(move || history.stop()).await;
             if let Err(error) = stopped {
                 tracing::warn!(%error, "the lock history did not end in order");
             }
         }
         let storage = self.inner.storage.lock().take();
         if let Some(storage) = storage {
-            let closed = tokio::task::spawn_blocking(move || storage.close()).await;
+            let closed = crate::blocking::run(move || storage.close()).await;
             if let Ok(Err(error)) = closed {
                 tracing::warn!(%error, "the log did not end in order");
             }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use openraft::SnapshotPolicy;
 use parking_lot::Mutex;
-use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -29,6 +28,7 @@ use crate::membership::knock::Knocker;
 use crate::panics::{Alarm, Tasks};
 use crate::peers::network::Network;
 use crate::peers::server::{self, Services};
+use crate::peers::stream::PeerListener;
 use crate::peers::{Gate, Peers, SnapshotTraffic};
 use crate::proposer::{self, Proposer};
 use crate::replica::Replica;
@@ -48,7 +48,7 @@ impl Node {
     pub async fn start(config: NodeConfig) -> Result<Node, StartError> {
         config.validate()?;
         let address = config.peer_listen_address()?;
-        let listener = TcpListener::bind(&address)
+        let listener = tokio::net::TcpListener::bind(&address)
             .await
             .map_err(|source| StartError::Io {
                 what: format!("cannot listen for peers at {address}"),
@@ -59,7 +59,7 @@ impl Node {
 
     /// As [`Node::start`], with the socket at which peers call already open: so a port can be chosen by the
     /// operating system before the members are configured.
-    pub async fn start_on(config: NodeConfig, listener: TcpListener) -> Result<Node, StartError> {
+    pub async fn start_on(config: NodeConfig, listener: tokio::net::TcpListener) -> Result<Node, StartError> {
         let keeps_history = config.history.enabled;
         Self::start_keeping(config, listener, Arc::new(RealDisk), keeps_history).await
     }
@@ -68,22 +68,32 @@ impl Node {
     /// and fail. It keeps no history of locks, whose files do not go through `disk`.
     pub async fn start_on_disk(
         config: NodeConfig,
-        listener: TcpListener,
+        listener: tokio::net::TcpListener,
         disk: Arc<dyn Disk>,
     ) -> Result<Node, StartError> {
         Self::start_keeping(config, listener, disk, false).await
     }
 
+    /// As [`Node::start_on_disk`], on the machine that was entered by [`crate::simulation::enter`].
+    #[cfg(feature = "simulation")]
+    pub async fn start_simulated(
+        config: NodeConfig,
+        listening: crate::simulation::Listening,
+        disk: Arc<dyn Disk>,
+    ) -> Result<Node, StartError> {
+        Self::start_keeping(config, listening, disk, false).await
+    }
+
     async fn start_keeping(
         config: NodeConfig,
-        listener: TcpListener,
+        listener: impl Into<PeerListener>,
         disk: Arc<dyn Disk>,
         keeps_history: bool,
     ) -> Result<Node, StartError> {
         config.validate()?;
         let opening = config.clone();
         let founder = !config.join && formation::founder(&config.members) == Some(config.node_id);
-        let opened = tokio::task::spawn_blocking(move || open_storage(disk, &opening, founder));
+        let opened = crate::blocking::run(move || open_storage(disk, &opening, founder));
         let (storage, seed) = opened
             .await
             .map_err(|error| StartError::Raft(error.to_string()))??;
@@ -195,7 +205,12 @@ impl Node {
             traffic,
         };
         tasks.spawn(compaction::run(compaction, snapshot_orders, stop.clone()));
-        tasks.spawn(server::serve(listener, gate.clone(), services, stop.clone()));
+        tasks.spawn(server::serve(
+            listener.into(),
+            gate.clone(),
+            services,
+            stop.clone(),
+        ));
         tasks.spawn(disks::look(
             disks.clone(),
             storage.clone(),

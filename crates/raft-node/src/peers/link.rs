@@ -9,12 +9,11 @@ use std::time::Duration;
 use bytes::BytesMut;
 use futures_util::FutureExt;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::gate::Gate;
+use super::stream::{PeerStream, ReadHalf, WriteHalf};
 use super::wire::{
     Answer, Ask, FrameReader, HelloReply, OLDEST_WIRE_VERSION, Purpose, decode_frame, put_frame,
 };
@@ -97,7 +96,7 @@ impl Link {
 }
 
 /// Both halves of a connection, and the disk of the node at its other end.
-pub type Connection = (FrameReader<OwnedReadHalf>, OwnedWriteHalf, DiskId);
+pub type Connection = (FrameReader<ReadHalf>, WriteHalf, DiskId);
 
 /// Connects to a peer for `purpose` and shakes hands, wherever it is found.
 pub async fn connect(gate: &Gate, to: NodeId, purpose: Purpose) -> io::Result<Connection> {
@@ -120,7 +119,7 @@ pub async fn connect_at(gate: &Gate, to: NodeId, address: &str, purpose: Purpose
     let other = |what: String| io::Error::other(what);
     let shake = async {
         fail_step!(async "peer::before_connect", |error| error);
-        let stream = TcpStream::connect(address).await?;
+        let stream = PeerStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let (reader, mut writer) = stream.into_split();
         let mut reader = FrameReader::new(reader);
@@ -214,8 +213,8 @@ async fn converse(
     queue: &mut mpsc::Receiver<Question>,
     suspicion: &tokio::sync::Notify,
     version: u16,
-    mut reader: FrameReader<OwnedReadHalf>,
-    mut writer: OwnedWriteHalf,
+    mut reader: FrameReader<ReadHalf>,
+    mut writer: WriteHalf,
     waiting: &mut Waiting,
 ) -> io::Result<()> {
     let mut next_id = 0u64;
@@ -276,6 +275,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use tokio::net::TcpListener;
+    use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
     use tokio::sync::watch;
 
     use super::*;

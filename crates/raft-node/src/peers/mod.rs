@@ -9,6 +9,7 @@ pub mod link;
 pub mod network;
 pub mod server;
 pub mod snapshots;
+pub mod stream;
 pub mod wire;
 
 use std::collections::HashMap;

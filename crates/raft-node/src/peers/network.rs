@@ -19,13 +19,13 @@ use openraft::raft::{
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use tokio::io::AsyncWriteExt;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Peers;
 use super::link::{LinkError, connect};
 use super::snapshots::{self, SnapshotTraffic};
+use super::stream::{ReadHalf, WriteHalf};
 use super::wire::{Answer, Ask, FrameReader, Purpose, WireAppend, WireAppendResult, decode_frame, put_frame};
 use crate::config::NodeId;
 use crate::fail_step;
@@ -273,8 +273,8 @@ struct Appends<S> {
     floor: watch::Receiver<u64>,
     /// Up to where the follower has the log.
     acknowledged: u64,
-    reader: FrameReader<OwnedReadHalf>,
-    writer: OwnedWriteHalf,
+    reader: FrameReader<ReadHalf>,
+    writer: WriteHalf,
     input: Option<S>,
     /// The sizes of the frames that are not answered yet.
     in_flight: VecDeque<usize>,

@@ -8,8 +8,6 @@ use bytes::BytesMut;
 use futures_util::{StreamExt, stream};
 use openraft::raft::TransferLeaderRequest;
 use tokio::io::AsyncWriteExt;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -17,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use super::gate::{Gate, HandshakeError};
 use super::link::CONNECT_TIMEOUT;
 use super::snapshots::{self, SnapshotTraffic};
+use super::stream::{PeerListener, PeerStream, ReadHalf, WriteHalf};
 use super::wire::{
     Answer, Ask, FrameReader, Hello, HelloReply, HelloStart, Purpose, WireAppend, WireAppendResult,
     WireEntry, decode_frame, put_frame,
@@ -66,7 +65,7 @@ pub struct Services {
 }
 
 /// Accepts peers until `stop`. Returns when all their connections are closed.
-pub async fn serve(listener: TcpListener, gate: Arc<Gate>, services: Services, stop: CancellationToken) {
+pub async fn serve(listener: PeerListener, gate: Arc<Gate>, services: Services, stop: CancellationToken) {
     let connections = TaskTracker::new();
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
@@ -132,10 +131,10 @@ async fn part(gate: &Gate, hello: &Hello) -> HandshakeError {
 ///
 /// A node that belongs to no cluster yet joins that of the first caller who has one, for ever.
 async fn greet(
-    stream: TcpStream,
+    stream: PeerStream,
     gate: &Gate,
     storage: &Arc<Storage>,
-) -> io::Result<(Hello, FrameReader<OwnedReadHalf>, OwnedWriteHalf)> {
+) -> io::Result<(Hello, FrameReader<ReadHalf>, WriteHalf)> {
     let shake = async {
         fail_step!(async "peer::before_greeting", |error| error);
         stream.set_nodelay(true)?;
@@ -172,7 +171,7 @@ async fn greet(
 }
 
 /// Reads a caller's hello. One that speaks no version that this node does is told so, whatever else it says.
-async fn read_hello(gate: &Gate, frame: &[u8], writer: &mut OwnedWriteHalf) -> io::Result<Hello> {
+async fn read_hello(gate: &Gate, frame: &[u8], writer: &mut WriteHalf) -> io::Result<Hello> {
     let bad = |error| io::Error::new(io::ErrorKind::InvalidData, error);
     let start = codec::decode_start::<HelloStart>(frame).map_err(bad)?;
     let decoded = codec::decode::<Hello>(frame);
@@ -196,8 +195,8 @@ async fn read_hello(gate: &Gate, frame: &[u8], writer: &mut OwnedWriteHalf) -> i
 
 /// Answers questions, each when its answer is there. Commands are queued in the order in which they came.
 async fn answer(
-    mut reader: FrameReader<OwnedReadHalf>,
-    mut writer: OwnedWriteHalf,
+    mut reader: FrameReader<ReadHalf>,
+    mut writer: WriteHalf,
     gate: &Arc<Gate>,
     services: &Services,
 ) -> io::Result<()> {
@@ -304,11 +303,7 @@ async fn finish(ask: Ask, services: Services) -> Answer {
 
 /// Serves one stream of entries, as long as the log has room for them. A leader whose stream is cut off tries again
 /// after a while; heartbeats come by another way, so this node follows meanwhile, and votes.
-async fn append(
-    reader: FrameReader<OwnedReadHalf>,
-    mut writer: OwnedWriteHalf,
-    services: &Services,
-) -> io::Result<()> {
+async fn append(reader: FrameReader<ReadHalf>, mut writer: WriteHalf, services: &Services) -> io::Result<()> {
     let wal = services.storage.wal.clone();
     if wal.is_full() {
         return Err(io::Error::new(io::ErrorKind::StorageFull, "the log has no room"));
@@ -342,7 +337,7 @@ async fn append(
     Ok(())
 }
 
-async fn next_append(reader: &mut FrameReader<OwnedReadHalf>) -> io::Result<Option<WireAppend>> {
+async fn next_append(reader: &mut FrameReader<ReadHalf>) -> io::Result<Option<WireAppend>> {
     let append = reader.message().await?;
     fail_step!(async "append::after_receive", |error| error);
     Ok(append)

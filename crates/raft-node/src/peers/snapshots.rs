@@ -12,7 +12,6 @@ use bytes::{Bytes, BytesMut};
 use openraft::alias::SnapshotOf;
 use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::Peers;
 use super::link::connect;
 use super::server::Services;
+use super::stream::{ReadHalf, WriteHalf};
 use super::wire::{FrameReader, Purpose, SnapshotHead, SnapshotResume, SnapshotTail, put_frame};
 use crate::config::NodeId;
 use crate::fail_step;
@@ -197,14 +197,14 @@ pub async fn send(
     }
 }
 
-async fn write(writer: &mut OwnedWriteHalf, out: &mut BytesMut) -> io::Result<()> {
+async fn write(writer: &mut WriteHalf, out: &mut BytesMut) -> io::Result<()> {
     tokio::time::timeout(STALL_PATIENCE, writer.write_all(out)).await??;
     out.clear();
     Ok(())
 }
 
 async fn answer<T: serde::de::DeserializeOwned>(
-    reader: &mut FrameReader<OwnedReadHalf>,
+    reader: &mut FrameReader<ReadHalf>,
     patience: Duration,
 ) -> io::Result<T> {
     let message = tokio::time::timeout(patience, reader.message()).await??;
@@ -213,8 +213,8 @@ async fn answer<T: serde::de::DeserializeOwned>(
 
 /// Receives one snapshot and has it installed.
 pub async fn receive(
-    mut reader: FrameReader<OwnedReadHalf>,
-    mut writer: OwnedWriteHalf,
+    mut reader: FrameReader<ReadHalf>,
+    mut writer: WriteHalf,
     services: &Services,
 ) -> io::Result<()> {
     let head: SnapshotHead = answer(&mut reader, STALL_PATIENCE).await?;
@@ -266,8 +266,8 @@ fn refuse_without_space(services: &Services, needed: u64) -> io::Result<()> {
 }
 
 async fn receive_file(
-    reader: &mut FrameReader<OwnedReadHalf>,
-    writer: &mut OwnedWriteHalf,
+    reader: &mut FrameReader<ReadHalf>,
+    writer: &mut WriteHalf,
     head: &SnapshotHead,
     services: &Services,
 ) -> io::Result<SnapshotHandle> {

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::error::StorageError;
 use super::log_entry::{decode_entry, encode_entry, id_at, position};
 use super::wal::{ReadPlan, VoteRecord, Wal};
+use crate::blocking;
 use crate::fail_step;
 use crate::types::{Entry, LogId, TypeConfig, Vote};
 
@@ -36,6 +37,21 @@ impl LogStore {
     /// The log in its own terms.
     pub fn wal(&self) -> &Wal {
         &self.wal
+    }
+
+    /// Tells the machine that this node runs on what is about to be appended.
+    #[cfg(feature = "simulation")]
+    fn tell_of(&self, entries: &[super::wal::WalEntry]) {
+        let place = |pos: super::wal::LogPos| crate::simulation::Place {
+            term: pos.term,
+            index: pos.index,
+        };
+        let mut before = self.wal.last().map(place);
+        for entry in entries {
+            let at = place(entry.pos);
+            crate::simulation::ask(|host| host.appended(at, &entry.payload, before));
+            before = Some(at);
+        }
     }
 
     /// Calls and waits until what was queued is durable.
@@ -96,9 +112,11 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         I: IntoIterator<Item = Entry> + Send,
         I::IntoIter: Send,
     {
-        let entries = entries.into_iter().map(|entry| encode_entry(&entry)).collect();
+        let entries: Vec<_> = entries.into_iter().map(|entry| encode_entry(&entry)).collect();
         self.wal.room().await;
         fail_step!(async "log::before_append", |error| error);
+        #[cfg(feature = "simulation")]
+        self.tell_of(&entries);
         let done =
             move |result: Result<(), StorageError>| callback.io_completed(result.map_err(io::Error::from));
         Ok(self.wal.append(entries, Box::new(done))?)
@@ -209,9 +227,7 @@ fn indexes(range: &impl RangeBounds<u64>) -> Range<u64> {
 /// Reads what was noted, on a thread that may wait if it has to come from the disk.
 async fn load(plan: ReadPlan) -> Result<Vec<Entry>, io::Error> {
     let entries = if plan.needs_disk() {
-        tokio::task::spawn_blocking(move || plan.load())
-            .await
-            .map_err(io::Error::other)??
+        blocking::run(move || plan.load()).await??
     } else {
         plan.load()?
     };

@@ -34,6 +34,7 @@ mod recover;
 mod segment;
 mod types;
 mod view;
+mod work;
 mod writer;
 
 use std::ops::Range;
@@ -42,7 +43,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 pub use self::format::{RECORD_HEADER_BYTES, SECTOR_BYTES, SEGMENT_HEADER_BYTES};
@@ -51,6 +52,7 @@ pub use self::pulse::{Pulse, SYNC_CLASSES_US, SyncTimes};
 pub use self::types::*;
 pub use self::view::ReadPlan;
 use self::view::View;
+use self::work::Work;
 pub use self::writer::{Step, WalWriter};
 use super::disk::Disk;
 use super::error::StorageError;
@@ -92,7 +94,7 @@ struct Shared {
     view: Mutex<View>,
     queue: Mutex<Queue>,
     /// Something was queued.
-    work: Condvar,
+    work: Work,
     /// The queue was taken.
     room: Notify,
     failure: watch::Sender<Option<Arc<StorageError>>>,
@@ -152,12 +154,15 @@ impl Drop for PanicAlarm {
 struct Handle {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// The writer of a simulated node, which has no threads: a task steps it.
+    #[cfg(feature = "simulation")]
+    stepped: Mutex<Option<Arc<Mutex<WalWriter>>>>,
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
         self.shared.queue.lock().closing = true;
-        self.shared.work.notify_all();
+        self.shared.work.notify();
     }
 }
 
@@ -182,6 +187,13 @@ impl Wal {
 
     /// Gives the writer a thread.
     pub(super) fn start_writer(&self, writer: WalWriter) -> Result<(), StorageError> {
+        #[cfg(feature = "simulation")]
+        if crate::simulation::is_on() {
+            let writer = Arc::new(Mutex::new(writer));
+            *self.handle.stepped.lock() = Some(writer.clone());
+            tokio::spawn(work::step_as_task(self.handle.shared.clone(), writer));
+            return Ok(());
+        }
         let alarm = PanicAlarm {
             shared: self.handle.shared.clone(),
             thread: "writer",
@@ -213,7 +225,7 @@ impl Wal {
         let shared = Arc::new(Shared {
             view: Mutex::new(recovered.view),
             queue: Mutex::new(Queue::default()),
-            work: Condvar::new(),
+            work: Work::default(),
             room: Notify::new(),
             failure,
             pulse: Pulse::default(),
@@ -228,6 +240,8 @@ impl Wal {
         let handle = Arc::new(Handle {
             shared,
             thread: Mutex::new(None),
+            #[cfg(feature = "simulation")]
+            stepped: Mutex::new(None),
         });
         Ok((Self { handle }, writer))
     }
@@ -301,7 +315,7 @@ impl Wal {
         queue.committed = Some(committed);
         drop(queue);
         if wake {
-            shared.work.notify_one();
+            shared.work.notify();
         }
         Ok(())
     }
@@ -355,7 +369,7 @@ impl Wal {
         queue.ops.push(op);
         drop(queue);
         if wake {
-            shared.work.notify_one();
+            shared.work.notify();
         }
         Ok(())
     }
@@ -502,7 +516,11 @@ impl Wal {
     /// Takes nothing more, writes and syncs what is queued, and waits until the writer has ended. Blocks.
     pub fn close(&self) -> Result<(), StorageError> {
         self.shared().queue.lock().closing = true;
-        self.shared().work.notify_all();
+        self.shared().work.notify();
+        #[cfg(feature = "simulation")]
+        if let Some(writer) = self.handle.stepped.lock().take() {
+            while writer.lock().step(false) != Step::Closed {}
+        }
         let thread = self.handle.thread.lock().take();
         if let Some(thread) = thread
             && thread.join().is_err()

@@ -2,7 +2,9 @@
 //! a write is still under way. Nothing here judges.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// Upper bounds of the classes in which syncs are counted, in microseconds: from a fast flash disk's to what no lock
 /// service can live with.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use tokio::time::Instant;
 
 use super::encode::{begin_segment, push_record, vote_fields};
 use super::format::{FLAG_ALL, RECORD_HEADER_BYTES, RecordKind, offset_u32, record_start, segment_name};
@@ -116,6 +116,12 @@ impl WalWriter {
         self.shared.segments.store(self.segments.len(), Relaxed);
     }
 
+    /// After how long without other writes a commit mark is written for itself.
+    #[cfg(feature = "simulation")]
+    pub(super) fn idle_flush(&self) -> Option<std::time::Duration> {
+        self.options.idle_flush
+    }
+
     /// Writes until the log is closed.
     pub fn run(mut self) {
         while self.step(true) != Step::Closed {}
@@ -156,7 +162,7 @@ impl WalWriter {
         while wait && queue.ops.is_empty() && !queue.closing {
             match self.options.idle_flush {
                 Some(idle_flush) if queue.committed.is_some() || self.expects_committed => {
-                    if self.shared.work.wait_for(&mut queue, idle_flush).timed_out() {
+                    if self.shared.work.wait_for(&mut queue, idle_flush) {
                         self.expects_committed = false;
                         if queue.committed.is_some() {
                             break;

@@ -1,0 +1,89 @@
+//! The seam for a simulation of whole clusters in one thread (feature `simulation`): who simulates a machine is asked
+//! here what a node otherwise asks the operating system, and is told what a node does that no client sees.
+//!
+//! A host is entered before anything of its node runs and left afterwards; where none is entered, as in every program that
+//! serves anybody, the node does what it does without the feature. Randomness is not here: a simulation replaces
+//! the system call.
+
+mod stream;
+
+use std::cell::RefCell;
+use std::fmt;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use znode_store::{Event, Store, Zxid};
+
+pub use self::stream::{Line, Listening, ReadHalf, WriteHalf};
+pub(crate) use self::stream::{PeerListener, PeerStream};
+
+/// A position in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The term of the entry.
+    pub term: u64,
+    /// Its index.
+    pub index: u64,
+}
+
+/// What a node needs the disk for, when it is about to wait for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskWork {
+    /// What is queued for the log: one write and one sync.
+    Log,
+    /// Anything else: reads, snapshots, the identity.
+    Other,
+}
+
+/// The machine that a simulated node runs on.
+pub trait Host {
+    /// Its wall clock, in milliseconds since 1970.
+    fn wall_clock_ms(&self) -> u64;
+    /// Calls an address. Ready when the other side is reached, or known not to be.
+    fn connect(&self, address: &str) -> BoxFuture<'static, io::Result<Line>>;
+    /// How long the disk takes for what comes next.
+    fn disk_takes(&self, work: DiskWork) -> Duration;
+    /// An entry stands in the log from now on, with its bytes, behind another one.
+    fn appended(&self, at: Place, payload: &[u8], before: Option<Place>);
+    /// A command was carried out: `store` is the state after it. Called in the order of the log, under the state's lock.
+    fn carried_out(&self, at: Place, zxid: Zxid, events: &[Event], store: &Store);
+    /// The entry at `at` was applied, and with it all before it.
+    fn applied(&self, at: Place, payload: &[u8]);
+    /// The state was replaced by a snapshot's, which ends at `at`.
+    fn replaced(&self, at: Place, store: &Store);
+}
+
+thread_local! {
+    static HOST: RefCell<Option<Rc<dyn Host>>> = const { RefCell::new(None) };
+}
+
+/// Says on whose behalf this thread works from now on. Answers with who it was before.
+pub fn enter(host: Option<Rc<dyn Host>>) -> Option<Rc<dyn Host>> {
+    HOST.with(|current| current.replace(host))
+}
+
+/// Whether this thread works for a simulated machine.
+pub fn is_on() -> bool {
+    HOST.with(|current| current.borrow().is_some())
+}
+
+/// Asks the host, if there is one.
+pub(crate) fn ask<T>(question: impl FnOnce(&dyn Host) -> T) -> Option<T> {
+    let host = HOST.with(|current| current.borrow().clone());
+    host.map(|host| question(&*host))
+}
+
+/// Waits as long as the disk takes for `work`.
+pub(crate) async fn wait_for_disk(work: DiskWork) {
+    if let Some(takes) = ask(|host| host.disk_takes(work)) {
+        tokio::time::sleep(takes).await;
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.term, self.index)
+    }
+}

@@ -1,0 +1,140 @@
+//! Connections of peers that are either TCP's or simulated. What a simulated one does to its bytes is for the host to say:
+//! here it is two halves that read and write.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+/// A simulated connection.
+pub struct Line {
+    /// What comes from the other side.
+    pub reader: Box<dyn AsyncRead + Send + Sync + Unpin>,
+    /// What goes there.
+    pub writer: Box<dyn AsyncWrite + Send + Sync + Unpin>,
+}
+
+/// Where a simulated node's calls come in: who called, and the connection.
+pub type Listening = mpsc::UnboundedReceiver<(String, Line)>;
+
+/// Where peers call.
+pub enum PeerListener {
+    Tcp(TcpListener),
+    Simulated(tokio::sync::Mutex<Listening>),
+}
+
+impl From<TcpListener> for PeerListener {
+    fn from(listener: TcpListener) -> Self {
+        Self::Tcp(listener)
+    }
+}
+
+impl From<Listening> for PeerListener {
+    fn from(listening: Listening) -> Self {
+        Self::Simulated(tokio::sync::Mutex::new(listening))
+    }
+}
+
+impl PeerListener {
+    pub async fn accept(&self) -> io::Result<(PeerStream, String)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, from) = listener.accept().await?;
+                Ok((PeerStream::Tcp(stream), from.to_string()))
+            }
+            Self::Simulated(listening) => match listening.lock().await.recv().await {
+                Some((from, line)) => Ok((PeerStream::Simulated(line), from)),
+                // The machine is gone, and this node with it.
+                None => std::future::pending().await,
+            },
+        }
+    }
+}
+
+/// One of them.
+pub enum PeerStream {
+    Tcp(TcpStream),
+    Simulated(Line),
+}
+
+impl PeerStream {
+    pub async fn connect(address: &str) -> io::Result<Self> {
+        match super::ask(|host| host.connect(address)) {
+            Some(connected) => Ok(Self::Simulated(connected.await?)),
+            None => Ok(Self::Tcp(TcpStream::connect(address).await?)),
+        }
+    }
+
+    pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_nodelay(on),
+            Self::Simulated(_) => Ok(()),
+        }
+    }
+
+    pub fn into_split(self) -> (ReadHalf, WriteHalf) {
+        match self {
+            Self::Tcp(stream) => {
+                let (reader, writer) = stream.into_split();
+                (ReadHalf::Tcp(reader), WriteHalf::Tcp(writer))
+            }
+            Self::Simulated(line) => (
+                ReadHalf::Simulated(line.reader),
+                WriteHalf::Simulated(line.writer),
+            ),
+        }
+    }
+}
+
+/// What comes from a peer.
+pub enum ReadHalf {
+    /// Over TCP.
+    Tcp(OwnedReadHalf),
+    /// Over a simulated network.
+    Simulated(Box<dyn AsyncRead + Send + Sync + Unpin>),
+}
+
+/// What goes to a peer.
+pub enum WriteHalf {
+    /// Over TCP.
+    Tcp(OwnedWriteHalf),
+    /// Over a simulated network.
+    Simulated(Box<dyn AsyncWrite + Send + Sync + Unpin>),
+}
+
+impl AsyncRead for ReadHalf {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(half) => Pin::new(half).poll_read(cx, buf),
+            Self::Simulated(half) => Pin::new(half).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for WriteHalf {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(half) => Pin::new(half).poll_write(cx, bytes),
+            Self::Simulated(half) => Pin::new(half).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(half) => Pin::new(half).poll_flush(cx),
+            Self::Simulated(half) => Pin::new(half).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(match self.get_mut() {
+            Self::Tcp(half) => Pin::new(half).poll_shutdown(cx),
+            Self::Simulated(half) => Pin::new(half).poll_shutdown(cx),
+        })?;
+        Poll::Ready(Ok(()))
+    }
+}

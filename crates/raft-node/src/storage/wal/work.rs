@@ -1,0 +1,74 @@
+//! How the writer learns that there is work: a thread waits for it, or, in a simulated node, a task. What the work is
+//! stands in the queue.
+
+use std::time::Duration;
+
+use parking_lot::{Condvar, MutexGuard};
+
+use super::Queue;
+
+/// Something was queued, or the log is closing.
+#[derive(Default)]
+pub(super) struct Work {
+    thread: Condvar,
+    #[cfg(feature = "simulation")]
+    task: tokio::sync::Notify,
+}
+
+impl Work {
+    /// There is some.
+    pub fn notify(&self) {
+        self.thread.notify_all();
+        #[cfg(feature = "simulation")]
+        self.task.notify_one();
+    }
+
+    /// Waits for it.
+    pub fn wait(&self, queue: &mut MutexGuard<'_, Queue>) {
+        self.thread.wait(queue);
+    }
+
+    /// Waits for it so long. Says whether the time is over.
+    pub fn wait_for(&self, queue: &mut MutexGuard<'_, Queue>, patience: Duration) -> bool {
+        self.thread.wait_for(queue, patience).timed_out()
+    }
+}
+
+/// What the writer's thread does otherwise, with the time that the simulated disk takes: what is queued meanwhile is
+/// written with it, as on a real one.
+#[cfg(feature = "simulation")]
+pub(super) async fn step_as_task(
+    shared: std::sync::Arc<super::Shared>,
+    writer: std::sync::Arc<parking_lot::Mutex<super::WalWriter>>,
+) {
+    use crate::simulation::{DiskWork, wait_for_disk};
+    loop {
+        let (idle, mark) = {
+            let queue = shared.queue.lock();
+            (queue.ops.is_empty() && !queue.closing, queue.committed.is_some())
+        };
+        let idle_flush = writer.lock().idle_flush();
+        match idle_flush {
+            Some(patience) if idle && mark => {
+                // A commit mark is written for itself when nothing else comes.
+                let more = tokio::time::timeout(patience, shared.work.task.notified()).await;
+                if more.is_ok() {
+                    continue;
+                }
+            }
+            _ if idle => {
+                shared.work.task.notified().await;
+                continue;
+            }
+            _ => {}
+        }
+        let working = shared.pulse.working();
+        let began = tokio::time::Instant::now();
+        wait_for_disk(DiskWork::Log).await;
+        drop(working);
+        shared.pulse.synced(began.elapsed());
+        if writer.lock().step(false) == super::Step::Closed {
+            return;
+        }
+    }
+}
