@@ -29,9 +29,35 @@ pub fn serve(config: ServeConfig) -> anyhow::Result<()> {
     end_at_panics();
     #[cfg(feature = "failpoints")]
     raft_node::fail_points::order_from_environment().map_err(anyhow::Error::msg)?;
+    #[cfg(feature = "planted")]
+    plant_from_environment()?;
     runtime(config.workers)
         .context("starting the runtime")?
         .block_on(run(config))
+}
+
+/// Gives this node the bug that `LOCKGATE_PLANTED` numbers. Only builds for the tests of the tests can do so.
+#[cfg(feature = "planted")]
+fn plant_from_environment() -> anyhow::Result<()> {
+    use znode_store::planted::{Bug, plant};
+    let Some(number) = std::env::var_os("LOCKGATE_PLANTED") else {
+        return Ok(());
+    };
+    let bug = number
+        .to_str()
+        .and_then(|number| Bug::numbered(number.parse().ok()?));
+    let Some(bug) = bug else {
+        bail!(
+            "LOCKGATE_PLANTED is {number:?}, and there is no such bug: 1 to {}",
+            Bug::ALL.len()
+        );
+    };
+    warn!(
+        "THIS NODE IS BROKEN ON PURPOSE: it has the planted bug {} ({bug:?}); do not use it",
+        bug as u8
+    );
+    plant(Some(bug));
+    Ok(())
 }
 
 /// A panic ends the process there and then. What it leaves half changed is never shown to anybody, and whoever looks

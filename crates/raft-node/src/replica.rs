@@ -11,6 +11,7 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
+use znode_store::planted::{self, Bug};
 use znode_store::{
     Applied, Command, ContenderEnd, EntryContext, Event, HolderId, LockMode, LockName, Reply, Standing, Store,
 };
@@ -133,7 +134,10 @@ impl Replica {
         }
         let batch = CommandBatch::decode(proposal.commands.clone())?;
         let entry = EntryContext {
-            time_ms: batch.time_ms,
+            time_ms: match planted::is(Bug::OwnClock) {
+                true => crate::wall_clock::now_ms(),
+                false => batch.time_ms,
+            },
             term: at.term,
         };
         let now = Instant::now();

@@ -45,6 +45,8 @@ pub trait Host {
     fn connect(&self, address: &str) -> BoxFuture<'static, io::Result<Line>>;
     /// How long the disk takes for what comes next.
     fn disk_takes(&self, work: DiskWork) -> Duration;
+    /// A vote is on the disk: in this term, for this node, which leads if it is `committed`.
+    fn voted(&self, term: u64, candidate: u64, committed: bool);
     /// An entry stands in the log from now on, with its bytes, behind another one.
     fn appended(&self, at: Place, payload: &[u8], before: Option<Place>);
     /// A command was carried out: `store` is the state after it. Called in the order of the log, under the state's lock.

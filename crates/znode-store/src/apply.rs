@@ -7,6 +7,7 @@ use crate::acl::Identities;
 use crate::command::{Command, LockCommand, Op, Request, Step};
 use crate::event::Event;
 use crate::ids::{RequestId, SessionId, Zxid};
+use crate::planted::{self, Bug};
 use crate::remembered::{self, Record, Remembered};
 use crate::reply::{Applied, Limited, Outcome, Refusal, Reply};
 use crate::sessions::{Session, SessionFate};
@@ -74,7 +75,7 @@ impl Store {
         if let Some(session) = session {
             self.sessions.hear(session, cx.zxid)?;
         }
-        let Some(request_id) = request_id else {
+        let Some(request_id) = request_id.filter(|_| !planted::is(Bug::Repeated)) else {
             return self.carry_out(cx, session, None, command);
         };
         let fingerprint = remembered::fingerprint(&command);
@@ -170,7 +171,7 @@ impl Store {
                 term,
                 as_of,
             } => {
-                if term != cx.term {
+                if term != cx.term && !planted::is(Bug::UnprovenLeader) {
                     return Err(Refusal::StaleLeader);
                 }
                 let mut expired = 0;

@@ -150,6 +150,7 @@ mod write;
 
 mod lock;
 
+pub mod planted;
 mod snapshot;
 mod stable_hash;
 mod tree;

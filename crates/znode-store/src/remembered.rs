@@ -90,6 +90,11 @@ impl Remembered {
         }
     }
 
+    /// How many there are that may be forgotten.
+    pub(crate) fn len(&self) -> usize {
+        self.order.len()
+    }
+
     pub(crate) fn get(&self, id: &RequestId) -> Option<&Record> {
         self.records.get(id)
     }

@@ -11,11 +11,15 @@ use crate::apply::Context;
 use crate::command::Turn;
 use crate::event::{ContenderEnd, Event};
 use crate::ids::{Password, SessionId, Zxid};
+use crate::lock::Standing;
+use crate::path::ZPath;
+use crate::planted::{self, Bug};
 use crate::remembered::{Kept, Remembered};
 use crate::reply::Refusal;
 use crate::stable_hash::{self, Table};
 use crate::store::Store;
 use crate::tree::NodeIndex;
+use crate::write::lock_of_child;
 
 /// How many ended sessions are remembered, so that their clients learn that they have ended and not that
 /// they never were. At 16 bytes each; older ones become unknown, which tells a client no less to start anew.
@@ -191,6 +195,12 @@ impl Sessions {
         self.live.len()
     }
 
+    /// How many outcomes the session with the most of them has remembered.
+    pub(crate) fn most_remembered(&self) -> usize {
+        let counts = self.live.values().map(|session| session.remembered.len());
+        counts.max().unwrap_or_default()
+    }
+
     pub(crate) fn views(&self) -> Vec<SessionView> {
         let mut views: Vec<_> = self.live.iter().map(|(&id, session)| session.view(id)).collect();
         views.sort_unstable_by_key(|view| view.session);
@@ -287,12 +297,31 @@ impl Sessions {
             return;
         }
         self.ended_order.push_back(session);
+        self.order_as_planted();
         if self.ended_order.len() > MAX_ENDED_SESSIONS {
             let oldest = self
                 .ended_order
                 .pop_front()
                 .expect("there are more than the maximum");
             self.ended.remove(&oldest);
+        }
+    }
+
+    /// The bug [`OwnOrder`](Bug::OwnOrder): as if they were kept in a table whose order depends on where it lies in memory.
+    fn order_as_planted(&mut self) {
+        if planted::is(Bug::OwnOrder)
+            && let [.., before, last] = self.ended_order.make_contiguous()
+        {
+            // Replicas in one process differ in the first, processes in the second.
+            let places = [
+                core::ptr::from_ref(&self.live).addr(),
+                Self::order_as_planted as *const () as usize,
+            ];
+            let rank =
+                |session: &SessionId| stable_hash::of_words([session.0, places[0] as u64, places[1] as u64]);
+            if rank(before) > rank(last) {
+                core::mem::swap(before, last);
+            }
         }
     }
 
@@ -311,6 +340,23 @@ impl Sessions {
 }
 
 impl Store {
+    /// Takes out what bugs leave behind when a session ends: its waiters, or the newest of its other ephemeral nodes.
+    fn leave_orphans(&self, ephemerals: &mut Vec<(Zxid, ZPath, NodeIndex)>) {
+        if planted::is(Bug::GrantToTheDead) {
+            ephemerals.retain(|(_, path, _)| {
+                let standing = lock_of_child(path).and_then(|lock| self.standing(&lock, path.name()));
+                !matches!(standing, Some(Standing::Waits(_)))
+            });
+        }
+        if planted::is(Bug::KeptEphemeral)
+            && let Some(newest) = ephemerals
+                .iter()
+                .rposition(|(_, path, _)| lock_of_child(path).is_none())
+        {
+            ephemerals.remove(newest);
+        }
+    }
+
     /// Ends a live session: all its ephemeral nodes go, in the order in which they came.
     pub(crate) fn end_session(&mut self, cx: &mut Context<'_>, session: SessionId, expired: bool) {
         let how = if expired {
@@ -326,6 +372,9 @@ impl Store {
             .collect();
         // Nodes of one transaction share their czxid; their paths tell them apart, their indices may not.
         ephemerals.sort_unstable();
+        if planted::leaves_orphans() {
+            self.leave_orphans(&mut ephemerals);
+        }
         for (_, path, index) in ephemerals {
             self.remove_node(cx, index, &path, how.clone());
         }

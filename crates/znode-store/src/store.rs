@@ -128,6 +128,12 @@ impl Store {
             .collect()
     }
 
+    /// How many outcomes of requests are remembered, beside those of calls that wait: of the session with the most of them,
+    /// and of all requests without a session.
+    pub fn remembered_requests(&self) -> (usize, usize) {
+        (self.sessions.most_remembered(), self.remembered.len())
+    }
+
     /// The limits that hold.
     pub fn limits(&self) -> Limits {
         self.limits

@@ -11,6 +11,7 @@ use crate::event::{ContenderEnd, Event, ZnodeEvent, ZnodeEventKind};
 use crate::ids::{Data, SessionId};
 use crate::lock::{self, EndedContender};
 use crate::path::{LockName, ZPath};
+use crate::planted;
 use crate::quota::Growth;
 use crate::reply::{Outcome, Refusal, Reply};
 use crate::stat::Kind;
@@ -240,11 +241,12 @@ impl Store {
         cx.changed(ZnodeEventKind::Deleted, path, acl);
         self.children_changed(cx, parent, path);
         if let Some(session) = session {
-            let owner = self
-                .sessions
-                .get_mut(session)
-                .expect("ephemeral nodes have live owners");
-            owner.ephemerals.remove(&index);
+            match self.sessions.get_mut(session) {
+                Some(owner) => {
+                    owner.ephemerals.remove(&index);
+                }
+                None => assert!(planted::leaves_orphans(), "ephemeral nodes have live owners"),
+            }
             if let Some(lock) = lock_of_child(path) {
                 self.tell_locks(
                     cx,

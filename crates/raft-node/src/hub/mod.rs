@@ -296,6 +296,20 @@ impl Hub {
         tables.end_those_that_are_over();
     }
 
+    /// The bug [`LostWatches`](znode_store::planted::Bug::LostWatches): nobody watches anything any more, and nobody is told.
+    #[cfg(feature = "planted")]
+    pub(crate) fn forget_watches(&self) {
+        let mut tables = self.tables.lock();
+        let Tables { watches, outlets, .. } = &mut *tables;
+        for watcher in outlets.keys() {
+            let armed: Vec<ZPath> = watches.armed(*watcher).map(|(path, _)| path.clone()).collect();
+            for path in armed {
+                // One path may be watched in two ways, and the first removal takes both.
+                let _ = watches.remove(*watcher, &path, WatcherType::Any);
+            }
+        }
+    }
+
     /// Lets every waiter go without an answer, and those who come later: the node stops.
     pub fn stop(&self) {
         self.sessions.stop();

@@ -30,6 +30,8 @@ pub struct Proposal {
 impl Proposal {
     pub(super) fn submit(node: &Node, request: Request) -> Result<Self, ProposeError> {
         let inner = &node.inner;
+        #[cfg(feature = "planted")]
+        let request = at_the_door(node, request);
         let (number, envelope, answer) = inner
             .replica
             .calls
@@ -53,6 +55,27 @@ impl Proposal {
     fn give_up(&self) -> Option<bool> {
         self.node.inner.replica.calls.give_up(self.number)
     }
+}
+
+/// The bug [`AccessAtTheDoor`](znode_store::planted::Bug::AccessAtTheDoor): whoever may write now may do so whenever the
+/// request's turn comes.
+#[cfg(feature = "planted")]
+fn at_the_door(node: &Node, mut request: Request) -> Request {
+    use znode_store::planted::{Bug, is};
+    use znode_store::{Command, Identities, Identity, Op, Perms};
+
+    if is(Bug::AccessAtTheDoor)
+        && let Command::Write(Op::Set { path, .. }) = &request.command
+    {
+        let operator = Identities::new([Identity::Super]);
+        let store = node.inner.replica.store.read();
+        if let Ok((acl, _)) = store.seen_by(&operator).acl(path)
+            && acl.allows(Perms::WRITE, &request.caller)
+        {
+            request.caller = operator;
+        }
+    }
+    request
 }
 
 impl Future for Proposal {

@@ -40,6 +40,10 @@ use crate::types::{ClusterId, DiskId, Raft};
 /// transaction may be some more), and all frames must stay well below [`codec::MAX_ENCODED_BYTES`].
 const MAX_ENTRIES_IN_FRAME: u64 = 16;
 
+#[allow(
+    clippy::useless_conversion,
+    reason = "without the feature `simulation` what listens for peers is a TCP listener already"
+)]
 impl Node {
     /// Starts a node: reads its disk, listens to its peers, and forms the cluster with them if it is new.
     ///
@@ -61,7 +65,7 @@ impl Node {
     /// operating system before the members are configured.
     pub async fn start_on(config: NodeConfig, listener: tokio::net::TcpListener) -> Result<Node, StartError> {
         let keeps_history = config.history.enabled;
-        Self::start_keeping(config, listener, Arc::new(RealDisk), keeps_history).await
+        Self::start_keeping(config, listener.into(), Arc::new(RealDisk), keeps_history).await
     }
 
     /// As [`Node::start_on`], with all access to files going through `disk`: for tests, whose disks lose power
@@ -71,22 +75,23 @@ impl Node {
         listener: tokio::net::TcpListener,
         disk: Arc<dyn Disk>,
     ) -> Result<Node, StartError> {
-        Self::start_keeping(config, listener, disk, false).await
+        Self::start_keeping(config, listener.into(), disk, false).await
     }
 
     /// As [`Node::start_on_disk`], on the machine that was entered by [`crate::simulation::enter`].
     #[cfg(feature = "simulation")]
-    pub async fn start_simulated(
+    pub fn start_simulated(
         config: NodeConfig,
         listening: crate::simulation::Listening,
         disk: Arc<dyn Disk>,
-    ) -> Result<Node, StartError> {
-        Self::start_keeping(config, listening, disk, false).await
+    ) -> futures_util::future::BoxFuture<'static, Result<Node, StartError>> {
+        // In a box, so that whoever simulates need not compile all of a node anew.
+        Box::pin(Self::start_keeping(config, listening.into(), disk, false))
     }
 
     async fn start_keeping(
         config: NodeConfig,
-        listener: impl Into<PeerListener>,
+        listener: PeerListener,
         disk: Arc<dyn Disk>,
         keeps_history: bool,
     ) -> Result<Node, StartError> {
@@ -205,12 +210,7 @@ impl Node {
             traffic,
         };
         tasks.spawn(compaction::run(compaction, snapshot_orders, stop.clone()));
-        tasks.spawn(server::serve(
-            listener.into(),
-            gate.clone(),
-            services,
-            stop.clone(),
-        ));
+        tasks.spawn(server::serve(listener, gate.clone(), services, stop.clone()));
         tasks.spawn(disks::look(
             disks.clone(),
             storage.clone(),

@@ -91,6 +91,10 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         };
         fail_step!(async "vote::before_save", |error| error);
         self.durably(|wal, done| wal.save_vote(vote, done)).await?;
+        #[cfg(feature = "simulation")]
+        if let Some(candidate) = vote.node_id {
+            crate::simulation::ask(|host| host.voted(vote.term, candidate, vote.committed));
+        }
         fail_step!(async "vote::after_save", |error| error);
         Ok(())
     }

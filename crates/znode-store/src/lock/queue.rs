@@ -10,6 +10,7 @@ use super::contender::Claim;
 use super::state::Terms;
 use crate::command::LockMode;
 use crate::ids::{SessionId, Zxid};
+use crate::planted::{self, Bug};
 
 /// Up to so many contenders are asked one by one whose they are. Nearly all locks have fewer, and an index costs
 /// more than that.
@@ -80,6 +81,9 @@ pub(crate) struct Queue {
     held: Held,
     /// Contenders that may be joined, by session and owner. Only while there are more than [`FEW`].
     owners: Option<Box<Owners>>,
+    /// For [`Bug::OvertakingReader`]: the first of those who waited went, and nobody was let in since.
+    #[cfg(feature = "planted")]
+    front_waiter_gone: bool,
 }
 
 /// What the holders come to.
@@ -154,6 +158,10 @@ impl Queue {
             self.holding -= 1;
             self.held.take(&contender);
         }
+        #[cfg(feature = "planted")]
+        {
+            self.front_waiter_gone = !held && at == self.holding;
+        }
         if self.contenders.len() <= FEW / 2 {
             self.owners = None;
         } else if let (Some(owners), Some(owner)) = (&mut self.owners, contender.joined_by()) {
@@ -199,12 +207,31 @@ impl Queue {
         let before = self.holding;
         while let Some(next) = self.contenders.get(self.holding)
             && !terms.is_shut()
-            && self.has_room_for(next.claim, terms)
+            && (self.has_room_for(next.claim, terms) || self.is_overtaking(next))
         {
             self.held.add(next);
             self.holding += 1;
+            #[cfg(feature = "planted")]
+            {
+                self.front_waiter_gone = false;
+            }
         }
         before..self.holding
+    }
+
+    /// [`Bug::OvertakingReader`]: who stood behind somebody that went takes that for its turn.
+    fn is_overtaking(&self, next: &Contender) -> bool {
+        #[cfg(feature = "planted")]
+        let gone = self.front_waiter_gone;
+        #[cfg(not(feature = "planted"))]
+        let gone = false;
+        gone && planted::is(Bug::OvertakingReader) && next.claim.mode == LockMode::Shared
+    }
+
+    /// [`Bug::LeakedPermits`]: these are never given back.
+    #[cfg(feature = "planted")]
+    pub(super) fn leak(&mut self, permits: u64) {
+        self.held.permits += permits;
     }
 
     /// After a restore: the first `holding` held the lock when the snapshot was drawn. False if they cannot have.
@@ -239,7 +266,7 @@ impl Queue {
         };
         let (first, mode) = (terms.in_force(first.claim.mode), terms.in_force(claim.mode));
         match mode {
-            LockMode::Exclusive => false,
+            LockMode::Exclusive => planted::is(Bug::CrowdedLock) && self.holding == 1,
             _ if self.held.upgrading > 0 => false,
             LockMode::Shared => matches!(first, LockMode::Shared | LockMode::Upgradeable),
             LockMode::Upgradeable => first == LockMode::Shared && self.held.upgradeables == 0,

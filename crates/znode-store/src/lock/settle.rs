@@ -19,6 +19,7 @@ use crate::command::LockMode;
 use crate::event::{ContenderEnd, Event, Hold};
 use crate::ids::{Data, RequestId, SessionId, Zxid};
 use crate::path::{LockName, ZPath};
+use crate::planted::{self, Bug};
 use crate::reply::{Outcome, Place, Refusal, Reply};
 use crate::store::Store;
 use crate::tree::Damage;
@@ -92,6 +93,13 @@ impl Store {
             }
         }
         if let Some(contender) = held {
+            #[cfg(feature = "planted")]
+            if planted::is(Bug::LeakedPermits)
+                && matches!(contender.claim.mode, LockMode::Semaphore { .. })
+                && matches!(how, ContenderEnd::SessionExpired | ContenderEnd::SessionClosed)
+            {
+                self.locks.leak(&lock, contender.claim.permits);
+            }
             let since_ms = facts.record.as_ref().and_then(|record| record.granted_ms);
             let hold = self.hold(&lock, &contender, facts.record.as_ref(), since_ms);
             let by = match &how {
@@ -200,8 +208,11 @@ impl Store {
         record: Option<&Record>,
         since_ms: Option<u64>,
     ) -> Arc<Hold> {
-        let session = self.sessions.get(contender.session);
-        let session = session.expect("a session outlives its contenders");
+        let session_name = match self.sessions.get(contender.session) {
+            Some(session) => session.name.clone(),
+            None if planted::is(Bug::GrantToTheDead) => "".into(),
+            None => panic!("a session outlives its contenders"),
+        };
         let (owner, note, address) = match record {
             Some(record) => (record.owner.clone(), record.note.clone(), record.address.clone()),
             None => ("".into(), "".into(), "".into()),
@@ -210,7 +221,7 @@ impl Store {
             lock: lock.clone(),
             holder: contender.name.clone(),
             session: contender.session,
-            session_name: session.name.clone(),
+            session_name,
             mode: contender.claim.mode,
             permits: contender.claim.permits,
             fencing_token: contender.token,

@@ -33,6 +33,9 @@ pub(crate) struct LockTable {
     waits: BTreeMap<Scope, BTreeSet<Wait>>,
     /// Holders that are asked to give their lock up and have not answered, by session.
     asked: BTreeMap<SessionId, BTreeSet<(LockName, Arc<str>)>>,
+    /// For the bug [`LeakedPermits`](crate::planted::Bug::LeakedPermits): how many of each lock.
+    #[cfg(feature = "planted")]
+    leaked: BTreeMap<LockName, u64>,
 }
 
 /// Who can wait for whom: a session, or one of its threads or tasks.
@@ -97,10 +100,24 @@ impl LockTable {
             upgrading: record.is_some_and(super::contender::Record::is_upgrading),
             owner,
         };
-        self.queues
-            .entry(ByName(lock.clone()))
-            .or_default()
-            .insert(contender);
+        let queue = self.queues.entry(ByName(lock.clone())).or_default();
+        #[cfg(feature = "planted")]
+        if queue.is_empty()
+            && let Some(leaked) = self.leaked.get(lock)
+        {
+            queue.leak(*leaked);
+        }
+        queue.insert(contender);
+    }
+
+    /// See `leaked`.
+    #[cfg(feature = "planted")]
+    pub(super) fn leak(&mut self, lock: &LockName, permits: u32) {
+        let permits = u64::from(permits);
+        *self.leaked.entry(lock.clone()).or_default() += permits;
+        if let Some(queue) = self.queues.get_mut(lock.as_str()) {
+            queue.leak(permits);
+        }
     }
 
     /// Takes out a contender that is gone; returns it if it held the lock.

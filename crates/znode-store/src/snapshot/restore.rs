@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::lock::KeptState;
+use crate::planted::{self, Bug};
 use crate::sessions::{Session, SessionFate};
 use crate::snapshot::{FORMAT, Part, SnapshotPart};
 use crate::store::Store;
@@ -153,17 +154,23 @@ impl Restorer {
             } = &mut store;
             let node = tree.node(index);
             let owner = node.session().expect("only ephemeral nodes are listed");
-            let session = sessions
-                .get_mut(owner)
-                .ok_or(SnapshotError::Damaged("an ephemeral znode in it has no session"))?;
-            session.ephemerals.insert(index);
+            match sessions.get_mut(owner) {
+                Some(session) => {
+                    session.ephemerals.insert(index);
+                }
+                None if planted::leaves_orphans() => {}
+                None => return Err(SnapshotError::Damaged("an ephemeral znode in it has no session")),
+            }
             if let Some(lock) = lock_of_child(&path) {
                 locks.contender_created(&lock, path.name(), &node.data, owner, node.czxid);
             }
         }
         store.locks_restored(self.locks)?;
         match store.digest() {
-            found if found != claimed => Err(SnapshotError::WrongDigest { claimed, found }),
+            // Who forgets a part of the state has another digest, and says so if it is asked to.
+            found if found != claimed && !planted::is(Bug::ForgottenCounter) => {
+                Err(SnapshotError::WrongDigest { claimed, found })
+            }
             _ => Ok(store),
         }
     }

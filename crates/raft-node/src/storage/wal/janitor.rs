@@ -71,6 +71,15 @@ impl State {
         self.ahead.iter().position(|slot| matches!(slot, Slot::Wanted))
     }
 
+    /// What could not be made is made now.
+    fn try_again(&mut self) {
+        for slot in &mut self.ahead {
+            if matches!(slot, Slot::Failed(_)) {
+                *slot = Slot::Wanted;
+            }
+        }
+    }
+
     fn ready(&self) -> Option<usize> {
         self.ahead.iter().position(|slot| matches!(slot, Slot::Ready(_)))
     }
@@ -89,6 +98,15 @@ struct Yard {
 pub(super) struct Janitor {
     yard: Arc<Yard>,
     thread: Option<JoinHandle<()>>,
+    /// In a simulated node: it works when it is stepped.
+    #[cfg(feature = "simulation")]
+    stepped: Option<Stepped>,
+}
+
+/// When a janitor without a thread has last tried again.
+#[cfg(feature = "simulation")]
+struct Stepped {
+    tried: Mutex<tokio::time::Instant>,
 }
 
 impl Janitor {
@@ -113,6 +131,20 @@ impl Janitor {
             shared,
         });
         let mut thread = None;
+        #[cfg(feature = "simulation")]
+        if own_thread && crate::simulation::is_on() {
+            yard.adopt_spares();
+            let stepped = Some(Stepped {
+                tried: Mutex::new(tokio::time::Instant::now()),
+            });
+            let janitor = Self {
+                yard,
+                thread,
+                stepped,
+            };
+            janitor.step();
+            return Ok(janitor);
+        }
         if own_thread {
             let yard = yard.clone();
             let spawned = std::thread::Builder::new()
@@ -123,12 +155,48 @@ impl Janitor {
                 });
             thread = Some(spawned.map_err(|source| StorageError::io("start the janitor of", dir, source))?);
         }
-        Ok(Self { yard, thread })
+        Ok(Self {
+            yard,
+            thread,
+            #[cfg(feature = "simulation")]
+            stepped: None,
+        })
+    }
+
+    /// Whether segments are made before they are needed.
+    fn works_ahead(&self) -> bool {
+        #[cfg(feature = "simulation")]
+        if self.stepped.is_some() {
+            return true;
+        }
+        self.thread.is_some()
+    }
+
+    /// Does what a thread of its own would have done by now.
+    #[cfg(feature = "simulation")]
+    pub fn step(&self) {
+        let Some(stepped) = &self.stepped else { return };
+        let mut tried = stepped.tried.lock();
+        if tried.elapsed() >= RETRY_INTERVAL {
+            *tried = tokio::time::Instant::now();
+            self.yard.state.lock().try_again();
+        }
+        loop {
+            let mut state = self.yard.state.lock();
+            let (remove, make) = (std::mem::take(&mut state.remove), state.wanted());
+            drop(state);
+            if remove.is_empty() && make.is_none() {
+                return;
+            }
+            self.yard.work(remove, make);
+        }
     }
 
     /// A segment of at least so many bytes, made ahead if there is one.
     pub fn take(&self, bytes: usize) -> Result<Spare, StorageError> {
-        if self.thread.is_some() && bytes == self.yard.segment_bytes {
+        #[cfg(feature = "simulation")]
+        self.step();
+        if self.works_ahead() && bytes == self.yard.segment_bytes {
             let mut state = self.yard.state.lock();
             while state.ready().is_none() && state.wanted().is_some() {
                 self.yard.changed.wait(&mut state);
@@ -162,7 +230,7 @@ impl Janitor {
 
     /// Removes segments, in this order.
     pub fn remove(&self, sequences: Vec<u64>) {
-        if self.thread.is_some() {
+        if self.works_ahead() {
             self.yard.state.lock().remove.extend(sequences);
             self.yard.changed.notify_all();
         } else {
@@ -206,11 +274,7 @@ impl Yard {
                 if !state.ahead.iter().any(|slot| matches!(slot, Slot::Failed(_))) {
                     self.changed.wait(&mut state);
                 } else if self.changed.wait_for(&mut state, RETRY_INTERVAL).timed_out() {
-                    for slot in &mut state.ahead {
-                        if matches!(slot, Slot::Failed(_)) {
-                            *slot = Slot::Wanted;
-                        }
-                    }
+                    state.try_again();
                 }
             }
             let remove = std::mem::take(&mut state.remove);
@@ -218,26 +282,30 @@ impl Yard {
             let closing = state.closing;
             drop(state);
 
-            // First what makes room, then what needs it.
-            self.remove_all(remove);
-            if let Some(slot) = make {
-                let made = self.make(&spare_name(slot), self.segment_bytes);
-                let full = made.as_ref().is_err_and(StorageError::is_full_disk);
-                if full != self.shared.starved.swap(full, Relaxed) {
-                    match full {
-                        true => tracing::warn!("the disk is full: the log lives on the segments it has"),
-                        false => tracing::info!("the disk has room for segments of the log again"),
-                    }
-                }
-                let mut state = self.state.lock();
-                state.ahead[slot] = made.map_or_else(Slot::Failed, Slot::Ready);
-                self.count_spares(&state);
-                drop(state);
-                self.changed.notify_all();
-            }
+            self.work(remove, make);
             if closing {
                 return;
             }
+        }
+    }
+
+    /// First what makes room, then what needs it.
+    fn work(&self, remove: VecDeque<u64>, make: Option<usize>) {
+        self.remove_all(remove);
+        if let Some(slot) = make {
+            let made = self.make(&spare_name(slot), self.segment_bytes);
+            let full = made.as_ref().is_err_and(StorageError::is_full_disk);
+            if full != self.shared.starved.swap(full, Relaxed) {
+                match full {
+                    true => tracing::warn!("the disk is full: the log lives on the segments it has"),
+                    false => tracing::info!("the disk has room for segments of the log again"),
+                }
+            }
+            let mut state = self.state.lock();
+            state.ahead[slot] = made.map_or_else(Slot::Failed, Slot::Ready);
+            self.count_spares(&state);
+            drop(state);
+            self.changed.notify_all();
         }
     }
 

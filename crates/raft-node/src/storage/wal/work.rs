@@ -34,6 +34,10 @@ impl Work {
     }
 }
 
+/// How often the janitor of a simulated node is stepped at least.
+#[cfg(feature = "simulation")]
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
 /// What the writer's thread does otherwise, with the time that the simulated disk takes: what is queued meanwhile is
 /// written with it, as on a real one.
 #[cfg(feature = "simulation")]
@@ -57,7 +61,11 @@ pub(super) async fn step_as_task(
                 }
             }
             _ if idle => {
-                shared.work.task.notified().await;
+                // The janitor of a full disk tries again though nothing is written.
+                let more = tokio::time::timeout(LOOK_AGAIN, shared.work.task.notified()).await;
+                if more.is_err() {
+                    writer.lock().step_janitor();
+                }
                 continue;
             }
             _ => {}
@@ -67,8 +75,10 @@ pub(super) async fn step_as_task(
         wait_for_disk(DiskWork::Log).await;
         drop(working);
         shared.pulse.synced(began.elapsed());
-        if writer.lock().step(false) == super::Step::Closed {
+        let step = writer.lock().step(false);
+        if step == super::Step::Closed {
             return;
         }
+        writer.lock().step_janitor();
     }
 }
