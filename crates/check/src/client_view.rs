@@ -1,0 +1,121 @@
+//! What clients believed: from the answer that granted a lock until they let it go, or until their own deadline, whichever
+//! comes first. No two may believe at once what excludes each other, and who believes later has the greater token. That is
+//! what a lock is for; `holds` sees the servers' side, on which everything may be right and come too late.
+
+use serde::{Deserialize, Serialize};
+
+use crate::history::{ClientId, Nanos};
+use crate::holds::{self, End, History, Hold, Mode};
+use crate::verdict::Verdict;
+
+/// A client's belief that it holds a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Belief {
+    /// Which lock.
+    pub lock: String,
+    /// Who.
+    pub client: ClientId,
+    /// How.
+    pub mode: Mode,
+    /// Under which fencing token.
+    pub token: u64,
+    /// When it got to know.
+    pub granted: Nanos,
+    /// When it let go: the moment before it asked for the release.
+    pub let_go: Option<Nanos>,
+    /// Up to when it was entitled to believe, by its own clock: its session's timeout after it sent the last heartbeat that
+    /// was confirmed.
+    pub deadline: Nanos,
+}
+
+impl Belief {
+    fn ended(&self) -> Nanos {
+        self.let_go.unwrap_or(Nanos::MAX).min(self.deadline)
+    }
+}
+
+/// Checks what clients believed of each lock. Positions in the lines are nanoseconds since the run began.
+pub fn check(beliefs: &[Belief]) -> Verdict {
+    let holds = beliefs
+        .iter()
+        // A grant that comes after the deadline is believed by nobody.
+        .filter(|belief| belief.granted < belief.ended())
+        .map(|belief| Hold {
+            lock: belief.lock.clone(),
+            contender: format!("client {}", belief.client),
+            mode: belief.mode,
+            token: belief.token,
+            arrived: None,
+            began: Some(belief.granted),
+            end: End::At(belief.ended()),
+        })
+        .collect();
+    let history = History {
+        holds,
+        ..History::default()
+    };
+    holds::check(&history).about("believed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn belief(
+        client: ClientId,
+        token: u64,
+        granted: Nanos,
+        let_go: Option<Nanos>,
+        deadline: Nanos,
+    ) -> Belief {
+        Belief {
+            lock: "orders".into(),
+            client,
+            mode: Mode::Exclusive,
+            token,
+            granted,
+            let_go,
+            deadline,
+        }
+    }
+
+    #[test]
+    fn a_deadline_ends_a_belief() {
+        let beliefs = [
+            belief(1, 1, 10, None, 50),
+            belief(2, 2, 50, Some(60), 90),
+            belief(3, 3, 60, None, 99),
+        ];
+        assert_eq!(check(&beliefs), Verdict::Valid);
+    }
+
+    #[test]
+    fn a_grant_after_the_deadline_is_believed_by_nobody() {
+        assert_eq!(
+            check(&[belief(1, 1, 55, None, 50), belief(2, 2, 50, None, 99)]),
+            Verdict::Valid
+        );
+    }
+
+    #[test]
+    fn two_who_believe_at_once_are_named() {
+        let Verdict::Violated(lines) = check(&[belief(1, 1, 10, Some(52), 80), belief(2, 2, 50, None, 99)])
+        else {
+            panic!("two holders passed");
+        };
+        assert_eq!(
+            lines,
+            [
+                "believed: lock orders: client 2 (Exclusive, token 2, held [50, 99)) held together with client 1 (Exclusive, token 1, held [10, 52))"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_later_one_has_the_greater_token() {
+        assert!(matches!(
+            check(&[belief(1, 2, 10, Some(20), 80), belief(2, 1, 50, None, 99)]),
+            Verdict::Violated(_)
+        ));
+    }
+}

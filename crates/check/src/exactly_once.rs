@@ -1,0 +1,176 @@
+//! Requests under an id that are sent again until somebody answers: each is carried out once, and every answer to it is the
+//! same, to the letter.
+
+use std::collections::BTreeMap;
+
+use crate::history::{Call, Outcome};
+use crate::verdict::Verdict;
+
+/// What requests came to in the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// How often each id took effect, as the state shows: ids that did not are left out.
+    pub times: BTreeMap<String, u64>,
+    /// What a counter says that each request raises by one; none if there is no such counter.
+    pub counter: Option<u64>,
+}
+
+/// Checks all attempts, each a call that names its id and was answered with these words.
+pub fn check(attempts: &[Call<String, String>], applied: &Applied) -> Verdict {
+    let mut requests: BTreeMap<&str, Vec<&Call<String, String>>> = BTreeMap::new();
+    for attempt in attempts {
+        requests.entry(&attempt.input).or_default().push(attempt);
+    }
+    let mut contradictions = Vec::new();
+    for (id, attempts) in &requests {
+        contradictions.extend(differing_answers(attempts));
+        let times = applied.times.get(*id).copied().unwrap_or(0);
+        let answered = attempts
+            .iter()
+            .find(|attempt| matches!(attempt.outcome, Outcome::Ok(_)));
+        let possible = attempts
+            .iter()
+            .any(|attempt| !matches!(attempt.outcome, Outcome::Failed));
+        match (times, answered) {
+            (0, Some(answered)) => contradictions.push(format!(
+                "request {id} was answered and not carried out: {answered}"
+            )),
+            (1.., None) if !possible => {
+                contradictions.push(format!(
+                    "request {id} was refused, and carried out {times} times: {}",
+                    attempts[0]
+                ));
+            }
+            (2.., _) => contradictions.push(format!(
+                "request {id} was carried out {times} times, after {} attempts, the first of which is {}",
+                attempts.len(),
+                attempts[0]
+            )),
+            _ => {}
+        }
+    }
+    for (id, times) in &applied.times {
+        if !requests.contains_key(id.as_str()) {
+            contradictions.push(format!(
+                "request {id} was carried out {times} times, and nobody sent it"
+            ));
+        }
+    }
+    let distinct = applied.times.values().filter(|times| **times > 0).count() as u64;
+    if let Some(counter) = applied.counter.filter(|counter| *counter != distinct) {
+        contradictions.push(format!(
+            "{distinct} requests were carried out, and the counter is {counter}"
+        ));
+    }
+    Verdict::of(contradictions)
+}
+
+fn differing_answers(attempts: &[&Call<String, String>]) -> Option<String> {
+    let mut answered = attempts.iter().filter_map(|attempt| match &attempt.outcome {
+        Outcome::Ok(answer) => Some((attempt, answer)),
+        Outcome::Failed | Outcome::Unknown => None,
+    });
+    let (first, answer) = answered.next()?;
+    let (other, _) = answered.find(|(_, other)| *other != answer)?;
+    Some(format!(
+        "one request was answered in two ways: {first}, and {other}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(invoked: u64, id: &str, outcome: Outcome<&str>) -> Call<String, String> {
+        Call {
+            client: 1,
+            invoked,
+            returned: invoked + 5,
+            input: id.into(),
+            outcome: match outcome {
+                Outcome::Ok(answer) => Outcome::Ok(answer.into()),
+                Outcome::Failed => Outcome::Failed,
+                Outcome::Unknown => Outcome::Unknown,
+            },
+        }
+    }
+
+    fn applied(times: &[(&str, u64)], counter: u64) -> Applied {
+        Applied {
+            times: times.iter().map(|(id, times)| ((*id).into(), *times)).collect(),
+            counter: Some(counter),
+        }
+    }
+
+    fn attempts() -> [Call<String, String>; 5] {
+        [
+            attempt(0, "a", Outcome::Unknown),
+            attempt(10, "a", Outcome::Ok("1")),
+            attempt(20, "a", Outcome::Ok("1")),
+            attempt(30, "b", Outcome::Unknown),
+            attempt(40, "c", Outcome::Failed),
+        ]
+    }
+
+    fn violated(verdict: Verdict, named: &str) {
+        match verdict {
+            Verdict::Violated(lines) => assert!(lines.iter().any(|line| line.contains(named)), "{lines:?}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn once_or_not_at_all() {
+        assert_eq!(check(&attempts(), &applied(&[("a", 1)], 1)), Verdict::Valid);
+        assert_eq!(
+            check(&attempts(), &applied(&[("a", 1), ("b", 1)], 2)),
+            Verdict::Valid
+        );
+    }
+
+    #[test]
+    fn twice_is_caught() {
+        violated(
+            check(&attempts(), &applied(&[("a", 2)], 1)),
+            "request a was carried out 2 times, after 3 attempts",
+        );
+    }
+
+    #[test]
+    fn an_answer_without_an_effect_is_caught() {
+        violated(
+            check(&attempts(), &applied(&[], 0)),
+            "request a was answered and not carried out",
+        );
+    }
+
+    #[test]
+    fn an_effect_of_what_was_refused_or_never_sent_is_caught() {
+        violated(
+            check(&attempts(), &applied(&[("a", 1), ("c", 1)], 2)),
+            "request c was refused, and carried out",
+        );
+        violated(
+            check(&attempts(), &applied(&[("a", 1), ("d", 1)], 2)),
+            "request d was carried out 1 times, and nobody",
+        );
+    }
+
+    #[test]
+    fn two_answers_are_caught() {
+        let mut attempts = attempts();
+        attempts[2] = attempt(20, "a", Outcome::Ok("2"));
+        violated(
+            check(&attempts, &applied(&[("a", 1)], 1)),
+            "one request was answered in two ways",
+        );
+    }
+
+    #[test]
+    fn a_counter_that_counts_otherwise_is_caught() {
+        violated(
+            check(&attempts(), &applied(&[("a", 1)], 2)),
+            "1 requests were carried out, and the counter is 2",
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! The same history as several servers tell it: each may have forgotten something, and none may contradict another.
+
+use std::collections::BTreeMap;
+
+use super::{End, Gap, History, Hold, Waiter};
+
+/// What all of them know together, and where they contradict each other. A gap remains only where all have one.
+pub fn merge(histories: &[History]) -> (History, Vec<String>) {
+    let mut contradictions = Vec::new();
+    let mut holds: BTreeMap<(&str, u64, &str), Hold> = BTreeMap::new();
+    let mut waiters: BTreeMap<(&str, u64, &str), Waiter> = BTreeMap::new();
+    for history in histories {
+        for hold in &history.holds {
+            let known = holds
+                .entry((&hold.lock, hold.token, &hold.contender))
+                .or_insert_with(|| hold.clone());
+            if let Err(text) = learn(known, hold) {
+                contradictions.push(format!("lock {}: {text}", hold.lock));
+            }
+        }
+        for waiter in &history.waiters {
+            let known = waiters
+                .entry((&waiter.lock, waiter.arrived, &waiter.contender))
+                .or_insert_with(|| waiter.clone());
+            known.left = known.left.or(waiter.left);
+        }
+    }
+    // Who was let in by one account has only waited by an older one.
+    let holders: Vec<(&str, &str)> = holds
+        .keys()
+        .map(|(lock, _, contender)| (*lock, *contender))
+        .collect();
+    waiters.retain(|(lock, _, contender), _| !holders.contains(&(*lock, *contender)));
+    let merged = History {
+        holds: holds.into_values().collect(),
+        waiters: waiters.into_values().collect(),
+        gaps: common_gaps(histories),
+    };
+    (merged, contradictions)
+}
+
+/// Adds what another account says of the same hold.
+fn learn(known: &mut Hold, other: &Hold) -> Result<(), String> {
+    let contradiction = || {
+        Err(format!(
+            "one server tells of {}, another of {}",
+            known.describe(),
+            other.describe()
+        ))
+    };
+    let differs = |one: Option<u64>, other: Option<u64>| matches!((one, other), (Some(one), Some(other)) if one != other);
+    if known.mode != other.mode || differs(known.began, other.began) || differs(known.arrived, other.arrived)
+    {
+        return contradiction();
+    }
+    let end = match (known.end, other.end) {
+        (End::At(one), End::At(other)) if one != other => return contradiction(),
+        (End::At(end), _) | (_, End::At(end)) => End::At(end),
+        // Who has not seen an end yet is behind, or knows that there is none; one that is hidden is over for certain.
+        (End::Lasting, end) | (end, End::Lasting) => end,
+        (
+            End::Hidden {
+                not_before: a,
+                not_after: b,
+            },
+            End::Hidden {
+                not_before: c,
+                not_after: d,
+            },
+        ) => End::Hidden {
+            not_before: a.max(c),
+            not_after: b.min(d),
+        },
+    };
+    known.end = end;
+    known.began = known.began.or(other.began);
+    known.arrived = known.arrived.or(other.arrived);
+    Ok(())
+}
+
+/// What lies in a gap of each of them.
+fn common_gaps(histories: &[History]) -> Vec<Gap> {
+    let mut histories = histories.iter();
+    let Some(first) = histories.next() else {
+        return Vec::new();
+    };
+    histories.fold(first.gaps.clone(), |common, history| {
+        let pairs = common
+            .iter()
+            .flat_map(|one| history.gaps.iter().map(move |other| (one, other)));
+        pairs
+            .map(|(one, other)| Gap {
+                after: one.after.max(other.after),
+                until: one.until.min(other.until),
+            })
+            .filter(|gap| gap.after < gap.until)
+            .collect()
+    })
+}

@@ -1,0 +1,199 @@
+//! An exclusive lock as its clients see it, for the search of `linearizable`: for histories in which no session ends and
+//! nobody breaks a lock, so that whoever holds it does so until it releases it.
+
+use crate::linearizable::Model;
+
+/// Who acts: a session, or an owner within one. It keeps its name over calls without an answer.
+pub type Contender = u64;
+
+/// What is asked of a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Input {
+    /// To hold it: now, or after some waiting.
+    Acquire(Contender),
+    /// To hold it no more.
+    Release(Contender),
+}
+
+/// What it answers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Output {
+    /// It is held, under this token.
+    Acquired {
+        /// The fencing token.
+        token: u64,
+    },
+    /// Somebody else held it, at least for a moment during the call.
+    Busy,
+    /// It is held no more.
+    Released,
+    /// Nothing was held that could be released.
+    NotHeld,
+}
+
+/// A lock that nobody holds before the first call.
+#[derive(Clone, Debug, Default)]
+pub struct ExclusiveLock;
+
+/// Who holds a lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct State {
+    holder: Option<Contender>,
+    /// The greatest token that anybody has seen.
+    token: u64,
+}
+
+impl Model for ExclusiveLock {
+    type State = State;
+    type Input = Input;
+    type Output = Output;
+
+    fn initial(&self) -> State {
+        State::default()
+    }
+
+    fn step(&self, state: &State, input: &Input, output: Option<&Output>) -> Option<State> {
+        let held_by = |holder, token| Some(State { holder, token });
+        match (input, output) {
+            // Who holds it may ask again, and gets the same token.
+            (Input::Acquire(by), Some(Output::Acquired { token })) if state.holder == Some(*by) => {
+                (*token >= state.token).then(|| held_by(Some(*by), *token))?
+            }
+            (Input::Acquire(by), Some(Output::Acquired { token })) => {
+                (state.holder.is_none() && *token > state.token).then(|| held_by(Some(*by), *token))?
+            }
+            (Input::Acquire(by), Some(Output::Busy)) => state
+                .holder
+                .is_some_and(|holder| holder != *by)
+                .then(|| state.clone()),
+            // Its token is not known, and the next one's is greater than any that is.
+            (Input::Acquire(by), None) => match state.holder {
+                None => held_by(Some(*by), state.token),
+                Some(_) => Some(state.clone()),
+            },
+            (Input::Release(by), Some(Output::Released)) => {
+                (state.holder == Some(*by)).then(|| held_by(None, state.token))?
+            }
+            (Input::Release(by), Some(Output::NotHeld)) => (state.holder != Some(*by)).then(|| state.clone()),
+            (Input::Release(by), None) if state.holder == Some(*by) => held_by(None, state.token),
+            (Input::Release(_), None) => Some(state.clone()),
+            (Input::Acquire(_), Some(Output::Released | Output::NotHeld))
+            | (Input::Release(_), Some(Output::Acquired { .. } | Output::Busy)) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Call, Outcome};
+    use crate::linearizable::check;
+    use crate::verdict::Verdict;
+
+    fn call(
+        by: Contender,
+        invoked: u64,
+        returned: u64,
+        input: Input,
+        outcome: Outcome<Output>,
+    ) -> Call<Input, Output> {
+        Call {
+            client: by,
+            invoked,
+            returned,
+            input,
+            outcome,
+        }
+    }
+
+    fn acquired(by: Contender, invoked: u64, returned: u64, token: u64) -> Call<Input, Output> {
+        call(
+            by,
+            invoked,
+            returned,
+            Input::Acquire(by),
+            Outcome::Ok(Output::Acquired { token }),
+        )
+    }
+
+    fn released(by: Contender, invoked: u64, returned: u64) -> Call<Input, Output> {
+        call(
+            by,
+            invoked,
+            returned,
+            Input::Release(by),
+            Outcome::Ok(Output::Released),
+        )
+    }
+
+    fn violated(calls: &[Call<Input, Output>]) {
+        match check(&ExclusiveLock, calls) {
+            Verdict::Violated(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn one_after_the_other() {
+        let calls = [
+            acquired(1, 0, 10, 3),
+            call(3, 12, 14, Input::Acquire(3), Outcome::Ok(Output::Busy)),
+            acquired(2, 5, 40, 4),
+            released(1, 20, 30),
+            call(1, 32, 34, Input::Release(1), Outcome::Ok(Output::NotHeld)),
+            released(2, 50, 60),
+        ];
+        assert_eq!(check(&ExclusiveLock, &calls), Verdict::Valid);
+    }
+
+    #[test]
+    fn two_holders_are_caught() {
+        violated(&[acquired(1, 0, 10, 3), acquired(2, 20, 30, 4)]);
+        violated(&[acquired(1, 0, 10, 3), acquired(2, 15, 18, 4), released(1, 20, 30)]);
+    }
+
+    #[test]
+    fn a_token_that_does_not_grow_is_caught() {
+        violated(&[acquired(1, 0, 10, 3), released(1, 20, 30), acquired(2, 40, 50, 3)]);
+    }
+
+    #[test]
+    fn busy_for_no_reason_is_caught() {
+        violated(&[call(1, 0, 10, Input::Acquire(1), Outcome::Ok(Output::Busy))]);
+    }
+
+    #[test]
+    fn a_release_that_takes_what_another_holds_is_caught() {
+        violated(&[acquired(1, 0, 10, 3), released(2, 20, 30)]);
+    }
+
+    #[test]
+    fn a_release_without_an_answer_may_come_late() {
+        let lost = call(1, 20, 30, Input::Release(1), Outcome::Unknown);
+        let calls = [acquired(1, 0, 10, 3), lost, acquired(2, 40, 50, 4)];
+        assert_eq!(check(&ExclusiveLock, &calls), Verdict::Valid);
+    }
+
+    #[test]
+    fn an_acquisition_without_an_answer_may_keep_the_lock() {
+        let lost = call(1, 0, 10, Input::Acquire(1), Outcome::Unknown);
+        let busy = call(2, 20, 30, Input::Acquire(2), Outcome::Ok(Output::Busy));
+        assert_eq!(
+            check(&ExclusiveLock, &[lost.clone(), busy.clone()]),
+            Verdict::Valid
+        );
+        // And gets it at most once.
+        violated(&[
+            lost,
+            busy.clone(),
+            released(1, 40, 50),
+            acquired(2, 60, 65, 2),
+            released(2, 70, 75),
+            Call {
+                invoked: 80,
+                returned: 90,
+                ..busy
+            },
+        ]);
+    }
+}

@@ -1,0 +1,105 @@
+//! Ids that a parent gives, as the numbers of sequential znodes: none comes twice, and who asks after an answer gets a greater
+//! one, also after deletions, snapshots and restarts.
+
+use std::collections::BTreeMap;
+
+use crate::history::{Call, Outcome};
+use crate::verdict::Verdict;
+
+/// A call, and the id that it got.
+type Given<'a> = (&'a Call<String, u64>, u64);
+
+/// Checks calls that ask for an id of the parent that they name.
+pub fn check(calls: &[Call<String, u64>]) -> Verdict {
+    let mut parents: BTreeMap<&str, Vec<Given<'_>>> = BTreeMap::new();
+    for call in calls {
+        if let Outcome::Ok(id) = call.outcome {
+            parents.entry(&call.input).or_default().push((call, id));
+        }
+    }
+    Verdict::of(parents.into_values().flat_map(of_parent).collect())
+}
+
+fn of_parent(mut given: Vec<Given<'_>>) -> Vec<String> {
+    let mut contradictions = Vec::new();
+    let mut by_id: BTreeMap<u64, &Call<String, u64>> = BTreeMap::new();
+    for (call, id) in &given {
+        if let Some(other) = by_id.insert(*id, call) {
+            contradictions.push(format!("an id was given twice: {other}, and {call}"));
+        }
+    }
+    given.sort_by_key(|(call, _)| call.returned);
+    let mut asked = given.clone();
+    asked.sort_by_key(|(call, _)| call.invoked);
+    let mut answered = given.into_iter().peekable();
+    // The greatest id that was answered before the call in question was asked.
+    let mut greatest: Option<Given<'_>> = None;
+    for (call, id) in asked {
+        while let Some(earlier) = answered.next_if(|(earlier, _)| earlier.returned < call.invoked) {
+            if greatest.is_none_or(|(_, id)| id < earlier.1) {
+                greatest = Some(earlier);
+            }
+        }
+        // Equal ones have been named already.
+        if let Some((earlier, before)) = greatest
+            && id < before
+        {
+            contradictions.push(format!("an id went back: {earlier}, and then {call}"));
+        }
+    }
+    contradictions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(client: u64, invoked: u64, parent: &str, outcome: Outcome<u64>) -> Call<String, u64> {
+        Call {
+            client,
+            invoked,
+            returned: invoked + 5,
+            input: parent.into(),
+            outcome,
+        }
+    }
+
+    fn violated(calls: &[Call<String, u64>], named: &str) {
+        match check(calls) {
+            Verdict::Violated(lines) => assert!(lines.len() == 1 && lines[0].contains(named), "{lines:?}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn ids_grow_and_those_of_calls_at_one_time_come_in_any_order() {
+        let calls = [
+            call(1, 0, "/a", Outcome::Ok(0)),
+            call(1, 10, "/a", Outcome::Ok(3)),
+            call(2, 12, "/a", Outcome::Ok(2)),
+            call(3, 20, "/a", Outcome::Unknown),
+            call(1, 30, "/a", Outcome::Ok(5)),
+            call(4, 40, "/b", Outcome::Ok(0)),
+        ];
+        assert_eq!(check(&calls), Verdict::Valid);
+    }
+
+    #[test]
+    fn an_id_given_twice_is_caught() {
+        let calls = [
+            call(1, 0, "/a", Outcome::Ok(4)),
+            call(2, 10, "/a", Outcome::Ok(4)),
+        ];
+        violated(&calls, "given twice: client 1");
+    }
+
+    #[test]
+    fn an_id_that_goes_back_is_caught() {
+        let calls = [
+            call(1, 0, "/a", Outcome::Ok(4)),
+            call(3, 1, "/a", Outcome::Ok(7)),
+            call(2, 10, "/a", Outcome::Ok(5)),
+        ];
+        violated(&calls, "an id went back: client 3");
+    }
+}
