@@ -1,0 +1,218 @@
+//! The way of a request to a node, and of its answer back. Both may be lost, and a request may come twice.
+
+use std::time::Duration;
+
+use lock_api::{LockError, Locks, WaitFor};
+use raft_node::znode_watch::WatchKind;
+use raft_node::{HeartbeatError, Node, OpenSessionError, ProposeError};
+use znode_store::{Command, Identities, Refusal, Request, RequestId, SessionId};
+
+use super::{Answer, Ask, ClientId, OpId};
+use crate::agenda::{Event, MILLI, Micros};
+use crate::network::{Network, Shared};
+
+/// A copy of a request comes so much later at most: from the buffers of whoever stood between.
+const LATEST_COPY: Micros = 800 * MILLI;
+
+/// Sends a request.
+pub fn send(network: &mut Network, machine: usize, client: ClientId, op: OpId, ask: Ask) {
+    if network.clients_cut_off(machine) || network.loses_of_client() {
+        return;
+    }
+    // A copy of a call for a lock is another call to the server, which a client that counts its attempts never makes.
+    let may_be_copied = !matches!(ask, Ask::Acquire { .. } | Ask::Upgrade { .. } | Ask::Watch { .. });
+    if may_be_copied && network.copies_of_client() {
+        let (delay, ask) = (network.client_delay() + network.within(LATEST_COPY), ask.clone());
+        let copy = Event::Request {
+            machine,
+            client,
+            op,
+            ask,
+        };
+        network.agenda.after(delay, copy);
+    }
+    let delay = network.client_delay();
+    let request = Event::Request {
+        machine,
+        client,
+        op,
+        ask,
+    };
+    network.agenda.after(delay, request);
+}
+
+/// Sends an answer.
+pub fn answer(network: &Shared, machine: usize, client: ClientId, op: OpId, answer: Answer) {
+    let mut network = network.lock();
+    if network.clients_cut_off(machine) || network.loses_of_client() {
+        return;
+    }
+    let delay = network.client_delay();
+    network.agenda.after(delay, Event::Answer { client, op, answer });
+}
+
+/// Does at a node what is asked.
+pub async fn perform(node: &Node, locks: &Locks, ask: Ask, network: &Shared) -> Answer {
+    let now = network.lock().agenda.now();
+    match ask {
+        Ask::Open {
+            timeout_ms,
+            request_id,
+        } => {
+            let timeout = Some(Duration::from_millis(timeout_ms));
+            match node
+                .open_session(timeout, "client", "simulated", Some(request_id))
+                .await
+            {
+                Ok(opened) => Answer::Opened(opened.session, now, micros(opened.timeout)),
+                Err(OpenSessionError::Refused(refusal)) => Answer::Refused(refusal),
+                Err(OpenSessionError::Propose(error)) => error.into(),
+            }
+        }
+        Ask::Heartbeat(session) => match node.heartbeat(session).await {
+            Ok(timeout) => Answer::Heard(session, now, micros(timeout)),
+            Err(HeartbeatError::SessionEnded | HeartbeatError::NoSession) => Answer::Ended(session),
+            Err(HeartbeatError::Unavailable(_)) => Answer::Unavailable,
+        },
+        Ask::Close { session, request_id } => {
+            propose(node, Some(session), request_id, Command::CloseSession { session }).await
+        }
+        Ask::Acquire {
+            session,
+            mut wishes,
+            wait_ms,
+            request_id,
+            retry,
+        } => {
+            let wait = match wait_ms {
+                Some(ms) => WaitFor::For(Duration::from_millis(ms)),
+                None => WaitFor::Try,
+            };
+            let id = Some(request_id);
+            let granted = match wishes.len() {
+                1 => {
+                    let wish = wishes.remove(0);
+                    let granted = locks.acquire_again(session, wish, wait, id, retry).await;
+                    granted.map(|grant| vec![grant])
+                }
+                _ => locks.acquire_many(session, wishes, wait, id, retry).await,
+            };
+            granted.map_or_else(Into::into, Answer::Granted)
+        }
+        Ask::Release {
+            session,
+            mut holders,
+            request_id,
+        } => {
+            let id = Some(request_id);
+            let released = match holders.len() {
+                1 => {
+                    let (lock, holder) = holders.remove(0);
+                    locks.release(session, lock, holder, id).await.map(drop)
+                }
+                _ => locks.release_many(session, holders, id).await.map(drop),
+            };
+            released.map_or_else(Into::into, |()| Answer::Released)
+        }
+        Ask::Upgrade {
+            session,
+            held: (lock, holder),
+            wait_ms,
+            request_id,
+            retry,
+        } => {
+            let wait = WaitFor::For(Duration::from_millis(wait_ms));
+            let upgraded = locks.upgrade(session, lock, holder, wait, Some(request_id), retry);
+            upgraded
+                .await
+                .map_or_else(Into::into, |grant| Answer::Granted(vec![grant]))
+        }
+        Ask::Downgrade {
+            session,
+            held: (lock, holder),
+            to,
+            request_id,
+        } => {
+            let downgraded = locks.downgrade(session, lock, holder, to, Some(request_id));
+            downgraded
+                .await
+                .map_or_else(Into::into, |grant| Answer::Granted(vec![grant]))
+        }
+        Ask::Write {
+            session,
+            mut ops,
+            request_id,
+        } => {
+            let command = match ops.len() {
+                1 => Command::Write(ops.remove(0)),
+                _ => Command::Multi(ops),
+            };
+            propose(node, session, request_id, command).await
+        }
+        Ask::Read(path) => match node.read_barrier().await {
+            Ok(()) => Answer::Saw(node.read(|store| {
+                // What is seen is the digest's business; here it is about when.
+                let _ = store.get(&path);
+                store.zxid()
+            })),
+            Err(_) => Answer::Unavailable,
+        },
+        Ask::Watch { path, wait_ms } => {
+            let nobody = Identities::none();
+            let armed = node.read_and_watch(&path, WatchKind::Data, nobody, |store| store.zxid());
+            let Ok((read, watcher)) = armed else {
+                return Answer::Unavailable;
+            };
+            tokio::select! {
+                biased;
+                notice = watcher.fired() => match notice {
+                    Some(notice) => Answer::Told(read, notice.zxid),
+                    // The node stops, or cannot tell.
+                    None => Answer::Unavailable,
+                },
+                () = tokio::time::sleep(Duration::from_millis(wait_ms)) => {
+                    Answer::Silent(read, node.read(|store| store.zxid()))
+                }
+            }
+        }
+    }
+}
+
+async fn propose(node: &Node, session: Option<SessionId>, request_id: RequestId, command: Command) -> Answer {
+    let request = Request {
+        session,
+        request_id: Some(request_id),
+        caller: Identities::none(),
+        command,
+    };
+    match node.propose(request).await {
+        Ok(applied) => Answer::Applied(applied),
+        Err(error) => error.into(),
+    }
+}
+
+impl From<ProposeError> for Answer {
+    fn from(error: ProposeError) -> Self {
+        match error {
+            ProposeError::Unavailable(_) => Self::Unavailable,
+            ProposeError::OutcomeUnknown(_) => Self::Unknown,
+        }
+    }
+}
+
+impl From<LockError> for Answer {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Refused(Refusal::SessionEnded(session) | Refusal::NoSession(session)) => {
+                Self::Ended(session)
+            }
+            LockError::Refused(refusal) => Self::Refused(refusal),
+            LockError::Unavailable(_) => Self::Unavailable,
+            LockError::OutcomeUnknown(_) => Self::Unknown,
+        }
+    }
+}
+
+fn micros(duration: Duration) -> Micros {
+    duration.as_micros() as Micros
+}

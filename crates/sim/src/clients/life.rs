@@ -1,0 +1,443 @@
+//! One client: what it is about, whom it waits for, and until when. It does one thing at a time beside its heartbeats.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use znode_store::{Downgraded, Grant, LockMode, Refusal, Reply, RequestId, SessionId};
+
+use super::tasks::{self, Task};
+use super::{Answer, Ask, ClientId, OpId, send};
+use crate::agenda::{ClientTimer, Event, MILLI, Micros};
+use crate::dice::Dice;
+use crate::invariants::Ledger;
+use crate::network::Shared;
+
+/// A request is sent so often at most before a client gives it up.
+const ATTEMPTS: u16 = 8;
+
+/// What a client lives in.
+pub struct Surroundings {
+    /// By which it reaches the nodes.
+    pub network: Shared,
+    /// To which it tells what it was told.
+    pub ledger: Rc<RefCell<Ledger>>,
+    /// How many nodes there are.
+    pub machines: usize,
+}
+
+struct Session {
+    id: SessionId,
+    timeout: Micros,
+}
+
+/// What a client waits for.
+struct Current {
+    doing: Doing,
+    request_id: RequestId,
+    retry: u16,
+    op: OpId,
+    machine: usize,
+    /// When this attempt was sent.
+    sent: Micros,
+    /// What had been acknowledged when it began.
+    floor: u64,
+    /// How often the machine's state had been replaced when this attempt was sent.
+    replacements: u64,
+}
+
+#[derive(Clone)]
+enum Doing {
+    Open,
+    Setup,
+    Task(Task),
+    Guarded(Vec<znode_store::Op>),
+    Upgrade { held: Grant, wait_ms: u64 },
+    Downgrade(Grant, Downgraded),
+    Release,
+    Close,
+}
+
+/// A client.
+pub struct Client {
+    id: ClientId,
+    dice: Dice,
+    session: Option<Session>,
+    holding: Vec<Grant>,
+    current: Option<Current>,
+    heartbeats: BTreeMap<OpId, SessionId>,
+    next_op: OpId,
+    next_request: u64,
+    /// The one machine to which it sends its heartbeats, and first tries everything else: half of the clients have one, as most
+    /// real ones do. Whoever is at home at a leader that is cut off hears nothing of its successor.
+    home: Option<u64>,
+    /// It makes the znodes that all need before anything else.
+    sets_up: bool,
+    /// It begins nothing new.
+    quiet: bool,
+}
+
+impl Client {
+    /// A client that has done nothing yet.
+    pub fn new(id: ClientId, mut dice: Dice) -> Self {
+        let home = dice.chance(500).then(|| dice.between(0..u64::MAX));
+        Self {
+            home,
+            id,
+            dice,
+            session: None,
+            holding: Vec::new(),
+            current: None,
+            heartbeats: BTreeMap::new(),
+            next_op: 0,
+            next_request: 0,
+            sets_up: true,
+            quiet: false,
+        }
+    }
+
+    /// Begins nothing new from now on, not even a heartbeat.
+    pub fn fall_quiet(&mut self) {
+        self.quiet = true;
+    }
+
+    /// Its time has come.
+    pub fn timer(&mut self, timer: ClientTimer, world: &Surroundings) {
+        match timer {
+            ClientTimer::Next if self.current.is_none() && !self.quiet => self.begin(world),
+            ClientTimer::Next => {}
+            ClientTimer::Heartbeat(session) => self.heartbeat(session, world),
+            ClientTimer::GiveUp(op) => {
+                self.heartbeats.remove(&op);
+                if let Some(current) = self.current.as_ref().filter(|current| current.op == op) {
+                    if self.dice.chance(700) {
+                        let (machine, client) = (current.machine, self.id);
+                        let mut network = world.network.lock();
+                        let delay = network.client_delay();
+                        let hang_up = Event::HangUp { machine, client, op };
+                        network.agenda.after(delay, hang_up);
+                    }
+                    self.again(world);
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, world: &Surroundings) {
+        let doing = match (&self.session, self.sets_up) {
+            (_, true) => Doing::Setup,
+            (None, false) => Doing::Open,
+            (Some(_), false) => match self.holding.first() {
+                Some(held) => {
+                    let held = held.clone();
+                    self.with(held)
+                }
+                None => match tasks::draw(&mut self.dice, self.id) {
+                    Task::Close => Doing::Close,
+                    task => Doing::Task(task),
+                },
+            },
+        };
+        self.next_request += 1;
+        let request_id = format!("c{}-{}", self.id, self.next_request);
+        if let Doing::Task(Task::CreateUnique(_)) = doing {
+            world.ledger.borrow_mut().exactly_once.asked(&request_id);
+        }
+        let floor = world.ledger.borrow().acknowledged.floor();
+        self.current = Some(Current {
+            doing,
+            request_id: RequestId::parse(&request_id).expect("it is an id"),
+            retry: 0,
+            op: 0,
+            machine: 0,
+            sent: 0,
+            floor,
+            replacements: 0,
+        });
+        self.attempt(world);
+    }
+
+    /// What to do with a lock that is held.
+    fn with(&mut self, held: Grant) -> Doing {
+        match (self.dice.between(0..10), held.mode) {
+            (0..2, LockMode::Upgradeable) => Doing::Upgrade {
+                held,
+                wait_ms: self.dice.between(20..2_000),
+            },
+            (2, LockMode::Exclusive | LockMode::Upgradeable) => Doing::Downgrade(held, Downgraded::Shared),
+            (3, LockMode::Exclusive) => Doing::Downgrade(held, Downgraded::Upgradeable),
+            (4..6, _) => Doing::Guarded(tasks::guarded(&mut self.dice, &held)),
+            _ => Doing::Release,
+        }
+    }
+
+    /// Sends what is to be done to some node.
+    fn attempt(&mut self, world: &Surroundings) {
+        let op = self.next_op();
+        let is_first = self.current.as_ref().is_some_and(|current| current.retry == 0);
+        let machine = self.machine(world, is_first);
+        let Some(ask) = self.ask() else {
+            self.current = None;
+            return self.next_after(world, 10 * MILLI);
+        };
+        let current = self.current.as_mut().expect("something is to be done");
+        current.op = op;
+        current.machine = machine;
+        current.sent = world.network.lock().agenda.now();
+        current.replacements = world.ledger.borrow().watches.replacements(machine);
+        let patience = match &current.doing {
+            Doing::Task(Task::Acquire { wait_ms, .. }) => wait_ms.unwrap_or_default(),
+            Doing::Task(Task::Watch { wait_ms, .. }) | Doing::Upgrade { wait_ms, .. } => *wait_ms,
+            _ => 0,
+        };
+        let patience = patience * MILLI + self.dice.between(100..1_500) * MILLI;
+        let mut network = world.network.lock();
+        send(&mut network, machine, self.id, op, ask);
+        network
+            .agenda
+            .after(patience, Event::Client(self.id, ClientTimer::GiveUp(op)));
+    }
+
+    /// `None`: it needs a session, and that is gone.
+    fn ask(&mut self) -> Option<Ask> {
+        let session = self.session.as_ref().map(|session| session.id);
+        let current = self.current.as_ref().expect("something is to be done");
+        let (request_id, retry) = (current.request_id.clone(), current.retry);
+        Some(match current.doing.clone() {
+            Doing::Open => Ask::Open {
+                timeout_ms: self.dice.between(2_000..6_000),
+                request_id,
+            },
+            Doing::Setup => Ask::Write {
+                session: None,
+                ops: tasks::registers(),
+                request_id,
+            },
+            Doing::Task(Task::Acquire { wishes, wait_ms }) => Ask::Acquire {
+                session: session?,
+                wishes,
+                wait_ms,
+                request_id,
+                retry,
+            },
+            Doing::Task(Task::Write(ops)) | Doing::Guarded(ops) => Ask::Write {
+                session: Some(session?),
+                ops,
+                request_id,
+            },
+            Doing::Task(Task::CreateUnique(op)) => Ask::Write {
+                session: Some(session?),
+                ops: vec![op],
+                request_id,
+            },
+            Doing::Task(Task::Read(path)) => Ask::Read(path),
+            Doing::Task(Task::Watch { path, wait_ms }) => Ask::Watch { path, wait_ms },
+            Doing::Task(Task::Close) | Doing::Close => Ask::Close {
+                session: session?,
+                request_id,
+            },
+            Doing::Upgrade { held, wait_ms } => Ask::Upgrade {
+                session: session?,
+                held: (held.lock, held.holder),
+                wait_ms,
+                request_id,
+                retry,
+            },
+            Doing::Downgrade(held, to) => Ask::Downgrade {
+                session: session?,
+                held: (held.lock, held.holder),
+                to,
+                request_id,
+            },
+            Doing::Release => {
+                let held = self.holding.iter();
+                Ask::Release {
+                    session: session?,
+                    holders: held
+                        .map(|grant| (grant.lock.clone(), grant.holder.clone()))
+                        .collect(),
+                    request_id,
+                }
+            }
+        })
+    }
+
+    /// No answer, or none that says what was done: the same again, elsewhere, or it is given up.
+    fn again(&mut self, world: &Surroundings) {
+        let Some(current) = &mut self.current else { return };
+        // A watch that is lost is lost: another one would be about another moment.
+        let repeatable = !matches!(current.doing, Doing::Task(Task::Watch { .. } | Task::Read(_)));
+        current.retry += 1;
+        if repeatable && current.retry < ATTEMPTS {
+            return self.attempt(world);
+        }
+        let doing = current.doing.clone();
+        self.current = None;
+        let leaves_something = matches!(
+            doing,
+            Doing::Task(Task::Acquire { .. }) | Doing::Upgrade { .. } | Doing::Release | Doing::Close
+        );
+        if leaves_something {
+            // What it may hold without knowing ends with the session, which it lets fall silent.
+            self.lose_session();
+        }
+        self.next_after(world, 50 * MILLI);
+    }
+
+    fn heartbeat(&mut self, id: SessionId, world: &Surroundings) {
+        let Some(session) = self.session.as_ref().filter(|session| session.id == id) else {
+            return;
+        };
+        let timeout = session.timeout;
+        if self.quiet {
+            return;
+        }
+        // Now and then a client stands still, in half of the cases for longer than its session lives.
+        let pause = match self.dice.chance(20) {
+            true => self.dice.between(timeout / 2..timeout * 2),
+            false => timeout / 3,
+        };
+        let op = self.next_op();
+        let machine = self.machine(world, true);
+        self.heartbeats.insert(op, id);
+        let mut network = world.network.lock();
+        send(&mut network, machine, self.id, op, Ask::Heartbeat(id));
+        network
+            .agenda
+            .after(timeout / 3, Event::Client(self.id, ClientTimer::GiveUp(op)));
+        network
+            .agenda
+            .after(pause, Event::Client(self.id, ClientTimer::Heartbeat(id)));
+    }
+
+    /// An answer has come. Some come late: then the client has given up waiting for them, and what they say is still true.
+    pub fn answered(&mut self, op: OpId, answer: Answer, world: &Surroundings) {
+        match &answer {
+            Answer::Heard(session, sent, timeout) | Answer::Opened(session, sent, timeout) => {
+                world.ledger.borrow_mut().heard(*session, *sent, *timeout);
+            }
+            _ => {}
+        }
+        if self.heartbeats.remove(&op).is_some() {
+            if let Answer::Ended(session) = answer {
+                self.ended(session);
+            }
+            return;
+        }
+        if self.current.as_ref().is_none_or(|current| current.op != op) {
+            return;
+        }
+        match answer {
+            Answer::Unavailable | Answer::Unknown => {
+                let mut network = world.network.lock();
+                // As if the patience were over, in a moment.
+                let timer = Event::Client(self.id, ClientTimer::GiveUp(op));
+                network.agenda.after(30 * MILLI, timer);
+            }
+            answer => {
+                let current = self.current.take().expect("it was there above");
+                self.take(current, answer, world);
+            }
+        }
+    }
+
+    fn take(&mut self, current: Current, answer: Answer, world: &Surroundings) {
+        let mut pause = self.dice.between(1..60) * MILLI;
+        let mut ledger = world.ledger.borrow_mut();
+        match (&current.doing, answer) {
+            (Doing::Open, Answer::Opened(id, _, timeout)) => {
+                self.session = Some(Session { id, timeout });
+                let mut network = world.network.lock();
+                let timer = Event::Client(self.id, ClientTimer::Heartbeat(id));
+                network.agenda.after(timeout / 3, timer);
+            }
+            (doing, Answer::Applied(applied)) => {
+                let check = ledger.acknowledged.write(current.floor, applied.zxid.0);
+                ledger.note("acknowledged writes", check);
+                if applied.outcome.is_ok()
+                    && !matches!(doing, Doing::Setup | Doing::Close)
+                    && let Some(session) = &self.session
+                {
+                    // A request that is carried out counts as a heartbeat.
+                    ledger.heard(session.id, current.sent, session.timeout);
+                }
+                match (doing, &applied.outcome) {
+                    (Doing::Task(Task::CreateUnique(_)), Ok(Reply::Created { path, .. })) => {
+                        let check = ledger.exactly_once.created(current.request_id.as_str(), path);
+                        ledger.note("exactly once", check);
+                    }
+                    (Doing::Setup, Ok(_) | Err(_)) => self.sets_up = false,
+                    (Doing::Close, _) => self.lose_session(),
+                    (_, Err(Refusal::SessionEnded(session) | Refusal::NoSession(session))) => {
+                        self.ended(*session);
+                    }
+                    _ => {}
+                }
+            }
+            (Doing::Upgrade { .. } | Doing::Downgrade(..), Answer::Granted(grants)) => {
+                for grant in grants {
+                    self.holding.retain(|held| held.lock != grant.lock);
+                    self.holding.push(grant);
+                }
+            }
+            (_, Answer::Granted(grants)) => {
+                ledger.acknowledged.other();
+                self.holding = grants;
+                pause = self.dice.between(1..400) * MILLI;
+            }
+            (_, Answer::Released) => {
+                ledger.acknowledged.other();
+                self.holding.clear();
+            }
+            (_, Answer::Ended(session)) => self.ended(session),
+            (_, Answer::Saw(position)) => {
+                let check = ledger.acknowledged.read(current.floor, position.0);
+                ledger.note("linearizable reads", check);
+            }
+            (Doing::Task(Task::Watch { path, .. }), Answer::Told(read, told)) => {
+                let surely = ledger.watches.replacements(current.machine) == current.replacements;
+                let check = ledger.watches.told(path, read, told, surely);
+                ledger.note("watches", check);
+            }
+            (Doing::Task(Task::Watch { path, .. }), Answer::Silent(read, now)) => {
+                let check = ledger.watches.silent(path, read, now);
+                ledger.note("watches", check);
+            }
+            (Doing::Release, Answer::Refused(_)) => self.holding.clear(),
+            _ => {}
+        }
+        drop(ledger);
+        self.next_after(world, pause);
+    }
+
+    fn ended(&mut self, session: SessionId) {
+        if self.session.as_ref().is_some_and(|own| own.id == session) {
+            self.lose_session();
+        }
+    }
+
+    fn lose_session(&mut self) {
+        self.session = None;
+        self.holding.clear();
+        self.heartbeats.clear();
+    }
+
+    /// Where to send something: to the home, if it has one and `wants_home`, or anywhere.
+    fn machine(&mut self, world: &Surroundings, wants_home: bool) -> usize {
+        let anywhere = self.dice.between(0..world.machines as u64);
+        let number = self.home.filter(|_| wants_home).unwrap_or(anywhere);
+        (number % world.machines as u64) as usize
+    }
+
+    fn next_op(&mut self) -> OpId {
+        self.next_op += 1;
+        self.next_op
+    }
+
+    fn next_after(&mut self, world: &Surroundings, pause: Micros) {
+        let mut network = world.network.lock();
+        network
+            .agenda
+            .after(pause, Event::Client(self.id, ClientTimer::Next));
+    }
+}

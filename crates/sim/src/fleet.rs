@@ -1,0 +1,158 @@
+//! Many seeds, each in a process of its own: randomness is a process's, and so is the memory that a seed must not find used.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use crate::agenda::MILLI;
+use crate::run::Report;
+use crate::stopwatch::Stopwatch;
+
+/// What is said of many seeds.
+#[derive(Debug, Default)]
+pub struct Summary {
+    reports: Vec<Report>,
+    failed: Vec<String>,
+    took_s: f64,
+    jobs: usize,
+}
+
+/// Runs seeds with so many steps each, several at a time, and tells of each failure when it is there.
+pub fn run(seeds: impl IntoIterator<Item = (u64, u64)>, jobs: usize) -> io::Result<Summary> {
+    let queue: Mutex<VecDeque<(u64, u64)>> = Mutex::new(seeds.into_iter().collect());
+    let total = queue.lock().expect("nobody panics with it").len();
+    let summary = Mutex::new(Summary {
+        jobs,
+        ..Summary::default()
+    });
+    let began = Stopwatch::start();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().expect("nobody panics with it").pop_front();
+                    let Some((seed, steps)) = next else { return };
+                    let ran = child(seed, steps, None);
+                    let mut summary = summary.lock().expect("nobody panics with it");
+                    summary.add(seed, steps, ran);
+                    let done = summary.reports.len() + summary.failed.len();
+                    if done.is_multiple_of(20) {
+                        eprintln!("{done} of {total} seeds, {:.0} s", began.elapsed_s());
+                    }
+                }
+            });
+        }
+    });
+    let mut summary = summary.into_inner().expect("nobody panicked with it");
+    summary.took_s = began.elapsed_s();
+    Ok(summary)
+}
+
+/// Runs a seed in a process of its own, perhaps with a bug on purpose. An error tells why there is no report.
+pub fn child(seed: u64, steps: u64, bug: Option<u8>) -> Result<Report, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new(program);
+    if let Some(bug) = bug {
+        command.args(["--planted", &bug.to_string()]);
+    }
+    let output = command
+        .args([
+            "--seed",
+            &seed.to_string(),
+            "--steps",
+            &steps.to_string(),
+            "--json",
+        ])
+        .stderr(Stdio::piped())
+        .output()
+        .map_err(|error| error.to_string())?;
+    // A run that found something wrong says so in its report, and ends with an error.
+    serde_json::from_slice(&output.stdout).map_err(|error| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        format!("it ended with {} and no report ({error}): {said}", output.status)
+    })
+}
+
+impl Summary {
+    fn add(&mut self, seed: u64, steps: u64, ran: Result<Report, String>) {
+        match ran {
+            Ok(report) => {
+                let idle = report.is_idle().map(|why| format!("the run is void: {why}"));
+                if let Some(problem) = report.violation.clone().or(idle) {
+                    let text = format!("seed {seed}: {problem}\n  {}", report.reproduce());
+                    eprintln!("{text}");
+                    self.failed.push(text);
+                }
+                self.reports.push(report);
+            }
+            Err(why) => {
+                let text = format!("seed {seed} with {steps} steps: {why}");
+                eprintln!("{text}");
+                self.failed.push(text);
+            }
+        }
+    }
+
+    /// What went wrong.
+    pub fn failed(&self) -> &[String] {
+        &self.failed
+    }
+
+    /// For people.
+    pub fn print(&self) {
+        let sum = |of: fn(&Report) -> u64| self.reports.iter().map(of).sum::<u64>();
+        let steps = sum(|report| report.steps);
+        println!(
+            "{} seeds, {} of them failed: {steps} steps in {:.0} s ({:.0} steps/s with {} processes), {:.0} s simulated",
+            self.reports.len(),
+            self.failed.len(),
+            self.took_s,
+            steps as f64 / self.took_s.max(0.001),
+            self.jobs,
+            sum(|report| report.simulated_ms) as f64 / 1000.0,
+        );
+        println!(
+            "  {} leaders, {} entries applied, {} positions, {} acknowledged calls, {} holds, {} sessions expired, \
+             {} watches fired, {} states from snapshots",
+            sum(|report| report.looked.leaders),
+            sum(|report| report.looked.applied),
+            sum(|report| report.looked.positions),
+            sum(|report| report.looked.acknowledged),
+            sum(|report| report.looked.holds),
+            sum(|report| report.looked.expired),
+            sum(|report| report.looked.fired),
+            sum(|report| report.looked.snapshots),
+        );
+        let mut struck = BTreeMap::new();
+        for (kind, times) in self.reports.iter().flat_map(|report| &report.struck) {
+            *struck.entry(kind).or_insert(0) += times;
+        }
+        let struck: Vec<String> = struck
+            .iter()
+            .map(|(kind, times)| format!("{kind} {times}"))
+            .collect();
+        println!("  faults: {}", struck.join(", "));
+        let endings = || self.reports.iter().filter_map(|report| report.ending);
+        print_times(
+            "a healthy majority served",
+            endings().map(|ending| ending.served_after),
+        );
+        print_times(
+            "all agreed after the last repair",
+            endings().map(|ending| ending.agreed_after),
+        );
+    }
+}
+
+fn print_times(what: &str, times: impl Iterator<Item = u64>) {
+    let mut times: Vec<u64> = times.map(|micros| micros / MILLI).collect();
+    times.sort_unstable();
+    let Some(longest) = times.last() else { return };
+    let at = |percent: usize| times[(times.len() - 1) * percent / 100];
+    println!(
+        "  {what}: p50 {} ms, p99 {} ms, at most {longest} ms",
+        at(50),
+        at(99)
+    );
+}

@@ -1,0 +1,61 @@
+//! Election safety: a term has at most one leader, and nobody votes for two in one term, whatever crashes in between.
+//! Votes count from when they are on the disk: before that nobody was told of them.
+
+use std::collections::BTreeMap;
+
+use super::Check;
+
+/// Who leads which term, and who voted for whom.
+#[derive(Default)]
+pub struct ElectionSafety {
+    leaders: BTreeMap<u64, u64>,
+    votes: BTreeMap<(usize, u64), u64>,
+}
+
+impl ElectionSafety {
+    /// How many terms had a leader.
+    pub fn leaders(&self) -> u64 {
+        self.leaders.len() as u64
+    }
+
+    /// A vote is on a machine's disk: as one of those that are asked for, or as the knowledge of who leads.
+    pub fn voted(&mut self, machine: usize, term: u64, candidate: u64, leads: bool) -> Check {
+        let node = machine + 1;
+        if leads {
+            let leader = *self.leaders.entry(term).or_insert(candidate);
+            if leader != candidate {
+                return Err(format!(
+                    "term {term} has two leaders, nodes {leader} and {candidate}, says node {node}"
+                ));
+            }
+            return Ok(());
+        }
+        let before = *self.votes.entry((machine, term)).or_insert(candidate);
+        if before != candidate {
+            return Err(format!(
+                "in term {term} node {node} voted for {before} and then for {candidate}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_leaders_and_two_votes_are_noticed() {
+        let mut elections = ElectionSafety::default();
+        assert_eq!(elections.voted(0, 1, 1, false), Ok(()));
+        assert_eq!(
+            elections.voted(0, 1, 1, false),
+            Ok(()),
+            "the same again, after a restart"
+        );
+        assert_eq!(elections.voted(0, 1, 2, true), Ok(()), "it voted for the loser");
+        assert!(elections.voted(0, 1, 3, false).is_err());
+        assert!(elections.voted(2, 1, 1, true).is_err());
+        assert_eq!(elections.voted(2, 2, 1, true), Ok(()));
+    }
+}

@@ -1,0 +1,82 @@
+//! No ephemeral without a session: each ephemeral znode has a live owner.
+
+use znode_store::{SessionFate, SessionId, Store, ZPath};
+
+use super::Check;
+
+/// The whole tree is looked at when a session has ended, and else at every so manieth position: it costs as much as there is.
+const EVERY: u32 = 64;
+
+/// Looks at the tree.
+#[derive(Default)]
+pub struct Ephemerals {
+    since: u32,
+}
+
+impl Ephemerals {
+    /// The state after a command, which may have `ended` a session.
+    pub fn look(&mut self, store: &Store, ended: bool) -> Check {
+        self.since += 1;
+        if ended || self.since >= EVERY {
+            self.since = 0;
+            walk(store, &ZPath::root(), &|owner| {
+                store.session_fate(owner) == SessionFate::Live
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn walk(store: &Store, path: &ZPath, lives: &impl Fn(SessionId) -> bool) -> Check {
+    for name in store.children(path).unwrap_or_default() {
+        let child = path.join(&name).map_err(|bad| bad.to_string())?;
+        let stat = store.stat(&child);
+        if let Some(owner) = stat.and_then(|stat| stat.ephemeral_owner.session())
+            && !lives(owner)
+        {
+            return Err(format!("{child} belongs to {owner}, which has ended"));
+        }
+        walk(store, &child, lives)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use znode_store::{
+        Acl, Command, CreateMode, CreatePath, EntryContext, Identities, Op, Password, Request,
+    };
+
+    use super::*;
+
+    #[test]
+    fn an_ephemeral_whose_owner_is_gone_is_noticed() {
+        let mut store = Store::new();
+        let (session, mut events) = (SessionId(7), Vec::new());
+        let open = Command::OpenSession {
+            session,
+            password: Password([0; 16]),
+            timeout_ms: 2_000,
+            name: "".into(),
+            address: "".into(),
+        };
+        let create = Command::Write(Op::Create {
+            path: CreatePath::parse("/e", false).expect("a path"),
+            data: "".into(),
+            acl: Acl::open(),
+            mode: CreateMode::Ephemeral,
+            parents: false,
+        });
+        let entry = EntryContext { time_ms: 1, term: 1 };
+        store.apply(&entry, Request::anonymous(open), &mut events);
+        let request = Request {
+            session: Some(session),
+            request_id: None,
+            caller: Identities::none(),
+            command: create,
+        };
+        assert!(store.apply(&entry, request, &mut events).outcome.is_ok());
+        assert_eq!(Ephemerals::default().look(&store, true), Ok(()));
+        assert!(walk(&store, &ZPath::root(), &|_| false).is_err());
+    }
+}

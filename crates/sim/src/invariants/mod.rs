@@ -1,0 +1,231 @@
+//! What must hold after every step, one file for each. They are fed with what happens, as it happens: an entry, a vote, a
+//! command that is carried out. So a step costs what it changes.
+//!
+//! A contradiction is noted and ends the run; nothing here panics, since a node would take that for its own.
+
+mod acknowledged;
+mod bounded_tables;
+mod election_safety;
+mod ephemerals;
+mod equal_digests;
+mod exactly_once;
+mod log_matching;
+mod one_holder;
+mod permits;
+mod queue_order;
+mod session_expiry;
+mod state_machine_safety;
+mod tokens;
+mod watches;
+
+use raft_node::simulation::Place;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+use znode_store::{Event, LockName, SessionId, Store, Zxid};
+
+pub use self::acknowledged::Acknowledged;
+use self::bounded_tables::BoundedTables;
+use self::election_safety::ElectionSafety;
+use self::ephemerals::Ephemerals;
+use self::equal_digests::EqualDigests;
+pub use self::exactly_once::ExactlyOnce;
+use self::log_matching::LogMatching;
+use self::session_expiry::SessionExpiry;
+use self::state_machine_safety::StateMachineSafety;
+use self::tokens::Tokens;
+pub use self::watches::Watches;
+use crate::agenda::Micros;
+
+/// What an invariant says.
+pub type Check = Result<(), String>;
+
+/// How much was looked at, so that nobody takes a run in which nothing happened for a good one.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub struct Looked {
+    /// Terms that had a leader.
+    pub leaders: u64,
+    /// Entries of logs.
+    pub entries: u64,
+    /// Entries that were applied, on all machines together.
+    pub applied: u64,
+    /// Positions.
+    pub positions: u64,
+    /// Holds that began.
+    pub holds: u64,
+    /// Sessions that were ended for their silence.
+    pub expired: u64,
+    /// States that came from a snapshot.
+    pub snapshots: u64,
+    /// Acknowledged calls.
+    pub acknowledged: u64,
+    /// Watches that fired.
+    pub fired: u64,
+}
+
+/// All invariants, and what they have found.
+pub struct Ledger {
+    locks: Vec<LockName>,
+    elections: ElectionSafety,
+    logs: LogMatching,
+    machines: StateMachineSafety,
+    digests: EqualDigests,
+    tokens: Tokens,
+    ephemerals: Ephemerals,
+    bounds: BoundedTables,
+    /// Sessions that must not have been ended yet.
+    pub sessions: SessionExpiry,
+    /// What clients were told.
+    pub acknowledged: Acknowledged,
+    /// What clients have asked more than once.
+    pub exactly_once: ExactlyOnce,
+    /// What watchers were told.
+    pub watches: Watches,
+    looked: Looked,
+    violations: Vec<String>,
+}
+
+impl Ledger {
+    /// Nothing has happened. These are all locks there are.
+    pub fn new(machines: usize, locks: Vec<LockName>) -> Self {
+        Self {
+            locks,
+            elections: ElectionSafety::default(),
+            logs: LogMatching::default(),
+            machines: StateMachineSafety::new(machines),
+            digests: EqualDigests::default(),
+            tokens: Tokens::default(),
+            ephemerals: Ephemerals::default(),
+            bounds: BoundedTables,
+            sessions: SessionExpiry::default(),
+            acknowledged: Acknowledged::default(),
+            exactly_once: ExactlyOnce::default(),
+            watches: Watches::default(),
+            looked: Looked::default(),
+            violations: Vec::new(),
+        }
+    }
+
+    /// Notes what an invariant says.
+    pub fn note(&mut self, what: &str, check: Check) {
+        if let Err(contradiction) = check {
+            self.violations.push(format!("{what}: {contradiction}"));
+        }
+    }
+
+    /// What was contradicted.
+    pub fn violations(&self) -> &[String] {
+        &self.violations
+    }
+
+    /// How much was looked at.
+    pub fn looked(&self) -> Looked {
+        Looked {
+            leaders: self.elections.leaders(),
+            entries: self.logs.entries(),
+            acknowledged: self.acknowledged.count(),
+            fired: self.watches.fired(),
+            ..self.looked.clone()
+        }
+    }
+
+    /// A process begins on a machine.
+    pub fn booted(&mut self, machine: usize) {
+        self.machines.booted(machine);
+    }
+
+    /// See [`raft_node::simulation::Host::voted`].
+    pub fn voted(&mut self, machine: usize, term: u64, candidate: u64, committed: bool) {
+        let check = self.elections.voted(machine, term, candidate, committed);
+        self.note("election safety", check);
+    }
+
+    /// See [`raft_node::simulation::Host::appended`].
+    pub fn appended(&mut self, machine: usize, at: Place, payload: &[u8], before: Option<Place>) {
+        let check = self.logs.appended(machine, at, xxh3_64(payload), before);
+        self.note("log matching", check);
+    }
+
+    /// See [`raft_node::simulation::Host::applied`].
+    pub fn applied(&mut self, machine: usize, at: Place, payload: &[u8]) {
+        self.looked.applied += 1;
+        let check = self.machines.applied(machine, at, xxh3_64(payload));
+        self.note("state machine safety", check);
+    }
+
+    /// See [`raft_node::simulation::Host::replaced`].
+    pub fn replaced(&mut self, machine: usize, at: Place, store: &Store) {
+        self.looked.snapshots += 1;
+        let check = self.machines.replaced(machine, at);
+        self.note("state machine safety", check);
+        let check = self.digests.seen(machine, store);
+        self.note("equal digests", check.map(drop));
+        self.watches.replaced(machine);
+    }
+
+    /// See [`raft_node::simulation::Host::carried_out`].
+    pub fn carried_out(
+        &mut self,
+        machine: usize,
+        now: Micros,
+        at: Place,
+        zxid: Zxid,
+        events: &[Event],
+        store: &Store,
+    ) {
+        let first = match self.digests.seen(machine, store) {
+            Ok(first) => first,
+            Err(contradiction) => {
+                self.note("equal digests", Err(format!("{contradiction} (entry {at})")));
+                return;
+            }
+        };
+        // What is true of one state is true of all with its digest.
+        if !first {
+            return;
+        }
+        self.looked.positions += 1;
+        for event in events {
+            match event {
+                Event::HoldBegan(hold) => {
+                    self.looked.holds += 1;
+                    let check = self.tokens.began(hold, zxid);
+                    self.note("tokens strictly increasing", check);
+                }
+                Event::SessionOpened(session) => self.sessions.opened(*session),
+                Event::SessionEnded { session, expired } => {
+                    self.looked.expired += u64::from(*expired);
+                    let check = self.sessions.ended(*session, *expired, now);
+                    self.note("no live session expired early", check);
+                }
+                Event::Znode(changed) => self.watches.changed(changed, zxid),
+                _ => {}
+            }
+        }
+        let ended = events
+            .iter()
+            .any(|event| matches!(event, Event::SessionEnded { .. }));
+        for lock in 0..self.locks.len() {
+            let lock = &self.locks[lock];
+            let holds = store.holds_of(lock);
+            let checks = [
+                ("one holder per lock", one_holder::check(lock, &holds, store)),
+                ("permits within the limit", permits::check(lock, &holds, store)),
+                ("queues in order", queue_order::check(lock, store)),
+            ];
+            for (what, check) in checks {
+                let check = check.map_err(|why| format!("{why} at position {zxid}"));
+                self.note(what, check);
+            }
+        }
+        let check = self.ephemerals.look(store, ended);
+        self.note("no ephemeral without a session", check);
+        let check = self.bounds.look(store);
+        self.note("bounded tables", check);
+    }
+
+    /// The session was heard by a leader that could prove itself; see `SessionExpiry::heard`.
+    pub fn heard(&mut self, session: SessionId, sent: Micros, timeout: Micros) {
+        let check = self.sessions.heard(session, sent, timeout);
+        self.note("no live session expired early", check);
+    }
+}

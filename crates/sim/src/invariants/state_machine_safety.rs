@@ -1,0 +1,80 @@
+//! State machine safety: what one machine has applied at an index no other one ever applies something else at, and each
+//! applies without a gap. Since a call is acknowledged when it is applied, an acknowledged call that the cluster loses shows
+//! here as soon as something else stands in its place.
+
+use std::collections::HashMap;
+
+use raft_node::simulation::Place;
+
+use super::Check;
+
+/// What was applied where.
+pub struct StateMachineSafety {
+    applied: HashMap<u64, (u64, u64)>,
+    /// Up to where each machine has applied, in its present life.
+    last: Vec<Option<u64>>,
+    highest: u64,
+}
+
+impl StateMachineSafety {
+    /// Nothing was applied.
+    pub fn new(machines: usize) -> Self {
+        Self {
+            applied: HashMap::new(),
+            last: vec![None; machines],
+            highest: 0,
+        }
+    }
+
+    /// A process begins: its state is empty, or a snapshot's.
+    pub fn booted(&mut self, machine: usize) {
+        self.last[machine] = None;
+    }
+
+    /// A machine has applied an entry. `hash` is that of its bytes.
+    pub fn applied(&mut self, machine: usize, at: Place, hash: u64) -> Check {
+        let node = machine + 1;
+        let before = self.last[machine].replace(at.index);
+        self.highest = self.highest.max(at.index);
+        if let Some(before) = before
+            && at.index != before + 1
+        {
+            return Err(format!("node {node} applied {at} after index {before}"));
+        }
+        let known = *self.applied.entry(at.index).or_insert((at.term, hash));
+        if known != (at.term, hash) {
+            return Err(format!(
+                "node {node} applied another entry at index {}: of term {}, and before it was one of term {}",
+                at.index, at.term, known.0
+            ));
+        }
+        Ok(())
+    }
+
+    /// A machine's state comes from a snapshot.
+    pub fn replaced(&mut self, machine: usize, at: Place) -> Check {
+        let before = self.last[machine].replace(at.index);
+        if before.is_some_and(|before| before > at.index) {
+            return Err(format!("the state of node {} went back to {at}", machine + 1));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_and_other_entries_are_noticed() {
+        let mut machines = StateMachineSafety::new(2);
+        let place = |term, index| Place { term, index };
+        assert_eq!(machines.applied(0, place(1, 1), 7), Ok(()));
+        assert_eq!(machines.applied(0, place(1, 2), 8), Ok(()));
+        assert!(machines.applied(1, place(2, 2), 8).is_err(), "another term");
+        assert!(machines.applied(0, place(1, 4), 9).is_err(), "a gap");
+        machines.booted(0);
+        assert_eq!(machines.applied(0, place(1, 2), 8), Ok(()));
+        assert!(machines.replaced(0, place(1, 1)).is_err(), "back");
+    }
+}

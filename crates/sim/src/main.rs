@@ -1,0 +1,108 @@
+//! The command line of the simulation: one seed, or many.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use lockgate_sim::{fleet, mutants, regressions, run};
+use tracing::Level;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::fmt;
+use tracing_subscriber::prelude::*;
+
+/// Runs Lockgate's whole cluster in one thread under a seed, with everything going wrong that can.
+#[derive(Parser)]
+struct Args {
+    /// The one seed to run, in this process.
+    #[arg(long, conflicts_with_all = ["seeds", "regressions"])]
+    seed: Option<u64>,
+    /// How many seeds to run, each in a process of its own.
+    #[arg(long, default_value_t = 20)]
+    seeds: u64,
+    /// The first of them.
+    #[arg(long, default_value_t = 1)]
+    from: u64,
+    /// How many steps each seed has, before its ending.
+    #[arg(long, default_value_t = 50_000)]
+    steps: u64,
+    /// How many processes at a time; as many as there are processors if none is given.
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Run the seeds that once found something instead.
+    #[arg(long)]
+    regressions: bool,
+    /// Look whether bugs that are there on purpose are found, each in up to `--seeds` seeds. Needs the feature `planted`.
+    #[arg(long)]
+    mutants: bool,
+    /// The bug to plant, by its number; with `--mutants` the only one to look for.
+    #[arg(long)]
+    planted: Option<u8>,
+    /// Tell of one seed as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Show what the nodes of one seed log.
+    #[arg(long)]
+    log: bool,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let args = Args::parse();
+    if args.mutants {
+        return mutants::seek(args.from, args.seeds, args.steps, args.planted);
+    }
+    if let Some(bug) = args.planted {
+        mutants::plant(bug)?;
+    }
+    if let Some(seed) = args.seed {
+        return one(seed, &args);
+    }
+    let jobs = args
+        .jobs
+        .or_else(|| std::thread::available_parallelism().ok().map(usize::from))
+        .unwrap_or(1);
+    let summary = match args.regressions {
+        true => fleet::run(regressions::all()?, jobs)?,
+        false => {
+            let seeds = args.from..args.from.saturating_add(args.seeds);
+            fleet::run(seeds.map(|seed| (seed, args.steps)), jobs)?
+        }
+    };
+    summary.print();
+    Ok(match summary.failed() {
+        [] => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}
+
+fn one(seed: u64, args: &Args) -> anyhow::Result<ExitCode> {
+    if args.log {
+        // Nothing that draws the keys of a hash map: the run must be the same with and without it.
+        let told = filter_fn(|about| {
+            let most = match about.target().starts_with("openraft") {
+                true => Level::WARN,
+                false => Level::INFO,
+            };
+            *about.level() <= most
+        });
+        let lines = fmt::layer()
+            .with_writer(std::io::stderr)
+            .with_ansi(false)
+            .without_time();
+        tracing_subscriber::registry()
+            .with(lines.with_filter(told))
+            .init();
+    }
+    let report = run::run(seed, args.steps);
+    match args.json {
+        true => println!("{}", serde_json::to_string(&report)?),
+        false => println!("{report:#?}"),
+    }
+    Ok(match &report.violation {
+        None => ExitCode::SUCCESS,
+        Some(violation) => {
+            if !args.json {
+                eprintln!("{violation}\n  {}", report.reproduce());
+            }
+            ExitCode::FAILURE
+        }
+    })
+}

@@ -1,0 +1,73 @@
+//! Whether the invariants see bugs that are there on purpose (feature `planted`): for each, seeds until one finds it.
+//! Bugs that only a lie of the disk or another front end shows are not looked for here.
+
+use std::process::ExitCode;
+
+use znode_store::planted::Bug;
+
+use crate::fleet;
+use crate::stopwatch::Stopwatch;
+
+/// What the simulation is to find.
+pub const SOUGHT: [Bug; 14] = [
+    Bug::UnsyncedLog,
+    Bug::UnsyncedVote,
+    Bug::StaleRead,
+    Bug::GrantToTheDead,
+    Bug::UnprovenLeader,
+    Bug::ForgottenCounter,
+    Bug::LostWatches,
+    Bug::Repeated,
+    Bug::OwnClock,
+    Bug::LeakedPermits,
+    Bug::OvertakingReader,
+    Bug::CountedAbsent,
+    Bug::CrowdedLock,
+    Bug::KeptEphemeral,
+];
+
+/// Plants a bug in this process.
+#[cfg(feature = "planted")]
+pub fn plant(number: u8) -> anyhow::Result<()> {
+    let bug = Bug::numbered(number).ok_or_else(|| anyhow::anyhow!("there is no bug {number}"))?;
+    znode_store::planted::plant(Some(bug));
+    Ok(())
+}
+
+/// Plants a bug in this process.
+#[cfg(not(feature = "planted"))]
+pub fn plant(_number: u8) -> anyhow::Result<()> {
+    anyhow::bail!("this build has no bugs to plant: build it with --features planted")
+}
+
+/// Looks for each bug, with at most so many seeds of so many steps, and tells what found it.
+pub fn seek(from: u64, seeds: u64, steps: u64, only: Option<u8>) -> anyhow::Result<ExitCode> {
+    let mut survivors = Vec::new();
+    for bug in SOUGHT
+        .into_iter()
+        .filter(|bug| only.is_none_or(|only| only == *bug as u8))
+    {
+        let began = Stopwatch::start();
+        let found = (from..from + seeds).find_map(|seed| {
+            let problem = fleet::child(seed, steps, Some(bug as u8)).map(|report| report.violation);
+            let problem = problem.unwrap_or_else(Some)?;
+            Some((seed, problem))
+        });
+        let number = bug as u8;
+        let took = began.elapsed_s();
+        match found {
+            Some((seed, problem)) => {
+                let first = problem.lines().next().unwrap_or_default();
+                println!("{number:>2} {bug:?}: seed {seed}, {took:.1} s: {first}");
+            }
+            None => {
+                println!("{number:>2} {bug:?}: not found in {seeds} seeds, {took:.1} s");
+                survivors.push(bug);
+            }
+        }
+    }
+    Ok(match survivors.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}

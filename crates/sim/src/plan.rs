@@ -1,0 +1,89 @@
+//! What a seed decides before anything happens: how many machines and clients there are, how fast clocks are, how often what
+//! goes wrong. Each seed leaves some kinds of faults out, so that what one kind hides another run shows.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use raft_node::{MemberAddress, NodeConfig, SnapshotConfig};
+
+use crate::agenda::{MILLI, Micros};
+use crate::dice::Dice;
+use crate::faults::Kind;
+
+/// Clocks of machines are slower and faster than right ones by so much at most, in thousandths: far worse than real ones.
+const RATES: std::ops::Range<u64> = 850..1_200;
+
+/// Segments of the log are as short as this, so that runs have many.
+const SEGMENT_BYTES: usize = 32 * 1024;
+
+/// What a run is made of.
+#[derive(Debug)]
+pub struct Plan {
+    /// The seed of everything.
+    pub seed: u64,
+    /// How many machines there are.
+    pub machines: usize,
+    /// How many clients.
+    pub clients: u64,
+    /// A snapshot is made after so many entries.
+    pub snapshot_every: u64,
+    /// Faults come in distances of up to this.
+    pub calm: Micros,
+    /// What can go wrong.
+    pub kinds: Vec<Kind>,
+    /// How many of a thousand requests of clients are lost.
+    pub client_loss: u64,
+    /// How many of a thousand come twice.
+    pub client_copies: u64,
+    /// The clocks, in thousandths of a right one's rate.
+    pub rates: Vec<u64>,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn draw(seed: u64) -> Self {
+        let mut dice = Dice::new(seed, "plan");
+        let machines = if dice.chance(700) { 3 } else { 5 };
+        let steady = dice.chance(300);
+        let rates = (0..machines).map(|_| if steady { 1_000 } else { dice.between(RATES) });
+        let rates = rates.collect();
+        let kinds = Kind::ALL.into_iter().filter(|_| dice.chance(650)).collect();
+        Self {
+            seed,
+            machines,
+            clients: dice.between(3..13),
+            snapshot_every: dice.between(20..400),
+            calm: dice.between(300..6_000) * MILLI,
+            kinds,
+            client_loss: if dice.chance(500) { dice.between(0..60) } else { 0 },
+            client_copies: if dice.chance(500) { dice.between(0..60) } else { 0 },
+            rates,
+        }
+    }
+
+    /// What the node of a machine is told.
+    pub fn config(&self, machine: usize) -> NodeConfig {
+        let member = |number: u64| {
+            let address = MemberAddress {
+                peer: format!("machine-{number}:7501"),
+                http: format!("machine-{number}:7401"),
+            };
+            (number, address)
+        };
+        let members: BTreeMap<_, _> = (1..=self.machines as u64).map(member).collect();
+        let mut config = NodeConfig::new(machine as u64 + 1, "simulated", members, "/data");
+        config.log.segment_bytes = SEGMENT_BYTES;
+        // Few entries in memory, so that followers and the apply read from the disk, too.
+        config.log.cached_bytes = SEGMENT_BYTES;
+        config.history.enabled = false;
+        config.snapshots = SnapshotConfig {
+            every_entries: self.snapshot_every,
+            keep_entries: self.snapshot_every / 4,
+            ..SnapshotConfig::default()
+        };
+        config.sweeps.empty_for = Duration::from_secs(2);
+        config.sweeps.every = Duration::from_secs(1);
+        config.propose_timeout = Duration::from_secs(5);
+        config
+    }
+}

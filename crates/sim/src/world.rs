@@ -1,0 +1,241 @@
+//! The loop: takes the next event, lets it happen, and looks whether everything still holds.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::agenda::{ClientTimer, Event, MILLI, Micros};
+use crate::clients::{self, Answer, Client, OpId, Surroundings};
+use crate::dice::Dice;
+use crate::ending::PROBE;
+use crate::faults::{Fault, Kind, Nemesis};
+use crate::invariants::{Ledger, Looked};
+use crate::machine::{End, Machine};
+use crate::network::{Network, Shared};
+use crate::plan::Plan;
+
+/// Machines are switched on within this time.
+const STARTS_WITHIN: Micros = 300 * MILLI;
+
+/// Clients begin within this time.
+const CLIENTS_WITHIN: Micros = 2_000 * MILLI;
+
+/// A process that ended by itself is started again after so long, as by whoever looks after services.
+const RESTARTED_AFTER: Micros = 1_000 * MILLI;
+
+/// A cluster, its clients, and all that happens to them.
+pub struct World {
+    pub(crate) plan: Plan,
+    pub(crate) machines: Vec<Machine>,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) surroundings: Surroundings,
+    pub(crate) nemesis: Nemesis,
+    /// Nothing more goes wrong.
+    pub(crate) is_final: bool,
+    /// Answers to probes.
+    pub(crate) probed: Vec<(OpId, Answer)>,
+    pub(crate) next_probe: OpId,
+    pub(crate) probes: u64,
+    ticks: u64,
+}
+
+impl World {
+    /// The world of a plan, in which nothing has happened yet.
+    pub fn new(plan: Plan) -> Self {
+        let seed = plan.seed;
+        let network = Arc::new(Mutex::new(Network::new(
+            plan.machines,
+            Dice::new(seed, "network"),
+        )));
+        let ledger = Rc::new(RefCell::new(Ledger::new(plan.machines, clients::locks())));
+        let machine = |index| {
+            let dice = Dice::new(seed, &format!("machine {index}"));
+            Machine::new(index, plan.config(index), network.clone(), ledger.clone(), dice)
+        };
+        let machines: Vec<Machine> = (0..plan.machines).map(machine).collect();
+        let client = |id| Client::new(id, Dice::new(seed, &format!("client {id}")));
+        let clients: Vec<Client> = (0..plan.clients).map(client).collect();
+        let nemesis = Nemesis::new(
+            Dice::new(seed, "faults"),
+            plan.machines,
+            plan.kinds.clone(),
+            plan.calm,
+        );
+        {
+            let mut dice = Dice::new(seed, "beginning");
+            let mut network = network.lock();
+            network.client_loss = plan.client_loss;
+            network.client_copies = plan.client_copies;
+            for machine in 0..plan.machines {
+                let delay = dice.between(0..STARTS_WITHIN);
+                network.agenda.after(delay, Event::Boot(machine));
+            }
+            for client in 0..plan.clients {
+                let delay = dice.between(0..CLIENTS_WITHIN);
+                let timer = Event::Client(client, ClientTimer::Next);
+                network.agenda.after(delay, timer);
+            }
+            network.agenda.after(plan.calm, Event::Fault(Fault::Strike));
+            network.agenda.after(MILLI, Event::Tick);
+        }
+        let surroundings = Surroundings {
+            network,
+            ledger,
+            machines: plan.machines,
+        };
+        Self {
+            plan,
+            machines,
+            clients,
+            surroundings,
+            nemesis,
+            is_final: false,
+            probed: Vec::new(),
+            next_probe: 0,
+            probes: 0,
+            ticks: 0,
+        }
+    }
+
+    pub(crate) fn network(&self) -> &Shared {
+        &self.surroundings.network
+    }
+
+    /// What time it is.
+    pub fn now(&self) -> Micros {
+        self.network().lock().agenda.now()
+    }
+
+    /// How many steps were made.
+    pub fn steps(&self) -> u64 {
+        self.network().lock().agenda.steps()
+    }
+
+    /// How many milliseconds were simulated.
+    pub fn ticks(&self) -> u64 {
+        self.ticks
+    }
+
+    /// How much was looked at.
+    pub fn looked(&self) -> Looked {
+        self.surroundings.ledger.borrow().looked()
+    }
+
+    /// How often what went wrong.
+    pub fn struck(&self) -> &[(Kind, u64)] {
+        &self.nemesis.struck
+    }
+
+    /// The hash of all that happened: the same for the same seed and as many steps.
+    pub fn trace(&self) -> u64 {
+        self.network().lock().agenda.trace()
+    }
+
+    /// Makes steps until there were so many, or something is wrong.
+    pub fn run(&mut self, steps: u64) -> Result<(), String> {
+        while self.steps() < steps {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Lets the next event happen, and looks whether all still holds.
+    pub(crate) fn step(&mut self) -> Result<(), String> {
+        let event = self.network().lock().agenda.take_next();
+        match event {
+            Event::Tick => {
+                self.ticks += 1;
+                self.network().lock().agenda.after(MILLI, Event::Tick);
+                self.machines.iter_mut().for_each(Machine::tick);
+                self.look_after_machines();
+            }
+            Event::Network(conn, packet) => {
+                let network = self.network().clone();
+                let arrival = network.lock().arrive(&network, conn, packet);
+                drop(arrival.unwanted);
+                arrival.wake.into_iter().for_each(std::task::Waker::wake);
+                if let Some(machine) = arrival.machine {
+                    self.machines[machine].settle();
+                }
+            }
+            Event::Request {
+                machine,
+                client,
+                op,
+                ask,
+            } => self.machines[machine].request(client, op, ask),
+            Event::HangUp { machine, client, op } => self.machines[machine].hang_up(client, op),
+            Event::Answer { client, op, answer } if client == PROBE => self.probed.push((op, answer)),
+            Event::Answer { client, op, answer } => {
+                self.client(client).answered(op, answer);
+            }
+            Event::Client(client, timer) => self.client(client).timer(timer),
+            Event::Fault(fault) => self.fault(fault),
+            Event::Boot(machine) => {
+                // At the end whoever is down and is not spared stays down.
+                let stays_down = self.is_final && !self.is_spared(machine);
+                if !self.machines[machine].is_up() && !stays_down {
+                    let rate = self.plan.rates[machine];
+                    self.machines[machine].boot(rate);
+                }
+            }
+        }
+        self.check()
+    }
+
+    fn client(&mut self, id: u64) -> AtClient<'_> {
+        AtClient {
+            client: &mut self.clients[id as usize],
+            surroundings: &self.surroundings,
+        }
+    }
+
+    /// Ends processes that have nothing more to do, and starts them again.
+    fn look_after_machines(&mut self) {
+        for machine in 0..self.machines.len() {
+            let Some((reason, surprising)) = self.machines[machine].ended() else {
+                continue;
+            };
+            tracing::info!(machine = machine + 1, reason, "a process ends");
+            let full = self.machines[machine].device().is_full() && reason.contains("did not start");
+            if surprising && !full {
+                let text = format!("node {} has ended by itself: {reason}", machine + 1);
+                self.surroundings
+                    .ledger
+                    .borrow_mut()
+                    .note("nodes go on", Err(text));
+            }
+            let how = match self.machines[machine].device().is_cut() {
+                true => End::PowerCut(self.now()),
+                false => End::Killed,
+            };
+            self.end(machine, how, RESTARTED_AFTER);
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let ledger = self.surroundings.ledger.borrow();
+        match ledger.violations() {
+            [] => Ok(()),
+            violations => Err(violations.join("\n")),
+        }
+    }
+}
+
+/// A client and what it lives in.
+struct AtClient<'w> {
+    client: &'w mut Client,
+    surroundings: &'w Surroundings,
+}
+
+impl AtClient<'_> {
+    fn answered(self, op: clients::OpId, answer: clients::Answer) {
+        self.client.answered(op, answer, self.surroundings);
+    }
+
+    fn timer(self, timer: ClientTimer) {
+        self.client.timer(timer, self.surroundings);
+    }
+}

@@ -1,0 +1,70 @@
+//! A few short seeds, each in a process of its own, as a debug build can run them; `.ci/run` runs long ones.
+
+use std::process::Command;
+
+use lockgate_sim::regressions;
+use lockgate_sim::run::Report;
+
+/// Steps of a short run: several elections, snapshots and faults, in some seconds.
+const SHORT: u64 = 6_000;
+
+fn run(seed: u64, steps: u64) -> Report {
+    run_with(seed, steps, &[])
+}
+
+fn run_with(seed: u64, steps: u64, more: &[&str]) -> Report {
+    let output = Command::new(env!("CARGO_BIN_EXE_lockgate-sim"))
+        .args([
+            "--seed",
+            &seed.to_string(),
+            "--steps",
+            &steps.to_string(),
+            "--json",
+        ])
+        .args(more)
+        .output()
+        .expect("the simulation is there");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        panic!("seed {seed} gave no report ({error}): {said}")
+    })
+}
+
+fn is_well(report: &Report) {
+    assert_eq!(report.violation, None, "{}", report.reproduce());
+    assert_eq!(report.is_idle(), None, "{}", report.reproduce());
+}
+
+#[test]
+fn what_must_hold_holds() {
+    let reports: Vec<Report> = (1..=4).map(|seed| run(seed, SHORT)).collect();
+    reports.iter().for_each(is_well);
+    // All of them together have seen what a run is about.
+    let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
+    for seen in [
+        sum(|report| report.looked.holds),
+        sum(|report| report.looked.expired),
+        sum(|report| report.looked.snapshots),
+        sum(|report| report.looked.fired),
+        sum(|report| report.struck.iter().map(|(_, times)| times).sum()),
+    ] {
+        assert!(seen > 0, "{reports:#?}");
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    let (one, other) = (run(7, SHORT), run(7, SHORT));
+    assert_eq!(one.trace, other.trace);
+    assert_eq!((one.steps, one.simulated_ms), (other.steps, other.simulated_ms));
+    let logged = run_with(7, SHORT, &["--log"]);
+    assert_eq!(one.trace, logged.trace, "also when it tells what it does");
+    assert_ne!(one.trace, run(8, SHORT).trace, "another seed is another run");
+}
+
+#[test]
+fn what_was_found_once_is_not_found_again() {
+    for (seed, steps) in regressions::all().expect("the file is well formed") {
+        is_well(&run(seed, steps));
+    }
+}
