@@ -1,0 +1,237 @@
+//! One cell: a cluster is started, clients work, faults happen, everything is healed, and what was seen is checked.
+
+pub mod guards;
+mod set_up;
+pub mod spec;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use tokio::task::JoinSet;
+
+use crate::cluster::{Misbehaved, START_PATIENCE};
+use crate::nemesis::schedule::Until;
+use crate::nemesis::{self, Field, chaos, schedule};
+use crate::report::{self, CellReport, Check, Fault};
+use crate::workloads::{self, Workload};
+use guards::Facts;
+pub use spec::Spec;
+
+/// After the last fault, before clients are told to end: what recovers only now is seen.
+const AFTERWARDS: Duration = Duration::from_secs(2);
+
+/// Clients finish what they are at: the longest call and the longest wait for a lock, and some more.
+const CLIENTS_PATIENCE: Duration = Duration::from_secs(40);
+
+/// Healed nodes have the same state within this.
+const SAME_STATE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Final reads and all checkers.
+const CHECK_PATIENCE: Duration = Duration::from_secs(300);
+
+/// Runs the cell in this process, which is in namespaces of its own.
+pub async fn run(spec: &Spec) -> anyhow::Result<CellReport> {
+    let begun = Instant::now();
+    let kind = nemesis::find(&spec.nemesis)?;
+    let workload = workloads::named(&spec.workload).context("there is no such workload")?;
+    let control = workload.control;
+    let workload = workload.make(spec.system);
+    let (field, _watch) = set_up::set_up(spec, &kind).await?;
+    let world = &field.world;
+    let cluster = &field.cluster;
+
+    workload.prepare(world).await.context("preparing the workload")?;
+    let mut clients = JoinSet::new();
+    for number in 0..workload.clients() {
+        clients.spawn(workload.clone().client(world.clone(), number));
+    }
+    let quiet_from = world.now();
+    tokio::time::sleep(Duration::from_secs_f64(spec.quiet_seconds)).await;
+    let quiet_to = world.now();
+
+    let (mut faults, ended) = faults(spec, &kind, &field).await;
+    // Whatever else has gone wrong, clients end before the cluster does.
+    let mut incidents = Vec::new();
+    let healed = heal(&field, &mut incidents).await;
+    tokio::time::sleep(AFTERWARDS).await;
+    let end = world.now();
+    world.stop.cancel();
+    stop_clients(&mut clients, &mut incidents).await;
+    finding(ended, "during the faults", &mut incidents)?;
+    finding(healed, "healing", &mut incidents)?;
+
+    let checks = match check(&field, &*workload, &mut incidents).await {
+        // After what was found already, that final reads fail is no news.
+        Err(error) if !incidents.is_empty() => {
+            incidents.push(format!("{error:#}"));
+            Vec::new()
+        }
+        checks => checks?,
+    };
+    incidents.extend(cluster.incidents());
+    incidents.sort();
+    incidents.dedup();
+    let progress = workload.progress();
+    guards::note_recoveries(&mut faults, &progress.succeeded, end);
+    let rate_before = guards::rate(&progress.succeeded, quiet_from, quiet_to);
+    let longest_silence_ms = guards::longest_silence_ms(&progress.succeeded, quiet_from, end);
+    // The promise is Lockgate's; others are only measured.
+    if let Some(bound_ms) = nemesis::longest_silence_ms(kind.name)
+        && spec.system.is_lockgate()
+        && longest_silence_ms > bound_ms
+    {
+        incidents.push(format!(
+            "a majority ran and was connected, but no call succeeded for {longest_silence_ms:.0} ms"
+        ));
+    }
+    let (outcome, reasons) = guards::judge(&Facts {
+        rate_before,
+        least_rate: spec.least_rate,
+        faults: &faults,
+        checks: &checks,
+        incidents: &incidents,
+        control,
+        overlapping: chaos::parts(kind.name).is_some(),
+    });
+    if !outcome.is_fine() {
+        keep_history(spec, &*workload)?;
+    }
+    Ok(CellReport {
+        outcome,
+        reasons,
+        checks,
+        rate_before,
+        succeeded: progress.succeeded.len() as u64,
+        failed: progress.failed,
+        unknown: progress.unknown,
+        rate: report::rate(&progress.succeeded),
+        call_errors: workload.reasons(),
+        longest_silence_ms,
+        faults,
+        timeline: workload.timeline(),
+        nodes: kind.nodes,
+        took_seconds: begun.elapsed().as_secs_f64(),
+        ..spec.empty_report()
+    })
+}
+
+/// Has the faults happen: of one kind one after the other, of several kinds at the same time. Gives those that have begun,
+/// and what went wrong.
+async fn faults(spec: &Spec, kind: &nemesis::Kind, field: &Field) -> (Vec<Fault>, anyhow::Result<()>) {
+    let until = match spec.faults {
+        Some(most) => Until::Faults(most),
+        None => Until::Time(Duration::from_secs(spec.seconds)),
+    };
+    let one = [kind.name];
+    let parts = chaos::parts(kind.name).unwrap_or(&one);
+    let runs = parts.iter().zip(0..).map(|(name, number)| async move {
+        let mut faults = Vec::new();
+        let run = async {
+            let mut nemesis = (nemesis::find(name)?.make)();
+            let seed = spec.seed.wrapping_add(number);
+            schedule::run(name, &mut *nemesis, field, seed, until, &mut faults).await
+        };
+        let ended = run.await;
+        (faults, ended)
+    });
+    // All of them heal what they have begun before anything else is done, also if one has failed.
+    let all = futures_util::future::join_all(runs).await;
+    let (faults, ended): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+    let mut faults = faults.concat();
+    faults.sort_by_key(|fault| fault.begin);
+    (faults, ended.into_iter().collect())
+}
+
+/// What a node did wrong is a finding; anything else that goes wrong is the harness's.
+fn finding(ended: anyhow::Result<()>, what: &'static str, incidents: &mut Vec<String>) -> anyhow::Result<()> {
+    match ended {
+        Err(error) if error.downcast_ref::<Misbehaved>().is_some() => {
+            incidents.push(format!("{what}: {error:#}"));
+            Ok(())
+        }
+        other => other.context(what),
+    }
+}
+
+/// There is a node at each place that clients know, and all run and serve. Who ended by itself is an incident, and is started again so that what it has can be looked at.
+async fn heal(field: &Field, incidents: &mut Vec<String>) -> anyhow::Result<()> {
+    let cluster = &field.cluster;
+    // Clients ask at the places that they know.
+    for slot in (1..=cluster.size).filter(|slot| !cluster.place(*slot).is_member()) {
+        let id = cluster.add(slot).await.context("filling a place that was left")?;
+        eprintln!("node {id} is added at place {slot} for the final reads");
+    }
+    for slot in cluster.start_missing()? {
+        eprintln!(
+            "node {} is started again for the final reads",
+            cluster.node(slot).id
+        );
+    }
+    if let Err(error) = cluster.wait_all_ready(START_PATIENCE).await {
+        incidents.push(format!("after everything was healed: {error:#}"));
+    }
+    Ok(())
+}
+
+async fn stop_clients(clients: &mut JoinSet<()>, incidents: &mut Vec<String>) {
+    let all = async {
+        while let Some(ended) = clients.join_next().await {
+            if let Err(error) = ended {
+                incidents.push(format!("a client of the harness failed: {error}"));
+            }
+        }
+    };
+    if tokio::time::timeout(CLIENTS_PATIENCE, all).await.is_err() {
+        let left = clients.len();
+        incidents.push(format!(
+            "{left} clients did not end within {} s after everything was healed",
+            CLIENTS_PATIENCE.as_secs()
+        ));
+        clients.shutdown().await;
+    }
+}
+
+/// Asks the workload's checkers, and compares the nodes' states.
+async fn check(
+    field: &Field,
+    workload: &dyn Workload,
+    incidents: &mut Vec<String>,
+) -> anyhow::Result<Vec<Check>> {
+    let found = tokio::time::timeout(CHECK_PATIENCE, workload.check(&field.world)).await;
+    let found = found
+        .context("the checkers take too long")?
+        .context("final reads")?;
+    let checks = found.into_iter().map(|(name, verdict)| Check { name, verdict });
+    match field.cluster.wait_same_state(SAME_STATE_PATIENCE).await {
+        Ok(Some(same)) => eprintln!("{same}"),
+        Ok(None) => {}
+        Err(error) => incidents.push(format!("the nodes' states: {error:#}")),
+    }
+    Ok(checks.collect())
+}
+
+/// The raw history, one call a line, beside the nodes' logs.
+fn keep_history(spec: &Spec, workload: &dyn Workload) -> anyhow::Result<()> {
+    let path = spec.dir.join("history.jsonl");
+    let file = std::fs::File::create(&path).with_context(|| path.display().to_string())?;
+    let mut file = std::io::BufWriter::new(file);
+    workload
+        .write_history(&mut file)
+        .with_context(|| path.display().to_string())?;
+    std::io::Write::flush(&mut file).with_context(|| path.display().to_string())
+}
+
+/// What a cell's process does: reads the spec, runs the cell, and leaves the report.
+pub async fn run_inside(file: &Path) -> anyhow::Result<()> {
+    let spec = Spec::read(file)?;
+    eprintln!("seed {}", spec.seed);
+    let report = match run(&spec).await {
+        Ok(report) => report,
+        Err(error) => spec.failed(format!("{error:#}")),
+    };
+    let text = serde_json::to_string(&report).context("the report as JSON")?;
+    let path = spec.report_file();
+    std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+    Ok(())
+}

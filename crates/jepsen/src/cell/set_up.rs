@@ -1,0 +1,97 @@
+//! A network, a proxy and a cluster that serves, for one cell.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use anyhow::Context;
+
+use super::Spec;
+use crate::cluster::{Cluster, START_PATIENCE};
+use crate::command;
+use crate::inside::Isolation;
+use crate::nemesis::{self, Field, Need, clock};
+use crate::network::{Cuts, Network, loopback};
+use crate::proxy::Proxy;
+use crate::world::World;
+
+/// Places beyond those of the first nodes, for nodes that are added.
+const SPARE_PLACES: usize = 1;
+
+/// Ends a task with this.
+pub struct Ends(tokio::task::AbortHandle);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A network and a cluster in it that serves.
+pub async fn set_up(spec: &Spec, kind: &nemesis::Kind) -> anyhow::Result<(Field, Ends)> {
+    let slots = kind.nodes + SPARE_PLACES;
+    let software = spec.software();
+    let seed = spec.seed;
+    let owners = loopback::Owners::default();
+    let (network, proxy, entrances) = match spec.isolation {
+        Isolation::Root | Isolation::User => {
+            // Of this run's own, too: libfaketime names what it puts there after process ids.
+            command::run("mount", &["-t", "tmpfs", "none", "/dev/shm"]).await?;
+            let network = Network::in_namespaces(slots)
+                .await
+                .context("making the network")?;
+            let places: Vec<_> = network
+                .slots()
+                .map(|slot| (slot, network.addresses(slot).peer))
+                .collect();
+            let proxy = Proxy::for_links(&places, IpAddr::V4(Network::harness()), seed).await?;
+            (network, proxy, None)
+        }
+        Isolation::None => {
+            let network = Network::on_loopback(slots)?;
+            let (proxy, entrances) = loopback::proxy(&network, owners.clone(), seed).await?;
+            (network, proxy, Some(entrances))
+        }
+    };
+    let as_seen = |slot| match &entrances {
+        Some(entrances) => entrances[&slot],
+        None => network.addresses(slot).peer,
+    };
+    let cuts = Arc::new(Cuts::new(network.has_namespaces(), proxy.clone()));
+    let cluster = Arc::new(Cluster::configure(
+        software,
+        network.clone(),
+        kind.nodes,
+        spec.dir.clone(),
+        &as_seen,
+    )?);
+    owners.get_or_init(|| Arc::downgrade(&cluster));
+    for slot in 1..=kind.nodes {
+        if kind.needs.contains(&Need::Disks) {
+            cluster
+                .disks
+                .make(&spec.dir, &cluster.node(slot))
+                .await
+                .context("making disks")?;
+        }
+        if kind.needs.contains(&Need::FakeTime) {
+            cluster
+                .place(slot)
+                .set_environment(clock::environment(&cluster.node(slot), false)?);
+        }
+        cluster.start(slot)?;
+    }
+    cluster
+        .wait_all_ready(START_PATIENCE)
+        .await
+        .context("starting the cluster")?;
+    let watched = cluster.clone();
+    let watch = tokio::spawn(async move { watched.watch().await });
+    let world = World::new(cluster.endpoints(), seed);
+    let field = Field {
+        cluster,
+        cuts,
+        proxy,
+        world,
+    };
+    Ok((field, Ends(watch.abort_handle())))
+}

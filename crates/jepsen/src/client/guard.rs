@@ -1,0 +1,131 @@
+//! Lockgate's locks by its Rust client: sessions, guards, and what a guard says of itself at each moment.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use lock_client::{AcquireOptions, AddressError, Error, LockClient, LockGuard, LockSession};
+use lockgate_check::Nanos;
+
+use super::answer::Answer;
+use super::mutex::Mutex;
+use super::session::nanos;
+use crate::world::World;
+
+/// The shortest that a server grants.
+const TTL: Duration = Duration::from_secs(2);
+
+/// How often a holder asks its guard.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// One client.
+pub struct LockgateMutex {
+    client: LockClient,
+    world: World,
+    session: Option<LockSession>,
+    guard: Option<LockGuard>,
+    believed_until: Nanos,
+}
+
+impl LockgateMutex {
+    /// A client that holds nothing, and asks the node of its number first.
+    pub fn new(world: World, number: usize) -> Result<Self, AddressError> {
+        let mut addresses: Vec<_> = world
+            .endpoints
+            .iter()
+            .map(|endpoint| endpoint.http.to_string())
+            .collect();
+        let first = number % addresses.len();
+        addresses.rotate_left(first);
+        Ok(Self {
+            client: LockClient::new(addresses)?,
+            world,
+            session: None,
+            guard: None,
+            believed_until: 0,
+        })
+    }
+
+    async fn session(&mut self) -> Result<&LockSession, Error> {
+        if self.session.as_ref().is_none_or(LockSession::is_lost) {
+            self.session = Some(self.client.session().ttl(TTL).open().await?);
+        }
+        Ok(self.session.as_ref().expect("it was just opened"))
+    }
+
+    /// Asks the guard; it answers for the moment before it was asked, at least.
+    fn look(&mut self) -> bool {
+        let now = self.world.now();
+        let holds = self.guard.as_ref().is_some_and(|guard| guard.check().is_ok());
+        if holds {
+            self.believed_until = now;
+        }
+        holds
+    }
+}
+
+fn failed<T>(error: &Error) -> Answer<T> {
+    match error {
+        Error::Refused(refusal) => Answer::Failed(refusal.code.word().to_owned()),
+        Error::Unavailable(_) => Answer::Failed("unavailable".to_owned()),
+        Error::Unknown(_) => Answer::Unknown("outcome unknown".to_owned()),
+        // Whatever it was, it goes with the session.
+        Error::Lost(_) => Answer::Failed("lost".to_owned()),
+    }
+}
+
+impl Mutex for LockgateMutex {
+    fn lock<'a>(&'a mut self, name: &'a str, wait: Duration) -> BoxFuture<'a, Answer<u64>> {
+        async move {
+            let name = name.trim_start_matches('/');
+            let session = match self.session().await {
+                Ok(session) => session,
+                Err(error) => return failed(&error),
+            };
+            let options = AcquireOptions::exclusive().wait_at_most(wait);
+            let guard = match session.acquire(name, options).await {
+                Ok(guard) => guard,
+                Err(error) => return failed(&error),
+            };
+            let token = guard.fencing_token().0;
+            self.guard = Some(guard);
+            self.look();
+            Answer::Ok(token)
+        }
+        .boxed()
+    }
+
+    fn keep(&mut self, time: Duration) -> BoxFuture<'_, ()> {
+        async move {
+            let until = self.world.now() + nanos(time);
+            while self.look() && self.world.now() < until {
+                let left = Duration::from_nanos(until.saturating_sub(self.world.now()));
+                tokio::time::sleep(left.min(LOOK)).await;
+            }
+        }
+        .boxed()
+    }
+
+    fn believed_until(&self) -> Nanos {
+        self.believed_until
+    }
+
+    fn unlock(&mut self) -> BoxFuture<'_, Answer<()>> {
+        async move {
+            let Some(guard) = self.guard.take() else {
+                return Answer::Failed("it holds nothing".to_owned());
+            };
+            match guard.release().await {
+                Ok(_) => Answer::Ok(()),
+                Err(error) => failed(&error),
+            }
+        }
+        .boxed()
+    }
+
+    /// As near as a part of a process can come to dying: what was held is let go in the background.
+    fn die(&mut self) {
+        self.guard = None;
+        self.session = None;
+    }
+}

@@ -1,0 +1,24 @@
+//! How clients speak to the systems under test, and what they believe of an answer.
+
+mod answer;
+mod caller;
+mod connection;
+mod etcd;
+mod guard;
+mod lock;
+mod mutex;
+mod session;
+mod store;
+mod store_lockgate;
+mod zookeeper;
+
+pub use answer::Answer;
+pub use caller::{Caller, PATIENCE, Reply};
+pub use etcd::{EtcdMutex, EtcdStore};
+pub use guard::LockgateMutex;
+pub use lock::{Acquire, Granted, release};
+pub use mutex::Mutex;
+pub use session::{Life, Session, nanos};
+pub use store::{Freshness, Store, Versioned};
+pub use store_lockgate::LockgateStore;
+pub use zookeeper::{Client as ZooKeeperClient, ZooKeeperMutex, ZooKeeperStore};

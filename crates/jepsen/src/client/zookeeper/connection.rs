@@ -1,0 +1,156 @@
+//! One connection to one server, with a session of its own: frames out and in.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use zk_wire::{
+    ConnectRequest, ConnectResponse, ErrorCode, Notification, Reader, Reply, ReplyHeader, Request, frame, xid,
+};
+
+/// How long a server may take for a connection, and for an answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Far more than any answer has here.
+const LONGEST_FRAME: usize = 4 << 20;
+
+/// A connection with its session.
+pub struct Connection {
+    stream: TcpStream,
+    received: BytesMut,
+    next_xid: i32,
+    timeout: Duration,
+    notifications: Vec<Notification>,
+}
+
+/// The connection is of no more use, and nobody knows what became of a request that was under way.
+#[derive(Debug)]
+pub struct Lost(pub String);
+
+impl From<std::io::Error> for Lost {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.kind().to_string())
+    }
+}
+
+impl Connection {
+    /// Connects, and opens a session.
+    pub async fn open(server: SocketAddr, timeout: Duration) -> Result<Self, Lost> {
+        tokio::time::timeout(PATIENCE, Self::open_patiently(server, timeout))
+            .await
+            .unwrap_or_else(|_| Err(Lost("connecting: no answer in time".to_owned())))
+    }
+
+    async fn open_patiently(server: SocketAddr, timeout: Duration) -> Result<Self, Lost> {
+        let stream = TcpStream::connect(server).await?;
+        stream.set_nodelay(true)?;
+        let mut connection = Self {
+            stream,
+            received: BytesMut::new(),
+            next_xid: 1,
+            timeout,
+            notifications: Vec::new(),
+        };
+        let request = ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: 0,
+            timeout_ms: i32::try_from(timeout.as_millis()).expect("sessions are short"),
+            session_id: 0,
+            password: Some(Bytes::from_static(&[0; 16])),
+            read_only: Some(false),
+        };
+        let mut bytes = BytesMut::new();
+        request.write_frame(&mut bytes);
+        connection.stream.write_all(&bytes).await?;
+        let mut reader = Reader::new(connection.frame().await?);
+        let granted = ConnectResponse::decode(&mut reader).map_err(|error| Lost(error.to_string()))?;
+        let timeout_ms = u64::try_from(granted.timeout_ms).unwrap_or(0);
+        if timeout_ms == 0 {
+            return Err(Lost("no session was granted".to_owned()));
+        }
+        connection.timeout = Duration::from_millis(timeout_ms);
+        Ok(connection)
+    }
+
+    /// The session's time, as granted.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Calls. Dropped before its end it leaves a connection that must not be used any more.
+    pub async fn call(&mut self, request: &Request) -> Result<Result<Reply, ErrorCode>, Lost> {
+        tokio::time::timeout(PATIENCE, self.call_patiently(request))
+            .await
+            .unwrap_or_else(|_| Err(Lost("no answer in time".to_owned())))
+    }
+
+    async fn call_patiently(&mut self, request: &Request) -> Result<Result<Reply, ErrorCode>, Lost> {
+        let expected = self.send(request).await?;
+        loop {
+            let mut reader = Reader::new(self.frame().await?);
+            let header = decoded(ReplyHeader::decode(&mut reader))?;
+            if header.xid == xid::NOTIFICATION {
+                self.notifications
+                    .push(decoded(Notification::decode(&mut reader))?);
+                continue;
+            }
+            if header.xid != expected {
+                return Err(Lost(format!(
+                    "the answer to {} instead of {expected}",
+                    header.xid
+                )));
+            }
+            return match header.err {
+                ErrorCode::OK => Ok(Ok(decoded(Reply::decode(request, &mut reader))?)),
+                code => Ok(Err(code)),
+            };
+        }
+    }
+
+    async fn send(&mut self, request: &Request) -> Result<i32, Lost> {
+        let xid = request.fixed_xid().unwrap_or(self.next_xid);
+        self.next_xid += 1;
+        let mut bytes = BytesMut::new();
+        request.write_frame(xid, &mut bytes);
+        self.stream.write_all(&bytes).await?;
+        Ok(xid)
+    }
+
+    /// Waits for a watch to tell something, for so long; whether one has. No request may be under way.
+    pub async fn listen(&mut self, time: Duration) -> Result<bool, Lost> {
+        if self.notifications.is_empty() {
+            // Given up between two reads at most: what has come stays for the next one.
+            let Ok(body) = tokio::time::timeout(time, self.frame()).await else {
+                return Ok(false);
+            };
+            let mut reader = Reader::new(body?);
+            let header = decoded(ReplyHeader::decode(&mut reader))?;
+            if header.xid != xid::NOTIFICATION {
+                return Err(Lost(format!(
+                    "an answer to {}, which nobody waits for",
+                    header.xid
+                )));
+            }
+        }
+        self.notifications.clear();
+        Ok(true)
+    }
+
+    async fn frame(&mut self) -> Result<Bytes, Lost> {
+        loop {
+            let taken = frame::take(&mut self.received, LONGEST_FRAME);
+            if let Some(body) = taken.map_err(|error| Lost(error.to_string()))? {
+                return Ok(body);
+            }
+            if self.stream.read_buf(&mut self.received).await? == 0 {
+                return Err(Lost("the server closed the connection".to_owned()));
+            }
+        }
+    }
+}
+
+fn decoded<T>(decoded: Result<T, zk_wire::DecodeError>) -> Result<T, Lost> {
+    decoded.map_err(|error| Lost(format!("an answer that is none: {error}")))
+}

@@ -1,0 +1,192 @@
+//! A tree of znodes as a store, by ZooKeeper's protocol. A fresh read is `sync` and then `getData`, as ZooKeeper's own pages
+//! recommend it.
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use zk_wire::{AclEntry, CreateCall, ErrorCode, Reply, Request};
+
+use super::{Client, unexpected};
+use crate::client::answer::Answer;
+use crate::client::store::{Freshness, Store, Versioned};
+
+/// What the names of numbered znodes begin with.
+const NUMBERED: &str = "n-";
+
+/// How many digits ZooKeeper gives to the number of a sequential znode.
+const DIGITS: usize = 10;
+
+/// How many keys one transaction makes: its frame stays far below a megabyte.
+const CREATED_AT_ONCE: usize = 200;
+
+/// ZooKeeper's flags of creations.
+pub mod flags {
+    /// Lives until it is deleted.
+    pub const PERSISTENT: i32 = 0;
+    /// With a number after its name.
+    pub const PERSISTENT_SEQUENTIAL: i32 = 2;
+    /// Ends with its session, and has a number.
+    pub const EPHEMERAL_SEQUENTIAL: i32 = 3;
+}
+
+/// One client.
+pub struct ZooKeeperStore(pub Client);
+
+/// A creation that everybody may use.
+pub fn create(call: CreateCall, path: String, data: &str, flags: i32) -> Request {
+    let open = AclEntry {
+        perms: 31,
+        scheme: "world".to_owned(),
+        id: "anyone".to_owned(),
+    };
+    Request::Create {
+        call,
+        path,
+        data: Some(Bytes::copy_from_slice(data.as_bytes())),
+        acl: Some(vec![open]),
+        flags,
+    }
+}
+
+/// Makes a znode and those above it, if they are not there.
+pub async fn ensure(client: &mut Client, path: &str) -> Answer<()> {
+    let ends = path.match_indices('/').skip(1).map(|(end, _)| end);
+    for end in ends.chain([path.len()]) {
+        let request = create(CreateCall::Create, path[..end].to_owned(), "", flags::PERSISTENT);
+        match client.call(&request).await {
+            Answer::Ok(Ok(_) | Err(ErrorCode::NODE_EXISTS)) => {}
+            Answer::Ok(other) => return unexpected(other),
+            Answer::Failed(why) => return Answer::Failed(why),
+            Answer::Unknown(why) => return Answer::Unknown(why),
+        }
+    }
+    Answer::Ok(())
+}
+
+impl ZooKeeperStore {
+    async fn create_some(&mut self, keys: &[String], value: &str) -> Answer<()> {
+        let creations = keys
+            .iter()
+            .map(|key| create(CreateCall::Create, key.clone(), value, flags::PERSISTENT));
+        match self.0.call(&Request::Multi(creations.collect())).await {
+            Answer::Ok(Ok(Reply::Results(_))) => Answer::Ok(()),
+            Answer::Ok(other) => unexpected(other),
+            Answer::Failed(why) => Answer::Failed(why),
+            Answer::Unknown(why) => Answer::Unknown(why),
+        }
+    }
+
+    async fn read(&mut self, key: &str, freshness: Freshness) -> Answer<Option<Versioned>> {
+        if freshness == Freshness::Linearizable {
+            let path = key.to_owned();
+            match self.0.call(&Request::Sync { path }).await {
+                Answer::Ok(Ok(_)) => {}
+                Answer::Ok(other) => return unexpected(other),
+                Answer::Failed(why) | Answer::Unknown(why) => return Answer::Failed(why),
+            }
+        }
+        let (path, watch) = (key.to_owned(), false);
+        match self.0.call(&Request::GetData { path, watch }).await {
+            Answer::Ok(Ok(Reply::Data(data, stat))) => {
+                let data = data.unwrap_or_default();
+                Answer::Ok(Some(Versioned {
+                    value: String::from_utf8_lossy(&data).into_owned(),
+                    version: u64::try_from(stat.version).unwrap_or(u64::MAX),
+                }))
+            }
+            Answer::Ok(Err(ErrorCode::NO_NODE)) => Answer::Ok(None),
+            Answer::Ok(other) => unexpected(other),
+            Answer::Failed(why) | Answer::Unknown(why) => Answer::Failed(why),
+        }
+    }
+
+    async fn write(&mut self, key: &str, value: &str, expected: Option<u64>) -> Answer<Option<u64>> {
+        let version = expected.map_or(-1, |version| i32::try_from(version).unwrap_or(i32::MAX));
+        let request = Request::SetData {
+            path: key.to_owned(),
+            data: Some(Bytes::copy_from_slice(value.as_bytes())),
+            version,
+        };
+        match self.0.call(&request).await {
+            Answer::Ok(Ok(Reply::Stat(stat))) => Answer::Ok(u64::try_from(stat.version).ok()),
+            Answer::Ok(Err(ErrorCode::BAD_VERSION)) => Answer::Ok(None),
+            Answer::Ok(other) => unexpected(other),
+            Answer::Failed(why) => Answer::Failed(why),
+            Answer::Unknown(why) => Answer::Unknown(why),
+        }
+    }
+}
+
+impl Store for ZooKeeperStore {
+    fn create_all<'a>(&'a mut self, keys: &'a [String], value: &'a str) -> BoxFuture<'a, Answer<()>> {
+        async move {
+            let above = keys
+                .first()
+                .and_then(|key| key.rsplit_once('/'))
+                .map_or("", |(above, _)| above);
+            match ensure(&mut self.0, above).await {
+                Answer::Ok(()) => {}
+                other => return other,
+            }
+            for some in keys.chunks(CREATED_AT_ONCE) {
+                match self.create_some(some, value).await {
+                    Answer::Ok(()) => {}
+                    other => return other,
+                }
+            }
+            Answer::Ok(())
+        }
+        .boxed()
+    }
+
+    fn get<'a>(&'a mut self, key: &'a str, freshness: Freshness) -> BoxFuture<'a, Answer<Option<Versioned>>> {
+        self.read(key, freshness).boxed()
+    }
+
+    fn set<'a>(
+        &'a mut self,
+        key: &'a str,
+        value: &'a str,
+        expected: Option<u64>,
+    ) -> BoxFuture<'a, Answer<Option<u64>>> {
+        self.write(key, value, expected).boxed()
+    }
+
+    fn create_numbered<'a>(&'a mut self, parent: &'a str) -> BoxFuture<'a, Answer<u64>> {
+        async move {
+            let path = format!("{parent}/{NUMBERED}");
+            let request = create(CreateCall::Create, path, "", flags::PERSISTENT_SEQUENTIAL);
+            match self.0.call(&request).await {
+                Answer::Ok(Ok(Reply::Path(path))) => match number(&path) {
+                    Some(number) => Answer::Ok(number),
+                    None => Answer::Unknown(format!("a sequential znode without a number: {path}")),
+                },
+                Answer::Ok(other) => unexpected(other),
+                Answer::Failed(why) => Answer::Failed(why),
+                Answer::Unknown(why) => Answer::Unknown(why),
+            }
+        }
+        .boxed()
+    }
+
+    fn delete_numbered<'a>(&'a mut self, parent: &'a str, number: u64) -> BoxFuture<'a, Answer<()>> {
+        async move {
+            let request = Request::Delete {
+                path: format!("{parent}/{NUMBERED}{number:0DIGITS$}"),
+                version: -1,
+            };
+            match self.0.call(&request).await {
+                Answer::Ok(Ok(_)) => Answer::Ok(()),
+                Answer::Ok(other) => unexpected(other),
+                Answer::Failed(why) => Answer::Failed(why),
+                Answer::Unknown(why) => Answer::Unknown(why),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// The number at the end of a sequential znode's path.
+pub fn number(path: &str) -> Option<u64> {
+    path.get(path.len().checked_sub(DIGITS)?..)?.parse().ok()
+}

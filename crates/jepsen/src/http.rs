@@ -1,0 +1,98 @@
+//! One HTTP request to one node, bounded in time: for whoever looks after the cluster. Clients of workloads have their own.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::{HeaderMap, Method, Request};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+/// A node's answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The head; its `date` is the node's wall clock.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// The body as JSON, `null` if it is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+    }
+
+    /// The document of an answer that is no refusal.
+    pub fn success(self) -> anyhow::Result<Value> {
+        ensure!(
+            (200..300).contains(&self.status),
+            "the node answered {}: {}",
+            self.status,
+            String::from_utf8_lossy(&self.body)
+        );
+        Ok(self.json())
+    }
+}
+
+/// Sends one request over a connection of its own.
+pub async fn call(
+    node: SocketAddr,
+    method: Method,
+    path: &str,
+    body: &Value,
+    patience: Duration,
+) -> anyhow::Result<Answer> {
+    let what = format!("{method} {path} at {node}");
+    let exchange = async {
+        let stream = TcpStream::connect(node).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let bytes = match body {
+            Value::Null => Bytes::new(),
+            document => Bytes::from(document.to_string()),
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", node.to_string())
+            .header("content-type", "application/json")
+            .body(Full::new(bytes))?;
+        let answer = async {
+            let answer = sender.send_request(request).await?;
+            let (head, body) = answer.into_parts();
+            let body = body.collect().await?.to_bytes();
+            anyhow::Ok(Answer {
+                status: head.status.as_u16(),
+                headers: head.headers,
+                body,
+            })
+        };
+        // The connection has to be driven for the answer to come, and its own end says nothing more.
+        tokio::pin!(answer, connection);
+        tokio::select! {
+            biased;
+            answer = &mut answer => answer,
+            ended = &mut connection => match ended {
+                Ok(()) => answer.await,
+                Err(error) => Err(error.into()),
+            },
+        }
+    };
+    match tokio::time::timeout(patience, exchange).await {
+        Ok(answer) => answer.with_context(|| what),
+        Err(_) => anyhow::bail!("{what}: no answer within {} ms", patience.as_millis()),
+    }
+}
+
+/// Reads a document.
+pub async fn get(node: SocketAddr, path: &str, patience: Duration) -> anyhow::Result<Value> {
+    call(node, Method::GET, path, &Value::Null, patience)
+        .await?
+        .success()
+}

@@ -1,0 +1,152 @@
+//! Which workload meets which nemesis, and cells run one after the other or side by side.
+
+use clap::ValueEnum;
+use futures_util::StreamExt;
+
+use crate::cell::Spec;
+use crate::report::CellReport;
+use crate::supervise::Supervisor;
+use crate::systems::System;
+use crate::{nemesis, workloads};
+
+/// A set of cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Matrix {
+    /// A few chosen cells, short: what every change has to pass.
+    Gate,
+    /// Every workload and every nemesis at least once.
+    Quick,
+    /// Every workload with every nemesis.
+    Full,
+    /// The same, longer.
+    Release,
+}
+
+/// The cells of the gate: each family of faults, each with a workload that it could hurt.
+const GATE: [(&str, &str); 8] = [
+    ("exclusive", "kill-leader"),
+    ("register", "isolate-leader"),
+    ("set", "power-cut-all"),
+    ("unique-ids", "snapshot-install"),
+    ("sessions", "partition-halves"),
+    ("watches", "rolling-restart"),
+    ("exactly-once", "slow-network"),
+    ("shared", "pause-leader"),
+];
+
+/// What control runs meet: faults under which they go wrong for certain, and not only now and then.
+const CONTROLLED: [&str; 2] = ["isolate-leader", "partition-halves"];
+
+impl Matrix {
+    /// As on the command line.
+    pub fn name(self) -> String {
+        let value = self.to_possible_value().expect("no matrix is hidden");
+        value.get_name().to_owned()
+    }
+
+    /// For how long there are faults in each cell.
+    pub fn seconds(self, asked: u64) -> u64 {
+        match self {
+            Self::Gate => 12,
+            Self::Quick | Self::Full => asked,
+            Self::Release => asked.max(120),
+        }
+    }
+
+    /// Workload and nemesis of each cell.
+    pub fn cells(self, system: System) -> Vec<(String, String)> {
+        let able = || {
+            workloads::all()
+                .iter()
+                .filter(|kind| kind.systems.contains(&system))
+        };
+        let workloads: Vec<&str> = able()
+            .filter(|kind| !kind.control)
+            .map(|kind| kind.name)
+            .collect();
+        let controls = able().filter(|kind| kind.control).map(|kind| kind.name);
+        let nemeses: Vec<&str> = nemesis::all().iter().map(|kind| kind.name).collect();
+        let controls = controls.flat_map(|control| CONTROLLED.map(|nemesis| (control, nemesis)));
+        let mut pairs: Vec<(&str, &str)> = match self {
+            Self::Gate => GATE.to_vec(),
+            Self::Quick => {
+                let longer = workloads.len().max(nemeses.len());
+                let pair = |at: usize| (workloads[at % workloads.len()], nemeses[at % nemeses.len()]);
+                (0..longer).map(pair).collect()
+            }
+            Self::Full | Self::Release => {
+                let all = nemeses
+                    .iter()
+                    .flat_map(|nemesis| workloads.iter().map(move |it| (*it, *nemesis)));
+                all.collect()
+            }
+        };
+        if self != Self::Gate {
+            pairs.extend(controls);
+        }
+        pairs
+            .into_iter()
+            .map(|(workload, nemesis)| (workload.to_owned(), nemesis.to_owned()))
+            .collect()
+    }
+}
+
+/// Runs the cells, so many at a time, and tells of each as soon as it has ended. Gives them in their order.
+pub async fn run(
+    supervisor: &Supervisor,
+    cells: Vec<Spec>,
+    side_by_side: usize,
+    tell: &dyn Fn(&CellReport),
+) -> Vec<CellReport> {
+    let runs = cells.into_iter().enumerate().map(|(number, spec)| async move {
+        let report = supervisor.run(spec).await;
+        (number, report)
+    });
+    let mut running = futures_util::stream::iter(runs).buffer_unordered(side_by_side.max(1));
+    let mut ended = Vec::new();
+    while let Some((number, report)) = running.next().await {
+        tell(&report);
+        ended.push((number, report));
+    }
+    ended.sort_by_key(|(number, _)| *number);
+    ended.into_iter().map(|(_, report)| report).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_cells_exist() {
+        for matrix in [Matrix::Gate, Matrix::Quick, Matrix::Full, Matrix::Release] {
+            let cells = matrix.cells(System::Lockgate);
+            assert!(cells.len() >= GATE.len());
+            for (workload, nemesis) in cells {
+                assert!(workloads::named(&workload).is_some(), "{workload}");
+                nemesis::find(&nemesis).expect("the nemesis exists");
+            }
+        }
+    }
+
+    #[test]
+    fn a_quick_matrix_leaves_nothing_out() {
+        let cells = Matrix::Quick.cells(System::Lockgate);
+        for kind in workloads::all()
+            .iter()
+            .filter(|kind| kind.systems.contains(&System::Lockgate))
+        {
+            assert!(
+                cells.iter().any(|(workload, _)| workload == kind.name),
+                "{}",
+                kind.name
+            );
+        }
+        for kind in nemesis::all() {
+            assert!(
+                cells.iter().any(|(_, nemesis)| nemesis == kind.name),
+                "{}",
+                kind.name
+            );
+        }
+    }
+}

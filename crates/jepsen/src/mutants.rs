@@ -1,0 +1,307 @@
+//! Bugs on purpose, and the cells that must see them: a suite that does not see these would not see others.
+//!
+//! A build of the program with the feature `planted` has the bug that LOCKGATE_PLANTED numbers. Its cells are run one after
+//! the other until one is violated; what no real machine shows in time is looked for by the crash suite.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use serde::{Deserialize, Serialize};
+use tokio::process::Command;
+
+use crate::cell::Spec;
+use crate::report::{CellReport, Outcome};
+use crate::supervise::Supervisor;
+
+/// The variable of the environment that chooses a bug.
+pub const PLANTED: &str = "LOCKGATE_PLANTED";
+
+/// A bug, and where it is looked for.
+pub struct Mutant {
+    /// Its number.
+    pub number: u8,
+    /// What it is.
+    pub about: &'static str,
+    /// Workload and nemesis, the most promising first.
+    pub cells: &'static [(&'static str, &'static str)],
+}
+
+/// All bugs that can be planted.
+pub const ALL: &[Mutant] = &[
+    Mutant {
+        number: 1,
+        about: "the log is not synced",
+        cells: &[
+            ("set", "power-cut-all"),
+            ("register", "power-cut-all"),
+            ("set", "power-cut-majority"),
+        ],
+    },
+    Mutant {
+        number: 2,
+        about: "a vote is granted before it is on the disk",
+        cells: &[("set", "power-cut-majority")],
+    },
+    Mutant {
+        number: 3,
+        about: "linearizable reads are local",
+        cells: &[("register", "isolate-leader"), ("register", "partition-halves")],
+    },
+    Mutant {
+        number: 4,
+        about: "a lock is granted to a session that has ended",
+        cells: &[("exclusive", "none"), ("exclusive", "kill-leader")],
+    },
+    Mutant {
+        number: 5,
+        about: "a release takes whatever hold the session has",
+        cells: &[("exclusive", "none"), ("exclusive", "slow-network")],
+    },
+    Mutant {
+        number: 6,
+        about: "heartbeats are confirmed by a leader that may be none",
+        cells: &[
+            ("sessions", "isolate-leader"),
+            ("sessions", "pause-leader"),
+            ("sessions", "slow-disk"),
+        ],
+    },
+    Mutant {
+        number: 7,
+        about: "snapshots leave counters of sequential names out",
+        cells: &[
+            ("unique-ids", "kill-one"),
+            ("unique-ids", "snapshot-install"),
+            ("unique-ids", "kill-all"),
+        ],
+    },
+    Mutant {
+        number: 8,
+        about: "watches are lost in silence when the leader changes",
+        cells: &[("watches", "kill-leader"), ("watches", "isolate-leader")],
+    },
+    Mutant {
+        number: 9,
+        about: "a request that comes again is carried out again",
+        cells: &[("exactly-once", "none"), ("exactly-once", "slow-network")],
+    },
+    Mutant {
+        number: 10,
+        about: "ended sessions are remembered in an order of the replica's own",
+        cells: &[("sessions", "none"), ("sessions", "kill-one")],
+    },
+    Mutant {
+        number: 11,
+        about: "times in the state are the replica's own",
+        cells: &[("sessions", "clock-jump"), ("register", "none")],
+    },
+    Mutant {
+        number: 12,
+        about: "permits of a session that ends are not given back",
+        cells: &[("semaphore", "none"), ("semaphore", "kill-one")],
+    },
+    Mutant {
+        number: 13,
+        about: "a reader is let in past a writer",
+        cells: &[("shared", "none"), ("shared", "pause-one")],
+    },
+    Mutant {
+        number: 14,
+        about: "a follower that cannot be reached is taken to consent",
+        cells: &[
+            ("register", "kill-majority"),
+            ("register", "isolate-leader"),
+            ("set", "isolate-leader"),
+        ],
+    },
+    Mutant {
+        number: 15,
+        about: "a snapshot is named without a sync of the directory",
+        cells: &[("set", "power-cut-all")],
+    },
+    Mutant {
+        number: 16,
+        about: "access is checked when a request comes in, not when it is carried out",
+        cells: &[("access", "none"), ("access", "slow-network")],
+    },
+    Mutant {
+        number: 17,
+        about: "an exclusive lock lets a second one in",
+        cells: &[("exclusive", "none"), ("exclusive", "kill-leader")],
+    },
+    Mutant {
+        number: 18,
+        about: "the end of a session leaves one of its ephemerals",
+        cells: &[("sessions", "none"), ("sessions", "kill-one")],
+    },
+];
+
+/// The check of raft-node's own tests that sees a bug of the storage: what it takes, a real machine shows rarely. ext4
+/// writes a file's name along with whatever is synced next, and between a vote and the next entry there are some hundred
+/// microseconds. The simulated disk is cut off at every moment.
+fn crash_suite(number: u8) -> Option<&'static str> {
+    match number {
+        1 => Some("UnsyncedLog"),
+        2 => Some("UnsyncedVote"),
+        15 => Some("UnsyncedName"),
+        _ => None,
+    }
+}
+
+/// Whether the crash suite sees a bug, and does not see it if it is not there.
+async fn seen_by_crash_suite(name: &str) -> anyhow::Result<bool> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let ran = Command::new(cargo())
+        .args([
+            "test",
+            "-p",
+            "raft-node",
+            "--features",
+            "planted",
+            "--test",
+            "planted",
+            "--",
+            name,
+        ])
+        .current_dir(&root)
+        .stdin(Stdio::null())
+        .status();
+    Ok(ran.await.context("cargo")?.success())
+}
+
+fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// How the search for one bug went.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Found {
+    /// The bug.
+    pub number: u8,
+    /// What it is.
+    pub about: String,
+    /// The cell that was violated, if one was, and by what.
+    pub caught_by: Option<(String, String)>,
+    /// How long the search took, in seconds, with the start of every cluster.
+    pub seconds: f64,
+    /// What the other cells came to.
+    pub missed_by: Vec<String>,
+}
+
+/// Builds the program with bugs in it, beside other builds.
+pub async fn build() -> anyhow::Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = root.join("target/planted");
+    println!(
+        "building lockgate with the feature `planted` in {}",
+        target.display()
+    );
+    let built = Command::new(cargo())
+        .args([
+            "build",
+            "--release",
+            "-p",
+            "lockgate",
+            "--features",
+            "planted",
+            "--target-dir",
+        ])
+        .arg(&target)
+        // Fast enough for the rates that runs need, and built in a third of the time.
+        .envs([
+            ("CARGO_PROFILE_RELEASE_LTO", "off"),
+            ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
+        ])
+        .current_dir(&root)
+        .stdin(Stdio::null())
+        .status()
+        .await
+        .context("cargo")?;
+    ensure!(
+        built.success(),
+        "lockgate with the feature `planted` cannot be built"
+    );
+    Ok(target.join("release/lockgate"))
+}
+
+/// Looks for one bug. `spec` makes a cell of workload and nemesis; tells of each.
+pub async fn search(
+    mutant: &Mutant,
+    supervisor: &Supervisor,
+    spec: &dyn Fn(&str, &str) -> anyhow::Result<Spec>,
+    tell: &dyn Fn(&CellReport),
+) -> anyhow::Result<Found> {
+    let begun = Instant::now();
+    let mut found = Found {
+        number: mutant.number,
+        about: mutant.about.to_owned(),
+        caught_by: None,
+        seconds: 0.0,
+        missed_by: Vec::new(),
+    };
+    for (workload, nemesis) in mutant.cells {
+        let mut spec = spec(workload, nemesis)?;
+        spec.environment = vec![(PLANTED.to_owned(), mutant.number.to_string())];
+        let cell = supervisor.run(spec).await;
+        tell(&cell);
+        if cell.outcome == Outcome::Violated {
+            let reason = cell.reasons.first().cloned().unwrap_or_default();
+            found.caught_by = Some((cell.name(), reason));
+            break;
+        }
+        found
+            .missed_by
+            .push(format!("{} ({})", cell.name(), cell.outcome.word()));
+    }
+    if found.caught_by.is_none()
+        && let Some(name) = crash_suite(mutant.number)
+    {
+        match seen_by_crash_suite(name).await? {
+            true => {
+                found.caught_by = Some(("the crash suite".to_owned(), format!("its check of {name} fails")))
+            }
+            false => found.missed_by.push("the crash suite".to_owned()),
+        }
+    }
+    found.seconds = begun.elapsed().as_secs_f64();
+    Ok(found)
+}
+
+/// As a table.
+pub fn table(all: &[Found]) -> String {
+    let caught = all.iter().filter(|found| found.caught_by.is_some()).count();
+    let mut text = format!("{caught} of {} planted bugs caught\n", all.len());
+    for found in all {
+        let how = match &found.caught_by {
+            Some((cell, reason)) => {
+                let reason: String = reason.chars().take(100).collect();
+                format!("caught by {cell} after {:.0} s: {reason}", found.seconds)
+            }
+            None if found.missed_by.is_empty() => "SURVIVES: no cell is about it".to_owned(),
+            None => format!("SURVIVES {}", found.missed_by.join(", ")),
+        };
+        writeln!(text, "{:>3}  {:<70} {how}", found.number, found.about).expect("a String takes all");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{nemesis, workloads};
+
+    #[test]
+    fn each_bug_is_looked_for_by_cells_that_exist() {
+        for (mutant, number) in ALL.iter().zip(1..) {
+            assert_eq!(mutant.number, number);
+            for (workload, nemesis) in mutant.cells {
+                assert!(workloads::named(workload).is_some(), "{workload}");
+                nemesis::find(nemesis).expect("the nemesis exists");
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Wall clocks that jump and strobe, by libfaketime. Nothing may depend on them.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use fastrand::Rng;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use hyper::Method;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::{Field, Kind, Need, Nemesis};
+use crate::cluster::software::Node;
+use crate::http;
+use crate::network::Slot;
+
+/// Where Debian has it. The `MT` build is the one for programs with threads.
+const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
+
+/// How far a clock jumps, in seconds, forwards or backwards.
+const JUMP_SECONDS: std::ops::Range<i64> = 60..3600;
+
+/// How long a strobing clock shows one time, in milliseconds.
+const STROBE_MS: std::ops::Range<u64> = 50..200;
+
+/// A clock that is off by more than this has jumped: a busy machine is not so late.
+const JUMPED: Duration = Duration::from_secs(30);
+
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why clocks cannot be faked here, if so.
+pub fn missing() -> Option<String> {
+    (!Path::new(LIBRARY).exists()).then(|| format!("libfaketime is not installed: {LIBRARY}"))
+}
+
+/// All kinds.
+pub fn kinds() -> Vec<Kind> {
+    const NEEDS: &[Need] = &[Need::FakeTime];
+    vec![
+        Kind {
+            name: "clock-jump",
+            about: "the wall clock of a node jumps by up to an hour, and back",
+            nodes: 3,
+            needs: NEEDS,
+            make: || Box::new(Jump::new(false)),
+        },
+        Kind {
+            name: "clock-strobe",
+            about: "the wall clocks of all nodes jump back and forth all the time",
+            nodes: 3,
+            needs: NEEDS,
+            make: || Box::new(Jump::new(true)),
+        },
+    ]
+}
+
+/// The file that says what time a node's process has.
+fn file(node: &Node) -> std::path::PathBuf {
+    node.dir.join("clock")
+}
+
+/// Sets a node's clock: as libfaketime reads it.
+pub fn set(node: &Node, time: &str) -> anyhow::Result<()> {
+    // Renamed, so that nobody reads half of it.
+    let (file, new) = (file(node), node.dir.join("clock.new"));
+    std::fs::write(&new, format!("{time}\n")).with_context(|| new.display().to_string())?;
+    std::fs::rename(&new, &file).with_context(|| file.display().to_string())
+}
+
+/// The environment for a process whose wall clock can be set; with `all`, its other clocks, too.
+pub fn environment(node: &Node, all: bool) -> anyhow::Result<Vec<(String, String)>> {
+    set(node, "+0")?;
+    let mut variables = vec![
+        ("LD_PRELOAD", LIBRARY.to_owned()),
+        ("FAKETIME_TIMESTAMP_FILE", file(node).display().to_string()),
+        ("FAKETIME_NO_CACHE", "1".to_owned()),
+    ];
+    if !all {
+        variables.push(("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()));
+    }
+    Ok(variables
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect())
+}
+
+/// What a node's wall clock shows, as its answers say.
+async fn shows(node: &Node) -> anyhow::Result<SystemTime> {
+    let answer = http::call(
+        node.addresses.http,
+        Method::GET,
+        "/healthz",
+        &Value::Null,
+        PATIENCE,
+    )
+    .await?;
+    let date = answer
+        .headers
+        .get("date")
+        .context("an answer has a date")?
+        .to_str()?;
+    httpdate::parse_http_date(date).with_context(|| date.to_owned())
+}
+
+/// Whether a node's wall clock is another one than ours.
+///
+/// A server renders the date once for each second, and not again before that second is over: after a jump backwards it shows
+/// the same time until its clock is there again. So a date that stands still is a clock that has gone back.
+async fn has_jumped(node: &Node) -> anyhow::Result<Option<String>> {
+    let first = shows(node).await?;
+    let now = SystemTime::now();
+    let ahead = first.duration_since(now).unwrap_or_default();
+    let behind = now.duration_since(first).unwrap_or_default();
+    if ahead > JUMPED {
+        return Ok(Some(format!("node {} was {} s ahead", node.id, ahead.as_secs())));
+    }
+    if behind > JUMPED {
+        return Ok(Some(format!(
+            "node {} was {} s behind",
+            node.id,
+            behind.as_secs()
+        )));
+    }
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let stands = shows(node).await? == first;
+    Ok(stands.then(|| format!("the date of node {} stood still", node.id)))
+}
+
+/// Wall clocks jump: of one node once, or of all all the time.
+struct Jump {
+    strobe: bool,
+    hit: Vec<Slot>,
+    stop: CancellationToken,
+    task: Option<JoinHandle<anyhow::Result<()>>>,
+    evidence: Option<String>,
+}
+
+impl Jump {
+    fn new(strobe: bool) -> Self {
+        Self {
+            strobe,
+            hit: Vec::new(),
+            stop: CancellationToken::new(),
+            task: None,
+            evidence: None,
+        }
+    }
+}
+
+impl Jump {
+    /// Looks for a clock that has jumped, unless one was seen.
+    async fn look(&mut self, field: &Field) {
+        for slot in &self.hit {
+            if self.evidence.is_none() {
+                match has_jumped(&field.cluster.node(*slot)).await {
+                    Ok(seen) => self.evidence = seen,
+                    Err(error) => eprintln!("the clock of place {slot}: {error:#}"),
+                }
+            }
+        }
+    }
+}
+
+async fn strobe(nodes: Vec<Node>, mut rng: Rng, stop: CancellationToken) -> anyhow::Result<()> {
+    while !stop.is_cancelled() {
+        for node in &nodes {
+            let seconds = rng.i64(-JUMP_SECONDS.end..JUMP_SECONDS.end);
+            set(node, &format!("{seconds:+}"))?;
+        }
+        tokio::time::sleep(Duration::from_millis(rng.u64(STROBE_MS))).await;
+    }
+    Ok(())
+}
+
+impl Nemesis for Jump {
+    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+        async move {
+            self.evidence = None;
+            let what = if self.strobe {
+                self.hit = field.cluster.members();
+                let nodes: Vec<Node> = self.hit.iter().map(|slot| field.cluster.node(*slot)).collect();
+                self.stop = CancellationToken::new();
+                self.task = Some(tokio::spawn(strobe(nodes, rng.fork(), self.stop.clone())));
+                "all wall clocks jump back and forth".to_owned()
+            } else {
+                let slot = if rng.bool() {
+                    field.leader_or_any(rng).await
+                } else {
+                    field.any(rng)
+                };
+                let seconds = rng.i64(JUMP_SECONDS) * if rng.bool() { 1 } else { -1 };
+                self.hit = vec![slot];
+                set(&field.cluster.node(slot), &format!("{seconds:+}"))?;
+                format!("the wall clock of {slot} jumps by {seconds} s")
+            };
+            self.look(field).await;
+            Ok(what)
+        }
+        .boxed()
+    }
+
+    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+        async move {
+            self.stop.cancel();
+            if let Some(task) = self.task.take() {
+                task.await.context("the task that strobes")??;
+            }
+            // At first another fault may have had them silent.
+            self.look(field).await;
+            for slot in self.hit.drain(..) {
+                set(&field.cluster.node(slot), "+0")?;
+            }
+            Ok(self.evidence.take())
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,126 @@
+//! Clocks of another rate, by libfaketime: all of a process's clocks, and so what its timers wait, as on a machine whose
+//! quartz is bad.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use fastrand::Rng;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use hyper::Method;
+use serde_json::Value;
+
+use super::clock::{PATIENCE, environment, set};
+use super::{Field, Kind, Need, Nemesis};
+use crate::cluster::START_PATIENCE;
+use crate::cluster::slots::Claim;
+use crate::cluster::software::Node;
+use crate::http;
+use crate::network::Slot;
+
+/// How long a node is asked to wait, to see by our clock how long that is.
+const WAIT_MS: u64 = 1000;
+
+/// The one kind.
+pub fn kinds() -> Vec<Kind> {
+    vec![Kind {
+        name: "clock-rate",
+        about: "all clocks of a node go 0.8 to 1.25 times as fast; it is restarted for that",
+        nodes: 3,
+        needs: &[Need::FakeTime, Need::Lockgate],
+        make: || Box::new(Rate::default()),
+    }]
+}
+
+/// One node is restarted with clocks of another rate, and later with right ones.
+#[derive(Default)]
+struct Rate {
+    hit: Option<(Slot, Claim)>,
+    rate: f64,
+    waited: Option<Duration>,
+}
+
+/// How long a wait of [`WAIT_MS`] by the node's clock is by ours.
+async fn wait_by_its_clock(node: &Node) -> anyhow::Result<Duration> {
+    let path = format!(
+        "/v1/watch/no-such-znode-{}?kind=exists&timeout_ms={WAIT_MS}",
+        fastrand::u64(..)
+    );
+    let begun = std::time::Instant::now();
+    http::call(node.addresses.http, Method::GET, &path, &Value::Null, PATIENCE)
+        .await?
+        .success()?;
+    Ok(begun.elapsed())
+}
+
+async fn restart(field: &Field, slot: Slot, rate: f64) -> anyhow::Result<()> {
+    let node = field.cluster.node(slot);
+    field.cluster.stop(slot).await?;
+    let place = field.cluster.place(slot);
+    place.set_environment(environment(&node, rate != 1.0)?);
+    set(
+        &node,
+        &if rate == 1.0 {
+            "+0".to_owned()
+        } else {
+            format!("+0 x{rate:.3}")
+        },
+    )?;
+    field.cluster.start(slot)?;
+    field
+        .cluster
+        .wait_ready(slot, START_PATIENCE)
+        .await
+        .context("with another clock")
+}
+
+impl Nemesis for Rate {
+    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+        async move {
+            self.waited = None;
+            let slot = if rng.bool() {
+                field.leader_or_any(rng).await
+            } else {
+                field.any(rng)
+            };
+            self.hit = Some((slot, field.cluster.place(slot).claim().await));
+            // The ends are what matters.
+            self.rate = if rng.bool() {
+                0.8 + 0.1 * rng.f64()
+            } else {
+                1.15 + 0.1 * rng.f64()
+            };
+            restart(field, slot, self.rate).await?;
+            self.waited = Some(wait_by_its_clock(&field.cluster.node(slot)).await?);
+            Ok(format!("the clocks of {slot} go {:.2} times as fast", self.rate))
+        }
+        .boxed()
+    }
+
+    fn lasts(&self, rng: &mut Rng) -> Duration {
+        Duration::from_millis(rng.u64(5000..9000))
+    }
+
+    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+        async move {
+            let Some((slot, _claim)) = self.hit.take() else {
+                return Ok(None);
+            };
+            restart(field, slot, 1.0).await?;
+            let Some(waited) = self.waited.take() else {
+                return Ok(None);
+            };
+            let expected = Duration::from_millis(WAIT_MS).div_f64(self.rate);
+            let right = Duration::from_millis(WAIT_MS);
+            // Nearer to what it would be with that rate than to what it is with none.
+            let took_effect = waited.abs_diff(expected) < waited.abs_diff(right);
+            Ok(took_effect.then(|| {
+                format!(
+                    "a wait of {WAIT_MS} ms by its clock was one of {} ms",
+                    waited.as_millis()
+                )
+            }))
+        }
+        .boxed()
+    }
+}

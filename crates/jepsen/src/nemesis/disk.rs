@@ -1,0 +1,232 @@
+//! Disks that stall, fail and fill up, under file systems of the nodes' own.
+
+use std::io::Write;
+use std::time::Duration;
+
+use anyhow::Context;
+use fastrand::Rng;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::{Field, Kind, Need, Nemesis};
+use crate::cluster::START_PATIENCE;
+use crate::cluster::disks::Disk;
+use crate::cluster::slots::Claim;
+use crate::command::run;
+use crate::network::Slot;
+
+/// All kinds.
+pub fn kinds() -> Vec<Kind> {
+    const NEEDS: &[Need] = &[Need::Disks];
+    vec![
+        Kind {
+            name: "slow-disk",
+            about: "a node's disk takes nothing for 0.1 to 3 s, again and again",
+            nodes: 3,
+            needs: NEEDS,
+            make: || Box::new(SlowDisk::default()),
+        },
+        Kind {
+            name: "failing-disk",
+            about: "every write to a node's disk fails from some moment on",
+            nodes: 3,
+            needs: NEEDS,
+            make: || Box::new(FailingDisk::default()),
+        },
+        Kind {
+            name: "full-disk",
+            about: "the disks of one or all nodes are full to the last byte, and then are not",
+            nodes: 3,
+            needs: NEEDS,
+            make: || Box::new(FullDisk::default()),
+        },
+    ]
+}
+
+/// How long a disk takes nothing, in milliseconds: shorter than an election, and longer.
+const STALL_MS: std::ops::Range<u64> = 100..3000;
+
+/// And how long it then works, in milliseconds.
+const WORKS_MS: std::ops::Range<u64> = 20..300;
+
+/// One node's file system is frozen and thawed.
+#[derive(Default)]
+struct SlowDisk {
+    disk: Option<Disk>,
+    /// Nobody takes the disk away while it is frozen.
+    claim: Option<Claim>,
+    stop: CancellationToken,
+    task: Option<JoinHandle<anyhow::Result<Duration>>>,
+}
+
+/// Stalls until it is told to stop; gives how long the longest write of ours took.
+async fn stall(disk: Disk, mut rng: Rng, stop: CancellationToken) -> anyhow::Result<Duration> {
+    let at = disk.at.display().to_string();
+    let mut longest = Duration::ZERO;
+    while !stop.is_cancelled() {
+        run("fsfreeze", &["--freeze", &at]).await?;
+        let of_probe = disk.clone();
+        let probe = tokio::spawn(async move { of_probe.probe().await });
+        tokio::time::sleep(Duration::from_millis(rng.u64(STALL_MS))).await;
+        run("fsfreeze", &["--unfreeze", &at]).await?;
+        let took = probe.await.context("a probe")?.context("a probe of the disk")?;
+        longest = longest.max(took);
+        tokio::time::sleep(Duration::from_millis(rng.u64(WORKS_MS))).await;
+    }
+    Ok(longest)
+}
+
+impl Nemesis for SlowDisk {
+    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+        async move {
+            let leader = field.leader_or_any(rng).await;
+            let slot = if rng.bool() { leader } else { field.any(rng) };
+            self.claim = Some(field.cluster.place(slot).claim().await);
+            let disk = field.cluster.disks.of(slot)?;
+            self.disk = Some(disk.clone());
+            self.stop = CancellationToken::new();
+            self.task = Some(tokio::spawn(stall(disk, rng.fork(), self.stop.clone())));
+            let part = if slot == leader { " (leads)" } else { "" };
+            Ok(format!("the disk of {slot}{part} takes nothing again and again"))
+        }
+        .boxed()
+    }
+
+    fn lasts(&self, rng: &mut Rng) -> Duration {
+        Duration::from_millis(rng.u64(4000..8000))
+    }
+
+    fn heal<'a>(&'a mut self, _: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+        async move {
+            self.stop.cancel();
+            let _claim = self.claim.take();
+            let task = self.task.take().context("it was begun")?;
+            let longest = task.await.context("the task that stalls")?;
+            if let (Err(_), Some(disk)) = (&longest, &self.disk) {
+                // It may have been left frozen, and nothing would ever be unmounted.
+                let thawed = run("fsfreeze", &["--unfreeze", &disk.at.display().to_string()]).await;
+                eprintln!("thawing once more: {thawed:?}");
+            }
+            let longest = longest?;
+            let long = longest >= Duration::from_millis(STALL_MS.start / 2);
+            Ok(long.then(|| format!("a write of the harness to it took {} ms", longest.as_millis())))
+        }
+        .boxed()
+    }
+}
+
+/// One node's file system gives up, as ext4 does when its disk does.
+#[derive(Default)]
+struct FailingDisk {
+    hit: Option<(Slot, Claim)>,
+    failure: Option<String>,
+}
+
+impl Nemesis for FailingDisk {
+    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+        async move {
+            let slot = if rng.bool() {
+                field.leader_or_any(rng).await
+            } else {
+                field.any(rng)
+            };
+            let place = field.cluster.place(slot);
+            self.hit = Some((slot, place.claim().await));
+            // A node whose log cannot be written has to end.
+            place.set_may_end(true);
+            let disk = field.cluster.disks.of(slot)?;
+            run("mount", &["-o", "remount,abort", &disk.at.display().to_string()]).await?;
+            self.failure = disk.probe().await.err().map(|error| error.to_string());
+            Ok(format!("the disk of {slot} fails"))
+        }
+        .boxed()
+    }
+
+    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+        async move {
+            let Some((slot, _claim)) = self.hit.take() else {
+                return Ok(None);
+            };
+            let ended = field.cluster.pid(slot).is_none();
+            field.cluster.kill(slot).await?;
+            field.cluster.disks.repair(slot).await?;
+            field.cluster.start(slot)?;
+            field
+                .cluster
+                .wait_ready(slot, START_PATIENCE)
+                .await
+                .context("after its disk failed")?;
+            let node = if ended { "had ended" } else { "still ran" };
+            let failure = self.failure.take();
+            Ok(failure.map(|failure| format!("a write of the harness failed: {failure}; the node {node}")))
+        }
+        .boxed()
+    }
+}
+
+/// Pieces in which a disk is filled up: the last byte is found by halving them.
+const PIECE_BYTES: usize = 1024 * 1024;
+
+/// What is left of a disk that counts as full: less than the smallest unit that a file takes of it.
+const FULL_BYTES: u64 = 4096;
+
+/// Somebody else's file takes all that is left.
+#[derive(Default)]
+struct FullDisk {
+    hit: Vec<Slot>,
+    full: usize,
+}
+
+fn fill_up(disk: &Disk) -> anyhow::Result<bool> {
+    let path = disk.aside("filler");
+    let mut options = std::fs::File::options();
+    let mut file = options
+        .create(true)
+        .append(true)
+        .open(&path)
+        .with_context(|| path.display().to_string())?;
+    let mut piece = PIECE_BYTES;
+    while piece > 0 {
+        match file.write_all(&vec![7; piece]) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::StorageFull => piece /= 2,
+            Err(error) => return Err(error).context("filling a disk"),
+        }
+    }
+    Ok(disk.free_bytes()? < FULL_BYTES)
+}
+
+impl Nemesis for FullDisk {
+    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+        async move {
+            self.full = 0;
+            self.hit = match rng.u8(0..3) {
+                0 => field.cluster.members(),
+                1 => vec![field.leader_or_any(rng).await],
+                _ => vec![field.any(rng)],
+            };
+            for slot in &self.hit {
+                let disk = field.cluster.disks.of(*slot)?;
+                let filled = tokio::task::spawn_blocking(move || fill_up(&disk)).await;
+                self.full += usize::from(filled.context("filling a disk")??);
+            }
+            Ok(format!("the disks of {:?} are full", self.hit))
+        }
+        .boxed()
+    }
+
+    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+        async move {
+            let hit = std::mem::take(&mut self.hit);
+            for slot in &hit {
+                let path = field.cluster.disks.of(*slot)?.aside("filler");
+                std::fs::remove_file(&path).with_context(|| path.display().to_string())?;
+            }
+            let all = !hit.is_empty() && self.full == hit.len();
+            Ok(all.then(|| format!("{} disks had nothing free", self.full)))
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,85 @@
+//! A partition that comes and goes every 50 to 500 ms: elections begin and do not end.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::Context;
+use fastrand::Rng;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::partition::Shape;
+use super::{Field, Kind, Nemesis};
+use crate::network::cuts::Cut;
+
+const FAULT: &str = "flapping";
+
+/// How long the network is in one state, in milliseconds.
+const PERIOD_MS: std::ops::Range<u64> = 50..500;
+
+/// The one kind.
+pub fn kinds() -> Vec<Kind> {
+    vec![Kind {
+        name: "flapping",
+        about: "a partition that comes and goes every 50 to 500 ms, each time another one",
+        nodes: 3,
+        needs: &[],
+        make: || Box::new(Flapping::default()),
+    }]
+}
+
+#[derive(Default)]
+struct Flapping {
+    stop: CancellationToken,
+    task: Option<JoinHandle<anyhow::Result<u32>>>,
+    dropped_before: u64,
+}
+
+/// Everything between all members.
+fn everything(field: &Field) -> BTreeSet<Cut> {
+    let members = field.cluster.members();
+    crate::network::cuts::between(&members, &members)
+}
+
+/// Cuts and heals until it is told to stop; gives how often.
+async fn flap(field: Field, mut rng: Rng, stop: CancellationToken) -> anyhow::Result<u32> {
+    let mut times = 0;
+    while !stop.is_cancelled() {
+        let leader = field.leader_or_any(&mut rng).await;
+        let shape = [Shape::Halves, Shape::Leader, Shape::In, Shape::Out][rng.usize(0..4)];
+        let (cuts, _) = shape.cuts(&field.cluster.members(), leader, &mut rng);
+        for cuts in [cuts, BTreeSet::new()] {
+            field.cuts.set(FAULT, cuts).await?;
+            tokio::time::sleep(Duration::from_millis(rng.u64(PERIOD_MS))).await;
+        }
+        times += 1;
+    }
+    Ok(times)
+}
+
+impl Nemesis for Flapping {
+    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+        async move {
+            self.dropped_before = field.cuts.dropped(&everything(field)).await?;
+            self.stop = CancellationToken::new();
+            let task = flap(field.clone(), rng.fork(), self.stop.clone());
+            self.task = Some(tokio::spawn(task));
+            Ok("partitions that come and go".to_owned())
+        }
+        .boxed()
+    }
+
+    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+        async move {
+            self.stop.cancel();
+            let task = self.task.take().context("it was begun")?;
+            let times = task.await.context("the task that flaps")??;
+            field.cuts.set(FAULT, BTreeSet::new()).await?;
+            let dropped = field.cuts.dropped(&everything(field)).await? - self.dropped_before;
+            Ok((dropped > 0).then(|| format!("{times} partitions, {dropped} frames dropped")))
+        }
+        .boxed()
+    }
+}

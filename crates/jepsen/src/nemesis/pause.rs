@@ -1,0 +1,111 @@
+//! Processes that stand still for a while and know nothing of it: SIGSTOP, SIGCONT.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use fastrand::Rng;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+
+use super::process::Whom;
+use super::{Field, Kind, Nemesis};
+use crate::cluster::slots::Claim;
+use crate::network::Slot;
+
+/// Longer than an election; longer than a short session; longer than every session of the workloads.
+const LASTS_MS: [u64; 3] = [1000, 5000, 9000];
+
+/// All kinds of pauses.
+pub fn kinds() -> Vec<Kind> {
+    macro_rules! kind {
+        ($name:literal, $whom:ident, $about:literal) => {
+            Kind {
+                name: $name,
+                about: $about,
+                nodes: 3,
+                needs: &[],
+                make: || Box::new(Pause::new(Whom::$whom)),
+            }
+        };
+    }
+    vec![
+        kind!("pause-one", One, "SIGSTOP to any node for 1, 5 or 9 s"),
+        kind!("pause-leader", Leader, "SIGSTOP to the leader for 1, 5 or 9 s"),
+        kind!("pause-all", All, "SIGSTOP to all nodes for 1, 5 or 9 s"),
+    ]
+}
+
+/// SIGSTOP, and after a while SIGCONT.
+struct Pause {
+    whom: Whom,
+    lasts: Duration,
+    /// How often one has been brought about, so that the first three are of each length.
+    turn: Option<usize>,
+    stopped: Vec<(Slot, Pid, Claim)>,
+}
+
+impl Pause {
+    fn new(whom: Whom) -> Self {
+        Self {
+            whom,
+            lasts: Duration::ZERO,
+            turn: None,
+            stopped: Vec::new(),
+        }
+    }
+}
+
+/// The letter for a process's state: `T` if it is stopped.
+fn state(pid: Pid) -> anyhow::Result<char> {
+    let path = format!("/proc/{pid}/stat");
+    let text = std::fs::read_to_string(&path).context(path)?;
+    // The name before it is in parentheses, and may have some itself.
+    let (_, rest) = text.rsplit_once(") ").context("a line of /proc")?;
+    rest.chars().next().context("a state")
+}
+
+impl Nemesis for Pause {
+    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+        async move {
+            let turn = self
+                .turn
+                .map_or_else(|| rng.usize(0..LASTS_MS.len()), |turn| turn + 1);
+            self.turn = Some(turn);
+            self.lasts = Duration::from_millis(LASTS_MS[turn % LASTS_MS.len()]);
+            let slots = self.whom.pick(field, rng).await;
+            for slot in &slots {
+                let claim = field.cluster.place(*slot).claim().await;
+                let pid = field
+                    .cluster
+                    .pid(*slot)
+                    .context("nobody else ends a claimed node")?;
+                self.stopped.push((*slot, pid, claim));
+            }
+            for slot in &slots {
+                field.cluster.signal(*slot, Signal::SIGSTOP)?;
+            }
+            Ok(format!("SIGSTOP to {slots:?} for {} s", self.lasts.as_secs()))
+        }
+        .boxed()
+    }
+
+    fn lasts(&self, _: &mut Rng) -> Duration {
+        self.lasts
+    }
+
+    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+        async move {
+            let stopped = std::mem::take(&mut self.stopped);
+            let mut still = 0;
+            for (slot, pid, _) in &stopped {
+                still += usize::from(state(*pid)? == 'T');
+                field.cluster.signal(*slot, Signal::SIGCONT)?;
+            }
+            let all = !stopped.is_empty() && still == stopped.len();
+            Ok(all.then(|| format!("{still} processes were in state T until they went on")))
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,118 @@
+//! Power cuts: what was not synced is lost. The disks' images are copied while the processes stand still, which is what a
+//! disk holds whose machine lost its power; then the processes are killed, and start again on the copies.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use fastrand::Rng;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use nix::sys::signal::Signal;
+
+use super::process::Whom;
+use super::{Field, Kind, Need, Nemesis};
+use crate::cluster::slots::Claim;
+use crate::command::run;
+use crate::network::Slot;
+
+/// What the head of a file system says that was not unmounted.
+const NOT_UNMOUNTED: &str = "needs_recovery";
+
+/// All kinds.
+pub fn kinds() -> Vec<Kind> {
+    macro_rules! kind {
+        ($name:literal, $whom:ident, $about:literal) => {
+            Kind {
+                name: $name,
+                about: $about,
+                nodes: 3,
+                needs: &[Need::Disks],
+                make: || Box::new(PowerCut::new(Whom::$whom)),
+            }
+        };
+    }
+    vec![
+        kind!(
+            "power-cut-one",
+            One,
+            "a node loses power, and what it has not synced"
+        ),
+        kind!(
+            "power-cut-majority",
+            Majority,
+            "more than half of the nodes lose power at once"
+        ),
+        kind!("power-cut-all", All, "all nodes lose power at once"),
+    ]
+}
+
+struct PowerCut {
+    whom: Whom,
+    down: Vec<(Slot, Claim)>,
+    in_use: usize,
+}
+
+impl PowerCut {
+    fn new(whom: Whom) -> Self {
+        Self {
+            whom,
+            down: Vec::new(),
+            in_use: 0,
+        }
+    }
+}
+
+impl Nemesis for PowerCut {
+    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+        async move {
+            self.in_use = 0;
+            let cluster = &field.cluster;
+            let slots = self.whom.pick(field, rng).await;
+            for slot in &slots {
+                self.down.push((*slot, cluster.place(*slot).claim().await));
+            }
+            // They stand still, so that the copies show one moment; nothing is synced for it.
+            for slot in &slots {
+                cluster.signal(*slot, Signal::SIGSTOP)?;
+            }
+            let mut copies = Vec::new();
+            for slot in &slots {
+                let copy = cluster.disks.copy(*slot).await?;
+                let head = run("dumpe2fs", &["-h", &copy.image.display().to_string()]).await?;
+                self.in_use += usize::from(head.contains(NOT_UNMOUNTED));
+                copies.push((*slot, copy));
+            }
+            for (slot, copy) in copies {
+                cluster.kill(slot).await?;
+                cluster.disks.replace(slot, copy).await?;
+            }
+            Ok(format!("the power of {slots:?} is cut"))
+        }
+        .boxed()
+    }
+
+    fn lasts(&self, rng: &mut Rng) -> Duration {
+        Duration::from_millis(rng.u64(1000..3000))
+    }
+
+    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+        async move {
+            let down = std::mem::take(&mut self.down);
+            for (slot, _) in &down {
+                // One that is still there was stopped by a beginning that failed.
+                field.cluster.kill(*slot).await?;
+                field.cluster.start(*slot)?;
+            }
+            for (slot, _) in &down {
+                field
+                    .cluster
+                    .wait_back(*slot)
+                    .await
+                    .context("after a power cut")?;
+            }
+            let all = !down.is_empty() && self.in_use == down.len();
+            Ok(all.then(|| format!("{} file systems had to recover from their journals", down.len())))
+        }
+        .boxed()
+    }
+}

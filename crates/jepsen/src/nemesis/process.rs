@@ -1,0 +1,122 @@
+//! Processes that are killed, and start again from what is on their disks.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use fastrand::Rng;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::net::TcpStream;
+
+use super::{Field, Kind, Nemesis};
+use crate::cluster::slots::Claim;
+use crate::network::Slot;
+
+/// Who is hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// Any one.
+    One,
+    /// The leader.
+    Leader,
+    /// More than half.
+    Majority,
+    /// All.
+    All,
+}
+
+impl Whom {
+    /// Draws them.
+    pub async fn pick(self, field: &Field, rng: &mut Rng) -> Vec<Slot> {
+        match self {
+            Self::One => vec![field.any(rng)],
+            Self::Leader => vec![field.leader_or_any(rng).await],
+            Self::Majority => field.majority(rng),
+            Self::All => field.cluster.members(),
+        }
+    }
+}
+
+/// All kinds of kills.
+pub fn kinds() -> Vec<Kind> {
+    macro_rules! kind {
+        ($name:literal, $whom:ident, $about:literal) => {
+            Kind {
+                name: $name,
+                about: $about,
+                nodes: 3,
+                needs: &[],
+                make: || Box::new(Kill::new(Whom::$whom)),
+            }
+        };
+    }
+    vec![
+        kind!("kill-one", One, "SIGKILL to any node"),
+        kind!("kill-leader", Leader, "SIGKILL to the leader"),
+        kind!(
+            "kill-majority",
+            Majority,
+            "SIGKILL to more than half of the nodes"
+        ),
+        kind!("kill-all", All, "SIGKILL to all nodes"),
+    ]
+}
+
+/// SIGKILL, and after a while a new start.
+struct Kill {
+    whom: Whom,
+    down: Vec<(Slot, Claim)>,
+    /// How many of them refused a connection while they were down.
+    refused: usize,
+}
+
+impl Kill {
+    fn new(whom: Whom) -> Self {
+        Self {
+            whom,
+            down: Vec::new(),
+            refused: 0,
+        }
+    }
+}
+
+impl Nemesis for Kill {
+    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+        async move {
+            let slots = self.whom.pick(field, rng).await;
+            for slot in &slots {
+                let claim = field.cluster.place(*slot).claim().await;
+                self.down.push((*slot, claim));
+            }
+            // At the same moment, as far as there is one.
+            let kills = slots.iter().map(|slot| field.cluster.kill(*slot));
+            futures_util::future::try_join_all(kills).await?;
+            self.refused = 0;
+            for slot in &slots {
+                let address = field.cluster.node(*slot).addresses.http;
+                self.refused += usize::from(TcpStream::connect(address).await.is_err());
+            }
+            Ok(format!("SIGKILL to {slots:?}"))
+        }
+        .boxed()
+    }
+
+    fn lasts(&self, rng: &mut Rng) -> Duration {
+        Duration::from_millis(rng.u64(1500..4000))
+    }
+
+    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+        async move {
+            let down = std::mem::take(&mut self.down);
+            for (slot, _) in &down {
+                field.cluster.start(*slot)?;
+            }
+            for (slot, _) in &down {
+                field.cluster.wait_back(*slot).await.context("after a kill")?;
+            }
+            let all = !down.is_empty() && self.refused == down.len();
+            Ok(all.then(|| format!("{} refused connections until they were started", down.len())))
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,115 @@
+//! A network that delays, loses, tears and reorders what peers send each other: through the proxy.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use fastrand::Rng;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use super::{Field, Kind, Nemesis};
+use crate::network::detour;
+use crate::proxy::{Counts, Weather};
+
+/// The one kind.
+pub fn kinds() -> Vec<Kind> {
+    vec![Kind {
+        name: "slow-network",
+        about: "peers hear each other 10 to 500 ms late, 1 to 20 % lost, reordered, torn",
+        nodes: 3,
+        needs: &[],
+        make: || Box::new(SlowNetwork::default()),
+    }]
+}
+
+#[derive(Default)]
+struct SlowNetwork {
+    before: Seen,
+}
+
+/// What the proxy has done, altogether.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    delayed: u64,
+    lost: u64,
+    reset: u64,
+}
+
+impl Seen {
+    fn now(field: &Field) -> Self {
+        let sum = |of: fn(&Counts) -> &AtomicU64| field.proxy.sum(of);
+        Self {
+            delayed: sum(|counts| &counts.delayed),
+            lost: sum(|counts| &counts.lost),
+            reset: sum(|counts| &counts.reset),
+        }
+    }
+}
+
+/// Mostly a bad day, now and then one on which elections cannot end.
+fn draw(rng: &mut Rng) -> Weather {
+    let (delay, jitter) = match rng.u8(0..4) {
+        0 => (rng.u64(100..300), rng.u64(100..500)),
+        _ => (rng.u64(10..50), rng.u64(10..100)),
+    };
+    Weather {
+        delay: Duration::from_millis(delay),
+        jitter: Duration::from_millis(jitter),
+        loss_per_million: rng.u32(10_000..200_000),
+        reset_per_million: rng.u32(0..5_000),
+        cut: false,
+    }
+}
+
+impl Nemesis for SlowNetwork {
+    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+        async move {
+            self.before = Seen::now(field);
+            let weather = draw(rng);
+            for link in field.proxy.links() {
+                // No two links are the same, and one in four is good.
+                let own = Weather {
+                    delay: weather.delay.mul_f64(0.5 + rng.f64()),
+                    ..weather
+                };
+                let fine = rng.u8(0..4) == 0;
+                field.proxy.set(link, if fine { Weather::default() } else { own });
+            }
+            if field.cluster.network.has_namespaces() {
+                detour::begin(&field.cluster.network, &field.proxy).await?;
+            }
+            Ok(format!(
+                "{} ms + up to {} ms, {:.1} % lost, {:.2} % torn",
+                weather.delay.as_millis(),
+                weather.jitter.as_millis(),
+                f64::from(weather.loss_per_million) / 10_000.0,
+                f64::from(weather.reset_per_million) / 10_000.0
+            ))
+        }
+        .boxed()
+    }
+
+    fn lasts(&self, rng: &mut Rng) -> Duration {
+        Duration::from_millis(rng.u64(4000..7000))
+    }
+
+    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+        async move {
+            for link in field.proxy.links() {
+                field.proxy.set(link, Weather::default());
+            }
+            if field.cluster.network.has_namespaces() {
+                detour::end(&field.cluster.network, &field.proxy).await?;
+            }
+            let (before, now) = (self.before, Seen::now(field));
+            let [delayed, lost, reset] = [
+                now.delayed - before.delayed,
+                now.lost - before.lost,
+                now.reset - before.reset,
+            ];
+            Ok((delayed > 0 && lost > 0)
+                .then(|| format!("{delayed} portions delayed, {lost} losses, {reset} connections reset")))
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,135 @@
+//! One connection's bytes, both ways, each portion with its fate.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::weather::{Fate, Weather};
+use super::{Counts, Weathers};
+
+/// What is read at once: what a node sends is mostly smaller.
+const PORTION_BYTES: usize = 64 * 1024;
+
+/// So many portions are on their way at most; more stay with their sender, as in a network.
+const UNDER_WAY: usize = 256;
+
+/// Whether a connection ended as connections do.
+pub fn is_ordinary(error: &io::Error) -> bool {
+    use io::ErrorKind::*;
+    matches!(
+        error.kind(),
+        ConnectionReset
+            | ConnectionAborted
+            | ConnectionRefused
+            | BrokenPipe
+            | NotConnected
+            | UnexpectedEof
+            | TimedOut
+    ) || matches!(error.kind(), HostUnreachable | NetworkUnreachable)
+}
+
+/// Has the connection end by a reset instead of an orderly end when it is dropped.
+pub fn reset(stream: &TcpStream) -> io::Result<()> {
+    stream.set_zero_linger()
+}
+
+/// Carries bytes both ways until both sides have ended, or the connection is torn.
+pub async fn both_ways(
+    mut client: TcpStream,
+    mut server: TcpStream,
+    weathers: watch::Receiver<Weathers>,
+    counts: &Counts,
+    ended: CancellationToken,
+    seed: u64,
+) -> io::Result<()> {
+    // Borrowed halves: owned ones end their direction in an orderly way when they are dropped, before the reset.
+    let (mut from_client, mut to_client) = client.split();
+    let (mut from_server, mut to_server) = server.split();
+    let there = carry(
+        &mut from_client,
+        &mut to_server,
+        weathers.clone(),
+        |now| now.there,
+        counts,
+        seed,
+    );
+    let back = carry(
+        &mut from_server,
+        &mut to_client,
+        weathers,
+        |now| now.back,
+        counts,
+        !seed,
+    );
+    let torn = tokio::select! {
+        both = async { tokio::try_join!(there, back) } => both.err(),
+        () = ended.cancelled() => Some(io::ErrorKind::ConnectionReset.into()),
+    };
+    let Some(error) = torn else { return Ok(()) };
+    counts.reset.fetch_add(1, Ordering::Relaxed);
+    reset(&client)?;
+    reset(&server)?;
+    Err(error)
+}
+
+/// One direction: a reader that draws each portion's fate, and a writer that waits until it comes.
+async fn carry(
+    from: &mut (impl AsyncReadExt + Unpin),
+    to: &mut (impl AsyncWriteExt + Unpin),
+    mut weathers: watch::Receiver<Weathers>,
+    of: impl Fn(&Weathers) -> Weather,
+    counts: &Counts,
+    seed: u64,
+) -> io::Result<()> {
+    let (sender, mut receiver) = mpsc::channel::<(Instant, Vec<u8>)>(UNDER_WAY);
+    let mut rng = Rng::with_seed(seed);
+    let weather = weathers.clone();
+    let read = async {
+        loop {
+            let mut portion = vec![0; PORTION_BYTES];
+            let length = from.read(&mut portion).await?;
+            portion.truncate(length);
+            let weather = of(&weather.borrow());
+            let after = match weather.fate(&mut rng) {
+                Fate::Reset => return Err(io::ErrorKind::ConnectionReset.into()),
+                Fate::Comes { after, losses } => {
+                    counts.lost.fetch_add(u64::from(losses), Ordering::Relaxed);
+                    after
+                }
+            };
+            if after > Duration::ZERO {
+                counts.delayed.fetch_add(1, Ordering::Relaxed);
+            }
+            // An empty portion is the end; it comes after all that was before it.
+            if sender.send((Instant::now() + after, portion)).await.is_err() || length == 0 {
+                drop(sender);
+                return Ok(());
+            }
+        }
+    };
+    let write = async {
+        while let Some((due, portion)) = receiver.recv().await {
+            tokio::time::sleep_until(due).await;
+            if of(&weathers.borrow()).cut {
+                counts.held.fetch_add(1, Ordering::Relaxed);
+                if weathers.wait_for(|now| !of(now).cut).await.is_err() {
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
+            }
+            if portion.is_empty() {
+                break;
+            }
+            to.write_all(&portion).await?;
+        }
+        to.shutdown().await
+    };
+    tokio::try_join!(read, write)?;
+    Ok(())
+}

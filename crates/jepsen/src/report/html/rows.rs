@@ -1,0 +1,210 @@
+//! Bars sorted into rows, thinned out to what can be seen: thousands of calls a second lie closer together than a screen has
+//! points. What is a contradiction or unknown is never drawn together with what is not.
+
+use std::collections::BTreeMap;
+
+use super::figure::Scale;
+use super::text::shortened;
+use crate::workloads::{Span, Tone};
+
+/// Bars of one tone that are closer than this are drawn as one.
+const TOGETHER: f64 = 1.0;
+
+/// No bar is drawn narrower.
+const NARROWEST: f64 = 0.8;
+
+/// Bars of at least this width can be pointed at.
+const POINTED_AT: f64 = 6.0;
+
+/// How many bars of a cell can be pointed at: a page of two hundred cells has to be opened by a browser.
+const TITLES: usize = 250;
+
+/// The same of a cell that somebody will look into.
+const TITLES_THOROUGH: usize = 4000;
+
+/// The longest text of a bar.
+const TITLE_CHARS: usize = 300;
+
+/// Beyond so many rows a figure is no figure.
+const MAX_ROWS: usize = 64;
+
+/// One row.
+#[derive(Default)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// Bars without a text, by their tone.
+    pub plain: Vec<(Tone, Vec<(f64, f64)>)>,
+    /// Bars with one.
+    pub titled: Vec<Bar>,
+}
+
+/// A bar with a text.
+pub struct Bar {
+    /// Where it begins.
+    pub from: f64,
+    /// Where it ends.
+    pub to: f64,
+    /// Its colour.
+    pub tone: Tone,
+    /// What is told of it.
+    pub title: String,
+}
+
+/// All rows by their names, and how many bars were drawn together with others.
+pub fn of(timeline: &[Span], scale: Scale, thorough: bool) -> (Vec<Row>, usize) {
+    let mut by_row: BTreeMap<Name<'_>, Vec<&Span>> = BTreeMap::new();
+    for span in timeline {
+        by_row.entry(Name::of(&span.row)).or_default().push(span);
+    }
+    let titles = if thorough { TITLES_THOROUGH } else { TITLES };
+    let mut titles_each = titles / by_row.len().clamp(1, MAX_ROWS);
+    titles_each = titles_each.max(1);
+    let mut merged = 0;
+    let rows = by_row.into_iter().take(MAX_ROWS).map(|(name, spans)| {
+        let (row, together) = row(name.0, spans, scale, titles_each);
+        merged += together;
+        row
+    });
+    let rows = rows.collect();
+    (rows, merged)
+}
+
+fn row(name: &str, mut spans: Vec<&Span>, scale: Scale, titles: usize) -> (Row, usize) {
+    spans.sort_by_key(|span| span.begin);
+    let (mut titled, mut rest): (Vec<&Span>, Vec<&Span>) =
+        spans.into_iter().partition(|span| is_told(span, scale));
+    // The longest are told of, and contradictions first of all.
+    titled.sort_by_key(|span| {
+        (
+            !is_violation(span),
+            std::cmp::Reverse(span.end.saturating_sub(span.begin)),
+        )
+    });
+    rest.extend(titled.drain(titles.min(titled.len())..));
+    rest.sort_by_key(|span| span.begin);
+    titled.sort_by_key(|span| (is_violation(span), span.begin));
+    let count = rest.len();
+    let plain = together(&rest, scale);
+    let drawn: usize = plain.iter().map(|(_, bars)| bars.len()).sum();
+    let row = Row {
+        name: name.to_owned(),
+        plain,
+        titled: titled.into_iter().map(|span| bar(span, scale)).collect(),
+    };
+    (row, count - drawn)
+}
+
+fn is_violation(span: &Span) -> bool {
+    matches!(span.tone, Tone::Violation)
+}
+
+fn is_told(span: &Span, scale: Scale) -> bool {
+    is_violation(span) || scale.x(span.end) - scale.x(span.begin) >= POINTED_AT
+}
+
+fn bar(span: &Span, scale: Scale) -> Bar {
+    let (from, to) = ends(span, scale);
+    let times = format!(
+        "{:.4} s to {:.4} s",
+        span.begin as f64 / 1e9,
+        span.end as f64 / 1e9
+    );
+    Bar {
+        from,
+        to,
+        tone: span.tone,
+        title: format!("{} ({times})", shortened(&span.label, TITLE_CHARS)),
+    }
+}
+
+fn ends(span: &Span, scale: Scale) -> (f64, f64) {
+    let from = scale.x(span.begin);
+    (from, scale.x(span.end).max(from + NARROWEST))
+}
+
+/// Bars by tone, in order of time, those that nearly touch made one. Later tones are drawn above earlier ones.
+fn together(spans: &[&Span], scale: Scale) -> Vec<(Tone, Vec<(f64, f64)>)> {
+    let mut by_tone = [Tone::Ok, Tone::Failed, Tone::Unknown, Tone::Violation].map(|tone| (tone, Vec::new()));
+    for span in spans {
+        let (from, to) = ends(span, scale);
+        let (_, bars): &mut (Tone, Vec<(f64, f64)>) = &mut by_tone[span.tone as usize];
+        match bars.last_mut() {
+            Some((_, end)) if from - *end < TOGETHER => *end = end.max(to),
+            _ => bars.push((from, to)),
+        }
+    }
+    by_tone.into_iter().filter(|(_, bars)| !bars.is_empty()).collect()
+}
+
+/// Orders `client 2` before `client 10`.
+#[derive(PartialEq, Eq)]
+struct Name<'a>(&'a str);
+
+impl<'a> Name<'a> {
+    fn of(name: &'a str) -> Self {
+        Self(name)
+    }
+
+    fn parts(&self) -> (&str, u64, &str) {
+        let text = self.0.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        (text, self.0[text.len()..].parse().unwrap_or(0), self.0)
+    }
+}
+
+impl Ord for Name<'_> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.parts().cmp(&other.parts())
+    }
+}
+
+impl PartialOrd for Name<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(row: &str, begin: u64, end: u64, tone: Tone) -> Span {
+        Span {
+            row: row.to_owned(),
+            label: "a".to_owned(),
+            begin,
+            end,
+            tone,
+        }
+    }
+
+    #[test]
+    fn rows_are_ordered_as_people_count() {
+        let spans = [
+            span("client 10", 0, 1, Tone::Ok),
+            span("client 2", 0, 1, Tone::Ok),
+        ];
+        let (rows, _) = of(&spans, Scale::new(0, 10), false);
+        let names: Vec<_> = rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(names, ["client 2", "client 10"]);
+    }
+
+    #[test]
+    fn what_cannot_be_told_apart_is_drawn_once_and_counted() {
+        let scale = Scale::new(0, 1_000_000_000);
+        let spans: Vec<_> = (0..1000).map(|at| span("a", at, at + 1, Tone::Ok)).collect();
+        let (rows, merged) = of(&spans, scale, true);
+        assert_eq!(rows[0].plain.len(), 1);
+        assert_eq!(rows[0].plain[0].1.len() + merged, 1000);
+        assert_eq!(rows[0].plain[0].1.len(), 1);
+    }
+
+    #[test]
+    fn a_contradiction_is_always_seen() {
+        let scale = Scale::new(0, 1_000_000_000);
+        let mut spans: Vec<_> = (0..1000).map(|at| span("a", at, at + 1, Tone::Ok)).collect();
+        spans.push(span("a", 500, 501, Tone::Violation));
+        let (rows, _) = of(&spans, scale, false);
+        assert!(matches!(rows[0].titled[0].tone, Tone::Violation));
+    }
+}

@@ -1,0 +1,204 @@
+//! Rights that are taken away: clients write znodes, one of them takes everybody's right to write, and asks every node at
+//! once whether that holds. From the answer on nothing may be written, at no node, however far behind it is.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Result;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join_all};
+use hyper::Method;
+use lockgate_check::access::{Access, Input, Output};
+use lockgate_check::linearizable::{self, MAX_CONFIGURATIONS};
+use lockgate_check::{Call, ClientId, Verdict};
+use serde::Serialize;
+use serde_json::json;
+
+use super::marks::Marks;
+use super::{Progress, Span, Workload, fill};
+use crate::client::{Answer, Caller, PATIENCE, Reply};
+use crate::pace::Pace;
+use crate::record::{Recorder, bar};
+use crate::systems::{System, caller};
+use crate::world::World;
+
+const CLIENTS: usize = 20;
+
+/// Calls of all clients together in a second.
+const PER_SECOND: f64 = 420.0;
+
+/// How often a znode is used before its right is taken away, and as often afterwards.
+const USES: u64 = 10;
+
+/// How many znodes are used at the same time.
+const AT_A_TIME: u64 = 5;
+
+/// How many there are: enough for five minutes.
+const ZNODES: u64 = 6000;
+
+const PARENT: &str = "/jepsen/access";
+
+/// The workload.
+pub struct Rights {
+    calls: Recorder<Asked, Output>,
+    turn: AtomicU64,
+    marks: Marks,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Asked {
+    znode: u64,
+    what: Input,
+}
+
+/// A client, which has a line to every node: the first is its own.
+struct Client {
+    run: Arc<Rights>,
+    world: World,
+    callers: Vec<Caller>,
+    me: ClientId,
+}
+
+/// What is called through another node at the same time is recorded as another client's.
+const OTHER_HAND: ClientId = 100;
+
+impl Rights {
+    /// A fresh run.
+    pub fn new() -> Self {
+        Self {
+            calls: Recorder::default(),
+            turn: AtomicU64::new(0),
+            marks: Marks::default(),
+        }
+    }
+
+    /// Which znode is next, and whether its right is to be taken away now.
+    fn next(&self) -> Option<(u64, bool)> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let (window, within) = (turn / (AT_A_TIME * USES * 2), turn % (AT_A_TIME * USES * 2));
+        let znode = window * AT_A_TIME + within % AT_A_TIME;
+        (znode < ZNODES).then_some((znode, within / AT_A_TIME == USES))
+    }
+}
+
+async fn ask(caller: &mut Caller, asked: &Asked) -> Answer<Output> {
+    let (path, body) = match asked.what {
+        Input::Use => (format!("/v1/znodes{}", path(asked.znode)), json!({"data": "x"})),
+        Input::Allow(_) => {
+            let list = json!({"acl": [{"perms": "r", "scheme": "world", "id": "anyone"}]});
+            (format!("/v1/acl{}", path(asked.znode)), list)
+        }
+    };
+    match caller.call(Method::PUT, &path, Some(&body), PATIENCE).await {
+        Reply::Done(_) => Answer::Ok(Output::Done),
+        Reply::Refused(code, _) if code == "forbidden" => Answer::Ok(Output::Forbidden),
+        other => other.done().map(|_| Output::Done),
+    }
+}
+
+fn path(znode: u64) -> String {
+    format!("{PARENT}/{znode}")
+}
+
+impl Client {
+    async fn call(&mut self, asked: Asked) -> Answer<Output> {
+        let call = ask(&mut self.callers[0], &asked);
+        self.run
+            .calls
+            .call(&self.world, &mut self.me, asked.clone(), call)
+            .await
+    }
+
+    /// Writes through every node at the same moment.
+    async fn use_everywhere(&mut self, znode: u64) {
+        let (run, world, me) = (&self.run, &self.world, self.me);
+        let calls = (1..).zip(&mut self.callers).map(|(hand, caller)| async move {
+            let asked = Asked {
+                znode,
+                what: Input::Use,
+            };
+            let call = ask(caller, &asked);
+            let mut client = me + hand * OTHER_HAND;
+            run.calls.call(world, &mut client, asked.clone(), call).await
+        });
+        join_all(calls).await;
+    }
+}
+
+impl Workload for Rights {
+    fn clients(&self) -> usize {
+        CLIENTS
+    }
+
+    fn prepare<'a>(&'a self, world: &'a World) -> BoxFuture<'a, Result<()>> {
+        fill(System::Lockgate, world, (0..ZNODES).map(path).collect(), "").boxed()
+    }
+
+    fn client(self: Arc<Self>, world: World, number: usize) -> BoxFuture<'static, ()> {
+        async move {
+            let mut pace = Pace::new(&world, number, CLIENTS, PER_SECOND);
+            let nodes = world.endpoints.len();
+            let mut client = Client {
+                callers: (0..nodes).map(|node| caller(&world, number + node)).collect(),
+                me: ClientId::try_from(number).expect("there are few clients"),
+                run: self,
+                world,
+            };
+            while pace.next().await {
+                let Some((znode, take)) = client.run.next() else {
+                    return;
+                };
+                let what = match take {
+                    true => Input::Allow(false),
+                    false => Input::Use,
+                };
+                let answer = client.call(Asked { znode, what }).await;
+                if take {
+                    client.use_everywhere(znode).await;
+                }
+                if answer.ok().is_none() {
+                    pace.back_off().await;
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn progress(&self) -> Progress {
+        self.calls.tally().progress()
+    }
+
+    fn reasons(&self) -> BTreeMap<String, u64> {
+        self.calls.tally().reasons()
+    }
+
+    fn check<'a>(&'a self, _world: &'a World) -> BoxFuture<'a, Result<Vec<(String, Verdict)>>> {
+        async move {
+            let calls: Vec<_> = self.calls.calls().into_iter().map(of_znode).collect();
+            let verdict = linearizable::check_by_key(&calls, |_| Access, MAX_CONFIGURATIONS);
+            let verdicts = vec![("what is taken away stays away".to_owned(), verdict)];
+            self.marks.note(&verdicts);
+            Ok(verdicts)
+        }
+        .boxed()
+    }
+
+    fn timeline(&self) -> Vec<Span> {
+        let calls = self.calls.calls().into_iter().map(|call| {
+            let label = format!("{:?} {} → {:?}", call.input.what, call.input.znode, call.outcome);
+            self.marks.call(bar(label, &call), &call)
+        });
+        calls.collect()
+    }
+
+    fn write_history(&self, to: &mut dyn Write) -> io::Result<()> {
+        self.calls.write(to)
+    }
+}
+
+fn of_znode(call: Call<Asked, Output>) -> (String, Call<Input, Output>) {
+    let znode = path(call.input.znode);
+    (znode, crate::record::in_words(call, |asked| asked.what))
+}

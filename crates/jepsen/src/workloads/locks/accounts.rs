@@ -1,0 +1,201 @@
+//! What the servers say afterwards: that all locks are free again, and who held each of them, by every node's own account.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use lockgate_check::holds::{End, Gap, History, Hold, Mode};
+use serde_json::Value;
+
+use crate::client::{Answer, Caller, Reply};
+use crate::systems::caller;
+use crate::world::World;
+
+/// How long after the end of a run a lock may still be held by a client that died: its session's time, an election, and
+/// the session's time again, with a wide margin for a slow machine.
+const FREE_WITHIN: Duration = Duration::from_secs(15);
+
+/// Between two looks.
+const BETWEEN: Duration = Duration::from_millis(200);
+
+/// How long a node that has just come back is given to answer a question.
+const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+
+/// How many holds are asked for at once: the largest page.
+const PAGE: usize = 1000;
+
+/// Waits until nobody holds or awaits any of the locks; names what is still held too long after the run.
+pub async fn all_free(world: &World, locks: &[String]) -> Result<Vec<String>> {
+    let mut caller = caller(world, 0);
+    let give_up = tokio::time::Instant::now() + FREE_WITHIN;
+    loop {
+        let mut left = Vec::new();
+        for lock in locks {
+            let path = format!("/v1/locks/{lock}?linearizable=true");
+            let view = match ask(&mut caller, &path).await? {
+                None => continue,
+                Some(view) => view,
+            };
+            let is_empty = |field: &str| view[field].as_array().is_some_and(Vec::is_empty);
+            if !is_empty("holders") || !is_empty("queue") {
+                left.push(format!(
+                    "lock {lock} is not free {FREE_WITHIN:?} after the run: {view}"
+                ));
+            }
+        }
+        if left.is_empty() || tokio::time::Instant::now() > give_up {
+            return Ok(left);
+        }
+        tokio::time::sleep(BETWEEN).await;
+    }
+}
+
+/// Every node's account of the locks.
+pub async fn of_all_nodes(world: &World, locks: &[String]) -> Result<Vec<History>> {
+    let mut accounts = Vec::new();
+    for endpoint in world.endpoints.iter() {
+        let mut caller = Caller::to_one(endpoint.http);
+        let mut account = History::default();
+        for lock in locks {
+            read_lock(&mut caller, lock, &mut account)
+                .await
+                .with_context(|| format!("node {}'s history of {lock}", endpoint.node))?;
+        }
+        accounts.push(account);
+    }
+    Ok(accounts)
+}
+
+/// `None`: there is no such lock.
+async fn ask(caller: &mut Caller, path: &str) -> Result<Option<Value>> {
+    let give_up = tokio::time::Instant::now() + ANSWER_WITHIN;
+    loop {
+        match caller.get(path).await {
+            Reply::Refused(code, _) if code == "no_lock" => return Ok(None),
+            reply => match reply.done() {
+                Answer::Ok(document) => return Ok(Some(document)),
+                Answer::Failed(why) | Answer::Unknown(why) if tokio::time::Instant::now() > give_up => {
+                    bail!("{path}: {why}")
+                }
+                Answer::Failed(_) | Answer::Unknown(_) => tokio::time::sleep(BETWEEN).await,
+            },
+        }
+    }
+}
+
+async fn read_lock(caller: &mut Caller, lock: &str, account: &mut History) -> Result<()> {
+    let mut before = None;
+    loop {
+        let mut path = format!("/v1/locks/{lock}/history?linearizable=true&count={PAGE}");
+        if let Some(before) = before {
+            path.push_str(&format!("&before={before}"));
+        }
+        let page = ask(caller, &path).await?.context("a node without a history")?;
+        for entry in page["history"].as_array().context("no history in the answer")? {
+            account
+                .holds
+                .push(hold(lock, entry).with_context(|| entry.to_string())?);
+        }
+        for gap in page["gaps"].as_array().context("no gaps in the answer")? {
+            account.gaps.push(Gap {
+                after: time(&gap["from_at"])?,
+                until: time(&gap["until_at"])?,
+            });
+        }
+        if !page["since_at"].is_null() {
+            account.gaps.push(Gap {
+                after: 0,
+                until: time(&page["since_at"])?,
+            });
+        }
+        match page["next_before"].as_u64() {
+            Some(next) => before = Some(next),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// One entry. Positions are times of the log in milliseconds, which never go back.
+fn hold(lock: &str, entry: &Value) -> Result<Hold> {
+    let permits = |name: &str| {
+        let number = entry[name].as_u64().context("no number of permits")?;
+        u32::try_from(number).context("too many permits")
+    };
+    let token = entry["fencing_token"].as_u64().context("no token")?;
+    Ok(Hold {
+        lock: lock.to_owned(),
+        contender: entry["holder"].as_str().context("no holder")?.to_owned(),
+        mode: match entry["mode"].as_str() {
+            Some("exclusive") => Mode::Exclusive,
+            Some("shared") => Mode::Shared,
+            Some("upgradeable") => Mode::Upgradeable,
+            Some("semaphore") => Mode::Permits {
+                permits: permits("permits")?,
+                limit: permits("limit")?,
+            },
+            _ => bail!("an unknown mode"),
+        },
+        token,
+        // A token is the position at which its contender came, for nobody upgrades here.
+        arrived: Some(token),
+        began: match &entry["from_at"] {
+            Value::Null => None,
+            at => Some(time(at)?),
+        },
+        end: match entry["ended"].as_str() {
+            None => End::Lasting,
+            Some("unknown") => End::Hidden {
+                not_before: time(&entry["last_held_at"])?,
+                not_after: time(&entry["gone_at"])?,
+            },
+            Some(_) => End::At(time(&entry["until_at"])?),
+        },
+    })
+}
+
+/// Milliseconds since 1970.
+fn time(at: &Value) -> Result<u64> {
+    let at = at.as_str().context("no time")?;
+    let time = humantime::parse_rfc3339(at).with_context(|| format!("the time {at}"))?;
+    let since = time
+        .duration_since(std::time::UNIX_EPOCH)
+        .context("before 1970")?;
+    u64::try_from(since.as_millis()).context("a time far away")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_entry_is_read_with_its_times() {
+        let entry = json!({
+            "holder": "a", "mode": "semaphore", "permits": 2, "limit": 5, "fencing_token": 17,
+            "from_at": "1970-01-01T00:00:01.250Z", "until_at": "1970-01-01T00:00:02.000Z", "ended": "released",
+        });
+        let hold = hold("x", &entry).expect("it is whole");
+        assert_eq!(hold.began, Some(1250));
+        assert_eq!(hold.end, End::At(2000));
+        assert_eq!(hold.mode, Mode::Permits { permits: 2, limit: 5 });
+    }
+
+    #[test]
+    fn what_nobody_saw_is_not_made_up() {
+        let entry = json!({
+            "holder": "a", "mode": "exclusive", "fencing_token": 17, "from_at": null, "until_at": null,
+            "ended": "unknown", "last_held_at": "1970-01-01T00:00:01Z", "gone_at": "1970-01-01T00:00:02Z",
+        });
+        let hold = hold("x", &entry).expect("it is whole");
+        assert_eq!(
+            (hold.began, hold.end),
+            (
+                None,
+                End::Hidden {
+                    not_before: 1000,
+                    not_after: 2000
+                }
+            )
+        );
+        assert!(super::hold("x", &json!({"holder": "a"})).is_err());
+    }
+}

@@ -1,0 +1,188 @@
+//! Exclusive locks of whatever system, as its own clients take them: what they believed is judged. For comparison; of
+//! Lockgate's own API the workload `exclusive` asks far more.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use fastrand::Rng;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use lockgate_check::client_view::{self, Belief};
+use lockgate_check::holds::Mode;
+use lockgate_check::{ClientId, Verdict};
+use parking_lot::Mutex;
+
+use super::marks::Marks;
+use super::{Progress, Span, Tone, Workload};
+use crate::client;
+use crate::pace::Pace;
+use crate::record::{Recorder, write_line};
+use crate::systems::System;
+use crate::world::World;
+
+const CLIENTS: usize = 24;
+
+const LOCKS: usize = 24;
+
+/// How often all clients together take up a lock in a second.
+const PER_SECOND: f64 = 250.0;
+
+/// How long a client waits for a lock.
+const WAIT: Duration = Duration::from_millis(800);
+
+/// One of so many holders dies.
+const DIES_ONE_IN: u32 = 500;
+
+/// The workload.
+pub struct Recipe {
+    system: System,
+    calls: Recorder<Asked, u64>,
+    beliefs: Mutex<Vec<Belief>>,
+    marks: Marks,
+}
+
+#[derive(Clone, Debug, serde::Serialize)]
+enum Asked {
+    Lock(usize),
+    Unlock(usize),
+}
+
+impl Recipe {
+    /// A fresh run.
+    pub fn new(system: System) -> Self {
+        Self {
+            system,
+            calls: Recorder::default(),
+            beliefs: Mutex::default(),
+            marks: Marks::default(),
+        }
+    }
+
+    async fn take_and_leave(
+        &self,
+        world: &World,
+        client: &mut dyn client::Mutex,
+        me: &mut ClientId,
+        number: usize,
+        rng: &mut Rng,
+    ) -> bool {
+        let lock = rng.usize(0..LOCKS);
+        let path = name(lock);
+        let call = client.lock(&path, WAIT);
+        let Some(token) = self.calls.call(world, me, Asked::Lock(lock), call).await.ok() else {
+            return false;
+        };
+        let granted = world.now();
+        client.keep(hold(rng)).await;
+        let dies = rng.u32(0..DIES_ONE_IN) == 0;
+        let let_go = world.now();
+        self.beliefs.lock().push(Belief {
+            lock: path,
+            client: ClientId::try_from(number).expect("there are few clients"),
+            mode: Mode::Exclusive,
+            token,
+            granted,
+            let_go: (!dies).then_some(let_go),
+            deadline: client.believed_until(),
+        });
+        if dies {
+            client.die();
+            return true;
+        }
+        let invoked = world.now();
+        let answer = client.unlock().await.map(|()| token);
+        self.calls.add(world, me, invoked, Asked::Unlock(lock), &answer);
+        answer.ok().is_some()
+    }
+}
+
+fn hold(rng: &mut Rng) -> Duration {
+    Duration::from_millis(match rng.u32(0..1000) {
+        0..900 => rng.u64(0..5),
+        900..996 => rng.u64(5..60),
+        _ => rng.u64(60..2000),
+    })
+}
+
+/// How a lock is called; a path, for those to whom it is one.
+fn name(lock: usize) -> String {
+    format!("/jepsen/lock/{lock}")
+}
+
+impl Workload for Recipe {
+    fn clients(&self) -> usize {
+        CLIENTS
+    }
+
+    fn prepare<'a>(&'a self, _world: &'a World) -> BoxFuture<'a, Result<()>> {
+        // Locks come into being when somebody wants them.
+        async { Ok(()) }.boxed()
+    }
+
+    fn client(self: Arc<Self>, world: World, number: usize) -> BoxFuture<'static, ()> {
+        async move {
+            let mut client = self.system.mutex(&world, number);
+            let mut pace = Pace::new(&world, number, CLIENTS, PER_SECOND);
+            let mut rng = super::rng(&world, number);
+            let mut me = ClientId::try_from(number).expect("there are few clients");
+            while pace.next().await {
+                if !self
+                    .take_and_leave(&world, &mut *client, &mut me, number, &mut rng)
+                    .await
+                {
+                    pace.back_off().await;
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn progress(&self) -> Progress {
+        self.calls.tally().progress()
+    }
+
+    fn reasons(&self) -> BTreeMap<String, u64> {
+        self.calls.tally().reasons()
+    }
+
+    fn check<'a>(&'a self, _world: &'a World) -> BoxFuture<'a, Result<Vec<(String, Verdict)>>> {
+        async move {
+            let verdict = client_view::check(&self.beliefs.lock());
+            let verdicts = vec![("beliefs exclude each other".to_owned(), verdict)];
+            self.marks.note(&verdicts);
+            Ok(verdicts)
+        }
+        .boxed()
+    }
+
+    fn timeline(&self) -> Vec<Span> {
+        let beliefs = self.beliefs.lock();
+        let spans = beliefs.iter().map(|belief| {
+            let span = Span {
+                row: belief.lock.clone(),
+                label: format!("client {} · token {}", belief.client, belief.token),
+                begin: belief.granted,
+                end: belief
+                    .let_go
+                    .unwrap_or(belief.deadline)
+                    .min(belief.deadline)
+                    .max(belief.granted),
+                tone: Tone::Ok,
+            };
+            self.marks
+                .bar(span, &[&belief.lock, &format!("token {}", belief.token)])
+        });
+        spans.collect()
+    }
+
+    fn write_history(&self, to: &mut dyn Write) -> io::Result<()> {
+        self.calls.write(to)?;
+        self.beliefs
+            .lock()
+            .iter()
+            .try_for_each(|belief| write_line(to, belief))
+    }
+}

@@ -1,0 +1,280 @@
+//! Registers: reads, writes and writes that ask for a version, by many clients at a few keys at a time. Each key takes some
+//! hundred calls, then others are used, so that a search for an order of its calls stays short.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Result, bail};
+use fastrand::Rng;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use lockgate_check::register::{self, Input, Output, Register as Model};
+use lockgate_check::{Call, ClientId, Verdict};
+use serde::Serialize;
+
+use super::marks::Marks;
+use super::{Persistence, Progress, Span, Workload, fill};
+use crate::client::{Answer, Freshness, Store};
+use crate::pace::Pace;
+use crate::record::{Recorder, bar, in_words};
+use crate::systems::System;
+use crate::world::World;
+
+const CLIENTS: usize = 20;
+
+/// Calls of all clients together in a second.
+const PER_SECOND: f64 = 700.0;
+
+/// How many keys are used at a time.
+const KEYS_AT_A_TIME: u64 = 10;
+
+/// How many calls a key gets: the search is exponential in what is concurrent, and unknown outcomes stay concurrent for
+/// the rest of a key's life.
+const CALLS_PER_KEY: u64 = 240;
+
+/// So many calls in a row go to one key, so that they meet.
+const CALLS_IN_A_ROW: u64 = 4;
+
+/// What keys hold at first. Clients write larger numbers.
+const FIRST_VALUE: u64 = 0;
+
+/// How many keys there are: enough for a quarter of an hour. Whoever runs longer begins to leave calls out.
+const KEYS: u64 = 2600;
+
+/// Who reads in the end.
+const READER: ClientId = 999;
+
+const PARENT: &str = "/jepsen/register";
+
+/// The workload.
+pub struct Register {
+    system: System,
+    freshness: Freshness,
+    recorder: Recorder<On<Input>, Output>,
+    /// The version of each key that was seen last: what a client guesses that it has.
+    seen: Vec<AtomicU64>,
+    first_version: AtomicU64,
+    turn: AtomicU64,
+    marks: Marks,
+}
+
+/// A call's key and what is asked of it.
+#[derive(Clone, Debug, Serialize)]
+struct On<I> {
+    key: u64,
+    input: I,
+}
+
+impl Register {
+    /// With reads as fresh as this.
+    pub fn new(system: System, freshness: Freshness) -> Self {
+        Self {
+            system,
+            freshness,
+            recorder: Recorder::default(),
+            seen: (0..KEYS).map(|_| AtomicU64::new(0)).collect(),
+            first_version: AtomicU64::new(0),
+            turn: AtomicU64::new(0),
+            marks: Marks::default(),
+        }
+    }
+
+    /// The key of the next call; none if all are used up.
+    fn next_key(&self) -> Option<u64> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let window = turn / (KEYS_AT_A_TIME * CALLS_PER_KEY);
+        let key = window * KEYS_AT_A_TIME + turn / CALLS_IN_A_ROW % KEYS_AT_A_TIME;
+        (key < KEYS).then_some(key)
+    }
+
+    async fn step(&self, store: &mut dyn Store, key: u64, input: &Input) -> Answer<Output> {
+        let path = path(key);
+        match input {
+            Input::Read => match store.get(&path, self.freshness).await {
+                Answer::Ok(Some(found)) => match found.value.parse() {
+                    Ok(value) => Answer::Ok(Output::Is {
+                        value,
+                        version: found.version,
+                    }),
+                    Err(_) => Answer::Ok(nonsense()),
+                },
+                // It was there before the run began, and nobody deletes it.
+                Answer::Ok(None) => Answer::Ok(nonsense()),
+                Answer::Failed(why) | Answer::Unknown(why) => Answer::Failed(why),
+            },
+            Input::Write(value) => store.set(&path, &value.to_string(), None).await.map(written),
+            Input::Cas { expected, value } => store
+                .set(&path, &value.to_string(), Some(*expected))
+                .await
+                .map(written),
+        }
+    }
+
+    fn remember(&self, key: u64, output: &Output) {
+        if let Output::Is { version, .. } | Output::Written { version } = output {
+            self.seen[index(key)].fetch_max(*version, Ordering::Relaxed);
+        }
+    }
+
+    fn draw(&self, rng: &mut Rng, key: u64, value: u64) -> Input {
+        match rng.u32(0..10) {
+            0..4 => Input::Read,
+            4..6 => Input::Write(value),
+            _ => Input::Cas {
+                expected: self.seen[index(key)].load(Ordering::Relaxed),
+                value,
+            },
+        }
+    }
+}
+
+fn path(key: u64) -> String {
+    format!("{PARENT}/{key}")
+}
+
+fn index(key: u64) -> usize {
+    usize::try_from(key).expect("there are few keys")
+}
+
+fn written(version: Option<u64>) -> Output {
+    match version {
+        Some(version) => Output::Written { version },
+        None => Output::Refused,
+    }
+}
+
+/// What no register ever held: a read that cannot be ordered anywhere.
+fn nonsense() -> Output {
+    Output::Is {
+        value: u64::MAX - 1,
+        version: u64::MAX - 1,
+    }
+}
+
+impl Workload for Register {
+    fn clients(&self) -> usize {
+        CLIENTS
+    }
+
+    fn prepare<'a>(&'a self, world: &'a World) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let keys = (0..KEYS).map(path).collect();
+            fill(self.system, world, keys, &FIRST_VALUE.to_string()).await?;
+            let first = self
+                .system
+                .store(world, 0)
+                .get(&path(0), Freshness::Linearizable)
+                .await;
+            let Answer::Ok(Some(first)) = first else {
+                bail!("a key that was just made cannot be read: {first:?}")
+            };
+            self.first_version.store(first.version, Ordering::Relaxed);
+            for seen in &self.seen {
+                seen.store(first.version, Ordering::Relaxed);
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn client(self: Arc<Self>, world: World, number: usize) -> BoxFuture<'static, ()> {
+        async move {
+            let mut store = self.system.store(&world, number);
+            let mut pace = Pace::new(&world, number, CLIENTS, PER_SECOND);
+            let mut rng = super::rng(&world, number);
+            let mut me = ClientId::try_from(number).expect("there are few clients");
+            let mut values = super::unique_numbers(number);
+            while pace.next().await {
+                let Some(key) = self.next_key() else {
+                    return;
+                };
+                let input = self.draw(&mut rng, key, values());
+                let call = self.step(&mut *store, key, &input);
+                let input = On {
+                    key,
+                    input: input.clone(),
+                };
+                match self.recorder.call(&world, &mut me, input, call).await {
+                    Answer::Ok(output) => self.remember(key, &output),
+                    Answer::Failed(_) | Answer::Unknown(_) => {
+                        pace.back_off().await;
+                    }
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn progress(&self) -> Progress {
+        self.recorder.tally().progress()
+    }
+
+    fn reasons(&self) -> BTreeMap<String, u64> {
+        self.recorder.tally().reasons()
+    }
+
+    fn check<'a>(&'a self, world: &'a World) -> BoxFuture<'a, Result<Vec<(String, Verdict)>>> {
+        async move {
+            // Every node's last word on the keys that were used last is a read like any other.
+            let last = self.turn.load(Ordering::Relaxed) / (KEYS_AT_A_TIME * CALLS_PER_KEY);
+            let mut me = READER;
+            for number in 0..world.endpoints.len() {
+                let mut store = self.system.store(world, number);
+                for key in last * KEYS_AT_A_TIME..((last + 1) * KEYS_AT_A_TIME).min(KEYS) {
+                    let again = Persistence::about(format!("the last read of key {key}"));
+                    loop {
+                        let call = self.step(&mut *store, key, &Input::Read);
+                        let input = On {
+                            key,
+                            input: Input::Read,
+                        };
+                        let read = self.recorder.call(world, &mut me, input, call).await;
+                        if again.heed(read).await?.is_some() {
+                            break;
+                        }
+                    }
+                }
+            }
+            let initial = Model {
+                value: FIRST_VALUE,
+                version: self.first_version.load(Ordering::Relaxed),
+            };
+            let calls: Vec<_> = self.recorder.calls().into_iter().map(keyed).collect();
+            let enough = match last * KEYS_AT_A_TIME < KEYS {
+                true => Verdict::Valid,
+                false => {
+                    Verdict::Undecided("the run was too long for its keys, and clients fell idle".to_owned())
+                }
+            };
+            let verdict = tokio::task::spawn_blocking(move || register::check(&initial, &calls)).await?;
+            let verdicts = vec![("linearizable".to_owned(), verdict.and(enough))];
+            self.marks.note(&verdicts);
+            Ok(verdicts)
+        }
+        .boxed()
+    }
+
+    fn timeline(&self) -> Vec<Span> {
+        let calls = self.recorder.calls().into_iter().map(|call| {
+            let On { key, input } = &call.input;
+            let span = bar(format!("key {key}: {input:?} → {:?}", call.outcome), &call);
+            self.marks.call(span, &call)
+        });
+        calls.collect()
+    }
+
+    fn write_history(&self, to: &mut dyn Write) -> io::Result<()> {
+        self.recorder.write(to)
+    }
+}
+
+fn keyed(call: Call<On<Input>, Output>) -> (String, Call<Input, Output>) {
+    (named(call.input.key), in_words(call, |on| on.input))
+}
+
+/// A key as a checker's lines begin.
+fn named(key: u64) -> String {
+    format!("key {key}")
+}

@@ -1,0 +1,242 @@
+//! Sessions and their ephemeral znodes: some are closed, some fall silent; everybody looks at everybody's. Who was confirmed
+//! must live, who is silent must end, nothing of an ended session may be left or be done.
+
+mod client;
+mod weather;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use lockgate_check::sessions::{self, Evidence, Fact, Rules};
+use lockgate_check::{Nanos, Verdict};
+use parking_lot::Mutex;
+
+use super::marks::Marks;
+use super::{Progress, Span, Tone, Workload, fill, last_look};
+use crate::client::{Answer, Caller, Reply, nanos};
+use crate::record::{Tally, write_line};
+use crate::systems::{System, caller};
+use crate::world::World;
+use weather::Weather;
+
+/// Those who have sessions; one more client looks after the weather.
+const CLIENTS: usize = 24;
+
+const PARENT: &str = "/jepsen/sessions";
+
+/// How long a silent session lives beyond its timeout when nothing happens to the cluster: a tick of 50 ms by the rules of
+/// docs/sessions.md, and the delays of a machine with more to do than it can.
+const GRACE: Duration = Duration::from_millis(1500);
+
+/// How long after the run the last session and the last ephemeral znode may be there: a session's time, an election, and
+/// a session's time again, with a wide margin.
+const GONE_WITHIN: Duration = Duration::from_secs(15);
+
+const PAGE: usize = 1000;
+
+/// The workload.
+pub struct Sessions {
+    known: Mutex<Vec<sessions::Session>>,
+    tally: Tally,
+    weather: Weather,
+    marks: Marks,
+}
+
+/// A session among all of the run.
+type Index = usize;
+
+impl Sessions {
+    /// A fresh run.
+    pub fn new() -> Self {
+        Self {
+            known: Mutex::default(),
+            tally: Tally::default(),
+            weather: Weather::default(),
+            marks: Marks::default(),
+        }
+    }
+
+    fn opened(&self, id: &str, ttl: Duration) -> Index {
+        let mut known = self.known.lock();
+        known.push(sessions::Session {
+            id: id.to_owned(),
+            ttl: nanos(ttl),
+            evidence: Vec::new(),
+        });
+        known.len() - 1
+    }
+
+    fn learn(&self, session: Index, invoked: Nanos, returned: Nanos, fact: Fact) {
+        self.known.lock()[session].evidence.push(Evidence {
+            invoked,
+            returned,
+            fact,
+        });
+    }
+
+    /// Looks at a session; whether it is over for certain.
+    async fn look(&self, world: &World, caller: &mut Caller, session: Index) -> bool {
+        let id = self.known.lock()[session].id.clone();
+        let invoked = world.now();
+        let reply = caller.get(&format!("/v1/sessions/{id}?linearizable=true")).await;
+        let returned = world.now();
+        let fact = match &reply {
+            Reply::Done(_) => Some(Fact::SeenAlive),
+            // An end that is long ago may be forgotten; there is no session then, either.
+            Reply::Refused(code, _) if code == "session_expired" || code == "no_session" => Some(Fact::Ended),
+            Reply::Refused(..) | Reply::NotDone(_) | Reply::Unknown(_) => None,
+        };
+        let answer = match fact {
+            Some(_) => Answer::Ok(()),
+            None => reply.done().map(drop),
+        };
+        self.tally.count(returned, &answer);
+        let over = fact == Some(Fact::Ended);
+        if let Some(fact) = fact {
+            self.learn(session, invoked, returned, fact);
+        }
+        over
+    }
+
+    /// What every node's tree still has in the end.
+    async fn orphans(&self, world: &World) -> Result<Vec<String>> {
+        let mut orphans = Vec::new();
+        for endpoint in world.endpoints.iter() {
+            let mut caller = Caller::to_one(endpoint.http);
+            let look = format!("/v1/znodes{PARENT}?children=true&count={PAGE}&linearizable=true");
+            let page = last_look(&mut caller, &look).await?;
+            for child in page["children"].as_array().context("no children in the answer")? {
+                orphans.push(format!("node {} has {child}", endpoint.node));
+            }
+        }
+        Ok(orphans)
+    }
+
+    /// Waits until all sessions are over; the names of those that are not.
+    async fn all_over(&self, world: &World) -> Vec<String> {
+        let mut caller = caller(world, 0);
+        let give_up = tokio::time::Instant::now() + GONE_WITHIN;
+        let mut left: Vec<Index> = (0..self.known.lock().len()).collect();
+        loop {
+            let mut still = Vec::new();
+            for session in left {
+                let is_known = self.known.lock()[session].is_known_to_be_over();
+                if !is_known && !self.look(world, &mut caller, session).await {
+                    still.push(session);
+                }
+            }
+            left = still;
+            if left.is_empty() || tokio::time::Instant::now() > give_up {
+                let known = self.known.lock();
+                let lines = left.into_iter().map(|session| {
+                    format!(
+                        "session {} is not over {GONE_WITHIN:?} after the run",
+                        known[session].id
+                    )
+                });
+                return lines.collect();
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+}
+
+trait Over {
+    fn is_known_to_be_over(&self) -> bool;
+}
+
+impl Over for sessions::Session {
+    fn is_known_to_be_over(&self) -> bool {
+        self.evidence
+            .iter()
+            .any(|it| matches!(it.fact, Fact::Ended | Fact::Closed))
+    }
+}
+
+impl Workload for Sessions {
+    fn clients(&self) -> usize {
+        CLIENTS + 1
+    }
+
+    fn prepare<'a>(&'a self, world: &'a World) -> BoxFuture<'a, Result<()>> {
+        fill(System::Lockgate, world, vec![PARENT.to_owned()], "").boxed()
+    }
+
+    fn client(self: Arc<Self>, world: World, number: usize) -> BoxFuture<'static, ()> {
+        match number {
+            CLIENTS => async move { self.weather.watch(&world).await }.boxed(),
+            _ => client::run(self, world, number).boxed(),
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        self.tally.progress()
+    }
+
+    fn reasons(&self) -> BTreeMap<String, u64> {
+        self.tally.reasons()
+    }
+
+    fn check<'a>(&'a self, world: &'a World) -> BoxFuture<'a, Result<Vec<(String, Verdict)>>> {
+        async move {
+            let last = world.now();
+            let left = self.all_over(world).await;
+            let orphans = self.orphans(world).await?;
+            let rules = Rules {
+                grace: nanos(GRACE),
+                disturbed: self.weather.disturbed(last, world.now()),
+            };
+            let known = self.known.lock().clone();
+            let verdicts = vec![
+                ("sessions".to_owned(), sessions::check(&known, &rules)),
+                ("all over in the end".to_owned(), Verdict::of(left)),
+                ("no orphans".to_owned(), Verdict::of(orphans)),
+            ];
+            self.marks.note(&verdicts);
+            Ok(verdicts)
+        }
+        .boxed()
+    }
+
+    fn timeline(&self) -> Vec<Span> {
+        let known = self.known.lock();
+        let spans = known.iter().enumerate().filter_map(|(index, session)| {
+            let first = session.evidence.iter().map(|it| it.invoked).min()?;
+            let over = session
+                .evidence
+                .iter()
+                .filter(|it| matches!(it.fact, Fact::Ended | Fact::Closed));
+            let last = session.evidence.iter().map(|it| it.returned).max()?;
+            let closed = session
+                .evidence
+                .iter()
+                .any(|it| matches!(it.fact, Fact::Closed | Fact::MayClose));
+            let span = Span {
+                // Sessions of a client follow each other, and those that are silent overlap: some rows are enough.
+                row: format!("sessions {}", index % CLIENTS),
+                label: format!(
+                    "{} · {}",
+                    session.id,
+                    if closed { "closed" } else { "fell silent" }
+                ),
+                begin: first,
+                end: over.map(|it| it.returned).min().unwrap_or(last),
+                tone: if closed { Tone::Ok } else { Tone::Failed },
+            };
+            Some(self.marks.bar(span, &[&session.id]))
+        });
+        spans.collect()
+    }
+
+    fn write_history(&self, to: &mut dyn Write) -> io::Result<()> {
+        self.known
+            .lock()
+            .iter()
+            .try_for_each(|session| write_line(to, session))
+    }
+}

@@ -1,0 +1,242 @@
+//! Sets that grow: elements are appended to the text of a key by writes that ask for a version. Nothing that was
+//! acknowledged may be missing in the end, on any node.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Result;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use lockgate_check::{Call, ClientId, Verdict, set};
+use serde::Serialize;
+
+use super::marks::Marks;
+use super::{Persistence, Progress, Span, Workload, fill};
+use crate::client::{Answer, Freshness, Store, Versioned};
+use crate::pace::Pace;
+use crate::record::{Recorder, SUCCESSOR, bar, in_words};
+use crate::systems::System;
+use crate::world::World;
+
+const CLIENTS: usize = 20;
+
+/// Appends of all clients together in a second; each takes a read and a write at least.
+const PER_SECOND: f64 = 250.0;
+
+/// So many sets grow at a time: two clients meet at each.
+const SETS_AT_A_TIME: u64 = 10;
+
+/// How many elements are meant for one set: each append writes all of it.
+const ELEMENTS: u64 = 200;
+
+/// How many sets there are: enough for a quarter of an hour.
+const SETS: u64 = 1200;
+
+/// Who is overtaken so often gives the element up; it was certainly not appended.
+const MAX_ATTEMPTS: usize = 10;
+
+/// Who reads in the end.
+const READER: ClientId = 999;
+
+const PARENT: &str = "/jepsen/set";
+
+/// The workload.
+pub struct Set {
+    system: System,
+    appends: Recorder<Append, ()>,
+    reads: Recorder<Read, Vec<u64>>,
+    turn: AtomicU64,
+    marks: Marks,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Read {
+    set: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Append {
+    set: u64,
+    element: u64,
+}
+
+impl Set {
+    /// A fresh run.
+    pub fn new(system: System) -> Self {
+        Self {
+            system,
+            appends: Recorder::default(),
+            reads: Recorder::default(),
+            turn: AtomicU64::new(0),
+            marks: Marks::default(),
+        }
+    }
+
+    fn next_set(&self) -> Option<u64> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let window = turn / (SETS_AT_A_TIME * ELEMENTS);
+        let set = window * SETS_AT_A_TIME + turn % SETS_AT_A_TIME;
+        (set < SETS).then_some(set)
+    }
+
+    /// Reads a set: its text, and its version.
+    async fn read(
+        &self,
+        world: &World,
+        store: &mut dyn Store,
+        reader: ClientId,
+        set: u64,
+    ) -> Answer<Versioned> {
+        let invoked = world.now();
+        let read = store.get(&path(set), Freshness::Linearizable).await;
+        // A set that is gone, or is no list of numbers, has lost all of it.
+        let found = read.map(|found| found.unwrap_or(GONE));
+        let elements = found.clone().map(|found| elements(&found.value));
+        let mut reader = reader;
+        self.reads
+            .add(world, &mut reader, invoked, Read { set }, &elements);
+        found
+    }
+
+    async fn append(
+        &self,
+        world: &World,
+        store: &mut dyn Store,
+        reader: ClientId,
+        asked: &Append,
+    ) -> Answer<()> {
+        let path = path(asked.set);
+        for _ in 0..MAX_ATTEMPTS {
+            let found = match self.read(world, store, reader, asked.set).await {
+                Answer::Ok(found) => found,
+                Answer::Failed(why) | Answer::Unknown(why) => return Answer::Failed(why),
+            };
+            let longer = format!("{} {}", found.value, asked.element);
+            match store.set(&path, &longer, Some(found.version)).await {
+                Answer::Ok(Some(_)) => return Answer::Ok(()),
+                Answer::Ok(None) => {}
+                Answer::Failed(why) => return Answer::Failed(why),
+                Answer::Unknown(why) => return Answer::Unknown(why),
+            }
+        }
+        Answer::Failed("overtaken by others".to_owned())
+    }
+
+    /// Every node's last word on every set.
+    async fn read_all(&self, world: &World) -> Result<()> {
+        let used = self.turn.load(Ordering::Relaxed) / (SETS_AT_A_TIME * ELEMENTS) + 1;
+        for node in 0..world.endpoints.len() {
+            let mut store = self.system.store(world, node);
+            for set in 0..(used * SETS_AT_A_TIME).min(SETS) {
+                let again = Persistence::about(format!("the last read of set {set}"));
+                loop {
+                    let read = self.read(world, &mut *store, READER, set).await;
+                    if again.heed(read).await?.is_some() {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn judge(&self) -> Verdict {
+        let mut sets: BTreeMap<u64, (Vec<_>, Vec<_>)> = BTreeMap::new();
+        for call in self.appends.calls() {
+            let (additions, _) = sets.entry(call.input.set).or_default();
+            additions.push(in_words(call, |append| append.element));
+        }
+        // Where reads may be behind, only those that came when all was done say what is lost.
+        let judged =
+            |call: &Call<Read, _>| self.system.reads_are_linearizable() || call.client % SUCCESSOR == READER;
+        for call in self.reads.calls().into_iter().filter(judged) {
+            let (_, reads) = sets.entry(call.input.set).or_default();
+            reads.push(in_words(call, drop));
+        }
+        sets.into_iter()
+            .map(|(set, (additions, reads))| set::check(&additions, &reads).about(format_args!("set {set}")))
+            .fold(Verdict::Valid, Verdict::and)
+    }
+}
+
+/// What a set reads as that is not there.
+const GONE: Versioned = Versioned {
+    value: String::new(),
+    version: u64::MAX,
+};
+
+fn elements(text: &str) -> Vec<u64> {
+    // What is no number was never added.
+    text.split_whitespace()
+        .map(|word| word.parse().unwrap_or(u64::MAX))
+        .collect()
+}
+
+fn path(set: u64) -> String {
+    format!("{PARENT}/{set}")
+}
+
+impl Workload for Set {
+    fn clients(&self) -> usize {
+        CLIENTS
+    }
+
+    fn prepare<'a>(&'a self, world: &'a World) -> BoxFuture<'a, Result<()>> {
+        fill(self.system, world, (0..SETS).map(path).collect(), "").boxed()
+    }
+
+    fn client(self: Arc<Self>, world: World, number: usize) -> BoxFuture<'static, ()> {
+        async move {
+            let mut store = self.system.store(&world, number);
+            let mut pace = Pace::new(&world, number, CLIENTS, PER_SECOND);
+            let mut me = ClientId::try_from(number).expect("there are few clients");
+            let mut elements = super::unique_numbers(number);
+            while pace.next().await {
+                let Some(set) = self.next_set() else {
+                    return;
+                };
+                let element = elements();
+                let asked = Append { set, element };
+                let call = self.append(&world, &mut *store, me, &asked);
+                let answer = self.appends.call(&world, &mut me, asked.clone(), call).await;
+                if answer.ok().is_none() {
+                    pace.back_off().await;
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn progress(&self) -> Progress {
+        self.appends.tally().progress().and(self.reads.tally().progress())
+    }
+
+    fn reasons(&self) -> BTreeMap<String, u64> {
+        self.appends.tally().reasons()
+    }
+
+    fn check<'a>(&'a self, world: &'a World) -> BoxFuture<'a, Result<Vec<(String, Verdict)>>> {
+        async move {
+            self.read_all(world).await?;
+            let verdicts = vec![("nothing lost or invented".to_owned(), self.judge())];
+            self.marks.note(&verdicts);
+            Ok(verdicts)
+        }
+        .boxed()
+    }
+
+    fn timeline(&self) -> Vec<Span> {
+        let appends = self.appends.calls().into_iter().map(|call| {
+            let label = format!("{:?} → {:?}", call.input, call.outcome);
+            self.marks.call(bar(label, &call), &call)
+        });
+        appends.collect()
+    }
+
+    fn write_history(&self, to: &mut dyn Write) -> io::Result<()> {
+        self.appends.write(to)?;
+        self.reads.write(to)
+    }
+}

@@ -1,0 +1,154 @@
+//! One-shot watches: some clients write a few znodes, others read them and wait for the next change by long polls that go on
+//! where they left off. Each watch tells at most once, only of what happened after it was set, before its node shows the
+//! change, and nothing is passed over in silence.
+
+mod evidence;
+mod observer;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use anyhow::Result;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use lockgate_check::Verdict;
+use lockgate_check::watches::{self, Connection, Heard};
+use parking_lot::Mutex;
+
+use super::marks::Marks;
+use super::{Progress, Span, Tone, Workload, fill};
+use crate::record::{Tally, write_line};
+use crate::systems::System;
+use crate::world::World;
+use evidence::Evidence;
+
+/// Those who write.
+const WRITERS: usize = 4;
+
+/// Those who watch.
+const OBSERVERS: usize = 20;
+
+/// Each is written by one client, so that the position of each change is known unless its outcome is not.
+const PATHS: usize = WRITERS * 2;
+
+/// The workload.
+pub struct Watches {
+    tally: Tally,
+    evidence: Evidence,
+    connections: Mutex<Vec<Connection>>,
+    marks: Marks,
+}
+
+impl Watches {
+    /// A fresh run.
+    pub fn new() -> Self {
+        Self {
+            tally: Tally::default(),
+            evidence: Evidence::default(),
+            connections: Mutex::default(),
+            marks: Marks::default(),
+        }
+    }
+}
+
+fn path(number: usize) -> String {
+    format!("/jepsen/watches/{number}")
+}
+
+impl Workload for Watches {
+    fn clients(&self) -> usize {
+        WRITERS + OBSERVERS
+    }
+
+    fn prepare<'a>(&'a self, world: &'a World) -> BoxFuture<'a, Result<()>> {
+        fill(System::Lockgate, world, (0..PATHS).map(path).collect(), "0").boxed()
+    }
+
+    fn client(self: Arc<Self>, world: World, number: usize) -> BoxFuture<'static, ()> {
+        match number {
+            0..WRITERS => writer::run(self, world, number).boxed(),
+            _ => observer::run(self, world, number).boxed(),
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        self.tally.progress()
+    }
+
+    fn reasons(&self) -> BTreeMap<String, u64> {
+        self.tally.reasons()
+    }
+
+    fn check<'a>(&'a self, _world: &'a World) -> BoxFuture<'a, Result<Vec<(String, Verdict)>>> {
+        async move {
+            let connections = self.connections.lock().clone();
+            let changes = self.evidence.changes();
+            let verdict = watches::check(&connections, &changes);
+            let fired = connections.iter().flat_map(|connection| &connection.heard);
+            let tried = match fired
+                .filter(|(_, heard)| matches!(heard, Heard::Fired { .. }))
+                .count()
+            {
+                0 => Verdict::Undecided("no watch has fired".to_owned()),
+                _ => Verdict::Valid,
+            };
+            let verdicts = vec![("watches".to_owned(), verdict.and(tried))];
+            self.marks.note(&verdicts);
+            Ok(verdicts)
+        }
+        .boxed()
+    }
+
+    fn timeline(&self) -> Vec<Span> {
+        let connections = self.connections.lock();
+        connections
+            .iter()
+            .flat_map(|connection| spans(connection, &self.marks))
+            .collect()
+    }
+
+    fn write_history(&self, to: &mut dyn Write) -> io::Result<()> {
+        write_line(to, &self.evidence.changes())?;
+        self.connections
+            .lock()
+            .iter()
+            .try_for_each(|connection| write_line(to, connection))
+    }
+}
+
+/// Each watch from when it was set until it told or was over.
+fn spans(connection: &Connection, marks: &Marks) -> Vec<Span> {
+    let row = connection
+        .name
+        .split(" at ")
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    let mut spans: Vec<Span> = Vec::new();
+    let mut open = None;
+    for (at, heard) in &connection.heard {
+        let (end, tone) = match heard {
+            Heard::Set { path, watch, .. } => {
+                open = Some((*at, path, watch));
+                continue;
+            }
+            Heard::Read { .. } => continue,
+            Heard::Fired { zxid, .. } => (format!("fired for {zxid:?}"), Tone::Ok),
+            Heard::Over { .. } => ("nothing happened".to_owned(), Tone::Failed),
+            Heard::Ended => ("connection lost".to_owned(), Tone::Unknown),
+        };
+        if let Some((begin, path, watch)) = open.take() {
+            let span = Span {
+                row: row.clone(),
+                label: format!("{path}: {end}"),
+                begin,
+                end: *at,
+                tone,
+            };
+            spans.push(marks.bar(span, &[&connection.name, &format!("watch {watch}")]));
+        }
+    }
+    spans
+}

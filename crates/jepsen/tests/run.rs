@@ -1,0 +1,108 @@
+//! The program itself, from its command line to its report: a short cell against real processes.
+//!
+//! Needs the server's program, which this crate does not depend on; says so and does nothing where it was not built.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+const JEPSEN: &str = env!("CARGO_BIN_EXE_lockgate-jepsen");
+
+/// The server's program, beside this test's.
+fn lockgate() -> Option<PathBuf> {
+    let beside = Path::new(JEPSEN).with_file_name("lockgate");
+    beside.exists().then_some(beside)
+}
+
+/// Runs a cell, and gives its report and whether it ended well.
+fn run(arguments: &[&str]) -> Option<(Value, bool)> {
+    let Some(lockgate) = lockgate() else {
+        eprintln!("SKIPPED: lockgate was not built: cargo build -p lockgate");
+        return None;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let output = Command::new(JEPSEN)
+        .args(arguments)
+        .args(["--seed", "5", "--quiet-seconds", "1"])
+        .arg("--program")
+        .arg(lockgate)
+        .arg("--dir")
+        .arg(dir.path())
+        .arg("--report")
+        .arg(dir.path().join("report"))
+        .output()
+        .expect("the program can be started");
+    let text = std::fs::read_to_string(dir.path().join("report/report.json"));
+    let text = text.unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    let report = serde_json::from_str(&text).expect("the report is JSON");
+    Some((report, output.status.success()))
+}
+
+#[test]
+fn a_cluster_survives_the_loss_of_its_leader_and_is_found_to() {
+    let asked = [
+        "--workload",
+        "register",
+        "--nemesis",
+        "kill-leader",
+        "--seconds",
+        "3",
+        "--least-rate",
+        "30",
+    ];
+    let Some((report, fine)) = run(&asked) else { return };
+    let cell = &report["cells"][0];
+    assert_eq!(cell["outcome"], "passed", "{}", cell["reasons"]);
+    assert!(fine);
+    assert!(cell["faults"][0]["evidence"].is_string());
+    assert!(!cell["checks"].as_array().expect("there are checks").is_empty());
+}
+
+#[test]
+fn a_run_in_which_too_little_happened_is_no_pass() {
+    let asked = [
+        "--workload",
+        "register",
+        "--nemesis",
+        "none",
+        "--seconds",
+        "1",
+        "--least-rate",
+        "1000000",
+    ];
+    let Some((report, fine)) = run(&asked) else { return };
+    assert_eq!(report["cells"][0]["outcome"], "invalid");
+    assert!(!fine);
+}
+
+#[test]
+fn what_cannot_be_done_here_is_skipped_and_the_rest_is_done_without_namespaces() {
+    let power = [
+        "--workload",
+        "set",
+        "--nemesis",
+        "power-cut-all",
+        "--seconds",
+        "1",
+        "--no-namespaces",
+    ];
+    let Some((report, fine)) = run(&power) else { return };
+    assert_eq!(report["cells"][0]["outcome"], "skipped");
+    // A run in which nothing was passed has shown nothing.
+    assert!(!fine);
+    let cut = [
+        "--workload",
+        "register",
+        "--nemesis",
+        "isolate-leader",
+        "--seconds",
+        "3",
+        "--no-namespaces",
+    ];
+    let Some((report, _)) = run(&[&cut[..], &["--least-rate", "30"]].concat()) else {
+        return;
+    };
+    let cell = &report["cells"][0];
+    assert_eq!(cell["outcome"], "passed", "{}", cell["reasons"]);
+}
