@@ -1,0 +1,95 @@
+//! A node as a client sees it: the host that was called, or nobody.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use rustls::client::Resumption;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::{TlsConnector, TlsStream};
+
+use crate::error::{HandshakeError, TlsError};
+use crate::files;
+use crate::reload::{Kept, Made, Reloadable};
+use crate::stream::Stream;
+use crate::{VERSIONS, provider};
+
+/// A client's side of connections with nodes. Cheap to clone.
+#[derive(Clone)]
+pub struct ClientTls {
+    kept: Arc<Kept<ClientConfig>>,
+}
+
+impl ClientTls {
+    /// Believes nodes whose certificates are signed by an authority in `ca` and are for the host that is called, and shows
+    /// `own` (a certificate and its key), if nodes ask for it.
+    pub fn new(ca: &Path, own: Option<(&Path, &Path)>) -> Result<Self, TlsError> {
+        let ca = ca.to_owned();
+        let own: Option<(PathBuf, PathBuf)> = own.map(|(certificate, key)| (certificate.into(), key.into()));
+        let mut paths = vec![ca.clone()];
+        if let Some((certificate, key)) = &own {
+            paths.extend([certificate.clone(), key.clone()]);
+        }
+        let make = Box::new(move || config(&ca, own.as_ref()));
+        Ok(Self {
+            kept: Kept::new("servers", paths, make)?,
+        })
+    }
+
+    /// For [`crate::keep_fresh`]: for clients that live longer than their certificates.
+    pub fn reloadable(&self) -> Reloadable {
+        self.kept.clone()
+    }
+
+    /// Makes a protected connection out of one to `host` (a name or an address, without a port). The caller sees to a deadline.
+    pub async fn connect<S>(&self, host: &str, socket: S) -> Result<Stream<S>, HandshakeError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        // Addresses of version 6 stand in brackets where a port follows.
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+            .unwrap_or(host);
+        let name =
+            ServerName::try_from(bare.to_owned()).map_err(|_| HandshakeError::NoHost(host.to_owned()))?;
+        let config = self.kept.get();
+        let stream = TlsConnector::from(config).connect(name, socket).await?;
+        Ok(Stream::Tls(Box::new(TlsStream::Client(stream))))
+    }
+}
+
+impl fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientTls").finish_non_exhaustive()
+    }
+}
+
+fn config(ca: &Path, own: Option<&(PathBuf, PathBuf)>) -> Result<Made<ClientConfig>, TlsError> {
+    let roots = files::authorities(ca)?;
+    let rejected = |path: &Path| {
+        let path = path.to_owned();
+        move |source| TlsError::Rejected { path, source }
+    };
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(VERSIONS)
+        .map_err(rejected(ca))?
+        .with_root_certificates(roots);
+    let (mut config, not_after) = match own {
+        None => (builder.with_no_client_auth(), None),
+        Some((certificate, key)) => {
+            let own = files::own(certificate, key)?;
+            let config = builder
+                .with_client_auth_cert(own.chain, own.key)
+                .map_err(rejected(certificate))?;
+            (config, Some(own.not_after))
+        }
+    };
+    config.resumption = Resumption::disabled();
+    Ok(Made {
+        thing: config,
+        not_after,
+    })
+}

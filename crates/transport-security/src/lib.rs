@@ -1,0 +1,71 @@
+//! Everything about TLS behind one door: who is at the other end of a connection, proven by certificates.
+//!
+//! # The idea
+//!
+//! A node has three kinds of neighbours, and each kind has a type here that makes streams out of sockets:
+//!
+//! | type | who is at the other end | what that end has to show |
+//! |---|---|---|
+//! | [`PeerTls`] | another node, in both directions | a certificate with the name `lockgate://CLUSTER/node/ID` |
+//! | [`ServerTls`] | a client, over HTTP or ZooKeeper's protocol | nothing, or a certificate that becomes its identity |
+//! | [`ClientTls`] | a node, as a client sees it | a certificate for the host that was called |
+//!
+//! What comes out is a [`Stream`], which is read and written like a socket. TLS 1.3 is all that is spoken.
+//!
+//! # Guarantees
+//!
+//! - **Fail closed.** A peer without a certificate, without a name in it, with more than one, of another cluster, with another id
+//!   than the one that was called, expired, meant for another purpose, or signed by somebody else is refused during the handshake,
+//!   with a [`PeerRefused`] that says what was expected and what was shown. Names are read from the subject's alternative names
+//!   only; common names prove nothing.
+//! - **No resumption.** Every connection proves everything anew, so what was trusted yesterday is of no use today.
+//! - **Reloading.** Files are read again when they change ([`keep_fresh`]); new connections use what is new, established ones
+//!   stay. Files that make no sense change nothing: the old ones stay in use, and the log says why.
+//! - **A slow handshake costs nobody else anything.** It has a deadline, and when too many are begun the oldest gives way
+//!   ([`HandshakeBounds`]).
+//! - Private keys that others can read are not used.
+//!
+//! # What is absent, on purpose
+//!
+//! Revocation lists: certificates are short-lived and reloaded, and a node is thrown out of a cluster by its membership.
+//! TLS 1.2. What a client may do once it is known. Sockets: they are accepted and dialled elsewhere.
+
+mod error;
+mod certificate;
+mod subject;
+mod names;
+mod files;
+mod reload;
+mod handshake;
+mod stream;
+mod halves;
+mod verifier;
+mod peers;
+mod server;
+mod client;
+#[cfg(feature = "issue")]
+pub mod issue;
+
+pub use certificate::ClientCertificate;
+pub use client::ClientTls;
+pub use error::{HandshakeError, PeerFault, PeerRefused, TlsError};
+pub use files::TlsFiles;
+pub use halves::{ReadHalf, WriteHalf};
+pub use handshake::HandshakeBounds;
+pub use names::{NameError, PeerName};
+pub use peers::PeerTls;
+pub use reload::{EXPIRY_WARNING, LOOK_EVERY, Refresh, Reloadable, keep_fresh};
+pub use server::{ClientCertificates, ServerTls};
+pub use stream::Stream;
+
+use std::sync::Arc;
+
+use rustls::SupportedProtocolVersion;
+use rustls::crypto::CryptoProvider;
+
+/// The only version that is spoken. What 1.2 needs beyond it (renegotiation, choices of ciphers) is what attacks were made of.
+static VERSIONS: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}

@@ -1,0 +1,146 @@
+//! What clients see of a node: its certificate; and what a node sees of clients: theirs, if they have one.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::{TlsAcceptor, TlsStream};
+
+use crate::certificate::{self, ClientCertificate};
+use crate::error::{HandshakeError, TlsError};
+use crate::files;
+use crate::handshake::{Crowd, HandshakeBounds};
+use crate::reload::{Kept, Made, Reloadable};
+use crate::stream::Stream;
+use crate::{VERSIONS, provider};
+
+/// What is asked of clients. Whatever is asked: a certificate that is shown and is not good ends the connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// Nothing: none is asked for.
+    Ignored,
+    /// Who has one signed by an authority in this file is known by it.
+    Optional(PathBuf),
+    /// Who has none is refused.
+    Required(PathBuf),
+}
+
+impl ClientCertificates {
+    fn authority(&self) -> Option<&Path> {
+        match self {
+            Self::Ignored => None,
+            Self::Optional(path) | Self::Required(path) => Some(path),
+        }
+    }
+}
+
+/// A listener's side of connections with clients. Cheap to clone.
+#[derive(Clone)]
+pub struct ServerTls {
+    kept: Arc<Kept<ServerConfig>>,
+    crowd: Arc<Crowd>,
+}
+
+impl ServerTls {
+    /// Shows `certificate` to the clients of `what` (`HTTP`, for people). `protocols` are what is spoken inside, for clients that ask (ALPN: `http/1.1`); none:
+    /// they need not agree.
+    pub fn new(
+        what: &'static str,
+        certificate: &Path,
+        key: &Path,
+        clients: ClientCertificates,
+        protocols: &[&str],
+        bounds: HandshakeBounds,
+    ) -> Result<Self, TlsError> {
+        let mut paths = vec![certificate.to_owned(), key.to_owned()];
+        paths.extend(clients.authority().map(Path::to_owned));
+        let (certificate, key) = (certificate.to_owned(), key.to_owned());
+        let protocols: Vec<_> = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let make = Box::new(move || config(&certificate, &key, &clients, &protocols));
+        Ok(Self {
+            kept: Kept::new(what, paths, make)?,
+            crowd: Crowd::new(bounds),
+        })
+    }
+
+    /// For [`crate::keep_fresh`].
+    pub fn reloadable(&self) -> Reloadable {
+        self.kept.clone()
+    }
+
+    /// Makes a protected connection out of one that was accepted, within the bounds; and says who the client has proven to be.
+    /// To be run in a task of its own.
+    pub async fn accept<S>(&self, socket: S) -> Result<(Stream<S>, Option<ClientCertificate>), HandshakeError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let config = self.kept.get();
+        let handshake = async {
+            let stream = TlsAcceptor::from(config).accept(socket).await?;
+            let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
+            let client = match shown.first() {
+                None => None,
+                // The library has read it already; what this reader cannot read is nobody's identity.
+                Some(certificate) => {
+                    let read = certificate::read(certificate)
+                        .ok_or(HandshakeError::Certificate(rustls::CertificateError::BadEncoding))?;
+                    Some(ClientCertificate {
+                        subject: read.subject,
+                        names: read.names,
+                    })
+                }
+            };
+            Ok((Stream::Tls(Box::new(TlsStream::Server(stream))), client))
+        };
+        self.crowd.carry_out(handshake).await
+    }
+}
+
+impl fmt::Debug for ServerTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerTls").finish_non_exhaustive()
+    }
+}
+
+fn config(
+    certificate: &Path,
+    key: &Path,
+    clients: &ClientCertificates,
+    protocols: &[Vec<u8>],
+) -> Result<Made<ServerConfig>, TlsError> {
+    let own = files::own(certificate, key)?;
+    let rejected = |source| TlsError::Rejected {
+        path: certificate.to_owned(),
+        source,
+    };
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(VERSIONS)
+        .map_err(rejected)?;
+    let builder = match clients.authority() {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let roots = Arc::new(files::authorities(path)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
+            let verifier = match clients {
+                ClientCertificates::Required(_) => verifier,
+                _ => verifier.allow_unauthenticated(),
+            };
+            let verifier = verifier.build().map_err(|error| TlsError::Malformed {
+                path: path.to_owned(),
+                fact: error.to_string(),
+            })?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder.with_single_cert(own.chain, own.key).map_err(rejected)?;
+    config.alpn_protocols = protocols.to_vec();
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(Made {
+        thing: config,
+        not_after: Some(own.not_after),
+    })
+}
