@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use transport_security::ClientTls;
+
 use crate::deadline::Margin;
 use crate::servers::{Patience, Servers};
 use crate::session::SessionBuilder;
@@ -31,11 +33,16 @@ pub enum AddressError {
     #[error("at least one address of a server is needed")]
     None,
     /// It is not `host:port`.
-    #[error("{0:?} is not the address of a server: host:port, or http://host:port")]
+    #[error("{0:?} is not the address of a server: host:port, http://host:port or https://host:port")]
     Malformed(String),
     /// It asks for TLS.
-    #[error("{0:?} asks for TLS, which this client does not speak")]
+    #[error(
+        "{0:?} asks for TLS: say by which authority its servers are known (`ClientBuilder::tls`, `--ca`)"
+    )]
     Tls(String),
+    /// It asks to go without TLS, which the others have.
+    #[error("{0:?} would be called without TLS, though an authority is given")]
+    Plain(String),
 }
 
 /// Says how a client shall behave; see [`LockClient::builder`].
@@ -44,10 +51,12 @@ pub struct ClientBuilder {
     addresses: Vec<String>,
     patience: Patience,
     margin: Margin,
+    tls: Option<ClientTls>,
 }
 
 impl LockClient {
-    /// A client of the cluster whose servers have these addresses: `host:port` or `http://host:port`. One is enough;
+    /// A client of the cluster whose servers have these addresses: `host:port` or `http://host:port`
+    /// (with TLS: see [`ClientBuilder::tls`]). One is enough;
     /// with more of them it goes on when one dies. Nothing is sent before it is asked for something.
     pub fn new(addresses: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, AddressError> {
         Self::builder(addresses).build()
@@ -66,6 +75,7 @@ impl LockClient {
                 connect: DEFAULT_CONNECT_TIMEOUT,
             },
             margin: Margin::default(),
+            tls: None,
         }
     }
 
@@ -111,31 +121,45 @@ impl ClientBuilder {
         self
     }
 
+    /// Speaks TLS with all servers, which have to prove who they are; their addresses are `host:port` or `https://host:port`.
+    pub fn tls(mut self, tls: ClientTls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
     /// The client.
     pub fn build(self) -> Result<LockClient, AddressError> {
         let addresses: Vec<String> = self
             .addresses
             .iter()
-            .map(|text| host_and_port(text))
+            .map(|text| host_and_port(text, self.tls.is_some()))
             .collect::<Result<_, _>>()?;
         if addresses.is_empty() {
             return Err(AddressError::None);
         }
         Ok(LockClient {
-            servers: Arc::new(Servers::new(addresses, self.patience)),
+            servers: Arc::new(Servers::new(addresses, self.patience, self.tls)),
             margin: self.margin,
         })
     }
 }
 
 /// `host:port` out of an address.
-fn host_and_port(text: &str) -> Result<String, AddressError> {
+fn host_and_port(text: &str, tls: bool) -> Result<String, AddressError> {
     let malformed = || AddressError::Malformed(text.to_owned());
     let trimmed = text.trim();
-    if trimmed.starts_with("https://") {
-        return Err(AddressError::Tls(text.to_owned()));
+    let (asks_for_tls, rest) = match trimmed.strip_prefix("https://") {
+        Some(rest) => (Some(true), rest),
+        None => match trimmed.strip_prefix("http://") {
+            Some(rest) => (Some(false), rest),
+            None => (None, trimmed),
+        },
+    };
+    match asks_for_tls {
+        Some(true) if !tls => return Err(AddressError::Tls(text.to_owned())),
+        Some(false) if tls => return Err(AddressError::Plain(text.to_owned())),
+        _ => {}
     }
-    let rest = trimmed.strip_prefix("http://").unwrap_or(trimmed);
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     let authority: hyper::http::uri::Authority = rest.parse().map_err(|_| malformed())?;
     match authority.port_u16() {
@@ -155,7 +179,7 @@ mod tests {
             ("http://lock-1.example:7400/", "lock-1.example:7400"),
             (" [::1]:7400 ", "[::1]:7400"),
         ] {
-            assert_eq!(host_and_port(text).as_deref(), Ok(taken));
+            assert_eq!(host_and_port(text, false).as_deref(), Ok(taken));
         }
         for text in [
             "",
@@ -168,11 +192,21 @@ mod tests {
             "ftp://a:1",
         ] {
             assert!(
-                matches!(host_and_port(text), Err(AddressError::Malformed(_))),
+                matches!(host_and_port(text, false), Err(AddressError::Malformed(_))),
                 "{text}"
             );
         }
-        assert!(matches!(host_and_port("https://a:1"), Err(AddressError::Tls(_))));
+        assert!(matches!(
+            host_and_port("https://a:1", false),
+            Err(AddressError::Tls(_))
+        ));
+        assert!(matches!(
+            host_and_port("http://a:1", true),
+            Err(AddressError::Plain(_))
+        ));
+        for text in ["https://a:1/", "a:1"] {
+            assert_eq!(host_and_port(text, true).as_deref(), Ok("a:1"));
+        }
         assert!(matches!(
             LockClient::new(Vec::<&str>::new()),
             Err(AddressError::None)

@@ -10,6 +10,9 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use transport_security::ClientTls;
+
+use crate::connector::Connector;
 
 /// The largest answer that is read: a page of a thousand znodes with their data stays far below.
 const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
@@ -22,7 +25,10 @@ const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// A pool of connections to any number of servers.
 #[derive(Debug, Clone)]
-pub(crate) struct Http(Client<HttpConnector, Full<Bytes>>);
+pub(crate) struct Http {
+    client: Client<Connector, Full<Bytes>>,
+    scheme: &'static str,
+}
 
 /// A request that may be sent to any server, more than once.
 #[derive(Debug, Clone)]
@@ -61,16 +67,22 @@ pub(crate) enum SendError {
 }
 
 impl Http {
-    pub(crate) fn new(connect_timeout: Duration) -> Self {
+    pub(crate) fn new(connect_timeout: Duration, tls: Option<ClientTls>) -> Self {
+        let scheme = if tls.is_some() { "https" } else { "http" };
         let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(connect_timeout));
         connector.set_keepalive(Some(TCP_KEEPALIVE));
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE_TIMEOUT)
-            .build(connector);
-        Self(client)
+            .build(Connector {
+                tcp: connector,
+                tls,
+                handshake_timeout: connect_timeout,
+            });
+        Self { client, scheme }
     }
 
     /// Sends a request to `server` (`host:port`) and reads the answer. Dropped before that, it closes the connection, by
@@ -90,7 +102,7 @@ impl Http {
     }
 
     async fn begin(&self, server: &str, call: &Call) -> Result<Response<Incoming>, SendError> {
-        let uri: Uri = format!("http://{server}{}", call.path)
+        let uri: Uri = format!("{}://{server}{}", self.scheme, call.path)
             .parse()
             .map_err(|error| SendError::NotSent(format!("{server}{}: {error}", call.path)))?;
         let mut request = Request::new(Full::new(call.body.clone()));
@@ -100,7 +112,7 @@ impl Http {
             let json = HeaderValue::from_static("application/json");
             request.headers_mut().insert(CONTENT_TYPE, json);
         }
-        self.0.request(request).await.map_err(|error| {
+        self.client.request(request).await.map_err(|error| {
             let told = format!("{server}: {}", with_causes(&error));
             match error.is_connect() {
                 true => SendError::NotSent(told),

@@ -64,7 +64,7 @@
 //!
 //! # What is absent
 //!
-//! Nothing here knows Raft, or which server leads: any server will do. There is no TLS yet. Nothing here decides who holds
+//! Nothing here knows Raft, or which server leads: any server will do. Nothing here decides who holds
 //! a lock. The crate needs Linux, for the clock that counts suspend, and tokio.
 
 mod client;
@@ -86,6 +86,7 @@ mod clock;
 
 mod servers;
 mod http;
+mod connector;
 mod encode;
 
 pub use client::{AddressError, ClientBuilder, LockClient};
@@ -96,4 +97,6 @@ pub use life::{Revocation, Standing};
 pub use looks::{Contender, LockSummary, LockView, Place, SessionView};
 pub use options::{AcquireOptions, ContenderNames, LockSet, Mode, Wait};
 pub use session::{LockSession, SessionBuilder};
+/// By what servers with TLS are known, and what is shown to them; see [`ClientBuilder::tls`].
+pub use transport_security::{ClientTls, TlsError};
 pub use znodes::{Child, CreateMode, Stat, Transaction, WatchKind, Znode, ZnodeEvent, Znodes};

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use transport_security::ClientTls;
 
 use crate::error::{Error, Refusal};
 use crate::http::{Answer, Call, Http, Opened, SendError};
@@ -81,7 +82,7 @@ impl Pauses {
 
 impl Servers {
     /// `addresses` (`host:port`) has at least one.
-    pub(crate) fn new(addresses: Vec<String>, patience: Patience) -> Self {
+    pub(crate) fn new(addresses: Vec<String>, patience: Patience, tls: Option<ClientTls>) -> Self {
         // Clients that were given the same list begin at different servers.
         let mut bits = [0; 8];
         getrandom::fill(&mut bits).expect("the operating system has random numbers");
@@ -91,7 +92,7 @@ impl Servers {
             suspicions: watch::Sender::new(0),
         };
         Self {
-            http: Http::new(patience.connect),
+            http: Http::new(patience.connect, tls),
             patience,
             servers: addresses.into_iter().map(server).collect(),
             current: AtomicUsize::new(first),

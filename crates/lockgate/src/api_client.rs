@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use transport_security::ClientTls;
 
 use crate::http_client::{Connection, Response, encode_path};
 
@@ -25,6 +26,7 @@ pub struct ApiClient {
     nodes: Vec<String>,
     current: usize,
     connection: Option<Connection>,
+    tls: Option<ClientTls>,
     /// For how long a call is tried on all nodes before it fails.
     patience: Duration,
     retries: u64,
@@ -77,9 +79,16 @@ impl ApiClient {
             nodes: nodes.to_vec(),
             current: first % nodes.len(),
             connection: None,
+            tls: None,
             patience,
             retries: 0,
         }
+    }
+
+    /// Calls the nodes over TLS, if something is given that protects it.
+    pub fn secured(mut self, tls: Option<ClientTls>) -> Self {
+        self.tls = tls;
+        self
     }
 
     /// How often a call had to be repeated.
@@ -138,7 +147,7 @@ impl ApiClient {
     async fn attempt(&mut self, method: &str, path: &str, body: &str) -> io::Result<Response> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => Connection::connect(&self.nodes[self.current]).await?,
+            None => Connection::connect_with(&self.nodes[self.current], self.tls.as_ref()).await?,
         };
         let response = connection.send(method, path, body).await?;
         self.connection = Some(connection);
@@ -253,7 +262,7 @@ impl KeptSession {
     /// Opens a session through `client`; the heartbeats get a client of their own for the same nodes.
     pub async fn open(client: &mut ApiClient, ttl: Duration, name: &str) -> Result<Self, CallError> {
         let id = client.open_session(ttl, name).await?;
-        let mut heart = ApiClient::new(&client.nodes, client.current, ttl);
+        let mut heart = ApiClient::new(&client.nodes, client.current, ttl).secured(client.tls.clone());
         let session = id.clone();
         let heartbeats = tokio::spawn(async move {
             let mut beat = tokio::time::interval(ttl / 3);

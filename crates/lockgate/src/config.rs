@@ -12,8 +12,11 @@ use std::time::Duration;
 
 use lock_api::http::HttpConfig;
 use raft_node::{MemberAddress, NodeConfig, NodeId, StartError};
+use transport_security::{ClientCertificates, HandshakeBounds};
 use zk_front::ZkConfig;
 use zk_front::words::FourLetterWord;
+
+use crate::transport::{GivenFiles, TlsConfig};
 
 /// The beginning of every environment variable that overrides a setting.
 const ENVIRONMENT_PREFIX: &str = "LOCKGATE_";
@@ -61,6 +64,10 @@ pub struct ServeConfig {
     pub http: HttpConfig,
     /// The same for a client of ZooKeeper.
     pub zookeeper: ZkConfig,
+    /// How connections are protected; none: not at all.
+    pub tls: Option<TlsConfig>,
+    /// Whether to start without protection where others than this machine can call.
+    pub insecure: bool,
     /// What to log, and how.
     pub log: LogConfig,
 }
@@ -316,6 +323,8 @@ impl Settings<'_> {
         zookeeper.super_digest = self
             .text("zookeeper.super_digest")
             .filter(|digest| !digest.is_empty());
+        let insecure = self.flag("insecure").unwrap_or(false);
+        let tls = self.tls(base);
         let log = LogConfig {
             level: self
                 .text("log.level")
@@ -343,8 +352,72 @@ impl Settings<'_> {
             pid_file,
             http,
             zookeeper,
+            tls,
+            insecure,
             log,
         }
+    }
+
+    /// What protects connections: none without a certificate.
+    fn tls(&mut self, base: &Path) -> Option<TlsConfig> {
+        let mut path = |key| {
+            let path = self.text(key).filter(|path| !path.is_empty());
+            path.map(|path| base.join(path))
+        };
+        let files = GivenFiles {
+            certificate: path("tls.certificate"),
+            key: path("tls.key"),
+            ca: path("tls.ca"),
+        };
+        let peers = GivenFiles {
+            certificate: path("tls.peer_certificate"),
+            key: path("tls.peer_key"),
+            ca: path("tls.peer_ca"),
+        };
+        let client_ca = path("tls.client_ca");
+        let mut handshakes = HandshakeBounds::default();
+        self.duration("tls.handshake_timeout_ms", &mut handshakes.timeout);
+        self.size("tls.handshakes_at_once", &mut handshakes.at_once);
+        let asked = self.text("tls.client_certificates");
+        let files = files.complete().unwrap_or_else(|missing| {
+            self.wrong(
+                &format!("tls.{missing}"),
+                "is required with the others of certificate, key and ca",
+            )
+        });
+        let peers = peers.complete().unwrap_or_else(|missing| {
+            let others = "is required with the others of peer_certificate, peer_key and peer_ca";
+            self.wrong(&format!("tls.peer_{missing}"), others)
+        });
+        let Some(files) = files else {
+            let asks = asked.is_some_and(|asked| asked != "optional");
+            if peers.is_some() || client_ca.is_some() || asks {
+                self.wrong::<()>(
+                    "tls.certificate",
+                    "is required where other settings of [tls] are given",
+                );
+            }
+            return None;
+        };
+        let client_ca = client_ca.unwrap_or_else(|| files.ca.clone());
+        let clients = match asked.as_deref() {
+            None | Some("optional") => ClientCertificates::Optional(client_ca),
+            Some("required") => ClientCertificates::Required(client_ca),
+            Some("ignored") => ClientCertificates::Ignored,
+            Some(_) => {
+                self.wrong::<()>(
+                    "tls.client_certificates",
+                    "is \"optional\", \"required\" or \"ignored\"",
+                );
+                ClientCertificates::Ignored
+            }
+        };
+        Some(TlsConfig {
+            files,
+            clients,
+            peers,
+            handshakes,
+        })
     }
 
     /// Four-letter words with commas between; `*` for all.

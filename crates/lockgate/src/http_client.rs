@@ -2,7 +2,7 @@
 //!
 //! It exists because a load generator on the same machine must cost less than what it measures: one write and
 //! usually one read a request, no tasks, no locks. It knows what Lockgate's nodes send (a status, a length, a
-//! body) and no more: no TLS, no redirects, no compression, no chunked bodies.
+//! body) and no more: no redirects, no compression, no chunked bodies.
 
 use std::fmt::Write;
 use std::io;
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use transport_security::{ClientTls, Stream};
 
 /// Responses with more headers are not a Lockgate node's.
 const MAX_HEADERS: usize = 64;
@@ -30,7 +31,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Connection {
     address: String,
-    stream: TcpStream,
+    stream: Stream,
     request: String,
     received: Vec<u8>,
     /// Set while a response is outstanding: whoever gave up waiting for it must not read it as the next one's.
@@ -61,10 +62,23 @@ impl Response {
 impl Connection {
     /// Connects to `host:port`.
     pub async fn connect(address: &str) -> io::Result<Self> {
-        let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address))
+        Self::connect_with(address, None).await
+    }
+
+    /// The same over TLS, if something is given that protects it.
+    pub async fn connect_with(address: &str, tls: Option<&ClientTls>) -> io::Result<Self> {
+        let dial = async {
+            let socket = TcpStream::connect(address).await?;
+            socket.set_nodelay(true)?;
+            let Some(tls) = tls else {
+                return Ok::<_, io::Error>(Stream::Plain(socket));
+            };
+            let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+            Ok(tls.connect(host, socket).await?)
+        };
+        let stream = tokio::time::timeout(CONNECT_TIMEOUT, dial)
             .await
             .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no connection in time"))??;
-        stream.set_nodelay(true)?;
         Ok(Self {
             address: address.to_owned(),
             stream,
@@ -102,6 +116,7 @@ impl Connection {
         )
         .expect("a String takes all that is written to it");
         self.stream.write_all(self.request.as_bytes()).await?;
+        self.stream.flush().await?;
         self.received.clear();
         let response = loop {
             if self.stream.read_buf(&mut self.received).await? == 0 {
@@ -121,7 +136,19 @@ impl Connection {
 
 /// Sends one request over a connection of its own.
 pub async fn request(address: &str, method: &str, path: &str, body: &str) -> io::Result<Response> {
-    Connection::connect(address).await?.send(method, path, body).await
+    request_with(address, None, method, path, body).await
+}
+
+/// The same over TLS, if something is given that protects it.
+pub async fn request_with(
+    address: &str,
+    tls: Option<&ClientTls>,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> io::Result<Response> {
+    let mut connection = Connection::connect_with(address, tls).await?;
+    connection.send(method, path, body).await
 }
 
 /// Sends a `GET` over a connection of its own, and gives the body of a 200 to `sink`, piece by piece as it comes; what
@@ -129,12 +156,14 @@ pub async fn request(address: &str, method: &str, path: &str, body: &str) -> io:
 /// stands still for two and a half minutes, is an error.
 pub async fn download(
     address: &str,
+    tls: Option<&ClientTls>,
     path: &str,
     mut sink: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<Response> {
-    let mut connection = Connection::connect(address).await?;
+    let mut connection = Connection::connect_with(address, tls).await?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
     connection.stream.write_all(request.as_bytes()).await?;
+    connection.stream.flush().await?;
     let mut received = connection.received;
     let mut stream = connection.stream;
     let (status, head_bytes, body_bytes) = loop {
@@ -168,7 +197,7 @@ pub async fn download(
     }
 }
 
-async fn read_more(stream: &mut TcpStream, received: &mut Vec<u8>) -> io::Result<()> {
+async fn read_more(stream: &mut Stream, received: &mut Vec<u8>) -> io::Result<()> {
     received.reserve(DOWNLOAD_READ_BYTES);
     match tokio::time::timeout(DOWNLOAD_PATIENCE, stream.read_buf(received)).await {
         Ok(Ok(0)) => Err(io::Error::new(

@@ -43,11 +43,14 @@
 
 mod local;
 mod server;
+mod transport;
 
 #[cfg(feature = "cli")]
 pub mod api_client;
 #[cfg(feature = "cli")]
 pub mod bench;
+#[cfg(feature = "cli")]
+mod certificates;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "cli")]
@@ -63,8 +66,10 @@ pub mod snapshot;
 
 pub use local::{AcquireOptions, LocalGuard, LocalLockError, LocalSession};
 pub use server::{Builder, Lockgate, StartError};
+pub use transport::TlsConfig;
 
 pub use lock_api;
 pub use raft_node;
+pub use transport_security;
 pub use zk_front;
 pub use znode_store;

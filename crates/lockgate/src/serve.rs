@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tokio::runtime::{self, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
@@ -106,17 +106,37 @@ async fn run(config: ServeConfig) -> anyhow::Result<()> {
     if let Some(address) = config.zookeeper_listen {
         server = server.zookeeper_listen(address);
     }
-    let server = server.start().await?;
+    // Without certificates a hangup ends the process, as always.
+    let mut hangup = match &config.tls {
+        Some(_) => Some(signal(SignalKind::hangup()).context("listening for SIGHUP")?),
+        None => None,
+    };
+    if let Some(tls) = config.tls {
+        server = server.tls(tls);
+    } else if config.insecure {
+        warn!(
+            node = node_id,
+            "insecure: whoever reaches this node can do everything"
+        );
+    }
+    let server = server.insecure(config.insecure).start().await?;
     if let Some(address) = server.http_address() {
-        info!(node = node_id, "serving HTTP at http://{address}");
+        let scheme = if server.is_secured() { "https" } else { "http" };
+        info!(node = node_id, "serving HTTP at {scheme}://{address}");
     }
     if let Some(address) = server.zookeeper_address() {
         info!(node = node_id, "serving clients of ZooKeeper at {address}");
     }
-    let failure = tokio::select! {
-        failure = server.node().failed() => Some(failure),
-        _ = terminate.recv() => None,
-        _ = interrupt.recv() => None,
+    let failure = loop {
+        tokio::select! {
+            failure = server.node().failed() => break Some(failure),
+            _ = terminate.recv() => break None,
+            _ = interrupt.recv() => break None,
+            () = told_to_reload(hangup.as_mut()) => {
+                info!(node = node_id, "looking at the certificates, as SIGHUP asks for");
+                server.reload_certificates();
+            }
+        }
     };
     match failure {
         None => {
@@ -142,6 +162,18 @@ async fn run(config: ServeConfig) -> anyhow::Result<()> {
             }
             bail!("node {node_id} cannot go on: {failure}")
         }
+    }
+}
+
+/// Waits for the signal by which daemons are told to read their files again.
+async fn told_to_reload(hangup: Option<&mut Signal>) {
+    let told = match hangup {
+        Some(hangup) => hangup.recv().await.is_some(),
+        None => false,
+    };
+    if !told {
+        // Nobody can tell it.
+        std::future::pending().await
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_api::http;
@@ -15,13 +16,15 @@ use raft_node::{
     SnapshotConfig, SweepConfig, WatchConfig,
 };
 use tokio::net::TcpListener;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use transport_security::TlsError;
 use zk_front::ZkConfig;
 use znode_store::Limits;
 
 use crate::local::{LocalLockError, LocalSession};
+use crate::transport::{TlsConfig, Transport, refuse_exposed};
 
 /// A running node with its front ends. Ends with [`Lockgate::stop`]; a dropped one goes on in the
 /// background for as long as the runtime lives.
@@ -31,6 +34,8 @@ pub struct Lockgate {
     http_address: Option<SocketAddr>,
     zookeeper_address: Option<SocketAddr>,
     front_ends: Mutex<Vec<FrontEnd>>,
+    /// Has the certificates looked at; none without TLS.
+    certificates: Option<Arc<Notify>>,
 }
 
 /// A task that serves clients until it is told to stop.
@@ -53,6 +58,21 @@ pub enum StartError {
         /// What the operating system said.
         source: io::Error,
     },
+    /// Its certificates are of no use.
+    #[error("TLS: {0}")]
+    Tls(#[from] TlsError),
+    /// It would be open to everybody.
+    #[error(
+        "this node would listen for {what} at {address}, where others than this machine can call it, and nothing is protected: \
+         give it certificates ([tls] in its configuration; `lockgate cert` makes some), or have it listen on 127.0.0.1, or say \
+         that all who can call it are trusted (`insecure = true`, or `--insecure`)"
+    )]
+    Exposed {
+        /// For whom.
+        what: &'static str,
+        /// Where.
+        address: String,
+    },
     /// The address for clients of ZooKeeper is not to be had.
     #[error("cannot listen for clients of ZooKeeper at {address}: {source}")]
     ZooKeeper {
@@ -71,6 +91,8 @@ pub struct Builder {
     http_listen: HttpListen,
     zookeeper: ZkConfig,
     zookeeper_listen: Option<String>,
+    tls: Option<TlsConfig>,
+    insecure: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -163,6 +185,19 @@ impl Builder {
         self
     }
 
+    /// Protects all connections, of peers and of clients. Without this, and without [`Builder::insecure`], a server does not start
+    /// where others than its own machine can call it.
+    pub fn tls(mut self, tls: TlsConfig) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Whether to start without TLS wherever it is called from: everybody who reaches it can do everything.
+    pub fn insecure(mut self, insecure: bool) -> Self {
+        self.insecure = insecure;
+        self
+    }
+
     /// Timing of Raft. The same on all nodes.
     pub fn timing(mut self, timing: RaftTiming) -> Self {
         self.config.timing = timing;
@@ -207,7 +242,7 @@ impl Builder {
 
     /// Starts the node and its HTTP front end on the runtime that this is called on. When it returns both
     /// listen; there may be no leader yet.
-    pub async fn start(self) -> Result<Lockgate, StartError> {
+    pub async fn start(mut self) -> Result<Lockgate, StartError> {
         let address = match self.http_listen {
             HttpListen::Nowhere => None,
             HttpListen::At(address) => Some(address),
@@ -217,6 +252,16 @@ impl Builder {
                 .get(&self.config.node_id)
                 .map(|own| own.http.clone()),
         };
+        let transport = match &self.tls {
+            Some(tls) => Some(Transport::new(tls, &self.config.cluster, self.config.node_id)?),
+            None if self.insecure => None,
+            None => {
+                let zookeeper = self.zookeeper_listen.as_deref();
+                refuse_exposed(&self.config, address.as_deref(), zookeeper).await?;
+                None
+            }
+        };
+        self.config.tls = transport.as_ref().map(|transport| transport.peers.clone());
         // The ports first: a node that cannot be reached should not take part in elections.
         let http = match address {
             None => None,
@@ -243,9 +288,10 @@ impl Builder {
             let stop = CancellationToken::new();
             let router = http::router(node.clone(), locks.clone(), self.http.clone());
             let stopped = stop.clone().cancelled_owned();
+            let tls = transport.as_ref().map(|transport| transport.http.clone());
             front_ends.push(FrontEnd {
                 stop,
-                task: tokio::spawn(http::serve(listener, router, self.http, stopped)),
+                task: tokio::spawn(http::serve(listener, router, self.http, tls, stopped)),
             });
         }
         let mut zookeeper_address = None;
@@ -253,12 +299,21 @@ impl Builder {
             zookeeper_address = Some(address);
             let stop = CancellationToken::new();
             let front = zk_front::Front::new(node.clone(), self.zookeeper, address);
+            let tls = transport.as_ref().map(|transport| transport.zookeeper.clone());
             front_ends.push(FrontEnd {
                 stop: stop.clone(),
-                task: tokio::spawn(zk_front::serve(listener, front, stop)),
+                task: tokio::spawn(zk_front::serve(listener, front, tls, stop)),
+            });
+        }
+        if let Some(transport) = &transport {
+            let stop = CancellationToken::new();
+            front_ends.push(FrontEnd {
+                task: tokio::spawn(transport.follow(stop.clone())),
+                stop,
             });
         }
         Ok(Lockgate {
+            certificates: transport.map(|transport| transport.look_now()),
             locks,
             node,
             http_address,
@@ -299,6 +354,8 @@ impl Lockgate {
             http_listen: HttpListen::AsMember,
             zookeeper: ZkConfig::default(),
             zookeeper_listen: None,
+            tls: None,
+            insecure: false,
         }
     }
 
@@ -321,6 +378,19 @@ impl Lockgate {
     /// Where clients of ZooKeeper are served; `None` where they are not.
     pub fn zookeeper_address(&self) -> Option<SocketAddr> {
         self.zookeeper_address
+    }
+
+    /// Whether connections are protected.
+    pub fn is_secured(&self) -> bool {
+        self.certificates.is_some()
+    }
+
+    /// Has certificates, keys and authorities looked at now, which happens every few seconds anyway. Those that make no sense
+    /// are logged, and the earlier ones stay in use.
+    pub fn reload_certificates(&self) {
+        if let Some(certificates) = &self.certificates {
+            certificates.notify_one();
+        }
     }
 
     /// Opens a session that is kept alive in the background, with the default timeout.

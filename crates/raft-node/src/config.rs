@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use transport_security::PeerTls;
 use znode_store::{Limits, MAX_DATA_BYTES};
 use znode_watch::WatchLimits;
 
@@ -46,6 +47,8 @@ pub struct NodeConfig {
     pub join: bool,
     /// Where to listen for peers. `None`: at this node's own address in `members`.
     pub peer_listen: Option<SocketAddr>,
+    /// By what peers prove who they are. `None`: they are whom they say they are, so nobody else may reach this node.
+    pub tls: Option<PeerTls>,
     /// Where log, vote and snapshots are kept. Created if it is missing.
     pub data_dir: PathBuf,
     /// Timing of Raft.
@@ -90,6 +93,7 @@ impl NodeConfig {
             members,
             join: false,
             peer_listen: None,
+            tls: None,
             data_dir: data_dir.into(),
             timing: RaftTiming::default(),
             snapshots: SnapshotConfig::default(),

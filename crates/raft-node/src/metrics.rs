@@ -2,6 +2,7 @@
 //! nothing is counted here. Serving it is for front ends.
 
 use std::fmt;
+use std::time::UNIX_EPOCH;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, NoLabelSet};
@@ -38,7 +39,8 @@ impl Collector for NodeMetrics {
         let status = self.node.status();
         encode_raft(&mut encoder, &status)?;
         encode_disk(&mut encoder, &self.node, &status)?;
-        encode_events(&mut encoder, &self.node)
+        encode_events(&mut encoder, &self.node)?;
+        encode_tls(&mut encoder, &self.node)
     }
 }
 
@@ -138,6 +140,16 @@ fn encode_events(encoder: &mut DescriptorEncoder, node: &Node) -> fmt::Result {
     let help =
         "How often a stream began with the present state because what it asked for was not known any more";
     counter(encoder, "event_resets", help, counts.resets)
+}
+
+fn encode_tls(encoder: &mut DescriptorEncoder, node: &Node) -> fmt::Result {
+    let expiry = node.certificate_expiry();
+    let Some(since_epoch) = expiry.and_then(|at| at.duration_since(UNIX_EPOCH).ok()) else {
+        return Ok(());
+    };
+    let help = "When the certificate that this node shows to its peers expires, in seconds since 1970";
+    let name = "peer_certificate_expiry_timestamp_seconds";
+    gauge(encoder, name, help, &since_epoch.as_secs())
 }
 
 fn counter(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: u64) -> fmt::Result {

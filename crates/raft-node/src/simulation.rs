@@ -17,7 +17,7 @@ use futures_util::future::BoxFuture;
 use znode_store::{Event, Store, Zxid};
 
 pub use self::stream::{Line, Listening, ReadHalf, WriteHalf};
-pub(crate) use self::stream::{PeerListener, PeerStream};
+pub(crate) use self::stream::{PeerListener, PeerStream, Protected};
 
 /// A position in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

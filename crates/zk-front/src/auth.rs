@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest as _, Sha1};
 use std::net::IpAddr;
+use transport_security::ClientCertificate;
 use znode_store::{Identities, Identity};
 
 /// The most that one connection may prove to be. Each is compared with each entry of a list.
@@ -19,11 +20,12 @@ pub(crate) struct Proven {
 pub(crate) struct AuthFailed;
 
 impl Proven {
-    /// It calls from somewhere.
-    pub fn new(address: IpAddr) -> Self {
-        Self {
-            all: vec![Identity::Ip(address.to_canonical())],
-        }
+    /// It calls from somewhere, and may have shown a certificate.
+    pub fn new(address: IpAddr, certificate: Option<&ClientCertificate>) -> Self {
+        let mut all = vec![Identity::Ip(address.to_canonical())];
+        let subject = certificate.and_then(ClientCertificate::identity);
+        all.extend(subject.map(|subject| Identity::X509(subject.into())));
+        Self { all }
     }
 
     pub fn identities(&self) -> Identities {
@@ -31,7 +33,7 @@ impl Proven {
     }
 
     /// The client shows what it has by a scheme. Those of ZooKeeper without configuration are known: `digest`, and `ip`, for
-    /// which there is nothing to show.
+    /// which there is nothing to show. What `x509` asks for was shown when the connection was made.
     pub fn show(
         &mut self,
         scheme: &str,
@@ -47,6 +49,7 @@ impl Proven {
                 }
                 self.add(Identity::Digest(id.into()))
             }
+            "x509" if self.all.iter().any(|known| matches!(known, Identity::X509(_))) => Ok(()),
             _ => Err(AuthFailed),
         }
     }
@@ -86,7 +89,7 @@ mod tests {
 
     #[test]
     fn who_shows_the_super_password_is_super() {
-        let mut proven = Proven::new([127, 0, 0, 1].into());
+        let mut proven = Proven::new([127, 0, 0, 1].into(), None);
         let known = Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=");
         assert_eq!(proven.show("digest", Some(b"super:other"), known), Ok(()));
         assert!(!proven.all.contains(&Identity::Super));
@@ -95,8 +98,22 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_is_shown_once_and_for_all() {
+        let certificate = ClientCertificate {
+            subject: "CN=orders".to_owned(),
+            names: Vec::new(),
+        };
+        let mut proven = Proven::new([127, 0, 0, 1].into(), Some(&certificate));
+        assert_eq!(proven.all[1..], [Identity::X509("CN=orders".into())]);
+        assert_eq!(proven.show("x509", Some(b"CN=other"), None), Ok(()));
+        assert_eq!(proven.all.len(), 2, "what it says beside it proves nothing");
+        let mut without = Proven::new([127, 0, 0, 1].into(), None);
+        assert_eq!(without.show("x509", None, None), Err(AuthFailed));
+    }
+
+    #[test]
     fn there_is_an_end_to_what_one_client_proves() {
-        let mut proven = Proven::new([127, 0, 0, 1].into());
+        let mut proven = Proven::new([127, 0, 0, 1].into(), None);
         for number in 1..MAX_IDENTITIES {
             let shown = format!("user{number}:x");
             assert_eq!(proven.show("digest", Some(shown.as_bytes()), None), Ok(()));

@@ -5,12 +5,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use raft_node::{ProposeError, Unavailable, WatchConnection, WatchesLost, fail_step};
-use tokio::net::TcpStream;
-use tokio::net::tcp::WriteHalf;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use transport_security::Stream;
 use zk_wire::{
     ConnectResponse, DecodeError, ErrorCode, FrameError, Outcome, Reader, Reply, ReplyHeader, Request,
     RequestHeader, frame, op_code, xid,
@@ -23,6 +22,7 @@ use crate::handshake::{self, Session};
 use crate::outstanding::{Answer, Asked, Awaits, Barrier, Done, Outstanding};
 use crate::pulse::{Over, Pulse};
 use crate::reads::{Looker, Seen};
+use crate::socket::{self, Sender};
 use crate::translate::{self, Shape};
 
 /// While more waits to be sent than this, nothing more is taken from the client, nor from its notices.
@@ -121,29 +121,37 @@ impl Connection {
     }
 
     /// Serves the client until it goes, or has to.
-    pub async fn run(mut self, stream: TcpStream, stop: &CancellationToken) -> End {
+    pub async fn run(mut self, stream: Stream, stop: &CancellationToken) -> End {
         match self.serve(stream, stop).await {
             Ok(end) => end,
             Err(broken) => End::Early(broken.to_string()),
         }
     }
 
-    async fn serve(&mut self, mut stream: TcpStream, stop: &CancellationToken) -> Result<End, Broken> {
-        let (mut receiver, sender) = stream.split();
+    async fn serve(&mut self, mut stream: Stream, stop: &CancellationToken) -> Result<End, Broken> {
+        let (mut receiver, mut sender) = socket::halves(&mut stream);
         // All connections listen for the same stop, so to begin that anew with every request would have them wait for each other.
         let mut stopped = pin!(stop.cancelled());
         loop {
+            if self.waits_for_room() {
+                self.begin_waiting()?;
+            }
             let more = self.take_requests()?;
             let outstanding = self.outstanding.len() as u64;
             self.client.outstanding.store(outstanding, Ordering::Relaxed);
-            self.send(&sender)?;
+            self.send(&mut sender)?;
             if self.outstanding.is_empty()
                 && self.out.is_empty()
+                && !sender.holds_back()
                 && let Some(end) = &self.ending
             {
+                sender.say_farewell();
                 return Ok(end.clone());
             }
+            let sender_holds_back = sender.holds_back();
             let has_room = self.out.len() < MAX_UNSENT;
+            // All that was to be sent may have left at once: then nothing else would have this go on with what waited for room.
+            let more = has_room && (more || self.waits_for_room());
             let listens = self.ending.is_none() && has_room && self.has_place();
             tokio::select! {
                 biased;
@@ -157,7 +165,7 @@ impl Connection {
                     let notice = notice?;
                     write_notice(&self.client, &mut self.out, &notice);
                 }
-                writable = sender.writable(), if !self.out.is_empty() => writable?,
+                writable = sender.writable(), if !self.out.is_empty() || sender_holds_back => writable?,
                 received = handshake::receive(&mut receiver, &mut self.inbox), if listens && !more => {
                     received?;
                     self.pulse.heard();
@@ -176,6 +184,11 @@ impl Connection {
         }
     }
 
+    /// Whether requests wait, and not for others.
+    fn waits_for_room(&self) -> bool {
+        self.outstanding.has_waiting() && !self.outstanding.is_under_way()
+    }
+
     fn has_place(&self) -> bool {
         self.outstanding.len() < self.front.config().max_outstanding
     }
@@ -185,8 +198,11 @@ impl Connection {
         let now = Instant::now();
         let max = self.front.config().max_request_bytes;
         for _ in 0..TAKEN_AT_ONCE {
-            if self.ending.is_some() || !self.has_place() || self.out.len() >= MAX_UNSENT {
+            if self.ending.is_some() || !self.has_place() {
                 return Ok(false);
+            }
+            if self.out.len() >= MAX_UNSENT {
+                return Ok(true);
             }
             let Some(body) = frame::take(&mut self.inbox, max)? else {
                 if self.inbox.is_empty() && self.inbox.capacity() > KEPT_CAPACITY {
@@ -472,15 +488,9 @@ impl Connection {
     }
 
     /// Sends as much as the client takes now.
-    fn send(&mut self, stream: &WriteHalf<'_>) -> Result<(), io::Error> {
-        while !self.out.is_empty() {
-            match stream.try_write(&self.out) {
-                Ok(sent) => self.out.advance(sent),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
-            }
-        }
-        if self.out.capacity() > KEPT_CAPACITY {
+    fn send(&mut self, stream: &mut Sender<'_>) -> Result<(), io::Error> {
+        stream.send(&mut self.out)?;
+        if self.out.is_empty() && self.out.capacity() > KEPT_CAPACITY {
             self.out = BytesMut::new();
         }
         Ok(())

@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
+use transport_security::{ClientCertificate, HandshakeError, ServerTls, Stream};
 use zk_wire::{ConnectRequest, ConnectResponse, DecodeError, FrameError, Reader, frame, op_code};
 use znode_store::{Command, Password, Refusal, Reply, Request, SessionId, Zxid};
 
@@ -43,6 +44,8 @@ pub(crate) struct Session {
 pub(crate) enum Refused {
     #[error("{0}")]
     Io(#[from] io::Error),
+    #[error(transparent)]
+    Tls(#[from] HandshakeError),
     #[error("the client hung up")]
     HungUp,
     #[error(transparent)]
@@ -60,9 +63,19 @@ pub(crate) enum Refused {
 }
 
 /// Serves a connection from its first byte to its last.
-pub(crate) async fn serve(front: Front, client: Listed, stream: TcpStream, stop: CancellationToken) {
+pub(crate) async fn serve(
+    front: Front,
+    client: Listed,
+    socket: TcpStream,
+    tls: Option<ServerTls>,
+    stop: CancellationToken,
+) {
     let address = client.0.address;
-    match begin(&front, &client, stream, &stop).await {
+    let begun = async {
+        let (stream, certificate) = secure(socket, tls.as_ref(), &stop).await?;
+        begin(&front, &client, stream, certificate.as_ref(), &stop).await
+    };
+    match begun.await {
         Ok(Some((connection, stream))) => match connection.run(stream, &stop).await {
             End::Orderly => debug!(%address, "a client has closed its session"),
             End::Early(why) => debug!(%address, why, "a client's connection has ended"),
@@ -72,16 +85,35 @@ pub(crate) async fn serve(front: Front, client: Listed, stream: TcpStream, stop:
         Err(refused @ (Refused::Frame(_) | Refused::Decode(_))) => {
             info!(%address, %refused, "this is no client of ZooKeeper");
         }
+        Err(Refused::Tls(refused)) if refused.is_refusal() => {
+            info!(%address, %refused, "a client was not let in");
+        }
         Err(refused) => debug!(%address, %refused, "a client was not served"),
+    }
+}
+
+/// What is spoken on: with TLS only what comes out of its handshake, which has a deadline of its own.
+async fn secure(
+    socket: TcpStream,
+    tls: Option<&ServerTls>,
+    stop: &CancellationToken,
+) -> Result<(Stream, Option<ClientCertificate>), Refused> {
+    let Some(tls) = tls else {
+        return Ok((Stream::Plain(socket), None));
+    };
+    tokio::select! {
+        accepted = tls.accept(socket) => Ok(accepted?),
+        () = stop.cancelled() => Err(Refused::Stopping),
     }
 }
 
 async fn begin(
     front: &Front,
     client: &Listed,
-    mut stream: TcpStream,
+    mut stream: Stream,
+    certificate: Option<&ClientCertificate>,
     stop: &CancellationToken,
-) -> Result<Option<(Connection, TcpStream)>, Refused> {
+) -> Result<Option<(Connection, Stream)>, Refused> {
     let mut inbox = BytesMut::new();
     let first = async {
         loop {
@@ -112,7 +144,7 @@ async fn begin(
         session = session(front, client, &asked) => session?,
         () = stop.cancelled() => return Err(Refused::Stopping),
     };
-    let proven = Proven::new(client.0.address.ip());
+    let proven = Proven::new(client.0.address.ip(), certificate);
     let connected = session.and_then(|session| {
         let watches = front
             .node()
@@ -165,7 +197,7 @@ async fn answer(
     front: &Front,
     client: &Listed,
     word: words::FourLetterWord,
-    stream: &mut TcpStream,
+    stream: &mut Stream,
 ) -> Result<(), Refused> {
     client.0.spoke();
     let (front, asker) = (front.clone(), client.0.clone());

@@ -24,6 +24,7 @@ mod config;
 mod serve;
 mod front;
 mod handshake;
+mod socket;
 mod connection;
 mod pulse;
 mod outstanding;

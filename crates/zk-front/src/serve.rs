@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
+use transport_security::ServerTls;
 
 use crate::front::Front;
 use crate::handshake;
@@ -22,8 +23,9 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 const CROWDED_EVERY: Duration = Duration::from_secs(10);
 
 /// Serves clients on `listener` until `stop`, and then until what they had asked is answered, for a while. All connections
-/// are gone when this returns; sessions live on, for their clients to take up at other nodes.
-pub async fn serve(listener: TcpListener, front: Front, stop: CancellationToken) {
+/// are gone when this returns; sessions live on, for their clients to take up at other nodes. With `tls` nothing else is spoken,
+/// and a client is also who its certificate says.
+pub async fn serve(listener: TcpListener, front: Front, tls: Option<ServerTls>, stop: CancellationToken) {
     let places = Arc::new(Semaphore::new(front.config().max_connections));
     let mut connections = JoinSet::new();
     let mut crowded: Option<Instant> = None;
@@ -50,7 +52,7 @@ pub async fn serve(listener: TcpListener, front: Front, stop: CancellationToken)
                     continue;
                 }
                 let client = front.list(address);
-                let connection = handshake::serve(front.clone(), client, stream, stop.clone());
+                let connection = handshake::serve(front.clone(), client, stream, tls.clone(), stop.clone());
                 connections.spawn(async move {
                     connection.await;
                     drop(place);

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use transport_security::ClientCertificate;
 use znode_store::{Identities, Identity};
 
-/// Where a connection comes from: the socket's own address. Forwarding headers are never believed, as every
-/// caller can write them.
+/// Where a connection comes from: the socket's own address, and the certificate that was shown when it was made. Forwarding
+/// headers are never believed, as every caller can write them.
 ///
 /// The server puts one among the extensions of every request; handlers take it as an argument. A request that came
 /// without a socket has none, and its caller has the rights of the whole world.
@@ -22,11 +23,13 @@ pub struct Peer {
 impl Peer {
     /// A caller at `address`. An IPv4 address that came in on an IPv6 socket is the IPv4 address: lists and people name
     /// it so.
-    pub fn new(address: SocketAddr) -> Self {
+    pub fn new(address: SocketAddr, certificate: Option<&ClientCertificate>) -> Self {
         let (ip, port) = (address.ip().to_canonical(), address.port());
+        let subject = certificate.and_then(ClientCertificate::identity);
+        let subject = subject.map(|subject| Identity::X509(subject.into()));
         Self {
             shown: SocketAddr::new(ip, port).to_string().into(),
-            identities: Identities::new([Identity::Ip(ip)]),
+            identities: Identities::new([Identity::Ip(ip)].into_iter().chain(subject)),
         }
     }
 
@@ -58,13 +61,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_certificate_is_an_identity_beside_the_address() {
+        let certificate = ClientCertificate {
+            subject: "CN=orders".to_owned(),
+            names: Vec::new(),
+        };
+        let peer = Peer::new("127.0.0.2:99".parse().unwrap(), Some(&certificate));
+        let ip = Identity::Ip("127.0.0.2".parse().unwrap());
+        let proven = Identities::new([ip, Identity::X509("CN=orders".into())]);
+        assert_eq!(peer.identities(), proven);
+    }
+
+    #[test]
     fn a_mapped_address_is_the_address() {
         for (socket, shown, ip) in [
             ("127.0.0.2:99", "127.0.0.2:99", "127.0.0.2"),
             ("[::ffff:127.0.0.2]:99", "127.0.0.2:99", "127.0.0.2"),
             ("[2001:db8::1]:99", "[2001:db8::1]:99", "2001:db8::1"),
         ] {
-            let peer = Peer::new(socket.parse().unwrap());
+            let peer = Peer::new(socket.parse().unwrap(), None);
             assert_eq!(&*peer.shown(), shown);
             let proven = Identities::new([Identity::Ip(ip.parse().unwrap())]);
             assert_eq!(peer.identities(), proven, "{socket}");

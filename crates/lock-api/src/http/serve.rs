@@ -25,7 +25,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
+use transport_security::{ServerTls, Stream};
 
 use raft_node::fail_step;
 
@@ -50,10 +51,14 @@ const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// cut off. All connections are gone when this returns.
 ///
 /// A caller that hangs up has its handler's future dropped at once, which takes it out of a lock's queue.
+///
+/// With `tls` nothing else is spoken, and a caller is also who its certificate says. Handshakes are made by the connections'
+/// own tasks, so a slow one keeps nobody waiting.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
     config: HttpConfig,
+    tls: Option<ServerTls>,
     shutdown: impl Future<Output = ()>,
 ) {
     // Turns the routes into services once, instead of at every request.
@@ -81,7 +86,14 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, address, place)) => {
-                let connection = connection(stream, address, service.clone(), &config, draining.clone());
+                let connection = connection(
+                    stream,
+                    address,
+                    service.clone(),
+                    &config,
+                    tls.clone(),
+                    draining.clone(),
+                );
                 connections.spawn(async move {
                     connection.await;
                     drop(place);
@@ -141,6 +153,7 @@ fn connection(
     address: SocketAddr,
     service: TowerToHyperService<Router>,
     config: &HttpConfig,
+    tls: Option<ServerTls>,
     draining: CancellationToken,
 ) -> impl Future<Output = ()> + Send + use<> {
     let header_timeout = config.header_timeout;
@@ -156,7 +169,28 @@ fn connection(
             debug!(%error, %address, "connection lost");
             return;
         }
-        let peer = Peer::new(address);
+        let (stream, certificate) = match tls {
+            None => (Stream::Plain(stream), None),
+            Some(tls) => {
+                let accepted = tokio::select! {
+                    accepted = tls.accept(stream) => accepted,
+                    // It has asked for nothing yet.
+                    () = draining.cancelled() => return,
+                };
+                match accepted {
+                    Ok(accepted) => accepted,
+                    Err(refused) if refused.is_refusal() => {
+                        info!(%address, %refused, "a caller was not let in");
+                        return;
+                    }
+                    Err(error) => {
+                        debug!(%error, %address, "no handshake");
+                        return;
+                    }
+                }
+            }
+        };
+        let peer = Peer::new(address, certificate.as_ref());
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer.clone());
             let answer = service.call(request);

@@ -57,7 +57,13 @@ async fn start(config: HttpConfig) -> Loop {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let task = tokio::spawn(serve(listener, router, config, stop.clone().cancelled_owned()));
+    let task = tokio::spawn(serve(
+        listener,
+        router,
+        config,
+        None,
+        stop.clone().cancelled_owned(),
+    ));
     Loop {
         address,
         gate,

@@ -88,6 +88,7 @@ impl Server {
             listener,
             router(node.clone(), locks.clone(), config.clone()),
             config,
+            None,
             stopped,
         ));
         Self {

@@ -71,7 +71,7 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     ensure!(args.kills >= 1, "at least one kill is needed");
     ensure!(args.clients >= 2, "one client has to hold what another waits for");
     let executable = std::env::current_exe().context("finding this program's own file")?;
-    let mut cluster = match LocalCluster::open(&args.dir, &executable) {
+    let mut cluster = match LocalCluster::open_plain(&args.dir, &executable) {
         Ok(cluster) => cluster,
         Err(_) => LocalCluster::create(&args.dir, &executable, args.nodes, Ports::Free, "")?,
     };

@@ -41,7 +41,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// The cluster in `dir`, or a new one of three nodes on free ports.
 pub fn cluster_in(dir: &Path) -> anyhow::Result<LocalCluster> {
     let executable = std::env::current_exe().context("finding this program's own file")?;
-    match LocalCluster::open(dir, &executable) {
+    match LocalCluster::open_plain(dir, &executable) {
         Ok(cluster) => Ok(cluster),
         Err(_) => LocalCluster::create(dir, &executable, 3, Ports::Free, ""),
     }

@@ -60,7 +60,7 @@ impl Target {
             return Ok(None);
         }
         let executable = std::env::current_exe().context("finding this program's own file")?;
-        LocalCluster::open(&self.dir, &executable)
+        LocalCluster::open_plain(&self.dir, &executable)
             .context("start one with `lockgate cluster up`, or name nodes with --target")
             .map(Some)
     }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use lock_client::LockClient;
+use lock_client::{ClientTls, LockClient};
 
 use super::exit::Failure;
+use super::secured::Secured;
 use super::{history, locks, run, znodes};
 
 /// The nodes of `lockgate cluster up`.
@@ -29,15 +30,24 @@ pub struct Servers {
     /// For how long a request is tried at all of them
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = humantime::parse_duration)]
     patience: Duration,
+    #[command(flatten)]
+    secured: Secured,
 }
 
 impl Servers {
     /// A client of them.
     pub fn client(&self) -> anyhow::Result<LockClient> {
-        LockClient::builder(&self.servers)
-            .patience(self.patience)
-            .build()
-            .context("--server")
+        let builder = LockClient::builder(&self.servers).patience(self.patience);
+        let builder = match self.tls()? {
+            Some(tls) => builder.tls(tls),
+            None => builder,
+        };
+        builder.build().context("--server")
+    }
+
+    /// What protects connections to them, if anything does.
+    pub fn tls(&self) -> anyhow::Result<Option<ClientTls>> {
+        self.secured.client()
     }
 }
 

@@ -41,6 +41,7 @@ pub async fn history(arguments: Arguments) -> Result<(), Failure> {
 
 async fn ask(arguments: &Arguments) -> Result<Value, Failure> {
     let nodes = arguments.servers.client()?.addresses();
+    let tls = arguments.servers.tls()?;
     let mut path = format!(
         "/v1/locks/{}/history?count={}",
         encode_path(&arguments.name),
@@ -51,7 +52,7 @@ async fn ask(arguments: &Arguments) -> Result<Value, Failure> {
     }
     let (mut silent, mut code) = (Vec::new(), UNAVAILABLE);
     for node in nodes {
-        match http_client::request(&node, "GET", &path, "").await {
+        match http_client::request_with(&node, tls.as_ref(), "GET", &path, "").await {
             Ok(response) if response.status == 200 => return Ok(response.json()),
             Ok(response) => {
                 let document = response.json();

@@ -3,11 +3,13 @@
 //! It is in the library so that another program can be a node as well: the launcher starts nodes as processes of
 //! its own executable, whatever that is.
 
+mod cert;
 mod client;
 mod exit;
 mod history;
 mod locks;
 mod run;
+mod secured;
 mod table;
 mod znodes;
 
@@ -21,6 +23,7 @@ use anyhow::{Context, bail, ensure};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use raft_node::{Alarm, NodeId, Role, SnapshotMade};
 
+pub use self::secured::Secured;
 use crate::bench;
 use crate::cluster::command as membership;
 use crate::cluster::{
@@ -49,6 +52,9 @@ enum Command {
         /// from the environment (LOCKGATE_NODE_ID, LOCKGATE_MEMBERS, …).
         #[arg(long, value_name = "FILE", env = "LOCKGATE_CONFIG")]
         config: Option<PathBuf>,
+        /// Start without TLS even where others than this machine can call: whoever reaches the node can do everything
+        #[arg(long)]
+        insecure: bool,
     },
     /// Start, stop and break a cluster of node processes on this machine; change the members of any cluster
     Cluster {
@@ -59,6 +65,11 @@ enum Command {
     Snapshot {
         #[command(subcommand)]
         command: snapshot::Command,
+    },
+    /// Make certificates for TLS: a small authority, and what it signs
+    Cert {
+        #[command(subcommand)]
+        command: cert::Command,
     },
     /// Measure a running cluster, or its failover
     Bench {
@@ -104,6 +115,9 @@ enum ClusterCommand {
         /// Let a new cluster take whichever ports are free
         #[arg(long)]
         ephemeral_ports: bool,
+        /// Give a new cluster certificates, and let it speak TLS only
+        #[arg(long)]
+        tls: bool,
     },
     /// Stop all nodes; their data stays
     Down {
@@ -171,9 +185,14 @@ fn understood(mut arguments: Vec<OsString>) -> Vec<OsString> {
 
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Serve { config } => crate::serve::serve(ServeConfig::load(config.as_deref())?),
+        Command::Serve { config, insecure } => {
+            let mut config = ServeConfig::load(config.as_deref())?;
+            config.insecure |= insecure;
+            crate::serve::serve(config)
+        }
         Command::Cluster { command } => block_on(cluster(command)),
         Command::Snapshot { command } => block_on(snapshot::run(command)),
+        Command::Cert { command } => cert::run(command),
         Command::Bench { command } => block_on(bench::run(command)),
         Command::Client(_) => unreachable!("it has exit codes of its own, and was taken out before"),
         Command::Openapi => {
@@ -213,6 +232,7 @@ async fn cluster(command: ClusterCommand) -> anyhow::Result<()> {
             peer_base_port,
             zookeeper_base_port,
             ephemeral_ports,
+            tls,
         } => {
             let ports = match (http_base_port, peer_base_port, zookeeper_base_port) {
                 _ if ephemeral_ports => Some(Ports::Free),
@@ -223,7 +243,7 @@ async fn cluster(command: ClusterCommand) -> anyhow::Result<()> {
                     zookeeper: zookeeper.unwrap_or(ZOOKEEPER_BASE_PORT),
                 }),
             };
-            up(&dir.dir, &executable, nodes, ports).await
+            up(&dir.dir, &executable, nodes, ports, tls).await
         }
         ClusterCommand::Membership(command) => say(membership::run(command, &executable).await?),
         ClusterCommand::Down { dir } => {
@@ -296,13 +316,22 @@ async fn named(cluster: &LocalCluster, node: &str) -> anyhow::Result<NodeId> {
     }
 }
 
-async fn up(dir: &Path, executable: &Path, nodes: Option<u64>, ports: Option<Ports>) -> anyhow::Result<()> {
+async fn up(
+    dir: &Path,
+    executable: &Path,
+    nodes: Option<u64>,
+    ports: Option<Ports>,
+    tls: bool,
+) -> anyhow::Result<()> {
     let mut cluster = match LocalCluster::open(dir, executable) {
         Ok(cluster) => {
             let count = cluster.ids().len() as u64;
-            if nodes.is_some_and(|wanted| wanted != count) || ports.is_some() {
+            if nodes.is_some_and(|wanted| wanted != count)
+                || ports.is_some()
+                || (tls && !cluster.is_secured())
+            {
                 bail!(
-                    "there is a cluster of {count} nodes in {} already, and its size and ports stay as they are: \
+                    "there is a cluster of {count} nodes in {} already, and its size, ports and certificates stay as they are: \
                      leave these options out, or take another --dir",
                     dir.display()
                 );
@@ -316,7 +345,11 @@ async fn up(dir: &Path, executable: &Path, nodes: Option<u64>, ports: Option<Por
                 zookeeper: ZOOKEEPER_BASE_PORT,
             };
             let count = nodes.unwrap_or(DEFAULT_NODES);
-            LocalCluster::create(dir, executable, count, ports.unwrap_or(standard), "")?
+            let ports = ports.unwrap_or(standard);
+            match tls {
+                true => LocalCluster::create_secured(dir, executable, count, ports, "")?,
+                false => LocalCluster::create(dir, executable, count, ports, "")?,
+            }
         }
     };
     let started = cluster.up(START_TIMEOUT).await?;
@@ -328,7 +361,7 @@ async fn up(dir: &Path, executable: &Path, nodes: Option<u64>, ports: Option<Por
         count => format!("Started {count} of {} nodes in {}.", reports.len(), dir.display()),
     })?;
     say(table(&reports))?;
-    say(what_next(&reports, dir))
+    say(what_next(&reports, dir, cluster.is_secured()))
 }
 
 fn table(reports: &[NodeReport]) -> String {
@@ -373,7 +406,16 @@ fn alarms(reports: &[NodeReport]) -> Vec<&Alarm> {
     alarms.into_values().collect()
 }
 
-fn what_next(reports: &[NodeReport], dir: &Path) -> String {
+fn what_next(reports: &[NodeReport], dir: &Path, secured: bool) -> String {
+    // With TLS curl has to be told whom to believe, and who one is.
+    let curl = match secured {
+        true => {
+            let file = |name| dir.join(name).display().to_string();
+            let (ca, cert, key) = (file("ca.pem"), file("client.pem"), file("client.key"));
+            format!("curl -s --cacert {ca} --cert {cert} --key {key}")
+        }
+        false => "curl -s".to_owned(),
+    };
     let first = &reports[0].url;
     let last = &reports[reports.len() - 1].url;
     // As this program was called: it need not be on the search path.
@@ -382,19 +424,24 @@ fn what_next(reports: &[NodeReport], dir: &Path) -> String {
         true => String::new(),
         false => format!(" --dir {}", dir.display()),
     };
+    let bench = match secured {
+        // It measures locks, and does not speak TLS.
+        true => String::new(),
+        false => format!("\n  {lockgate} bench lock{dir} --clients 1,16,64"),
+    };
     format!(
         "\nWhat to try next:\n\
          \n  # A session holds your locks. It ends after ttl_ms without a heartbeat.\
-         \n  curl -s {first}/v1/sessions -d '{{\"ttl_ms\": 60000}}'\
+         \n  {curl} {first}/v1/sessions -d '{{\"ttl_ms\": 60000}}'\
          \n  # Take a lock at one node, and look at it at another.\
-         \n  curl -s {first}/v1/locks/orders/42/acquire -d '{{\"session\": \"SESSION\"}}'\
-         \n  curl -s {last}/v1/locks/orders/42\
+         \n  {curl} {first}/v1/locks/orders/42/acquire -d '{{\"session\": \"SESSION\"}}'\
+         \n  {curl} {last}/v1/locks/orders/42\
          \n  # Kill the leader. The lock is still held.\
          \n  {lockgate} cluster kill leader{dir}\
-         \n  curl -s {last}/v1/locks/orders/42\
+         \n  {curl} {last}/v1/locks/orders/42\
          \n  {lockgate} cluster up{dir}\
          \n  # Measure, and stop.\
-         \n  {lockgate} bench lock{dir} --clients 1,16,64\
+         {bench}\
          \n  {lockgate} cluster down{dir}"
     )
 }

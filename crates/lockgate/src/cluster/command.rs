@@ -10,6 +10,7 @@ use raft_node::{MemberAddress, NodeId};
 
 use super::members::{Changed, Members};
 use super::{LocalCluster, START_TIMEOUT, STOP_TIMEOUT};
+use crate::cli::Secured;
 
 /// Which cluster.
 #[derive(Debug, Args)]
@@ -20,6 +21,9 @@ pub struct Where {
     /// Where some node of a cluster elsewhere serves HTTP (HOST:PORT), instead of --dir
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "dir")]
     node: Vec<String>,
+    /// For --node; a cluster on this machine has its own
+    #[command(flatten)]
+    secured: Secured,
 }
 
 /// Changes of the members.
@@ -120,7 +124,7 @@ pub async fn run(command: Command, executable: &Path) -> anyhow::Result<String> 
                 true => add_local(&at.dir, executable, id, wait).await,
                 false => match (id, peer, http) {
                     (Some(id), Some(peer), Some(http)) => {
-                        let mut members = Members::at(&at.node);
+                        let mut members = Members::at(&at.node).secured(at.secured.client()?);
                         let address = MemberAddress { peer, http };
                         let added = members.add(id, &address).await?;
                         let said = said(&added, format!("node {id} is a learner"));
@@ -185,7 +189,7 @@ async fn add_local(
     wait: Option<Duration>,
 ) -> anyhow::Result<String> {
     let mut cluster = LocalCluster::open(dir, executable)?;
-    let mut members = Members::at(&cluster.living_http()?);
+    let mut members = Members::at(&cluster.living_http()?).secured(cluster.tls().cloned());
     let id = match id {
         Some(id) => id,
         None => members.next_id().await?,
@@ -200,12 +204,12 @@ async fn add_local(
         cluster.wait_listening(id, START_TIMEOUT).await?;
     }
     let address = MemberAddress {
-        peer: node.peer,
+        peer: node.peer.clone(),
         http: node.http.clone(),
     };
     let added = members.add(id, &address).await?;
     cluster.wait_ready(&[id], START_TIMEOUT).await?;
-    let url = format!("http://{}", node.http);
+    let url = cluster.url_of(&node);
     let said = said(&added, format!("node {id} is a learner and serves at {url}"));
     promoted(&mut members, id, wait, said).await
 }
@@ -233,9 +237,9 @@ fn members(at: &Where, executable: &Path) -> anyhow::Result<Members> {
     match at.node.is_empty() {
         true => {
             let cluster = LocalCluster::open(&at.dir, executable)?;
-            Ok(Members::at(&cluster.living_http()?))
+            Ok(Members::at(&cluster.living_http()?).secured(cluster.tls().cloned()))
         }
-        false => Ok(Members::at(&at.node)),
+        false => Ok(Members::at(&at.node).secured(at.secured.client()?)),
     }
 }
 

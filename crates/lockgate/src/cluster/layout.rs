@@ -38,6 +38,9 @@ pub const MAX_NODES: u64 = 9;
 /// serve outgoing connections, so that none of those sits on a node's port while the node is down.
 const FREE_PORTS: Range<u16> = 10_240..32_000;
 
+/// What a cluster on one machine is called.
+pub const CLUSTER: &str = "local";
+
 /// Which ports a new cluster takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ports {
@@ -300,7 +303,7 @@ fn addresses(count: u64, ports: Ports) -> anyhow::Result<Addresses> {
 fn configuration(id: NodeId, addresses: &Addresses, settings: &str) -> String {
     let mut text = format!(
         "# Written by `lockgate cluster up`. All settings and their defaults: cluster/node-1.toml in the sources.\n\
-         node_id = {id}\ncluster = \"local\"\ndata_dir = \"data\"\npid_file = \"pid\"\nzookeeper_listen = \"{}\"\n",
+         node_id = {id}\ncluster = \"{CLUSTER}\"\ndata_dir = \"data\"\npid_file = \"pid\"\nzookeeper_listen = \"{}\"\n",
         addresses[&id].1
     );
     let mut write = |line: std::fmt::Arguments| text.write_fmt(line).expect("a String takes all");

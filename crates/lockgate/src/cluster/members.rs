@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use raft_node::{MemberAddress, NodeId, Role};
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use transport_security::ClientTls;
 
 use crate::api_client::{ApiClient, CallError};
 
@@ -39,6 +40,13 @@ impl Members {
     pub fn at(nodes: &[String]) -> Self {
         Self {
             client: ApiClient::new(nodes, 0, PATIENCE),
+        }
+    }
+
+    /// Calls them over TLS, if something is given that protects it.
+    pub fn secured(self, tls: Option<ClientTls>) -> Self {
+        Self {
+            client: self.client.secured(tls),
         }
     }
 

@@ -4,6 +4,7 @@
 //! [`crate::cli::main`]), detached from whoever starts them. All that is known about a cluster is in its
 //! directory, see [`layout`]; nothing here stays running to look after it.
 
+pub(crate) mod certificates;
 pub(crate) mod command;
 pub mod layout;
 pub mod members;
@@ -23,6 +24,7 @@ use nix::unistd::Pid;
 use raft_node::{Alarm, ClusterStatus, NodeId, Role, SnapshotMade};
 use serde::Serialize;
 use tokio::time::Instant;
+use transport_security::ClientTls;
 
 use crate::http_client;
 pub use layout::{HTTP_BASE_PORT, LocalNode, MAX_NODES, PEER_BASE_PORT, Ports, ZOOKEEPER_BASE_PORT};
@@ -49,6 +51,8 @@ pub struct LocalCluster {
     executable: PathBuf,
     /// Processes that this program has started: it has to collect them when they end.
     children: BTreeMap<NodeId, Child>,
+    /// How its nodes are called; none: without TLS.
+    tls: Option<ClientTls>,
 }
 
 /// One node as `lockgate cluster status` shows it.
@@ -82,7 +86,19 @@ impl LocalCluster {
             .with_context(|| format!("no cluster in {}", dir.display()))?;
         let nodes = layout::read(&dir)?;
         ensure!(!nodes.is_empty(), "no cluster in {}", dir.display());
-        Ok(Self::of(nodes, executable))
+        let tls = certificates::client(&dir)?;
+        Ok(Self::of(nodes, executable, tls))
+    }
+
+    /// As [`LocalCluster::open`], for what does not speak TLS.
+    pub fn open_plain(dir: &Path, executable: &Path) -> anyhow::Result<Self> {
+        let cluster = Self::open(dir, executable)?;
+        ensure!(
+            !cluster.is_secured(),
+            "the cluster in {} speaks TLS, and this does not",
+            dir.display()
+        );
+        Ok(cluster)
     }
 
     /// Configures a new cluster in `dir`. Fails if there is one already.
@@ -98,11 +114,50 @@ impl LocalCluster {
             "there is a cluster in {} already",
             dir.display()
         );
-        Ok(Self::of(layout::create(dir, count, ports, settings)?, executable))
+        Ok(Self::of(
+            layout::create(dir, count, ports, settings)?,
+            executable,
+            None,
+        ))
     }
 
-    fn of(nodes: Vec<LocalNode>, executable: &Path) -> Self {
+    /// The same, with certificates: of an authority, of the nodes and of a client. The nodes speak TLS only, with everybody.
+    pub fn create_secured(
+        dir: &Path,
+        executable: &Path,
+        count: u64,
+        ports: Ports,
+        settings: &str,
+    ) -> anyhow::Result<Self> {
+        let settings = format!("{settings}{}", certificates::SETTINGS);
+        let mut cluster = Self::create(dir, executable, count, ports, &settings)?;
+        certificates::make(dir)?;
+        for node in cluster.nodes() {
+            certificates::make_for(node)?;
+        }
+        cluster.tls = certificates::client(dir)?;
+        Ok(cluster)
+    }
+
+    /// Whether its nodes speak TLS.
+    pub fn is_secured(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// How its nodes are called; none: without TLS.
+    pub fn tls(&self) -> Option<&ClientTls> {
+        self.tls.as_ref()
+    }
+
+    /// Where a node serves HTTP, with the scheme.
+    pub fn url_of(&self, node: &LocalNode) -> String {
+        let scheme = if self.is_secured() { "https" } else { "http" };
+        format!("{scheme}://{}", node.http)
+    }
+
+    fn of(nodes: Vec<LocalNode>, executable: &Path, tls: Option<ClientTls>) -> Self {
         Self {
+            tls,
             nodes: nodes.into_iter().map(|node| (node.id, node)).collect(),
             executable: executable.to_owned(),
             children: BTreeMap::new(),
@@ -192,7 +247,7 @@ impl LocalCluster {
         for id in ids {
             let http = self.node(*id)?.http.clone();
             loop {
-                let answer = ask(&http, "/readyz").await;
+                let answer = ask(&http, self.tls(), "/readyz").await;
                 if answer.as_ref().is_ok_and(|answer| answer.status == 200) {
                     break;
                 }
@@ -230,7 +285,7 @@ impl LocalCluster {
     pub async fn wait_listening(&mut self, id: NodeId, timeout: Duration) -> anyhow::Result<()> {
         let http = self.node(id)?.http.clone();
         let deadline = Instant::now() + timeout;
-        while ask(&http, "/healthz").await.is_err() {
+        while ask(&http, self.tls(), "/healthz").await.is_err() {
             if let Some(child) = self.children.get_mut(&id)
                 && let Some(status) = child.try_wait().context("waiting for a node's process")?
             {
@@ -255,6 +310,9 @@ impl LocalCluster {
     pub fn configure_new(&mut self, id: NodeId) -> anyhow::Result<LocalNode> {
         let nodes: Vec<LocalNode> = self.nodes.values().cloned().collect();
         let node = layout::add(&nodes, id)?;
+        if self.is_secured() {
+            certificates::make_for(&node)?;
+        }
         self.nodes.insert(id, node.clone());
         Ok(node)
     }
@@ -271,7 +329,7 @@ impl LocalCluster {
     /// What a node thinks of the cluster; `None` if it does not answer.
     pub async fn view_of(&self, id: NodeId) -> anyhow::Result<Option<ClusterStatus>> {
         let http = &self.node(id)?.http;
-        match ask(http, "/v1/cluster").await {
+        match ask(http, self.tls(), "/v1/cluster").await {
             Ok(answer) if answer.status == 200 => serde_json::from_slice(&answer.body)
                 .map(Some)
                 .with_context(|| format!("node {id} answered {}", String::from_utf8_lossy(&answer.body))),
@@ -282,7 +340,7 @@ impl LocalCluster {
     /// Has a node write a snapshot, and waits until it is there, however long that takes.
     pub async fn snapshot(&self, id: NodeId) -> anyhow::Result<SnapshotMade> {
         let http = &self.node(id)?.http;
-        let answer = http_client::request(http, "POST", "/v1/cluster/snapshot", "")
+        let answer = http_client::request_with(http, self.tls(), "POST", "/v1/cluster/snapshot", "")
             .await
             .with_context(|| format!("node {id} does not answer"))?;
         let text = String::from_utf8_lossy(&answer.body);
@@ -330,7 +388,7 @@ impl LocalCluster {
                 role: view.as_ref().map(|view| view.role),
                 ready: view.as_ref().is_some_and(|view| view.ready),
                 alarms: view.map(|view| view.alarms).unwrap_or_default(),
-                url: format!("http://{}", node.http),
+                url: self.url_of(node),
                 peer: node.peer.clone(),
                 data_dir: node.data_dir(),
                 log: node.log_file(),
@@ -432,8 +490,9 @@ impl LocalCluster {
     }
 }
 
-async fn ask(http: &str, path: &str) -> std::io::Result<http_client::Response> {
-    tokio::time::timeout(ANSWER_TIMEOUT, http_client::request(http, "GET", path, ""))
+async fn ask(http: &str, tls: Option<&ClientTls>, path: &str) -> std::io::Result<http_client::Response> {
+    let asked = http_client::request_with(http, tls, "GET", path, "");
+    tokio::time::timeout(ANSWER_TIMEOUT, asked)
         .await
         .map_err(|_| std::io::Error::new(std::io::ErrorKind::TimedOut, "no answer"))?
 }

@@ -120,6 +120,46 @@ fn all_problems_are_named_at_once() {
     assert!(broken[0].contains("line 1"), "{broken:?}");
 }
 
+#[test]
+fn tls_is_there_as_a_whole_or_not_at_all() {
+    let base = "node_id = 1\n[members.1]\npeer = \"a:1\"\nhttp = \"a:2\"\n";
+    assert_eq!(parse(base, &[]).unwrap().tls, None);
+    let whole = "[tls]\ncertificate = \"c\"\nkey = \"k\"\nca = \"a\"\n";
+    let tls = parse(&format!("{base}{whole}"), &[]).unwrap().tls.unwrap();
+    assert_eq!(tls.clients, ClientCertificates::Optional(tls.files.ca.clone()));
+    let more = "client_ca = \"/b\"\nclient_certificates = \"required\"\n";
+    let tls = parse(&format!("{base}{whole}{more}"), &[]).unwrap().tls.unwrap();
+    assert_eq!(tls.clients, ClientCertificates::Required("/b".into()));
+    for (lines, wrong) in [
+        (
+            "certificate = \"c\"\nca = \"a\"",
+            "tls.key: is required with the others of certificate, key and ca",
+        ),
+        (
+            "certificate = \"c\"\nkey = \"k\"",
+            "tls.ca: is required with the others of certificate, key and ca",
+        ),
+        (
+            "client_ca = \"c\"",
+            "tls.certificate: is required where other settings of [tls] are given",
+        ),
+        (
+            "peer_key = \"k\"",
+            "tls.peer_certificate: is required with the others of peer_certificate, peer_key and peer_ca",
+        ),
+    ] {
+        assert_eq!(
+            parse(&format!("{base}[tls]\n{lines}\n"), &[]).unwrap_err(),
+            [wrong]
+        );
+    }
+    let wrong = parse(&format!("{base}{whole}client_certificates = \"some\"\n"), &[]).unwrap_err();
+    assert_eq!(
+        wrong,
+        ["tls.client_certificates: is \"optional\", \"required\" or \"ignored\""]
+    );
+}
+
 /// The samples in `cluster/`: as they stand they work, every setting there is stands in them, and what
 /// they give as the default in a line that is commented out is the default.
 #[test]

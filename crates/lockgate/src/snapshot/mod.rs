@@ -13,7 +13,7 @@ use raft_node::backup::{MOVED_AT_LEAST, RestoreOptions, Restored, restore};
 
 pub use self::inspect::List;
 pub use self::save::{SaveError, save};
-use crate::cli::say;
+use crate::cli::{Secured, say};
 use crate::config::ServeConfig;
 
 /// What can be done with backups.
@@ -29,6 +29,9 @@ pub enum Command {
         /// Take what the node knows, without asking the leader: for a cluster that has lost its quorum
         #[arg(long)]
         stale: bool,
+        /// For nodes with TLS
+        #[command(flatten)]
+        secured: Secured,
     },
     /// Say what is in a backup, after all checksums and the state's digest were found right
     Inspect {
@@ -61,8 +64,14 @@ pub enum Command {
 /// Does one of them.
 pub async fn run(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Save { file, node, stale } => {
-            let saved = save(&node, &file, !stale)
+        Command::Save {
+            file,
+            node,
+            stale,
+            secured,
+        } => {
+            let tls = secured.client()?;
+            let saved = save(&node, tls.as_ref(), &file, !stale)
                 .await
                 .with_context(|| format!("saving a backup of {node}"))?;
             say(format!(

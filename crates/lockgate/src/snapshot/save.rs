@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use raft_node::backup::{BackupError, Inspection, inspect};
 
+use transport_security::ClientTls;
+
 use crate::api_client::request_id;
 use crate::http_client;
 
@@ -46,15 +48,23 @@ pub enum SaveError {
 /// Downloads a backup from the node at `node` (`host:port`) and puts it into `file`, durably, when every checksum and
 /// the state's digest were found right. Returns what is in it. With `linearizable` it holds everything that was
 /// acknowledged before, else what the node knows.
-pub async fn save(node: &str, file: &Path, linearizable: bool) -> Result<Inspection, SaveError> {
+pub async fn save(
+    node: &str,
+    tls: Option<&ClientTls>,
+    file: &Path,
+    linearizable: bool,
+) -> Result<Inspection, SaveError> {
     if fs::symlink_metadata(file).is_ok() {
         return Err(SaveError::Exists(file.to_owned()));
     }
     let mut part = Part::create(file)?;
-    let node = node.strip_prefix("http://").unwrap_or(node).trim_end_matches('/');
+    let node = node
+        .strip_prefix(if tls.is_some() { "https://" } else { "http://" })
+        .unwrap_or(node)
+        .trim_end_matches('/');
     let path = format!("/v1/snapshot?linearizable={linearizable}");
     let mut failed = None;
-    let downloaded = http_client::download(node, &path, |bytes| {
+    let downloaded = http_client::download(node, tls, &path, |bytes| {
         part.file.write_all(bytes).inspect_err(|error| {
             failed = Some(io::Error::new(error.kind(), error.to_string()));
         })

@@ -40,7 +40,7 @@ async fn lockgate(arguments: &[&str]) -> Output {
         .expect("the program can be run")
 }
 
-async fn succeeds(arguments: &[&str]) -> String {
+pub async fn succeeds(arguments: &[&str]) -> String {
     let output = lockgate(arguments).await;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
@@ -52,7 +52,7 @@ async fn succeeds(arguments: &[&str]) -> String {
 }
 
 /// Runs what must fail, and returns the one line that says why.
-async fn fails(arguments: &[&str]) -> String {
+pub async fn fails(arguments: &[&str]) -> String {
     let output = lockgate(arguments).await;
     assert!(!output.status.success(), "{arguments:?} succeeded");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

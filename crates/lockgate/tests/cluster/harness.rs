@@ -4,7 +4,8 @@ use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::time::Duration;
 
-use lockgate::api_client::{ApiClient, HeldLock, KeptSession};
+pub use lockgate::api_client::KeptSession;
+use lockgate::api_client::{ApiClient, HeldLock};
 use lockgate::cluster::{LocalCluster, Ports, START_TIMEOUT};
 use lockgate::http_client::{self, Response};
 use lockgate::raft_node::NodeId;
@@ -34,7 +35,7 @@ pub fn rounds(usually: usize) -> usize {
 /// A cluster of three processes that ends with the test, however that ends.
 pub struct TestCluster {
     cluster: LocalCluster,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl TestCluster {
@@ -55,7 +56,27 @@ impl TestCluster {
         let dir = TempDir::new().expect("a directory for the cluster");
         let cluster = LocalCluster::create(dir.path(), Path::new(LOCKGATE), 3, Ports::Free, settings)
             .expect("the cluster can be configured");
-        Self { cluster, _dir: dir }
+        Self { cluster, dir }
+    }
+
+    /// Three nodes that serve over TLS.
+    pub async fn start_secured() -> Self {
+        let mut cluster = Self::configure_secured();
+        cluster.up(START_TIMEOUT).await.expect("the cluster starts");
+        cluster
+    }
+
+    /// The same, not started yet.
+    pub fn configure_secured() -> Self {
+        let dir = TempDir::new().expect("a directory for the cluster");
+        let cluster = LocalCluster::create_secured(dir.path(), Path::new(LOCKGATE), 3, Ports::Free, "")
+            .expect("the cluster can be configured");
+        Self { cluster, dir }
+    }
+
+    /// Where its files are.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     /// Where a node serves HTTP.
@@ -68,12 +89,12 @@ impl TestCluster {
 
     /// A client of all nodes that begins with this one.
     pub fn client(&self, first: NodeId) -> ApiClient {
-        ApiClient::new(&self.http_addresses(), first as usize - 1, PATIENCE)
+        ApiClient::new(&self.http_addresses(), first as usize - 1, PATIENCE).secured(self.tls().cloned())
     }
 
     /// A client of this node alone.
     pub fn client_of(&self, id: NodeId) -> ApiClient {
-        ApiClient::new(&[self.http(id)], 0, PATIENCE)
+        ApiClient::new(&[self.http(id)], 0, PATIENCE).secured(self.tls().cloned())
     }
 
     /// The leader, now or soon.
@@ -94,7 +115,7 @@ impl TestCluster {
         } else {
             body.to_string()
         };
-        http_client::request(&self.http(id), method, path, &body)
+        http_client::request_with(&self.http(id), self.tls(), method, path, &body)
             .await
             .expect("the node answers")
     }

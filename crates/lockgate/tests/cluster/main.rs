@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod backup;
+mod cert;
 mod client;
 mod command_line;
 mod curator;
@@ -31,4 +32,5 @@ mod request_ids;
 mod sessions;
 mod small_disks;
 mod tickets;
+mod tls;
 mod zookeeper_load;

@@ -1,7 +1,7 @@
 //! How the node is: what it knows of the cluster, and whether it can serve.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{Instant as _, ServerState};
@@ -103,6 +103,11 @@ impl Node {
                 "node {id} waits for the cluster {cluster:?} to be formed: all its first members must be up"
             ),
         }
+    }
+
+    /// When the certificate that this node shows to its peers expires; `None` without TLS.
+    pub fn certificate_expiry(&self) -> Option<SystemTime> {
+        self.inner.gate.tls()?.reloadable().not_after()
     }
 
     /// Who follows this node, and how closely; `None` if it does not lead. Whoever has not answered for the longest election

@@ -117,7 +117,7 @@ impl Node {
             config.members.clone(),
             failure.clone(),
         );
-        let gate = Arc::new(gate.speaking(config.wire));
+        let gate = Arc::new(gate.speaking(config.wire).secured(config.tls.clone()));
         let peers = Arc::new(Peers::new(gate.clone()));
         let origin = Origin {
             node: config.node_id,

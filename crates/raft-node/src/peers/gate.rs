@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use transport_security::PeerTls;
 
 use super::wire::{Hello, HelloReply, HelloStart, MAGIC, Purpose, RefusalCause};
 use crate::config::{MemberAddress, NodeId};
@@ -60,6 +61,8 @@ pub struct Gate {
     /// Counts changes of who may talk to whom.
     changes: watch::Sender<u64>,
     failure: watch::Sender<Option<String>>,
+    /// What peers have to prove before they say anything; none: nothing.
+    tls: Option<PeerTls>,
 }
 
 /// Why a peer is not talked to.
@@ -90,7 +93,19 @@ impl Gate {
             known,
             changes: watch::Sender::new(0),
             failure,
+            tls: None,
         }
+    }
+
+    /// A gate at which peers prove by certificates who they are.
+    pub fn secured(mut self, tls: Option<PeerTls>) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// What proves who peers are, if anything does.
+    pub fn tls(&self) -> Option<&PeerTls> {
+        self.tls.as_ref()
     }
 
     /// A gate that speaks other versions of the peer protocol than this program does.

@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use futures_util::FutureExt;
-use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::gate::Gate;
-use super::stream::{PeerStream, ReadHalf, WriteHalf};
+use super::stream::{PeerStream, ReadHalf, WriteHalf, protect_called};
 use super::wire::{
-    Answer, Ask, FrameReader, HelloReply, OLDEST_WIRE_VERSION, Purpose, decode_frame, put_frame,
+    Answer, Ask, FrameReader, HelloReply, OLDEST_WIRE_VERSION, Purpose, decode_frame, put_frame, send_frames,
 };
 use crate::config::NodeId;
 use crate::fail_step;
@@ -121,12 +120,12 @@ pub async fn connect_at(gate: &Gate, to: NodeId, address: &str, purpose: Purpose
         fail_step!(async "peer::before_connect", |error| error);
         let stream = PeerStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        let (reader, mut writer) = stream.into_split();
+        let (reader, mut writer) = protect_called(stream, to, gate.tls()).await?.into_split();
         let mut reader = FrameReader::new(reader);
         let hello = gate.hello(to, purpose);
         let mut out = BytesMut::new();
         put_frame(&mut out, &hello);
-        writer.write_all(&out).await?;
+        send_frames(&mut writer, &out).await?;
         let reply: HelloReply = reader
             .message()
             .await?
@@ -241,7 +240,7 @@ async fn converse(
             next = queue.try_recv().ok();
         }
         if !out.is_empty() {
-            writer.write_all(&out).await?;
+            send_frames(&mut writer, &out).await?;
             fail_step!(async "peer::after_ask", |error| error);
             out.clear();
         }
@@ -303,24 +302,24 @@ mod tests {
     }
 
     /// Node 2: accepts one connection and shakes hands.
-    async fn accept(listener: &TcpListener, gate: &Gate) -> (FrameReader<OwnedReadHalf>, OwnedWriteHalf) {
+    async fn accept(listener: &TcpListener, gate: &Gate) -> (FrameReader<ReadHalf>, WriteHalf) {
         let (stream, _) = listener.accept().await.unwrap();
-        let (reader, mut writer) = stream.into_split();
+        let (reader, mut writer) = Stream::Plain(stream).into_split();
         let mut reader = FrameReader::new(reader);
         let hello: Hello = reader.message().await.unwrap().unwrap();
         let mut out = BytesMut::new();
         put_frame(&mut out, &gate.judge(&hello));
-        writer.write_all(&out).await.unwrap();
+        send_frames(&mut writer, &out).await.unwrap();
         (reader, writer)
     }
 
-    async fn answer(writer: &mut OwnedWriteHalf, id: u64, index: u64) {
+    async fn answer(writer: &mut WriteHalf, id: u64, index: u64) {
         let mut out = BytesMut::new();
         put_frame(&mut out, &(id, Answer::ReadIndex(Ok(index))));
-        writer.write_all(&out).await.unwrap();
+        send_frames(writer, &out).await.unwrap();
     }
 
-    async fn next_id(reader: &mut FrameReader<OwnedReadHalf>) -> u64 {
+    async fn next_id(reader: &mut FrameReader<ReadHalf>) -> u64 {
         let (id, _): (u64, Ask) = reader.message().await.unwrap().unwrap();
         id
     }

@@ -18,7 +18,6 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, TransferLeaderRequest,
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
-use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -28,7 +27,9 @@ use super::Peers;
 use super::link::{LinkError, connect};
 use super::snapshots::{self, SnapshotTraffic};
 use super::stream::{ReadHalf, WriteHalf};
-use super::wire::{Answer, Ask, FrameReader, Purpose, WireAppend, WireAppendResult, decode_frame, put_frame};
+use super::wire::{
+    Answer, Ask, FrameReader, Purpose, WireAppend, WireAppendResult, decode_frame, put_frame, send_frames,
+};
 use crate::config::NodeId;
 use crate::fail_step;
 use crate::panics::Alarm;
@@ -333,7 +334,7 @@ where
                         self.in_flight.push_back(self.out.len());
                         self.bytes_in_flight += self.out.len();
                         fail_step!(async "append::before_send", |error| error);
-                        tokio::time::timeout(self.patience, self.writer.write_all(&self.out)).await??;
+                        tokio::time::timeout(self.patience, send_frames(&mut self.writer, &self.out)).await??;
                         fail_step!(async "append::after_send", |error| error);
                         self.out.clear();
                     }

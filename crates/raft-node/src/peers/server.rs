@@ -7,18 +7,18 @@ use std::time::Duration;
 use bytes::BytesMut;
 use futures_util::{StreamExt, stream};
 use openraft::raft::TransferLeaderRequest;
-use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use transport_security::PeerName;
 
 use super::gate::{Gate, HandshakeError};
 use super::link::CONNECT_TIMEOUT;
 use super::snapshots::{self, SnapshotTraffic};
-use super::stream::{PeerListener, PeerStream, ReadHalf, WriteHalf};
+use super::stream::{PeerListener, PeerStream, Protected, ReadHalf, WriteHalf, protect_accepted};
 use super::wire::{
     Answer, Ask, FrameReader, Hello, HelloReply, HelloStart, Purpose, WireAppend, WireAppendResult,
-    WireEntry, decode_frame, put_frame,
+    WireEntry, decode_frame, put_frame, send_frames,
 };
 use crate::codec;
 use crate::config::NodeId;
@@ -91,7 +91,8 @@ pub async fn serve(listener: PeerListener, gate: Arc<Gate>, services: Services, 
         connections.spawn(async move {
             let _alarm = Alarm::new(&gate, "the connection of a peer");
             let served = async {
-                let (hello, reader, writer) = greet(stream, &gate, &services.storage).await?;
+                let (hello, reader, writer) =
+                    greet(stream, &from.to_string(), &gate, &services.storage).await?;
                 let conversation = async {
                     match hello.purpose {
                         Purpose::Control | Purpose::Traffic => answer(reader, writer, &gate, &services).await,
@@ -132,16 +133,24 @@ async fn part(gate: &Gate, hello: &Hello) -> HandshakeError {
 /// A node that belongs to no cluster yet joins that of the first caller who has one, for ever.
 async fn greet(
     stream: PeerStream,
+    from: &str,
     gate: &Gate,
     storage: &Arc<Storage>,
 ) -> io::Result<(Hello, FrameReader<ReadHalf>, WriteHalf)> {
     let shake = async {
         fail_step!(async "peer::before_greeting", |error| error);
         stream.set_nodelay(true)?;
+        let (stream, proven) = secure(stream, gate, from).await?;
         let (reader, mut writer) = stream.into_split();
         let mut reader = FrameReader::new(reader);
         let frame = reader.next().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
         let hello = read_hello(gate, &frame, &mut writer).await?;
+        if let (Some(tls), Some(proven)) = (gate.tls(), &proven)
+            && let Err(refused) = tls.check(proven, hello.from)
+        {
+            tracing::warn!(%refused, "a peer was not let in");
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, refused));
+        }
         let reply = gate.judge(&hello);
         if let (HelloReply::Welcome { .. }, None, Some(id)) = (&reply, gate.cluster_id(), hello.cluster_id) {
             // On disk before the answer: the caller counts on it.
@@ -152,7 +161,7 @@ async fn greet(
         }
         let mut out = BytesMut::new();
         put_frame(&mut out, &reply);
-        writer.write_all(&out).await?;
+        send_frames(&mut writer, &out).await?;
         fail_step!(async "peer::after_greeting", |error| error);
         match reply {
             HelloReply::Welcome { .. } => Ok((hello, reader, writer)),
@@ -168,6 +177,17 @@ async fn greet(
         Ok(shaken) => shaken,
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
     }
+}
+
+/// What is spoken on, and which node its certificate says the caller is.
+async fn secure(stream: PeerStream, gate: &Gate, from: &str) -> io::Result<(Protected, Option<PeerName>)> {
+    let protected = protect_accepted(stream, gate.tls()).await;
+    protected.map_err(|refused| {
+        if refused.is_refusal() {
+            tracing::warn!(from, %refused, "a peer was not let in");
+        }
+        refused.into()
+    })
 }
 
 /// Reads a caller's hello. One that speaks no version that this node does is told so, whatever else it says.
@@ -187,7 +207,7 @@ async fn read_hello(gate: &Gate, frame: &[u8], writer: &mut WriteHalf) -> io::Re
                 formed: false,
             },
         );
-        writer.write_all(&out).await?;
+        send_frames(writer, &out).await?;
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
     }
     decoded.map_err(bad)
@@ -209,7 +229,7 @@ async fn answer(
                 put_frame(&mut out, &more);
             }
             fail_step!(async "peer::before_reply", |error| error);
-            writer.write_all(&out).await?;
+            send_frames(&mut writer, &out).await?;
             fail_step!(async "peer::after_reply", |error| error);
             out.clear();
         }
@@ -330,7 +350,7 @@ async fn append(reader: FrameReader<ReadHalf>, mut writer: WriteHalf, services: 
         let result = result.map_err(io::Error::other)?;
         put_frame(&mut out, &WireAppendResult::from(result));
         fail_step!(async "append::before_reply", |error| error);
-        writer.write_all(&out).await?;
+        send_frames(&mut writer, &out).await?;
         fail_step!(async "append::after_reply", |error| error);
         out.clear();
     }
@@ -342,3 +362,6 @@ async fn next_append(reader: &mut FrameReader<ReadHalf>) -> io::Result<Option<Wi
     fail_step!(async "append::after_receive", |error| error);
     Ok(append)
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,6 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use openraft::alias::SnapshotOf;
 use parking_lot::Mutex;
-use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +19,7 @@ use super::Peers;
 use super::link::connect;
 use super::server::Services;
 use super::stream::{ReadHalf, WriteHalf};
-use super::wire::{FrameReader, Purpose, SnapshotHead, SnapshotResume, SnapshotTail, put_frame};
+use super::wire::{FrameReader, Purpose, SnapshotHead, SnapshotResume, SnapshotTail, put_frame, send_frames};
 use crate::config::NodeId;
 use crate::fail_step;
 use crate::panics::Alarm;
@@ -198,7 +197,7 @@ pub async fn send(
 }
 
 async fn write(writer: &mut WriteHalf, out: &mut BytesMut) -> io::Result<()> {
-    tokio::time::timeout(STALL_PATIENCE, writer.write_all(out)).await??;
+    tokio::time::timeout(STALL_PATIENCE, send_frames(writer, out)).await??;
     out.clear();
     Ok(())
 }

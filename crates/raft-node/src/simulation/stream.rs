@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use transport_security::Stream;
 
 /// A simulated connection.
 pub struct Line {
@@ -75,12 +75,20 @@ impl PeerStream {
             Self::Simulated(_) => Ok(()),
         }
     }
+}
 
+/// One of them, with TLS or without.
+pub enum Protected {
+    Real(Stream),
+    Simulated(Line),
+}
+
+impl Protected {
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
         match self {
-            Self::Tcp(stream) => {
+            Self::Real(stream) => {
                 let (reader, writer) = stream.into_split();
-                (ReadHalf::Tcp(reader), WriteHalf::Tcp(writer))
+                (ReadHalf::Real(reader), WriteHalf::Real(writer))
             }
             Self::Simulated(line) => (
                 ReadHalf::Simulated(line.reader),
@@ -93,7 +101,7 @@ impl PeerStream {
 /// What comes from a peer.
 pub enum ReadHalf {
     /// Over TCP.
-    Tcp(OwnedReadHalf),
+    Real(transport_security::ReadHalf),
     /// Over a simulated network.
     Simulated(Box<dyn AsyncRead + Send + Sync + Unpin>),
 }
@@ -101,7 +109,7 @@ pub enum ReadHalf {
 /// What goes to a peer.
 pub enum WriteHalf {
     /// Over TCP.
-    Tcp(OwnedWriteHalf),
+    Real(transport_security::WriteHalf),
     /// Over a simulated network.
     Simulated(Box<dyn AsyncWrite + Send + Sync + Unpin>),
 }
@@ -109,7 +117,7 @@ pub enum WriteHalf {
 impl AsyncRead for ReadHalf {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Tcp(half) => Pin::new(half).poll_read(cx, buf),
+            Self::Real(half) => Pin::new(half).poll_read(cx, buf),
             Self::Simulated(half) => Pin::new(half).poll_read(cx, buf),
         }
     }
@@ -118,21 +126,21 @@ impl AsyncRead for ReadHalf {
 impl AsyncWrite for WriteHalf {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Tcp(half) => Pin::new(half).poll_write(cx, bytes),
+            Self::Real(half) => Pin::new(half).poll_write(cx, bytes),
             Self::Simulated(half) => Pin::new(half).poll_write(cx, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Tcp(half) => Pin::new(half).poll_flush(cx),
+            Self::Real(half) => Pin::new(half).poll_flush(cx),
             Self::Simulated(half) => Pin::new(half).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(match self.get_mut() {
-            Self::Tcp(half) => Pin::new(half).poll_shutdown(cx),
+            Self::Real(half) => Pin::new(half).poll_shutdown(cx),
             Self::Simulated(half) => Pin::new(half).poll_shutdown(cx),
         })?;
         Poll::Ready(Ok(()))

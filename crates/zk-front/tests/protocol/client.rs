@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use transport_security::ClientTls;
 use zk_wire::{
     AclEntry, ConnectRequest, ConnectResponse, CreateCall, ErrorCode, Notification, Outcome, Reader, Reply,
     ReplyHeader, Request, frame, xid,
@@ -18,7 +19,7 @@ pub const LONG: Duration = Duration::from_secs(40);
 
 /// A connection of which nothing is known yet.
 pub struct Stream {
-    stream: TcpStream,
+    stream: transport_security::Stream,
     inbox: BytesMut,
 }
 
@@ -50,13 +51,22 @@ pub enum Came {
 impl Stream {
     pub async fn open(address: SocketAddr) -> Self {
         Self {
-            stream: TcpStream::connect(address).await.unwrap(),
+            stream: TcpStream::connect(address).await.unwrap().into(),
+            inbox: BytesMut::new(),
+        }
+    }
+
+    pub async fn open_secured(address: SocketAddr, tls: &ClientTls) -> Self {
+        let socket = TcpStream::connect(address).await.unwrap();
+        Self {
+            stream: tls.connect("127.0.0.1", socket).await.unwrap(),
             inbox: BytesMut::new(),
         }
     }
 
     pub async fn write(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.unwrap();
+        self.stream.flush().await.unwrap();
     }
 
     /// The next frame; none if the server has closed the connection.
@@ -117,7 +127,14 @@ impl Client {
     }
 
     pub async fn connect_for(address: SocketAddr, timeout: Duration) -> Self {
-        let mut stream = Stream::open(address).await;
+        Self::with_session(Stream::open(address).await, timeout).await
+    }
+
+    pub async fn connect_secured(address: SocketAddr, tls: &ClientTls) -> Self {
+        Self::with_session(Stream::open_secured(address, tls).await, LONG).await
+    }
+
+    async fn with_session(mut stream: Stream, timeout: Duration) -> Self {
         let session = stream.connect(&new_session(timeout)).await.unwrap();
         assert_ne!(session.session_id, 0, "the session is granted");
         Self::of(stream, session, 0)

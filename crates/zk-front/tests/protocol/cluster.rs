@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use transport_security::ServerTls;
 use zk_front::{Front, ZkConfig, serve};
 
 /// No step of a test takes longer, unless something is broken.
@@ -40,6 +41,10 @@ impl Cluster {
     }
 
     pub async fn start_with(size: u64, zookeeper: ZkConfig) -> Self {
+        Self::start_secured(size, zookeeper, None).await
+    }
+
+    pub async fn start_secured(size: u64, zookeeper: ZkConfig, tls: Option<ServerTls>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut listeners = BTreeMap::new();
         let mut members = BTreeMap::new();
@@ -59,7 +64,7 @@ impl Cluster {
             config.timing.election_max = Duration::from_millis(300);
             config.sessions.min = SHORTEST;
             let node = Node::start_on(config, listener).await.unwrap();
-            served.insert(id, Served::start(node, zookeeper.clone()).await);
+            served.insert(id, Served::start(node, zookeeper.clone(), tls.clone()).await);
         }
         let cluster = Self { served, _dir: dir };
         for served in cluster.served.values() {
@@ -107,12 +112,12 @@ impl Cluster {
 }
 
 impl Served {
-    async fn start(node: Node, config: ZkConfig) -> Self {
+    async fn start(node: Node, config: ZkConfig, tls: Option<ServerTls>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let front = Front::new(node.clone(), config, address);
         let stop = CancellationToken::new();
-        let serving = tokio::spawn(serve(listener, front.clone(), stop.clone()));
+        let serving = tokio::spawn(serve(listener, front.clone(), tls, stop.clone()));
         Self {
             node,
             address,

@@ -13,5 +13,6 @@ mod order;
 mod quorum;
 mod refusals;
 mod sessions;
+mod tls;
 mod watches;
 mod words;

@@ -67,7 +67,7 @@ impl Arguments {
             return Ok(self.servers.clone());
         }
         let executable = std::env::current_exe().context("finding this program's own file")?;
-        let cluster = LocalCluster::open(&self.dir, &executable)
+        let cluster = LocalCluster::open_plain(&self.dir, &executable)
             .context("start one with `lockgate cluster up`, or name servers with --servers")?;
         let of = |node: &crate::cluster::LocalNode| {
             let address = node.zookeeper.clone();

@@ -5,7 +5,7 @@ use std::io;
 use bytes::{Buf, Bytes, BytesMut};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::codec::{self, MAX_ENCODED_BYTES};
 
@@ -15,6 +15,12 @@ pub fn put_frame<T: Serialize>(out: &mut BytesMut, message: &T) {
     out.reserve(4 + body.len());
     out.extend_from_slice(&(body.len() as u32).to_le_bytes());
     out.extend_from_slice(&body);
+}
+
+/// Sends frames that were put together. Over TLS what was written is on its way only after the flush.
+pub async fn send_frames(to: &mut (impl AsyncWrite + Unpin), frames: &[u8]) -> io::Result<()> {
+    to.write_all(frames).await?;
+    to.flush().await
 }
 
 /// Reads frames from one end of a connection. A read that is given up loses nothing.

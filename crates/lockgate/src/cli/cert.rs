@@ -1,0 +1,142 @@
+//! `lockgate cert`: a small authority and certificates of nodes and clients, in files; and what to do with them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use clap::{Args, Subcommand};
+use raft_node::NodeId;
+use transport_security::PeerName;
+use transport_security::issue::Wanted;
+
+use super::say;
+use crate::certificates::{CA_CERTIFICATE, days, make_authority, put, read_authority};
+
+/// Where files are put.
+#[derive(Debug, Args)]
+pub struct Dir {
+    /// Where the files are; nothing in it is ever replaced
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+}
+
+/// What can be made.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make an authority: ca.pem, which everybody gets, and ca.key, which stays where it is
+    Ca {
+        #[command(flatten)]
+        dir: Dir,
+        /// What it is called
+        #[arg(long, default_value = "Lockgate authority")]
+        name: String,
+        /// For how many days it is good
+        #[arg(long, default_value_t = 3650)]
+        days: u32,
+    },
+    /// Make a node's certificate, for its peers and for clients: node-ID.pem and node-ID.key
+    Node {
+        #[command(flatten)]
+        dir: Dir,
+        /// The cluster's name, as in its nodes' configuration
+        #[arg(long)]
+        cluster: String,
+        /// The node's id
+        #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u64).range(1..))]
+        node: NodeId,
+        /// What clients call the node: names and addresses
+        #[arg(long = "host", value_name = "HOST", required = true, value_delimiter = ',')]
+        hosts: Vec<String>,
+        /// For how many days it is good
+        #[arg(long, default_value_t = 365)]
+        days: u32,
+    },
+    /// Make a client's certificate: client-NAME.pem and client-NAME.key
+    Client {
+        #[command(flatten)]
+        dir: Dir,
+        /// Who it is: `CN=NAME` in access control lists
+        #[arg(long)]
+        name: String,
+        /// For how many days it is good
+        #[arg(long, default_value_t = 365)]
+        days: u32,
+    },
+}
+
+/// Does one of them.
+pub fn run(command: Command) -> anyhow::Result<()> {
+    say(match command {
+        Command::Ca {
+            dir,
+            name,
+            days: count,
+        } => ca(&dir.dir, &name, count)?,
+        Command::Node {
+            dir,
+            cluster,
+            node,
+            hosts,
+            days,
+        } => of_node(&dir.dir, PeerName { cluster, node }, &hosts, days)?,
+        Command::Client { dir, name, days } => of_client(&dir.dir, &name, days)?,
+    })
+}
+
+fn ca(dir: &Path, name: &str, count: u32) -> anyhow::Result<String> {
+    std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+    let [certificate, key] = make_authority(dir, name, days(count))?;
+    Ok(format!(
+        "{} is the authority's certificate: every node and every client gets a copy.\n\
+         {} is its private key: whoever has it can make nodes and clients. Keep it here, or better offline.\n\n\
+         Next: lockgate cert node --dir {} --cluster NAME --node 1 --host HOST",
+        certificate.display(),
+        key.display(),
+        dir.display()
+    ))
+}
+
+fn of_node(dir: &Path, name: PeerName, hosts: &[String], count: u32) -> anyhow::Result<String> {
+    let authority = read_authority(dir)?;
+    let issued = authority.issue(&Wanted::node(&name, hosts, days(count)))?;
+    let file = |ending| dir.join(format!("node-{}.{ending}", name.node));
+    let [certificate, key] = put(&issued, file("pem"), file("key"))?;
+    Ok(format!(
+        "{} says that its owner is {name}, and may be called {}; good for {count} days.\n\
+         {} is its private key.\n\n\
+         In the configuration of node {} (paths are relative to that file):\n\n\
+         [tls]\ncertificate = {}\nkey = {}\nca = {}",
+        certificate.display(),
+        hosts.join(", "),
+        key.display(),
+        name.node,
+        quoted(&certificate),
+        quoted(&key),
+        quoted(&dir.join(CA_CERTIFICATE)),
+    ))
+}
+
+fn of_client(dir: &Path, name: &str, count: u32) -> anyhow::Result<String> {
+    let authority = read_authority(dir)?;
+    let plain = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
+    let file_name: String = name
+        .chars()
+        .map(|character| if plain(character) { character } else { '_' })
+        .collect();
+    ensure!(!file_name.is_empty(), "a client needs a name");
+    let issued = authority.issue(&Wanted::client(name, days(count)))?;
+    let file = |ending| dir.join(format!("client-{file_name}.{ending}"));
+    let [certificate, key] = put(&issued, file("pem"), file("key"))?;
+    let (ca, certificate, key) = (dir.join(CA_CERTIFICATE), certificate.display(), key.display());
+    let ca = ca.display();
+    Ok(format!(
+        "{certificate} says that its owner is {name:?}; good for {count} days.\n\
+         {key} is its private key.\n\n\
+         lockgate locks --ca {ca} --cert {certificate} --key {key} --server HOST:PORT\n\
+         curl --cacert {ca} --cert {certificate} --key {key} https://HOST:PORT/v1/locks"
+    ))
+}
+
+/// As TOML has texts.
+fn quoted(path: &Path) -> toml::Value {
+    path.display().to_string().into()
+}

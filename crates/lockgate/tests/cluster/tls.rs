@@ -1,0 +1,267 @@
+//! A cluster whose nodes speak TLS, with each other and with everybody else.
+
+use std::fs;
+use std::path::Path;
+
+use lockgate::cluster::START_TIMEOUT;
+use lockgate::http_client::{Connection, request, request_with};
+use lockgate::lock_api::http::HttpConfig;
+use lockgate::transport_security::{ClientTls, TlsFiles};
+use lockgate::{Lockgate, StartError, TlsConfig};
+use nix::sys::signal::Signal;
+use serde_json::json;
+use tokio::net::TcpStream;
+use tokio::process::Command;
+
+use crate::command_line::{fails, succeeds};
+use crate::harness::{KeptSession, LONG_TTL, TestCluster, eventually};
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("paths of tests are text")
+}
+
+#[tokio::test]
+async fn a_lock_survives_its_leader_over_tls() {
+    let mut cluster = TestCluster::start_secured().await;
+    let mut client = cluster.client(1);
+    let session = KeptSession::open(&mut client, LONG_TTL, "orders").await.unwrap();
+    let held = client.acquire(session.id(), "orders/1").await.unwrap();
+    let leader = cluster.leader_now().await;
+    cluster.kill(leader).await.unwrap();
+    // The next node answers, and a new leader is found over connections of peers that prove who they are.
+    assert!(client.check(&held).await.unwrap());
+    client.release(session.id(), &held).await.unwrap();
+    cluster.up(START_TIMEOUT).await.unwrap();
+    let mut anew = cluster.client_of(leader);
+    assert!(!anew.check(&held).await.unwrap());
+}
+
+#[tokio::test]
+async fn nobody_is_served_without_tls_or_by_another_authority() {
+    let cluster = TestCluster::start_secured().await;
+    let address = cluster.http(1);
+    assert!(request(&address, "GET", "/healthz", "").await.is_err());
+    let other = TestCluster::configure_secured();
+    let stranger = other.tls().expect("it has certificates");
+    let refused = request_with(&address, Some(stranger), "GET", "/healthz", "")
+        .await
+        .unwrap_err();
+    let told = "its certificate is not signed by the authority that is trusted here";
+    assert_eq!(refused.to_string(), told);
+
+    // A client's certificate is good for clients' ports only, whichever authority it is of.
+    let peer = cluster.node(1).unwrap().peer.clone();
+    for tls in [cluster.tls().unwrap(), stranger] {
+        let socket = TcpStream::connect(&peer).await.unwrap();
+        // The node is the one to refuse: by the name of its host a client believes it.
+        let _ = tls.connect("127.0.0.1", socket).await;
+    }
+    let log = cluster.node(1).unwrap().log_file();
+    eventually("the node says whom it has refused", async || {
+        let said = fs::read_to_string(&log).unwrap();
+        said.contains("its certificate names no node") && said.contains("a peer was not let in")
+    })
+    .await;
+    // And nothing else.
+    assert_eq!(cluster.send(1, "GET", "/readyz", &json!(null)).await.status, 200);
+}
+
+#[tokio::test]
+async fn programs_of_others_are_served() {
+    let cluster = TestCluster::start_secured().await;
+    let url = format!("https://{}", cluster.http(1));
+    let file = |name: &str| cluster.dir().join(name);
+    let (ca, cert, key) = (file("ca.pem"), file("client.pem"), file("client.key"));
+    let curl = async |arguments: &[&str]| {
+        let output = Command::new("curl")
+            .args(["-sS", "--max-time", "20"])
+            .args(arguments)
+            .output()
+            .await
+            .expect("curl can be run");
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let health = format!("{url}/healthz");
+    let (done, said, _) = curl(&["--cacert", text(&ca), &health]).await;
+    assert!(done && said.contains("alive"), "{said}");
+    let (done, _, why) = curl(&[&health]).await;
+    assert!(!done && why.contains("SSL certificate problem"), "{why}");
+    let (done, _, why) = curl(&["--cacert", text(&ca), "--tls-max", "1.2", &health]).await;
+    assert!(!done && why.contains("alert protocol version"), "{why}");
+
+    // Whoever has the certificate may read what is for its subject.
+    let znode = format!("{url}/v1/znodes/secret");
+    let body = json!({ "data": "s", "acl": [{ "scheme": "x509", "id": "CN=try-out", "perms": "ra" }] });
+    let with = ["--cacert", text(&ca), "--cert", text(&cert), "--key", text(&key)];
+    let (_, said, why) = curl(&[&with[..], &["-d", &body.to_string(), &znode]].concat()).await;
+    let (done, read, _) = curl(&[&with[..], &[&znode]].concat()).await;
+    assert!(done && read.contains("\"stat\""), "{read}, after {said}{why}");
+    let (_, read, _) = curl(&["--cacert", text(&ca), &znode]).await;
+    assert!(read.contains("\"forbidden\""), "{read}");
+
+    // The command line.
+    let server = ["--server", url.as_str()];
+    let own = [&with[..2], &["--cert", text(&cert), "--key", text(&key)]].concat();
+    let own: Vec<_> = own.iter().map(|word| word.replace("--cacert", "--ca")).collect();
+    let own: Vec<_> = own.iter().map(String::as_str).collect();
+    let listed = succeeds(&[&["ls", "/"], &server[..], &own[..]].concat()).await;
+    assert!(listed.contains("secret"), "{listed}");
+    let ran = succeeds(
+        &[
+            &["lock"],
+            &server[..],
+            &own[..],
+            &["jobs/1", "--", "echo", "held"],
+        ]
+        .concat(),
+    )
+    .await;
+    assert_eq!(ran, "held\n");
+    let refused = fails(&[&["ls", "/"], &server[..]].concat()).await;
+    assert!(
+        refused.contains("asks for TLS: say by which authority"),
+        "{refused}"
+    );
+    let backup = file("backup");
+    let saved = succeeds(&[&["snapshot", "save", text(&backup), "--node", &url], &own[..]].concat()).await;
+    assert!(saved.contains("is a whole backup"), "{saved}");
+    let grown = succeeds(&["cluster", "add", "--dir", text(cluster.dir()), "--voter"]).await;
+    assert!(grown.contains("node 4 has a vote"), "{grown}");
+}
+
+#[tokio::test]
+async fn renewed_certificates_are_for_new_connections() {
+    let cluster = TestCluster::start_secured().await;
+    let before = cluster.tls().unwrap();
+    let mut established = Connection::connect_with(&cluster.http(1), Some(before))
+        .await
+        .unwrap();
+    assert_eq!(established.send("GET", "/healthz", "").await.unwrap().status, 200);
+
+    // Node 1 gets a certificate of another authority.
+    let other = TestCluster::configure_secured();
+    let node = cluster.node(1).unwrap();
+    for name in ["node.key", "node.pem"] {
+        let new = node.dir.join("new");
+        fs::copy(other.node(1).unwrap().dir.join(name), &new).unwrap();
+        fs::rename(&new, node.dir.join(name)).unwrap();
+    }
+    let pid = cluster.pid(1).unwrap().expect("it runs");
+    lockgate::cluster::process::send_signal(pid, Signal::SIGHUP).unwrap();
+    let ca = other.dir().join("ca.pem");
+    let after = ClientTls::new(&ca, None).unwrap();
+    let address = cluster.http(1);
+    eventually("new connections see the new certificate", async || {
+        let answer = request_with(&address, Some(&after), "GET", "/healthz", "").await;
+        answer.is_ok_and(|answer| answer.status == 200)
+    })
+    .await;
+    assert!(
+        request_with(&address, Some(before), "GET", "/healthz", "")
+            .await
+            .is_err()
+    );
+    assert_eq!(established.send("GET", "/healthz", "").await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_node_that_others_can_reach_does_not_start_unprotected() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = || {
+        Lockgate::builder()
+            .member(1, "127.0.0.1:0", "127.0.0.1:0")
+            .data_dir(dir.path().join("data"))
+            .http_config(HttpConfig::default())
+    };
+    // Addresses of no machine: what gets past the check cannot listen there.
+    for (what, server) in [
+        ("HTTP", server().http_listen("192.0.2.1:7400")),
+        ("HTTP", server().http_listen("0.0.0.0:0")),
+        ("HTTP", server().http_listen("[::]:0")),
+        (
+            "clients of ZooKeeper",
+            server().zookeeper_listen("192.0.2.1:2181"),
+        ),
+        (
+            "its peers",
+            server().peer_listen("192.0.2.1:7500".parse().unwrap()),
+        ),
+        ("its peers", server().member(1, "192.0.2.1:7500", "127.0.0.1:0")),
+    ] {
+        let refused = server.start().await.expect_err(what);
+        assert!(
+            matches!(&refused, StartError::Exposed { what: told, .. } if *told == what),
+            "{refused}"
+        );
+        let told = refused.to_string();
+        for word in [
+            "[tls]",
+            "lockgate cert",
+            "127.0.0.1",
+            "insecure = true",
+            "--insecure",
+        ] {
+            assert!(told.contains(word), "{told}");
+        }
+    }
+    let got_past = server()
+        .http_listen("192.0.2.1:7400")
+        .insecure(true)
+        .start()
+        .await
+        .unwrap_err();
+    assert!(matches!(got_past, StartError::Http { .. }), "{got_past}");
+
+    // With certificates it is let past, too, if they are any good.
+    let files = TlsFiles {
+        certificate: dir.path().join("none.pem"),
+        key: dir.path().join("none.key"),
+        ca: dir.path().join("none.ca"),
+    };
+    let refused = server()
+        .http_listen("192.0.2.1:7400")
+        .tls(TlsConfig::new(files))
+        .start()
+        .await
+        .unwrap_err();
+    assert!(
+        refused.to_string().contains("none.pem: No such file"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn the_command_says_so_and_can_be_told_otherwise() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("node.toml");
+    let config = "node_id = 1\n[members.1]\npeer = \"127.0.0.1:0\"\nhttp = \"192.0.2.1:7400\"\n";
+    fs::write(&file, config).unwrap();
+    let last_line = async |more: &[&str]| {
+        let output = Command::new(crate::harness::LOCKGATE)
+            .args(["serve", "--config", text(&file)])
+            .args(more)
+            .output()
+            .await
+            .unwrap();
+        assert!(!output.status.success());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        said.lines().last().unwrap_or_default().to_owned()
+    };
+    let refused = last_line(&[]).await;
+    assert!(refused.contains("give it certificates"), "{refused}");
+    let got_past = last_line(&["--insecure"]).await;
+    assert!(
+        got_past.contains("cannot listen for HTTP at 192.0.2.1:7400"),
+        "{got_past}"
+    );
+    fs::write(&file, format!("insecure = true\n{config}")).unwrap();
+    let got_past = last_line(&[]).await;
+    assert!(
+        got_past.contains("cannot listen for HTTP at 192.0.2.1:7400"),
+        "{got_past}"
+    );
+}

@@ -1,0 +1,107 @@
+//! A node at which peers have to prove who they are, and callers that say something else.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use transport_security::issue::{Authority, Wanted};
+use transport_security::{HandshakeBounds, HandshakeError, PeerTls, TlsFiles};
+
+use super::*;
+use crate::config::{MemberAddress, NodeConfig};
+use crate::node::Node;
+use crate::types::DiskId;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Longer than any answer takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn name(node: NodeId) -> PeerName {
+    PeerName {
+        cluster: "c".to_owned(),
+        node,
+    }
+}
+
+fn tls(authority: &Authority, dir: &Path, node: NodeId) -> PeerTls {
+    let path = |ending: &str| dir.join(format!("{node}.{ending}"));
+    let issued = authority.issue(&Wanted::node(&name(node), &[], DAY)).unwrap();
+    let files = TlsFiles {
+        certificate: path("pem"),
+        key: path("key"),
+        ca: dir.join("ca"),
+    };
+    for (path, text) in [(&files.certificate, issued.certificate), (&files.key, issued.key)] {
+        fs::write(path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    PeerTls::new(&files, "c", node, HandshakeBounds::default()).unwrap()
+}
+
+/// What node 1 answers to a caller that proves to be `proven` and says that it is `claimed`. None: it hangs up.
+async fn answered(
+    address: &str,
+    members: &BTreeMap<NodeId, MemberAddress>,
+    proven: Option<&PeerTls>,
+    claimed: NodeId,
+) -> Option<HelloReply> {
+    let (cluster, disk) = ("c".to_owned(), DiskId([claimed as u8; 16]));
+    let gate = Gate::new(
+        claimed,
+        cluster,
+        disk,
+        None,
+        members.clone(),
+        watch::Sender::new(None),
+    );
+    let socket = TcpStream::connect(address).await.unwrap();
+    let stream = match proven {
+        Some(tls) => tls.connect(1, socket).await.unwrap(),
+        None => Stream::Plain(socket),
+    };
+    let (reader, mut writer) = stream.into_split();
+    let mut out = BytesMut::new();
+    put_frame(&mut out, &gate.hello(1, Purpose::Control));
+    send_frames(&mut writer, &out).await.unwrap();
+    let reply = tokio::time::timeout(PATIENCE, FrameReader::new(reader).message()).await;
+    reply.expect("the node answers or hangs up").ok().flatten()
+}
+
+#[tokio::test]
+async fn a_peer_is_whom_its_certificate_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let (authority, issued) = Authority::new("test", DAY).unwrap();
+    fs::write(dir.path().join("ca"), issued.certificate).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let member = |id: NodeId, peer: &str| {
+        let http = format!("127.0.0.1:{id}");
+        let peer = peer.to_owned();
+        (id, MemberAddress { peer, http })
+    };
+    // The others are nowhere: what is asked here is answered before anything is agreed upon.
+    let members = BTreeMap::from([
+        member(1, &address),
+        member(2, "127.0.0.1:2"),
+        member(3, "127.0.0.1:3"),
+    ]);
+    let mut config = NodeConfig::new(1, "c", members.clone(), dir.path().join("data"));
+    config.tls = Some(tls(&authority, dir.path(), 1));
+    let node = Node::start_on(config, listener).await.unwrap();
+    assert!(node.certificate_expiry().is_some());
+
+    let two = tls(&authority, dir.path(), 2);
+    assert!(answered(&address, &members, Some(&two), 2).await.is_some());
+    assert!(answered(&address, &members, Some(&two), 3).await.is_none());
+    assert!(answered(&address, &members, None, 2).await.is_none());
+
+    // It is called under the name of another.
+    let socket = TcpStream::connect(&address).await.unwrap();
+    let refused = two.connect(3, socket).await.map(drop).unwrap_err();
+    assert!(matches!(refused, HandshakeError::Peer(_)), "{refused}");
+    node.stop().await;
+}
