@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use znode_store::{ContenderView, Identities, LockView, Standing, Store, ZPath};
+use znode_store::{ContenderView, Identities, Identity, LockView, Standing, Store, ZPath};
 
 /// So many znodes are looked at: there may be thousands, and a fuzzer tries thousands of states.
 const PATHS: usize = 12;
@@ -10,23 +10,21 @@ const PATHS: usize = 12;
 /// Asks all that can be asked.
 pub(crate) fn look(store: &Store) {
     let nobody = Identities::none();
-    let view = store.seen_by(&nobody);
-    for path in paths(store) {
-        black_box((
-            view.get(&path).is_ok(),
-            view.acl(&path).is_ok(),
-            view.exists(&path).is_ok(),
-        ));
-        black_box((view.descendants(&path).is_ok(), view.children(&path).is_ok()));
-        black_box(view.children_page(&path, "", Some("m"), 3).is_ok());
-    }
+    let operator = Identities::new([Identity::Super]);
+    look_as(store, &nobody);
+    look_as(store, &operator);
+    let view = store.seen_by(&operator);
+    black_box((
+        view.tokens().is_ok(),
+        view.roles().is_ok(),
+        view.certificates().is_ok(),
+    ));
     for session in store.sessions() {
         black_box(session.to_string());
         black_box((
             store.contenders_of(session.session),
             store.revocations(session.session),
         ));
-        black_box(view.ephemerals(session.session, "/").is_ok());
     }
     for lock in store.locks("", None, usize::MAX) {
         let view = store.lock(&lock.lock).expect("it was just listed");
@@ -40,6 +38,31 @@ pub(crate) fn look(store: &Store) {
     }
     black_box((store.to_sweep(u64::MAX, u64::MAX), store.closed_locks()));
     black_box(store.wait_graph(""));
+}
+
+/// Asks what a caller can ask.
+fn look_as(store: &Store, caller: &Identities) {
+    let view = store.seen_by(caller);
+    for path in paths(store) {
+        black_box((
+            view.get(&path).is_ok(),
+            view.acl(&path).is_ok(),
+            view.exists(&path).is_ok(),
+        ));
+        black_box((view.descendants(&path).is_ok(), view.children(&path).is_ok()));
+        black_box(view.children_page(&path, "", Some("m"), 3).is_ok());
+    }
+    for session in store.sessions() {
+        black_box(view.ephemerals(session.session, "/").is_ok());
+        black_box(view.session(session.session).is_ok());
+    }
+    for lock in store.locks("", None, usize::MAX) {
+        black_box((
+            view.lock(&lock.lock).is_ok(),
+            view.lock_history(&lock.lock).is_ok(),
+        ));
+    }
+    black_box((view.sessions().is_ok(), view.wait_graph("").is_ok()));
 }
 
 /// All contenders of a lock, and whether they hold it.

@@ -4,8 +4,9 @@
 use bytes::Bytes;
 use raft_node::fuzz::{CommandBatch, Envelope, Origin, encode};
 use znode_store::{
-    Acl, AclEntry, AttemptId, Command, CreateMode, Downgraded, EntryContext, Identities, Identity, Limits,
-    LockCommand, LockMode, Op, Password, Perms, Request, SessionId, Step, Store, Turn, WithdrawCause, Zxid,
+    AccessCommand, Acl, AclEntry, AttemptId, Command, CreateMode, Downgraded, EntryContext, Identities,
+    Identity, Limits, LockCommand, LockMode, NewToken, Op, Password, PathGrant, Perms, Request, Right,
+    Rights, RoleName, SessionId, Step, Store, TokenHash, TokenId, Turn, WithdrawCause, Zxid,
 };
 
 use crate::material::{
@@ -201,6 +202,7 @@ pub fn requests() -> Vec<Request> {
     }
     requests.extend(rights());
     requests.extend(locks());
+    requests.extend(policies());
     requests
 }
 
@@ -239,6 +241,102 @@ fn rights() -> Vec<Request> {
             Command::Write(create("/closed/n", "", CreateMode::Persistent, Acl::open())),
         ),
     ]
+}
+
+const ADMIN: TokenId = TokenId([0xad; 16]);
+const WORKER: TokenId = TokenId([0x30; 16]);
+
+fn by(identity: Identity, session: u64, command: Command) -> Request {
+    ask_as(session, "", Identities::new([identity]), command)
+}
+
+fn worker_role() -> RoleName {
+    RoleName::parse("worker").expect("it is a name")
+}
+
+fn secure() -> Request {
+    let command = AccessCommand::Secure {
+        token: ADMIN,
+        hash: TokenHash([1; 32]),
+        description: "first".into(),
+        anonymous: Some(vec![PathGrant {
+            prefix: zpath("/a"),
+            rights: Rights::of([Right::Read]),
+        }]),
+    };
+    by(Identity::Super, 0, Command::Access(command))
+}
+
+/// Every change of who may do what, in an order in which they can be carried out.
+fn policies() -> Vec<Request> {
+    let asked = |command| by(Identity::Token(ADMIN), 0, Command::Access(command));
+    let new = |id, expires_at_ms| {
+        AccessCommand::CreateToken(NewToken {
+            id,
+            hash: TokenHash([2; 32]),
+            role: worker_role(),
+            description: "nightly".into(),
+            expires_at_ms,
+        })
+    };
+    let grant = |path, rights| PathGrant {
+        prefix: zpath(path),
+        rights,
+    };
+    vec![
+        secure(),
+        asked(AccessCommand::SetRole {
+            role: worker_role(),
+            grants: vec![
+                grant("/a", Rights::of([Right::Write])),
+                grant("/locks/x", Rights::of([Right::Lock, Right::Read])),
+                grant("/locks/r", Rights::of([Right::Break])),
+                grant("/q", Rights::of([Right::Administer])),
+            ],
+        }),
+        asked(new(WORKER, None)),
+        asked(new(TokenId([9; 16]), Some(TIME_MS + 1_000))),
+        asked(AccessCommand::MapCertificate {
+            certificate: crate::material::BOB.into(),
+            role: worker_role(),
+        }),
+        asked(AccessCommand::RevokeToken(TokenId([9; 16]))),
+        asked(AccessCommand::RevokeToken(ADMIN)),
+        asked(AccessCommand::UnmapCertificate(crate::material::BOB.into())),
+        asked(AccessCommand::DeleteRole(worker_role())),
+        asked(AccessCommand::DeleteRole(RoleName::anonymous())),
+    ]
+}
+
+/// What a caller asks of a secured state: what it may do, and what not.
+fn secured() -> Vec<Request> {
+    let worker = |session, command| by(Identity::Token(WORKER), session, command);
+    let mut opening = open(9);
+    opening.caller = Identities::new([Identity::Token(WORKER)]);
+    let mut program: Vec<Request> = policies().into_iter().take(5).collect();
+    program.extend([
+        opening.clone(),
+        // A repetition, and somebody else's.
+        opening,
+        open(9),
+        worker(9, acquire("x", LockMode::Exclusive, 1, 170, true)),
+        worker(9, acquire("s", LockMode::Exclusive, 1, 171, true)),
+        worker(9, Command::Write(set("/a", "mine"))),
+        worker(9, Command::Multi(vec![set("/a", "mine"), set("/q", "not mine")])),
+        worker(1, Command::Write(delete("/a/b/c"))),
+        worker(
+            0,
+            Command::Write(set("/zookeeper/quota/q/zookeeper_limits", "count=9")),
+        ),
+        by(Identity::Internal, 0, Command::Sweep(vec![zpath("/e")])),
+        by(Identity::Token(ADMIN), 9, close(9)),
+        ask_as(1, "", alice(), Command::Write(set("/a", "by certificate"))),
+        worker(
+            0,
+            Command::Write(create("/locks/x/y", "", CreateMode::Container, Acl::open())),
+        ),
+    ]);
+    program
 }
 
 /// Every step of the lock protocol.
@@ -442,6 +540,7 @@ fn programs() -> Vec<Vec<Request>> {
             open(8),
             ask(8, "", close(8)),
         ],
+        secured(),
         vec![
             ask(1, "", close(1)),
             ask(3, "", acquire("x", LockMode::Exclusive, 1, 70, true)),

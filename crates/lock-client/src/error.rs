@@ -154,6 +154,22 @@ codes! {
     QuotaExceeded = "quota_exceeded";
     /// There are as many as may be.
     LimitReached = "limit_reached";
+    /// There is no such token.
+    NoToken = "no_token";
+    /// There is no such role.
+    NoRole = "no_role";
+    /// The certificate has no role.
+    NoCertificate = "no_certificate";
+    /// Somebody has the role.
+    RoleInUse = "role_in_use";
+    /// The role cannot be changed.
+    RoleBuiltIn = "role_built_in";
+    /// Nobody else is an administrator.
+    LastAdministrator = "last_administrator";
+    /// The cluster is secured already.
+    AlreadySecured = "already_secured";
+    /// The cluster is not secured.
+    NotSecured = "not_secured";
     /// The session has ended.
     SessionExpired = "session_expired";
     /// Too large.

@@ -4,6 +4,8 @@
 //! file. Every problem is reported at once, with the name of the setting, so that a file is mended in one
 //! round.
 
+mod given_files;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,7 +18,8 @@ use transport_security::{ClientCertificates, HandshakeBounds};
 use zk_front::ZkConfig;
 use zk_front::words::FourLetterWord;
 
-use crate::transport::{GivenFiles, TlsConfig};
+use self::given_files::GivenFiles;
+use crate::transport::TlsConfig;
 
 /// The beginning of every environment variable that overrides a setting.
 const ENVIRONMENT_PREFIX: &str = "LOCKGATE_";

@@ -1,7 +1,6 @@
 //! How a server's connections are protected: what is made of its certificates, and what it refuses to do without any.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use raft_node::{NodeConfig, NodeId};
@@ -135,27 +134,6 @@ pub(crate) async fn refuse_exposed(
 async fn reaches_beyond(address: &str) -> io::Result<bool> {
     let mut found = lookup_host(address).await?;
     Ok(found.any(|address| !address.ip().to_canonical().is_loopback()))
-}
-
-/// Paths of a configuration, as far as they are given.
-#[derive(Debug, Default)]
-pub(crate) struct GivenFiles {
-    pub certificate: Option<PathBuf>,
-    pub key: Option<PathBuf>,
-    pub ca: Option<PathBuf>,
-}
-
-impl GivenFiles {
-    /// All three, or none; else what is missing.
-    pub fn complete(self) -> Result<Option<TlsFiles>, &'static str> {
-        match (self.certificate, self.key, self.ca) {
-            (None, None, None) => Ok(None),
-            (Some(certificate), Some(key), Some(ca)) => Ok(Some(TlsFiles { certificate, key, ca })),
-            (None, _, _) => Err("certificate"),
-            (_, None, _) => Err("key"),
-            (_, _, None) => Err("ca"),
-        }
-    }
 }
 
 #[cfg(test)]

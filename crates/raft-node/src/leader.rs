@@ -323,7 +323,7 @@ pub async fn tend<P, F>(
                     as_of,
                 };
                 fail_step!(async "session::before_expire");
-                let proposed = propose(Request::anonymous(command)).await;
+                let proposed = propose(Request::internal(command)).await;
                 fail_step!(async "session::after_expire");
                 if !proposed {
                     replica.sessions.not_ended(term, &due, Instant::now());
@@ -336,7 +336,7 @@ pub async fn tend<P, F>(
             let propose = propose.clone();
             setting = Some(tokio::spawn(async move {
                 tracing::info!(%limits, "setting the limits");
-                propose(Request::anonymous(Command::SetLimits(limits))).await;
+                propose(Request::internal(Command::SetLimits(limits))).await;
             }));
         }
         if let Some((term, locks)) = delays_to_tell(&replica, &mut delays, now) {
@@ -345,7 +345,7 @@ pub async fn tend<P, F>(
             tokio::spawn(async move {
                 fail_step!(async "delay::before_count");
                 // What is not told now is told again.
-                propose(Request::anonymous(command)).await;
+                propose(Request::internal(command)).await;
                 fail_step!(async "delay::after_count");
             });
         }
@@ -357,7 +357,7 @@ pub async fn tend<P, F>(
                 let command = Command::Sweep(due);
                 tokio::spawn(async move {
                     // What is not swept now is swept the next time.
-                    propose(Request::anonymous(command)).await;
+                    propose(Request::internal(command)).await;
                 });
             }
         }
@@ -463,7 +463,7 @@ mod tests {
         assert_eq!(proposed.load(Ordering::SeqCst), 3);
 
         // A deposed leader's word comes late.
-        let late = Request::anonymous(Command::SetLimits(Limits::default()));
+        let late = Request::internal(Command::SetLimits(Limits::default()));
         let entry = EntryContext { time_ms: 2, term: 1 };
         replica
             .store

@@ -133,9 +133,23 @@ impl Node {
         }
     }
 
-    /// Opens a session under a fresh id. `timeout` is moved into the server's bounds.
+    /// Opens a session of nobody in particular under a fresh id. `timeout` is moved into the server's bounds.
     pub async fn open_session(
         &self,
+        timeout: Option<Duration>,
+        name: &str,
+        address: &str,
+        request_id: Option<RequestId>,
+    ) -> Result<OpenedSession, OpenSessionError> {
+        let nobody = Identities::none();
+        self.open_session_of(nobody, timeout, name, address, request_id)
+            .await
+    }
+
+    /// Opens a session that is the caller's, by what it has proven to be.
+    pub async fn open_session_of(
+        &self,
+        caller: Identities,
         timeout: Option<Duration>,
         name: &str,
         address: &str,
@@ -155,7 +169,7 @@ impl Node {
             let request = Request {
                 session: None,
                 request_id: request_id.clone(),
-                caller: Identities::none(),
+                caller: caller.clone(),
                 command,
             };
             match self.propose(request).await?.outcome {

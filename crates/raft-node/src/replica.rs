@@ -148,7 +148,10 @@ impl Replica {
             let mut holds = self.tap.collect(&store);
             for bytes in &batch.envelopes {
                 let envelope = Envelope::decode(bytes)?;
-                if let Some(session) = envelope.request.session {
+                // Nobody keeps somebody else's session alive.
+                if let Some(session) = envelope.request.session
+                    && store.seen_by(&envelope.request.caller).may_use(session).is_ok()
+                {
                     self.sessions.heard(session, now);
                 }
                 let opening = opened_timeout(&envelope.request.command);
@@ -158,7 +161,7 @@ impl Replica {
                 fail_step!("apply::after_command");
                 self.follow_events(&applied, &events, opening, now);
                 fail_step!("watch::before_dispatch");
-                self.hub.dispatch(applied.zxid, &events);
+                self.hub.dispatch(applied.zxid, &events, store.sight());
                 self.hub.sessions.happened(applied.zxid, store.time_ms(), &events);
                 fail_step!("watch::after_dispatch");
                 if let Some(holds) = &mut holds {
@@ -247,6 +250,10 @@ impl Replica {
 
     /// What events mean for this node itself.
     fn follow_events(&self, applied: &Applied, events: &[Event], opening: Option<Duration>, now: Instant) {
+        // Also if that was done and answered before: whoever asked again counts from then on.
+        if let Ok(Reply::SessionOpened { session, .. }) = &applied.outcome {
+            self.sessions.heard(*session, now);
+        }
         for event in events {
             match event {
                 Event::SessionOpened(session) => {
@@ -256,6 +263,10 @@ impl Replica {
                 }
                 Event::SessionReconnected { session, .. } => self.sessions.heard(*session, now),
                 Event::SessionEnded { session, .. } => self.sessions.ended(*session),
+                // Nothing in it is secret. As below, it is told once.
+                Event::AccessChanged(change) if self.sessions.leading_term().is_some() => {
+                    tracing::info!(by = %change.by, change = %change.command, "who may do what was changed");
+                }
                 // Told once in the cluster: by the leader, and not again by whoever reads the log after a restart.
                 Event::SoftQuotaPassed {
                     path,

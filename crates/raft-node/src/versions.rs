@@ -13,7 +13,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use znode_store::{Command, LockCommand, Op, Step};
+use znode_store::{AccessCommand, Command, LockCommand, Op, Step};
 
 use crate::config::NodeId;
 use crate::peers::wire::{OLDEST_WIRE_VERSION, WIRE_VERSION};
@@ -111,6 +111,15 @@ pub fn since(command: &Command) -> u8 {
         | Command::Sweep(_)
         | Command::SetLimits(_)
         | Command::Reconnect { .. }
+        | Command::Access(
+            AccessCommand::Secure { .. }
+            | AccessCommand::CreateToken(_)
+            | AccessCommand::RevokeToken(_)
+            | AccessCommand::SetRole { .. }
+            | AccessCommand::DeleteRole(_)
+            | AccessCommand::MapCertificate { .. }
+            | AccessCommand::UnmapCertificate(_),
+        )
         | Command::InTurn {
             step: Step::CloseSession,
             ..

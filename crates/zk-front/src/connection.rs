@@ -14,7 +14,7 @@ use zk_wire::{
     ConnectResponse, DecodeError, ErrorCode, FrameError, Outcome, Reader, Reply, ReplyHeader, Request,
     RequestHeader, frame, op_code, xid,
 };
-use znode_store::{Applied, Command, Identities, Op, Refusal, SessionId, Step, Turn, Zxid};
+use znode_store::{Applied, Command, Identities, Op, Refusal, SessionId, Step, Turn, Unproven, Zxid};
 
 use crate::auth::{AuthFailed, Proven};
 use crate::front::{Client, Front};
@@ -411,6 +411,9 @@ impl Connection {
                     refusal @ (Refusal::SessionMoved(_)
                     | Refusal::OutOfTurn { .. }
                     | Refusal::SessionEnded(_)
+                    // Not let in at all, so that its turn was not over: the next one could not come.
+                    | Refusal::NotYourSession(_)
+                    | Refusal::Unauthenticated(Unproven::Token | Unproven::Expired)
                     | Refusal::NoSession(_)),
                 ),
                 _,

@@ -312,7 +312,13 @@ async fn resume(node: &Node, id: SessionId, asked: &ConnectRequest) -> Result<Op
             timeout: Duration::from_millis(timeout_ms.into()),
             since: applied.zxid,
         })),
-        Err(Refusal::SessionEnded(_) | Refusal::NoSession(_) | Refusal::WrongPassword(_)) => Ok(None),
+        Err(
+            Refusal::SessionEnded(_)
+            | Refusal::NoSession(_)
+            | Refusal::WrongPassword(_)
+            | Refusal::NotYourSession(_),
+        ) => Ok(None),
+        Err(refusal @ Refusal::Unauthenticated(_)) => Err(Refused::Unavailable(refusal.to_string())),
         other => unreachable!("a session that is taken up is answered by that, not by {other:?}"),
     }
 }

@@ -44,6 +44,8 @@ impl Looker<'_> {
             // Leaves a watch also where nothing is.
             Request::Exists { path, watch } => {
                 let path = ZPath::parse(path).map_err(|_| no_such_path(path))?;
+                let view = look.store().seen_by(self.caller);
+                view.watch(&path).map_err(|refusal| code(&refusal))?;
                 if *watch {
                     look.arm(WatchKind::Data, &path)?;
                 }
@@ -65,7 +67,10 @@ impl Looker<'_> {
             )),
             Request::AddWatch { path, mode } => {
                 let kind = translate::watch_kind(*mode).ok_or(ErrorCode::MARSHALLING_ERROR)?;
-                look.arm(kind, &legal(path)?)?;
+                let path = legal(path)?;
+                let view = look.store().seen_by(self.caller);
+                view.watch(&path).map_err(|refusal| code(&refusal))?;
+                look.arm(kind, &path)?;
                 Ok(Reply::Number(ErrorCode::OK.0))
             }
             Request::CheckWatches { path, kind } => {

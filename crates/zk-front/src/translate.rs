@@ -205,7 +205,8 @@ pub fn code(refusal: &Refusal) -> ErrorCode {
         | Refusal::BadTtl(_)
         | Refusal::DataTooLarge { .. }
         | Refusal::BadWish(_) => ErrorCode::BAD_ARGUMENTS,
-        Refusal::NoAuth(_) => ErrorCode::NO_AUTH,
+        // Whoever has proven nothing yet may do so on the same connection.
+        Refusal::NoAuth(_) | Refusal::Forbidden { .. } | Refusal::Unauthenticated(_) => ErrorCode::NO_AUTH,
         Refusal::InvalidAcl(_) => ErrorCode::INVALID_ACL,
         // All of these are: there are enough of them here.
         Refusal::QuotaExceeded { .. }
@@ -215,7 +216,7 @@ pub fn code(refusal: &Refusal) -> ErrorCode {
         Refusal::NoSession(_) | Refusal::SessionEnded(_) | Refusal::WrongPassword(_) => {
             ErrorCode::SESSION_EXPIRED
         }
-        Refusal::SessionMoved(_) => ErrorCode::SESSION_MOVED,
+        Refusal::SessionMoved(_) | Refusal::NotYourSession(_) => ErrorCode::SESSION_MOVED,
         Refusal::Multi { refusal, .. } => code(refusal),
         // Of what clients of ZooKeeper never ask for.
         Refusal::SessionRequired
@@ -232,7 +233,9 @@ pub fn code(refusal: &Refusal) -> ErrorCode {
         | Refusal::Draining(_)
         | Refusal::WrongMode { .. }
         | Refusal::Broken { .. }
-        | Refusal::OutOfTurn { .. } => ErrorCode::SYSTEM_ERROR,
+        | Refusal::OutOfTurn { .. }
+        | Refusal::Internal
+        | Refusal::Access(_) => ErrorCode::SYSTEM_ERROR,
     }
 }
 
@@ -290,6 +293,8 @@ pub fn identity(identity: &Identity) -> (String, String) {
         Identity::Digest(id) => ("digest", id.split(':').next().unwrap_or_default().to_owned()),
         Identity::X509(id) => ("x509", id.to_string()),
         Identity::Super => ("super", String::new()),
+        Identity::Token(id) => ("token", id.to_string()),
+        Identity::Internal => ("internal", String::new()),
     };
     (scheme.to_owned(), name)
 }

@@ -14,6 +14,7 @@ use core::ops::BitOr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::TokenId;
 use crate::path::ZPath;
 use crate::reply::Refusal;
 
@@ -288,6 +289,11 @@ pub enum Identity {
     X509(Arc<str>),
     /// It is the operator, whom no list stops.
     Super,
+    /// It knows the secret of this token. The front end has compared the hashes; whether the token still counts is decided
+    /// where the request is carried out.
+    Token(TokenId),
+    /// It is the cluster itself, which does what has to be done without being asked. Never to be had from a front end.
+    Internal,
 }
 
 /// All that a caller has proven to be, in the order in which it did. Cheap to clone.
@@ -298,6 +304,11 @@ impl Identities {
     /// Of a caller that has proven nothing: it has the rights of the whole world.
     pub fn none() -> Self {
         Self(None)
+    }
+
+    /// Of the cluster itself.
+    pub fn internal() -> Self {
+        Self::new([Identity::Internal])
     }
 
     /// Of a caller that has proven all of these; a repeated one counts once.
@@ -325,7 +336,8 @@ impl Identities {
         self.iter().filter_map(|identity| match identity {
             Identity::Digest(id) => Some(("digest", id.clone())),
             Identity::X509(id) => Some(("x509", id.clone())),
-            Identity::Ip(_) | Identity::Super => None,
+            // Lists know neither tokens nor their roles: those are for whoever makes policies.
+            Identity::Ip(_) | Identity::Super | Identity::Token(_) | Identity::Internal => None,
         })
     }
 }

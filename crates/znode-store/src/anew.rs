@@ -57,7 +57,7 @@ impl Store {
             as_of: self.zxid,
         };
         match self
-            .apply(&entry, Request::anonymous(command), &mut Vec::new())
+            .apply(&entry, Request::internal(command), &mut Vec::new())
             .outcome
         {
             Ok(Reply::SessionsExpired(ended)) => ended,

@@ -3,12 +3,13 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::access::Principal;
 use crate::acl::Identities;
 use crate::command::{Command, LockCommand, Op, Request, Step};
 use crate::event::Event;
 use crate::ids::{RequestId, SessionId, Zxid};
 use crate::planted::{self, Bug};
-use crate::remembered::{self, Record, Remembered};
+use crate::remembered::{self, MemoryKey, Record, Remembered};
 use crate::reply::{Applied, Limited, Outcome, Refusal, Reply};
 use crate::sessions::{Session, SessionFate};
 use crate::store::Store;
@@ -56,12 +57,23 @@ impl Store {
             events,
             held_back: None,
         };
-        let outcome = self.answer(cx, request);
+        // In an open state nothing else is to be decided.
+        let outcome = match self.access.is_secured() {
+            false => self.answer(cx, request),
+            true => self.answer_if_allowed(cx, request),
+        };
         self.settle_locks(cx);
         Applied {
             zxid: cx.zxid,
             outcome,
         }
+    }
+
+    /// Carries a request out, or answers it from memory, if its caller may ask for that, and tells what the caller may know.
+    fn answer_if_allowed(&mut self, cx: &mut Context<'_>, request: Request) -> Outcome {
+        self.admit(cx, request.session, &request.command)?;
+        let outcome = self.answer(cx, request);
+        self.conceal(cx, outcome)
     }
 
     /// Carries a request out, unless its session is gone or it was carried out before.
@@ -79,7 +91,8 @@ impl Store {
             return self.carry_out(cx, session, None, command);
         };
         let fingerprint = remembered::fingerprint(&command);
-        if let Some(record) = self.remembered_of(session, &request_id) {
+        let key = self.memory_key(session, cx.caller, &request_id);
+        if let Some(record) = self.remembered_of(session, cx.caller, &request_id) {
             if record.fingerprint != fingerprint {
                 return Err(Refusal::RequestIdReused);
             }
@@ -95,6 +108,15 @@ impl Store {
                 (Some(session), Command::Lock(LockCommand::AcquireMany { attempt, .. })) => {
                     return self.repeat_acquire_many(cx, session, &request_id, *attempt, first);
                 }
+                // Its client counts the timeout of the session that it learns of from this time's sending on.
+                (None, Command::OpenSession { .. }) => {
+                    if let Ok(Reply::SessionOpened { session, .. }) = &first
+                        && self.sessions.fate(*session) == SessionFate::Live
+                    {
+                        self.sessions.hear(*session, cx.zxid)?;
+                    }
+                    return first;
+                }
                 _ => return first,
             }
         }
@@ -102,16 +124,31 @@ impl Store {
         if remembered::is_memorable(&outcome)
             && let Some(memory) = self.memory_of(session)
         {
-            memory.insert(request_id, fingerprint, outcome.clone());
+            memory.insert(key, fingerprint, outcome.clone());
         }
         outcome
     }
 
     /// What is remembered under a request id.
-    pub(crate) fn remembered_of(&self, session: Option<SessionId>, id: &RequestId) -> Option<&Record> {
+    pub(crate) fn remembered_of(
+        &self,
+        session: Option<SessionId>,
+        caller: &Identities,
+        id: &RequestId,
+    ) -> Option<&Record> {
+        let key = self.memory_key(session, caller, id);
         match session {
-            Some(session) => self.sessions.get(session)?.remembered.get(id),
-            None => self.remembered.get(id),
+            Some(session) => self.sessions.get(session)?.remembered.get(&key),
+            None => self.remembered.get(&key),
+        }
+    }
+
+    /// Under what an outcome is remembered. What came without a session is remembered for all together, and then another
+    /// principal's request is another one, whatever it calls itself.
+    fn memory_key(&self, session: Option<SessionId>, caller: &Identities, id: &RequestId) -> MemoryKey {
+        match session {
+            None if self.access.is_secured() => MemoryKey::of_principal(&Principal::of(caller), id),
+            _ => id.into(),
         }
     }
 
@@ -151,7 +188,15 @@ impl Store {
                 }
                 self.sessions.insert(
                     session,
-                    Session::new(password, timeout_ms, name, address, cx.now_ms, cx.zxid),
+                    Session::new(
+                        password,
+                        timeout_ms,
+                        name,
+                        address,
+                        Principal::of(cx.caller),
+                        cx.now_ms,
+                        cx.zxid,
+                    ),
                 );
                 cx.events.push(Event::SessionOpened(session));
                 Ok(Reply::SessionOpened { session, timeout_ms })
@@ -211,6 +256,9 @@ impl Store {
             Command::InTurn { turn, step } => {
                 let session = session.ok_or(Refusal::SessionRequired)?;
                 self.sessions.take_turn(session, turn)?;
+                if self.access.is_secured() {
+                    self.authorise_step(cx, Some(session), &step)?;
+                }
                 let command = match step {
                     Step::Write(op) => return self.write(cx, Some(session), op),
                     Step::Multi(ops) => return self.multi(cx, Some(session), ops),
@@ -218,6 +266,7 @@ impl Store {
                 };
                 self.carry_out(cx, Some(session), None, command)
             }
+            Command::Access(command) => self.access_command(cx, command),
         }
     }
 

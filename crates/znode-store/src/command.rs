@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::AccessCommand;
 use crate::acl::{Acl, Identities};
 use crate::ids::{Data, Password, RequestId, SessionId, Zxid};
 use crate::limits::Limits;
@@ -33,6 +34,15 @@ impl Request {
             request_id: None,
             caller: Identities::none(),
             command,
+        }
+    }
+
+    /// A request of the cluster itself: what its leader and its nodes have to do by themselves. No client may ever be
+    /// given this.
+    pub fn internal(command: Command) -> Self {
+        Self {
+            caller: Identities::internal(),
+            ..Self::anonymous(command)
         }
     }
 }
@@ -96,6 +106,8 @@ pub enum Command {
         /// What.
         step: Step,
     },
+    /// A change of who may do what.
+    Access(AccessCommand),
 }
 
 /// A place in the order in which one connection of a session sends its requests.

@@ -3,6 +3,7 @@
 
 use alloc::sync::Arc;
 
+use crate::access::AccessChange;
 use crate::acl::Acl;
 use crate::command::{HolderId, LockMode};
 use crate::ids::{SessionId, Zxid};
@@ -119,6 +120,8 @@ pub enum Event {
         /// Whether for want of heartbeats; else at its owner's wish.
         expired: bool,
     },
+    /// Who may do what was changed.
+    AccessChanged(Arc<AccessChange>),
 }
 
 /// All that there is to say about a contender that holds a lock, for those who keep a history. It is told whole at the

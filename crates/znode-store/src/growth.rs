@@ -1,6 +1,7 @@
 //! Whether carrying out a request may make the state larger: what a cluster whose disks are nearly full still takes.
 //! Nothing here knows of disks or refuses anything; [`crate::apply`] does not ask.
 
+use crate::access::AccessCommand;
 use crate::acl::{Acl, Identities};
 use crate::command::{Command, LockCommand, LockWish, Op, Request, Step};
 use crate::ids::SessionId;
@@ -19,12 +20,23 @@ impl Store {
     /// does not grow. The answer is meant for the state at this moment, and errs towards "yes".
     pub fn may_grow(&self, request: &Request) -> bool {
         if let Some(id) = &request.request_id
-            && self.remembered_of(request.session, id).is_some()
+            && self.remembered_of(request.session, &request.caller, id).is_some()
         {
             return false;
         }
         match &request.command {
             Command::OpenSession { .. } => true,
+            Command::Access(
+                AccessCommand::Secure { .. }
+                | AccessCommand::CreateToken(_)
+                | AccessCommand::SetRole { .. }
+                | AccessCommand::MapCertificate { .. },
+            ) => true,
+            Command::Access(
+                AccessCommand::RevokeToken(_)
+                | AccessCommand::DeleteRole(_)
+                | AccessCommand::UnmapCertificate(_),
+            ) => false,
             Command::CloseSession { .. }
             | Command::ExpireSessions { .. }
             | Command::Sweep(_)

@@ -15,6 +15,7 @@
 //! | [`Request`] | a [`Command`], on behalf of a session, perhaps with an id by which a repetition is known |
 //! | [`Reply`], [`Refusal`] | what came of it; a refusal has changed nothing |
 //! | [`Event`] | what it changed, for those who watch and wait |
+//! | [`Right`], [`PathGrant`], [`Token`] | what operators allow in a secured state, and by what callers are known |
 //! | [`Acl`], [`Identities`] | who may do what to a znode; what a caller has proven to be |
 //! | [`View`] | the state as one caller may see it |
 //! | lock, contender | the znode `/locks/NAME`, and its ephemeral sequential children |
@@ -128,6 +129,7 @@ mod ids;
 mod path;
 mod stat;
 
+mod access;
 mod acl;
 mod limits;
 
@@ -155,6 +157,7 @@ mod snapshot;
 mod stable_hash;
 mod tree;
 
+pub use access::*;
 pub use acl::*;
 pub use anew::{LAST_MOVED_POSITION, TooFar};
 pub use apply::EntryContext;

@@ -4,6 +4,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::access::Right;
 use crate::acl::{Acl, Identities, Perms};
 use crate::ids::{Data, SessionId};
 use crate::path::ZPath;
@@ -15,8 +16,8 @@ use crate::tree::NodeIndex;
 /// The state as one caller sees it.
 #[derive(Clone, Copy)]
 pub struct View<'s> {
-    store: &'s Store,
-    caller: &'s Identities,
+    pub(crate) store: &'s Store,
+    pub(crate) caller: &'s Identities,
 }
 
 /// Some of the children of a znode.
@@ -36,7 +37,7 @@ impl Store {
 }
 
 /// All of these refuse with [`Refusal::NoNode`] what does not exist, and with [`Refusal::NoAuth`] what the caller may
-/// not see.
+/// not see by the znode's list; before that, with [`Refusal::Forbidden`], what it may not see by the policies.
 impl View<'_> {
     /// Data and stat. Needs the right to read.
     pub fn get(&self, path: &ZPath) -> Result<(Data, Stat), Refusal> {
@@ -44,8 +45,9 @@ impl View<'_> {
         Ok((node.data.clone(), node.stat()))
     }
 
-    /// The stat. Needs no right, as in ZooKeeper 3.8.
+    /// The stat. Needs no right of the znode's list, as in ZooKeeper 3.8; but by the policies the one to read.
     pub fn exists(&self, path: &ZPath) -> Result<Stat, Refusal> {
+        self.may(Right::Read, path)?;
         self.store.stat(path).ok_or_else(|| Refusal::NoNode(path.clone()))
     }
 
@@ -84,7 +86,7 @@ impl View<'_> {
     pub fn acl(&self, path: &ZPath) -> Result<(Acl, Stat), Refusal> {
         let index = self.find(path, Perms::READ | Perms::ADMIN)?;
         let acl = self.store.tree.acl(index);
-        let shown = if acl.allows(Perms::ADMIN, self.caller) {
+        let shown = if self.may_change(acl, path) {
             acl.clone()
         } else {
             acl.masked()
@@ -98,17 +100,24 @@ impl View<'_> {
         Ok(self.store.tree.descendants(index))
     }
 
-    /// The ephemeral znodes of a session whose paths begin with `prefix`, sorted.
+    /// The ephemeral znodes of a session whose paths begin with `prefix`, sorted; by the policies only for those who may use
+    /// the session, and those of which they may know.
     pub fn ephemerals(&self, session: SessionId, prefix: &str) -> Result<Vec<ZPath>, Refusal> {
+        self.may_use(session)?;
         self.store.sessions.require(session)?;
         let state = self.store.sessions.get(session).expect("it lives");
         let paths = state.ephemerals.iter().map(|&index| self.store.tree.path(index));
         let mut paths: Vec<_> = paths.filter(|path| path.as_str().starts_with(prefix)).collect();
         paths.sort_unstable();
-        Ok(paths)
+        self.known(paths)
     }
 
-    fn find(&self, path: &ZPath, perms: Perms) -> Result<NodeIndex, Refusal> {
+    pub(crate) fn find(&self, path: &ZPath, perms: Perms) -> Result<NodeIndex, Refusal> {
+        // Before it is told whether it exists.
+        match perms == Perms::READ | Perms::ADMIN && self.may(Right::Administer, path).is_ok() {
+            true => {}
+            false => self.may(Right::Read, path)?,
+        }
         let index = self.store.require_node(path)?;
         self.store.tree.acl(index).require(perms, self.caller, path)?;
         Ok(index)

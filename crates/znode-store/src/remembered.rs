@@ -3,12 +3,15 @@
 //! command is decided here too; what a repeated `acquire` answers is decided in [`crate::lock`].
 
 use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::{MAX_CERTIFICATE_BYTES, Principal};
 use crate::command::{Command, LockCommand, LockWish};
-use crate::ids::RequestId;
+use crate::ids::{MAX_REQUEST_ID_BYTES, RequestId};
 use crate::reply::{Outcome, Refusal, Reply};
 use crate::snapshot::NEVER_COUNTED;
 use crate::stable_hash::{self, Table};
@@ -22,6 +25,29 @@ pub const MAX_REMEMBERED_REQUESTS: usize = 200;
 /// How many outcomes are remembered of requests without a session, of all clients together.
 pub const MAX_SESSIONLESS_REQUESTS: usize = 10_000;
 
+/// Under what an outcome is remembered.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct MemoryKey(Arc<str>);
+
+/// The longest key: a request's id, a certificate's subject, and what is between.
+const MAX_KEY_BYTES: usize = MAX_REQUEST_ID_BYTES + MAX_CERTIFICATE_BYTES + 64;
+
+impl MemoryKey {
+    /// Of a principal's request without a session.
+    pub(crate) fn of_principal(principal: &Principal, id: &RequestId) -> Self {
+        // With its length first, so that no id can pass for another one and somebody else's name.
+        let mut text = format!("{} {} ", id.as_str().len(), id.as_str());
+        principal.append_to(&mut text);
+        Self(text.into())
+    }
+}
+
+impl From<&RequestId> for MemoryKey {
+    fn from(id: &RequestId) -> Self {
+        Self(id.shared())
+    }
+}
+
 /// A bounded memory of outcomes; the oldest is forgotten first.
 ///
 /// A call that waits in a lock's queue is not counted and not forgotten, however much is asked meanwhile:
@@ -29,9 +55,9 @@ pub const MAX_SESSIONLESS_REQUESTS: usize = 10_000;
 #[derive(Clone)]
 pub(crate) struct Remembered {
     limit: usize,
-    records: Table<RequestId, Record>,
+    records: Table<MemoryKey, Record>,
     /// What may be forgotten, in the order of arrival.
-    order: BTreeMap<u64, RequestId>,
+    order: BTreeMap<u64, MemoryKey>,
     /// The next number of arrival. It is the same on all replicas, and goes into snapshots.
     next: u64,
     /// The sum of the digests of all records.
@@ -59,7 +85,7 @@ impl Record {
         }
     }
 
-    fn digest(&self, id: &RequestId) -> u64 {
+    fn digest(&self, id: &MemoryKey) -> u64 {
         stable_hash::of_words([
             stable_hash::of(id),
             self.fingerprint,
@@ -95,12 +121,12 @@ impl Remembered {
         self.order.len()
     }
 
-    pub(crate) fn get(&self, id: &RequestId) -> Option<&Record> {
+    pub(crate) fn get(&self, id: &MemoryKey) -> Option<&Record> {
         self.records.get(id)
     }
 
     /// Remembers an outcome.
-    pub(crate) fn insert(&mut self, id: RequestId, fingerprint: u64, outcome: Outcome) {
+    pub(crate) fn insert(&mut self, id: MemoryKey, fingerprint: u64, outcome: Outcome) {
         let arrival = self.next;
         self.next += 1;
         self.put(
@@ -118,21 +144,21 @@ impl Remembered {
     }
 
     /// From now on a repeated request is answered by `outcome`, unless it is forgotten already.
-    pub(crate) fn update(&mut self, id: &RequestId, outcome: Outcome) {
+    pub(crate) fn update(&mut self, id: &MemoryKey, outcome: Outcome) {
         if let Some(record) = self.records.get(id) {
             self.insert(id.clone(), record.fingerprint, outcome);
         }
     }
 
     /// From now on a repeated request is carried out anew.
-    pub(crate) fn forget(&mut self, id: &RequestId) {
+    pub(crate) fn forget(&mut self, id: &MemoryKey) {
         if let Some(record) = self.records.remove(id) {
             self.order.remove(&record.arrival);
             self.digest = self.digest.wrapping_sub(record.digest(id));
         }
     }
 
-    fn put(&mut self, id: RequestId, record: Record) {
+    fn put(&mut self, id: MemoryKey, record: Record) {
         self.forget(&id);
         self.digest = self.digest.wrapping_add(record.digest(&id));
         if !record.waits() {
@@ -142,7 +168,7 @@ impl Remembered {
     }
 
     /// The records that got their answer at `arrival` or later, the oldest first; not those that wait.
-    pub(crate) fn answered_from(&self, arrival: u64) -> impl Iterator<Item = (RequestId, Record)> + '_ {
+    pub(crate) fn answered_from(&self, arrival: u64) -> impl Iterator<Item = (MemoryKey, Record)> + '_ {
         let answered = self.order.range(arrival..);
         answered.map(|(_, id)| (id.clone(), self.records[id].clone()))
     }
@@ -177,6 +203,9 @@ impl Remembered {
             if !(earliest..kept.next).contains(&record.arrival) {
                 return Err("the requests in it are not in the order in which they came");
             }
+            if !(1..=MAX_KEY_BYTES).contains(&id.0.len()) {
+                return Err("the id of a request in it is none");
+            }
             if self.records.contains_key(&id) {
                 return Err("a request in it is there twice");
             }
@@ -196,7 +225,7 @@ impl Remembered {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Kept {
     pub(crate) next: u64,
-    pub(crate) records: Vec<(RequestId, Record)>,
+    pub(crate) records: Vec<(MemoryKey, Record)>,
 }
 
 impl Kept {
@@ -268,6 +297,8 @@ pub(crate) fn fingerprint(command: &Command) -> u64 {
         | Command::SetLimits(_)
         | Command::Reconnect { .. }
         | Command::InTurn { .. }
+        // Also of a token that is made: sent again it would have another secret, which the first answer does not fit.
+        | Command::Access(_)
         | Command::Lock(_) => stable_hash::of(command),
     }
 }

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::{Right, RoleName, TokenId};
 use crate::command::{HolderId, LockMode};
 use crate::ids::{SessionId, Zxid};
 use crate::path::{LockName, ZPath};
@@ -90,6 +91,14 @@ pub enum Reply {
         /// Its timeout.
         timeout_ms: u32,
     },
+    /// From now on it counts who may do what.
+    Secured,
+    /// The token was made.
+    TokenCreated(TokenId),
+    /// The token counts no more.
+    TokenRevoked,
+    /// A role, or who has it, was changed.
+    PolicyChanged,
 }
 
 /// Proof that a contender holds a lock.
@@ -149,7 +158,8 @@ struct Waiting<'c>(&'c LockName, &'c [Party]);
 impl core::fmt::Display for Waiting<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let Self(lock, cycle) = self;
-        if cycle.len() <= 1 {
+        // Of a longer one all may be concealed.
+        if cycle.len() == 1 {
             return write!(
                 f,
                 "the owner has the lock {lock} in a mode with fewer rights and would wait for itself"
@@ -194,6 +204,73 @@ pub enum Limited {
     Sessions,
     /// Locks with terms of their own.
     ConfiguredLocks,
+    /// Tokens.
+    Tokens,
+    /// Roles.
+    Roles,
+    /// Certificates that have a role.
+    Certificates,
+}
+
+/// Why a caller is nobody. Whoever has a token may know what is wrong with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Unproven {
+    /// It has proven nothing.
+    #[error("this needs a token, or a certificate that has a role")]
+    Nothing,
+    /// There is no such token (any more).
+    #[error("the token is not known, or was revoked")]
+    Token,
+    /// The token's time is over.
+    #[error("the token has expired")]
+    Expired,
+    /// Its certificate has no role.
+    #[error("the certificate has no role")]
+    Certificate,
+}
+
+impl From<Unproven> for Refusal {
+    fn from(unproven: Unproven) -> Self {
+        Self::Unauthenticated(unproven)
+    }
+}
+
+/// Why who may do what was not changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum AccessRefusal {
+    /// It is secured once and for all.
+    #[error("the cluster is secured already")]
+    AlreadySecured,
+    /// There are no tokens and no roles before.
+    #[error("the cluster is not secured")]
+    NotSecured,
+    /// Only the operator, on the node itself, secures a cluster.
+    #[error("only the operator can secure a cluster")]
+    OperatorOnly,
+    /// There is no such token.
+    #[error("there is no token {0}")]
+    NoToken(TokenId),
+    /// The drawn id is taken; the node draws another one.
+    #[error("the token {0} exists already")]
+    TokenExists(TokenId),
+    /// There is no such role.
+    #[error("there is no role {0}")]
+    NoRole(RoleName),
+    /// Somebody has the role.
+    #[error("the role {0} is in use")]
+    RoleInUse(RoleName),
+    /// The role `admin` is what it is.
+    #[error("the role admin cannot be changed")]
+    BuiltIn,
+    /// The certificate has no role.
+    #[error("the certificate {0:?} has no role")]
+    NoCertificate(Arc<str>),
+    /// Nobody could administer the cluster any more.
+    #[error("nobody else has the role admin")]
+    LastAdministrator,
+    /// What makes no sense, or is too long.
+    #[error("{0}")]
+    BadText(Arc<str>),
 }
 
 /// Why a command was not carried out. Nothing was changed, on any replica.
@@ -392,4 +469,24 @@ pub enum Refusal {
         /// Which one is next.
         expected: u64,
     },
+    /// The caller is nobody, and nobody in particular may do this.
+    #[error("{0}")]
+    Unauthenticated(Unproven),
+    /// The policies do not allow it.
+    #[error("this needs the right to {right} at {path}")]
+    Forbidden {
+        /// Which right is missing.
+        right: Right,
+        /// Where.
+        path: ZPath,
+    },
+    /// A session is used by whoever opened it, and nobody else.
+    #[error("the session {0} is somebody else's")]
+    NotYourSession(SessionId),
+    /// It is the cluster's own doing, and nobody asks for it.
+    #[error("only the cluster itself does this")]
+    Internal,
+    /// Who may do what was not changed.
+    #[error("{0}")]
+    Access(AccessRefusal),
 }

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::Principal;
 use crate::apply::Context;
 use crate::command::Turn;
 use crate::event::{ContenderEnd, Event};
@@ -42,6 +43,8 @@ pub struct SessionView {
     pub ephemerals: u32,
     /// The position at which it was opened, or last reconnected.
     pub connected_at: Zxid,
+    /// Whose it is.
+    pub owner: Principal,
 }
 
 /// What became of a session.
@@ -62,6 +65,8 @@ pub(crate) struct Session {
     pub(crate) name: Arc<str>,
     pub(crate) address: Arc<str>,
     pub(crate) opened_at_ms: u64,
+    /// Whose it is, if that counts.
+    pub(crate) owner: Principal,
     /// The next turn of its connection.
     pub(crate) turn: Turn,
     /// The position of its latest command, whatever became of it.
@@ -81,6 +86,7 @@ pub(crate) struct SessionRecord {
     name: Arc<str>,
     address: Arc<str>,
     opened_at_ms: u64,
+    owner: Principal,
     pub(crate) turn: Turn,
     heard_at: Zxid,
     /// What is remembered of its requests. Filled in when it is written.
@@ -100,6 +106,7 @@ impl Session {
         timeout_ms: u32,
         name: Arc<str>,
         address: Arc<str>,
+        owner: Principal,
         opened_at_ms: u64,
         opened_at: Zxid,
     ) -> Self {
@@ -109,6 +116,7 @@ impl Session {
             name,
             address,
             opened_at_ms,
+            owner,
             turn: Turn {
                 since: opened_at,
                 number: 0,
@@ -128,6 +136,7 @@ impl Session {
             opened_at_ms: self.opened_at_ms,
             ephemerals: self.ephemerals.len() as u32,
             connected_at: self.turn.since,
+            owner: self.owner.clone(),
         }
     }
 
@@ -139,6 +148,7 @@ impl Session {
             name: self.name.clone(),
             address: self.address.clone(),
             opened_at_ms: self.opened_at_ms,
+            owner: self.owner.clone(),
             turn: self.turn,
             heard_at: self.heard_at,
             requests: Kept::default(),
@@ -155,6 +165,7 @@ impl From<SessionRecord> for Session {
             name,
             address,
             opened_at_ms,
+            owner,
             turn,
             heard_at,
             requests: _,
@@ -165,6 +176,7 @@ impl From<SessionRecord> for Session {
             name,
             address,
             opened_at_ms,
+            owner,
             turn,
             heard_at,
             ephemerals: BTreeSet::new(),

@@ -3,6 +3,7 @@
 
 use core::fmt::{self, Display, Formatter, Write as _};
 
+use crate::access::Principal;
 use crate::acl::{Acl, AclEntry, Perms};
 use crate::command::{
     AttemptId, Command, ContenderNames, CreateMode, Downgraded, HolderId, LockCommand, LockMode, LockWish,
@@ -103,6 +104,7 @@ impl Display for Command {
             Self::Lock(command) => command.fmt(f),
             Self::Reconnect { session, password: _ } => write!(f, "reconnect session {session}"),
             Self::InTurn { turn, step } => write!(f, "in turn {turn}: {step}"),
+            Self::Access(command) => command.fmt(f),
         }
     }
 }
@@ -397,6 +399,10 @@ impl Display for Reply {
             Self::RevokeRequested(count) => write!(f, "{} asked", Count((*count).into(), "holder")),
             Self::RevokeAnswered => f.write_str("answer noted"),
             Self::Opened(count) => write!(f, "{} opened", Count((*count).into(), "lock")),
+            Self::Secured => f.write_str("secured"),
+            Self::TokenCreated(token) => write!(f, "token {token} made"),
+            Self::TokenRevoked => f.write_str("token revoked"),
+            Self::PolicyChanged => f.write_str("policy changed"),
         }
     }
 }
@@ -441,6 +447,7 @@ impl Display for Event {
             Self::SessionReconnected { session, since } => {
                 write!(f, "session {session} reconnected at {since}")
             }
+            Self::AccessChanged(change) => change.fmt(f),
             Self::Znode(event) => event.fmt(f),
             Self::SoftQuotaPassed {
                 path,
@@ -616,6 +623,9 @@ impl Display for Limited {
             Self::Ephemerals(session) => write!(f, "ephemeral znodes of session {session}"),
             Self::Sessions => f.write_str("sessions"),
             Self::ConfiguredLocks => f.write_str("locks with terms of their own"),
+            Self::Tokens => f.write_str("tokens"),
+            Self::Roles => f.write_str("roles"),
+            Self::Certificates => f.write_str("certificates that have a role"),
         }
     }
 }
@@ -691,6 +701,7 @@ impl Display for SessionView {
             opened_at_ms,
             ephemerals,
             connected_at: _,
+            owner,
         } = self;
         write!(
             f,
@@ -700,7 +711,11 @@ impl Display for SessionView {
             f,
             "opened at {opened_at_ms} ms, {}",
             Count((*ephemerals).into(), "ephemeral znode")
-        )
+        )?;
+        match owner {
+            Principal::Nobody => Ok(()),
+            owner => write!(f, ", of {owner}"),
+        }
     }
 }
 

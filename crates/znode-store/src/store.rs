@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::access::Access;
 use crate::ids::{Data, Password, SessionId, Zxid};
 use crate::limits::Limits;
 use crate::lock::LockTable;
@@ -29,6 +30,8 @@ pub struct Store {
     pub(crate) remembered: Arc<Remembered>,
     /// Its queues follow from the tree; what does not is in snapshots and in the digest.
     pub(crate) locks: LockTable,
+    /// Who may do what. Shared with a snapshot that is being drawn.
+    pub(crate) access: Arc<Access>,
 }
 
 impl Default for Store {
@@ -48,6 +51,7 @@ impl Store {
             sessions: Sessions::default(),
             remembered: Arc::new(Remembered::sessionless()),
             locks: LockTable::default(),
+            access: Arc::default(),
         }
     }
 
@@ -72,6 +76,7 @@ impl Store {
             self.sessions.digest(),
             self.remembered.digest(),
             self.locks.digest(),
+            self.access.digest(),
         ])
     }
 

@@ -54,7 +54,7 @@ fn crowded() -> (Watches, Vec<WatcherId>) {
 }
 
 fn fire(watches: &mut Watches, event: &ZnodeEvent) {
-    watches.fire(Zxid(1), event, |watcher, notice| {
+    watches.fire(Zxid(1), event, znode_store::Sight::open(), |watcher, notice| {
         black_box((watcher, notice));
     });
 }

@@ -76,7 +76,7 @@
 //! let mut told = Vec::new();
 //! for event in &events {
 //!     if let Event::Znode(event) = event {
-//!         watches.fire(applied.zxid, event, |watcher, notice| told.push((watcher, notice.to_string())));
+//!         watches.fire(applied.zxid, event, store.sight(), |watcher, notice| told.push((watcher, notice.to_string())));
 //!     }
 //! }
 //! assert_eq!(told, [(client, "created /greeting at 1".to_owned())]);

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use znode_store::{Identities, Stat, Store, ZPath, ZnodeEventKind, Zxid};
+use znode_store::{Identities, Right, Stat, Store, ZPath, ZnodeEventKind, Zxid};
 
 use crate::kind::{Kinds, WatchKind};
 use crate::limits::TooManyWatches;
@@ -31,8 +31,8 @@ impl Watches {
     /// that the client has seen. No event may be fired between the look at `store` and the end of this.
     ///
     /// What persistent watches have missed is not told, as in ZooKeeper: a client that had to connect again knows that
-    /// it has to read again. And as there nobody's rights are asked: this tells nothing that `exists` does not tell to
-    /// everybody.
+    /// it has to read again. And as there the znodes' lists are not asked: this tells nothing that `exists` does not tell to
+    /// everybody. But what the policies do not let the client see it is not told, as when a watch fires; that one has ended.
     ///
     /// A refusal leaves what was told and armed before it. The client would go on with fewer watches than it thinks to
     /// have, so whoever asked should disconnect it.
@@ -48,6 +48,13 @@ impl Watches {
         lists: &WatchLists,
         mut tell: impl FnMut(Notice),
     ) -> Result<(), TooManyWatches> {
+        let identities = self.identities(watcher);
+        let sight = store.sight();
+        let mut tell = |notice: Notice| {
+            if sight.may(&identities, Right::Read, &notice.path) {
+                tell(notice);
+            }
+        };
         let look = |path, existed| Look {
             path,
             existed,
@@ -155,7 +162,8 @@ impl Watches {
                 } else {
                     now
                 };
-                last.seen_by(identities).get(path).is_ok()
+                // By the list that the znode has, or had at last; and by what is allowed now, whatever was then.
+                last.seen_by(identities).get(path).is_ok() && now.sight().may(identities, Right::Read, path)
             };
             let data = look.data().filter(|_| kinds.contains(Kinds::DATA));
             let children = look.children().filter(|_| kinds.contains(Kinds::CHILDREN));

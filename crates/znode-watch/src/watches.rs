@@ -1,6 +1,6 @@
 //! Who watches what, and who is told of an event. What was missed is the matter of `missed`.
 
-use znode_store::{Identities, MAX_PATH_DEPTH, Perms, ZPath, ZnodeEvent, ZnodeEventKind, Zxid};
+use znode_store::{Identities, MAX_PATH_DEPTH, Sight, ZPath, ZnodeEvent, ZnodeEventKind, Zxid};
 
 use crate::kind::{Kinds, WatchKind, WatcherType};
 use crate::limits::{TooManyWatches, WatchLimits};
@@ -98,7 +98,7 @@ impl Watches {
     }
 
     /// Arms a watch. One that is armed already stays as it is. Whether the znode exists and may be read is decided by
-    /// whoever answers the request that leaves the watch.
+    /// whoever answers the request that leaves the watch (by [`znode_store::View::watch`], where nothing is read).
     ///
     /// # Panics
     ///
@@ -186,21 +186,35 @@ impl Watches {
     /// Tells of an event whom it concerns, each watcher once, and ends the watches that have waited for it. Fire the
     /// events of a command in their order.
     ///
-    /// Who may not read the znode is not told; its watch has ended nevertheless, as in ZooKeeper.
-    pub fn fire(&mut self, zxid: Zxid, event: &ZnodeEvent, mut tell: impl FnMut(WatcherId, Notice)) {
+    /// Who may not read the znode, by its list or by the policies that `sight` knows, is not told; its watch has ended
+    /// nevertheless, as in ZooKeeper.
+    pub fn fire(
+        &mut self,
+        zxid: Zxid,
+        event: &ZnodeEvent,
+        sight: Sight<'_>,
+        mut tell: impl FnMut(WatcherId, Notice),
+    ) {
         if self.watches == 0 {
             return;
         }
         self.events += 1;
         let path = event.path.as_str();
-        self.fire_at(path, Kinds::concerned_by(event.kind), zxid, event, &mut tell);
+        self.fire_at(
+            path,
+            Kinds::concerned_by(event.kind),
+            zxid,
+            event,
+            sight,
+            &mut tell,
+        );
         if self.recursive == 0 || event.kind == ZnodeEventKind::ChildrenChanged {
             return;
         }
         for ancestor in ancestors(path) {
             // Most depths have no recursive watch, and then there is nothing to look up.
             if self.recursive_at[ancestor.depth] > 0 {
-                self.fire_at(ancestor.text, Kinds::RECURSIVE, zxid, event, &mut tell);
+                self.fire_at(ancestor.text, Kinds::RECURSIVE, zxid, event, sight, &mut tell);
             }
         }
     }
@@ -211,6 +225,7 @@ impl Watches {
         concerned: Kinds,
         zxid: Zxid,
         event: &ZnodeEvent,
+        sight: Sight<'_>,
         tell: &mut impl FnMut(WatcherId, Notice),
     ) {
         let row = self.table.find_path(watched);
@@ -225,7 +240,7 @@ impl Watches {
             let column = self.table.column_mut(place);
             if column.told != self.events {
                 column.told = self.events;
-                if event.acl.allows(Perms::READ, &column.identities) {
+                if sight.sees(&column.identities, &event.path, &event.acl) {
                     let birth = column.birth;
                     let notice = Notice {
                         kind: event.kind,
@@ -261,6 +276,12 @@ impl Watches {
 
     pub(crate) fn first_cell(&self, watcher: WatcherId) -> Option<u32> {
         self.table.first_of(self.place(watcher))
+    }
+
+    /// What a watcher has proven to be.
+    pub(crate) fn identities(&self, watcher: WatcherId) -> Identities {
+        let column = self.table.column(self.place(watcher));
+        column.expect("the watcher is connected").identities.clone()
     }
 
     fn kinds(&self, place: u32, path: &ZPath) -> Kinds {

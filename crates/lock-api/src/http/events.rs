@@ -192,6 +192,7 @@ fn watch(
     peer: &Peer,
 ) -> Result<(), Problem> {
     let (caller, now) = (peer.identities(), look.zxid());
+    look.store().seen_by(&caller).watch(&wish.path)?;
     let read = look
         .store()
         .seen_by(&caller)

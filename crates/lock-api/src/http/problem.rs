@@ -18,7 +18,7 @@ use raft_node::{
 };
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
-use znode_store::{BadPath, BadRequestId, Limited, LockMode, Party, Refusal};
+use znode_store::{AccessRefusal, BadPath, BadRequestId, Limited, LockMode, Party, Refusal};
 
 use crate::locks::{LockError, LockHistoryError};
 
@@ -72,6 +72,8 @@ table! {
     NoRoute = NOT_FOUND "no_route" "Nothing is served here";
     /// The access control list makes no sense.
     BadAcl = BAD_REQUEST "bad_acl" "Not an access control list";
+    /// The caller has proven nothing that counts, and nobody in particular may do this.
+    Unauthenticated = UNAUTHORIZED "unauthenticated" "Not known who calls";
     /// The caller has not the right to it.
     Forbidden = FORBIDDEN "forbidden" "Not allowed to this caller";
     /// The session does not exist, and did not lately.
@@ -114,6 +116,22 @@ table! {
     QuotaExceeded = CONFLICT "quota_exceeded" "The quota is used up";
     /// There are as many of something as may be.
     LimitReached = CONFLICT "limit_reached" "There are as many as there may be";
+    /// The token does not exist.
+    NoToken = NOT_FOUND "no_token" "No such token";
+    /// The role does not exist.
+    NoRole = NOT_FOUND "no_role" "No such role";
+    /// The certificate has no role.
+    NoCertificate = NOT_FOUND "no_certificate" "No such certificate";
+    /// Somebody has the role.
+    RoleInUse = CONFLICT "role_in_use" "The role is in use";
+    /// The role `admin` cannot be changed.
+    RoleBuiltIn = CONFLICT "role_built_in" "The role cannot be changed";
+    /// Nobody could administer the cluster any more.
+    LastAdministrator = CONFLICT "last_administrator" "Nobody else is an administrator";
+    /// The cluster is secured already.
+    AlreadySecured = CONFLICT "already_secured" "The cluster is secured already";
+    /// The cluster is not secured.
+    NotSecured = CONFLICT "not_secured" "The cluster is not secured";
     /// There is no such member of the cluster.
     NoMember = NOT_FOUND "no_member" "No such member";
     /// The id or an address is another member's.
@@ -263,6 +281,28 @@ fn echo(text: &str) -> String {
     text.chars().take(MAX_ECHO_CHARS).collect()
 }
 
+impl Problem {
+    fn of_access(refusal: AccessRefusal, detail: String) -> Self {
+        let problem = |code| Self::new(code, detail.as_str());
+        match refusal {
+            AccessRefusal::AlreadySecured => problem(Code::AlreadySecured),
+            AccessRefusal::NotSecured => problem(Code::NotSecured),
+            AccessRefusal::OperatorOnly => problem(Code::Forbidden),
+            AccessRefusal::NoToken(token) => problem(Code::NoToken).with("token", token.to_string()),
+            // The servers' business: another try draws another one.
+            AccessRefusal::TokenExists(_) => problem(Code::Unavailable).retry_after(DEFAULT_RETRY_AFTER),
+            AccessRefusal::NoRole(role) => problem(Code::NoRole).with("role", role.as_str()),
+            AccessRefusal::RoleInUse(role) => problem(Code::RoleInUse).with("role", role.as_str()),
+            AccessRefusal::BuiltIn => problem(Code::RoleBuiltIn),
+            AccessRefusal::NoCertificate(certificate) => {
+                problem(Code::NoCertificate).with("certificate", certificate)
+            }
+            AccessRefusal::LastAdministrator => problem(Code::LastAdministrator),
+            AccessRefusal::BadText(_) => problem(Code::BadRequest),
+        }
+    }
+}
+
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let detail = refusal.to_string();
@@ -308,6 +348,9 @@ impl From<Refusal> for Problem {
                         .with("session", session.to_string()),
                     Limited::Sessions => problem.with("of", "sessions"),
                     Limited::ConfiguredLocks => problem.with("of", "configured_locks"),
+                    Limited::Tokens => problem.with("of", "tokens"),
+                    Limited::Roles => problem.with("of", "roles"),
+                    Limited::Certificates => problem.with("of", "certificates"),
                 }
             }
             Refusal::DataTooLarge { bytes, limit } => {
@@ -378,6 +421,13 @@ impl From<Refusal> for Problem {
                 problem(Code::TooManyRequests).with("lock", lock)
             }
             Refusal::BadWish(_) => problem(Code::BadRequest),
+            Refusal::Unauthenticated(_) => problem(Code::Unauthenticated),
+            Refusal::Forbidden { right, path } => problem(Code::Forbidden)
+                .with("right", right.name())
+                .with("path", path),
+            Refusal::NotYourSession(session) => problem(Code::Forbidden).with("session", session.to_string()),
+            Refusal::Internal => problem(Code::Forbidden),
+            Refusal::Access(refusal) => Self::of_access(refusal, detail),
         }
     }
 }

@@ -42,7 +42,13 @@ pub async fn open(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -
     let timeout = body.ttl_ms.map(Duration::from_millis);
     let opened = api
         .node
-        .open_session(timeout, &body.name, &peer.shown(), body.request_id)
+        .open_session_of(
+            peer.identities(),
+            timeout,
+            &body.name,
+            &peer.shown(),
+            body.request_id,
+        )
         .await?;
     let answer = OpenAnswer {
         session: opened.session.to_string(),

@@ -120,9 +120,11 @@ pub async fn watch(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     }
     fresh(&api, asked.linearizable).await?;
     let (kind, caller) = (asked.kind.kind(), peer.identities());
-    let (read, watcher) = api.node.read_and_watch(&path, kind, caller.clone(), |store| {
-        store.seen_by(&caller).get(&path).map(|(_, stat)| stat)
+    let ((may_watch, read), watcher) = api.node.read_and_watch(&path, kind, caller.clone(), |store| {
+        let view = store.seen_by(&caller);
+        (view.watch(&path), view.get(&path).map(|(_, stat)| stat))
     })?;
+    may_watch?;
     // Read and armed at one moment: what is not seen here fires the watch.
     if let (Some(seen), Ok(stat)) = (asked.seen_zxid, &read)
         && let Some((event, zxid)) = missed(asked.kind, stat, Zxid(seen))

@@ -232,9 +232,9 @@ impl Call {
 
     async fn withdraw(&mut self, places: Places, cause: WithdrawCause) -> Result<Reply, LockError> {
         let command = withdrawal(places, self.attempt, cause);
-        // To take its own call back is a matter of the session's, whoever calls.
-        let nobody = Identities::none();
-        let withdrawn = self.shared.propose(nobody, Some(self.session), None, command);
+        // To take its own call back is the node's own doing, whatever the caller may do by now.
+        let node = Identities::internal();
+        let withdrawn = self.shared.propose(node, Some(self.session), None, command);
         match withdrawn.await {
             Ok(reply) => {
                 self.stage = Stage::Over;

@@ -107,8 +107,9 @@ async fn withdraw(shared: &Shared, session: SessionId, places: Places, attempt: 
             .acquire()
             .await
             .expect("this semaphore is never closed");
-        let nobody = Identities::none();
-        let withdrawn = shared.propose(nobody, Some(session), None, command).await;
+        // The caller has gone, and perhaps what it was allowed with it.
+        let node = Identities::internal();
+        let withdrawn = shared.propose(node, Some(session), None, command).await;
         drop(turn);
         match withdrawn {
             // Refused: its session has ended, and the call with it.

@@ -1,7 +1,7 @@
 //! Who may see a lock's history. What is in it is the node's business.
 
 use raft_node::LockHistory;
-use znode_store::{LockName, Refusal, Store, ZPath};
+use znode_store::LockName;
 
 use super::{LockHistoryError, Locks};
 
@@ -18,18 +18,7 @@ impl Locks {
     ) -> Result<LockHistory, LockHistoryError> {
         self.shared
             .node
-            .read(|store| self.may_read_history(store, lock.znode()))?;
+            .read(|store| store.seen_by(&self.caller).lock_history(lock))?;
         Ok(self.shared.node.lock_history(lock, before, count).await?)
-    }
-
-    fn may_read_history(&self, store: &Store, znode: &ZPath) -> Result<(), Refusal> {
-        match store.seen_by(&self.caller).get(znode) {
-            Ok(_) => Ok(()),
-            Err(Refusal::NoNode(_)) => match znode.parent() {
-                Some(parent) => self.may_read_history(store, &parent),
-                None => Ok(()),
-            },
-            Err(refusal) => Err(refusal),
-        }
     }
 }

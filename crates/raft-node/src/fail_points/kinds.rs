@@ -30,6 +30,8 @@ pub(crate) fn applying(command: &Command) {
         Command::SetLimits(_) => fail_step!("apply::before_set_limits"),
         Command::Lock(step) => locking(step),
         Command::Reconnect { .. } => fail_step!("apply::before_reconnect"),
+        // No client can ask for it yet, so no run could get there.
+        Command::Access(_) => {}
     }
 }
 

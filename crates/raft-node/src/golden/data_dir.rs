@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use tokio::net::TcpListener;
-use znode_store::{LockMode, LockName, Request, Store, ZPath};
+use znode_store::{Identities, LockMode, LockName, Principal, Request, Right, Store, TokenId, ZPath};
 
 use super::material::{CLUSTER, CLUSTER_ID, DISK_ID, TIME_MS, alone, batches, member};
 use super::{golden, place};
@@ -30,7 +30,7 @@ const FILES: [&str; 3] = [
     "snapshots/0000000000000004-0000000000000001.snap",
 ];
 
-const DIR: &str = "data-6";
+const DIR: &str = "data-7";
 
 fn options() -> WalOptions {
     WalOptions {
@@ -198,7 +198,20 @@ fn the_commands_of_the_golden_directory_do_what_they_should() {
         (Some(5), true, 1),
         "{pool:?}"
     );
-    assert_eq!(store.sessions().len(), 1);
+    let owners: Vec<_> = store
+        .sessions()
+        .into_iter()
+        .map(|session| session.owner)
+        .collect();
+    assert_eq!(owners, [Principal::Nobody, Principal::Token(TokenId([1; 16]))]);
+    let operator = Identities::new([znode_store::Identity::Super]);
+    let seen = store.seen_by(&operator);
+    assert_eq!(seen.tokens().unwrap().len(), 2);
+    assert_eq!(seen.roles().unwrap().len(), 2, "anonymous and workers");
+    assert_eq!(seen.certificates().unwrap().len(), 1);
+    let worker = Identities::new([znode_store::Identity::X509("CN=worker".into())]);
+    let config = ZPath::parse("/app/config").unwrap();
+    assert!(store.seen_by(&worker).may(Right::Administer, &config).is_ok());
 }
 
 #[test]

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use znode_store::{
-    Acl, AclEntry, AttemptId, Command, CreateMode, CreatePath, Downgraded, Identities, Identity, Limits,
-    LockCommand, LockMode, LockName, LockWish, Op, Password, Perms, Request, RequestId, SessionId, Step,
-    Turn, WithdrawCause, ZPath, Zxid,
+    AccessCommand, Acl, AclEntry, AttemptId, Command, CreateMode, CreatePath, Downgraded, Identities,
+    Identity, Limits, LockCommand, LockMode, LockName, LockWish, NewToken, Op, Password, PathGrant, Perms,
+    Request, RequestId, Right, Rights, RoleName, SessionId, Step, TokenHash, TokenId, Turn, WithdrawCause,
+    ZPath, Zxid,
 };
 
 use crate::codec::{self, CommandBatch, Envelope, Origin};
@@ -130,7 +131,7 @@ pub fn requests() -> Vec<(&'static str, Request)> {
     );
     identified.request_id = Some(RequestId::parse("order-17").unwrap());
     identified.caller = Identities::new([Identity::Ip([10, 0, 0, 7].into())]);
-    vec![
+    let mut requests = vec![
         ("set_limits", of(None, Command::SetLimits(Limits::default()))),
         ("open_session", of(None, open_session(1))),
         ("open_session_2", of(None, open_session(2))),
@@ -415,6 +416,80 @@ pub fn requests() -> Vec<(&'static str, Request)> {
             ),
         ),
         ("close_session_in_turn", in_turn(2, Step::CloseSession)),
+    ];
+    requests.extend(access());
+    requests
+}
+
+/// How the cluster is secured, and who may do what then.
+fn access() -> Vec<(&'static str, Request)> {
+    let by = |identity, command| Request {
+        caller: Identities::new([identity]),
+        ..Request::anonymous(command)
+    };
+    let role = || RoleName::parse("workers").unwrap();
+    let admin = TokenId([0xad; 16]);
+    let asked = |command| by(Identity::Token(admin), Command::Access(command));
+    let rights = Rights::of([Right::Read, Right::Lock]);
+    let grant = |text: &str, rights| PathGrant {
+        prefix: path(text),
+        rights,
+    };
+    let token = |n: u8, expires_at_ms| {
+        AccessCommand::CreateToken(NewToken {
+            id: TokenId([n; 16]),
+            hash: TokenHash([n; 32]),
+            role: role(),
+            description: "nightly run".into(),
+            expires_at_ms,
+        })
+    };
+    let secure = AccessCommand::Secure {
+        token: admin,
+        hash: TokenHash([0xad; 32]),
+        description: "the first administrator".into(),
+        anonymous: Some(vec![grant("/public", Rights::of([Right::Read]))]),
+    };
+    let set_role = AccessCommand::SetRole {
+        role: role(),
+        grants: vec![grant("/locks/orders", rights), grant("/app", Rights::ALL)],
+    };
+    let certificate = |text: &str| AccessCommand::MapCertificate {
+        certificate: text.into(),
+        role: role(),
+    };
+    let spare = AccessCommand::SetRole {
+        role: RoleName::parse("spare").unwrap(),
+        grants: vec![],
+    };
+    vec![
+        ("secure", by(Identity::Super, Command::Access(secure))),
+        ("set_role", asked(set_role)),
+        ("create_token", asked(token(1, None))),
+        (
+            "create_token_that_expires",
+            asked(token(2, Some(TIME_MS + 3_600_000))),
+        ),
+        (
+            "revoke_token",
+            asked(AccessCommand::RevokeToken(TokenId([2; 16]))),
+        ),
+        ("map_certificate", asked(certificate("CN=worker"))),
+        ("map_certificate_2", asked(certificate("CN=other"))),
+        (
+            "unmap_certificate",
+            asked(AccessCommand::UnmapCertificate("CN=other".into())),
+        ),
+        ("set_role_2", asked(spare)),
+        (
+            "delete_role",
+            asked(AccessCommand::DeleteRole(RoleName::parse("spare").unwrap())),
+        ),
+        (
+            "open_session_with_token",
+            by(Identity::Token(TokenId([1; 16])), open_session(4)),
+        ),
+        ("internal", Request::internal(Command::Sweep(vec![path("/box")]))),
     ]
 }
 

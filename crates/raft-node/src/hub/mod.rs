@@ -18,7 +18,9 @@ use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot::{self, error::TryRecvError};
-use znode_store::{ContenderEnd, Event, HolderId, Identities, LockName, SessionId, Store, ZPath, Zxid};
+use znode_store::{
+    ContenderEnd, Event, HolderId, Identities, LockName, SessionId, Sight, Store, ZPath, Zxid,
+};
 use znode_watch::{
     NoWatch, Notice, TooManyWatches, WatchCounts, WatchKind, WatchLists, WatcherId, WatcherType, Watches,
 };
@@ -218,9 +220,9 @@ impl Hub {
         self.tables.lock().watches.counts()
     }
 
-    /// Tells those whom the events of one command concern. The state is locked meanwhile, so the work is
+    /// Tells those whom the events of one command concern, and who may see them by what `sight` says. The state is locked meanwhile, so the work is
     /// proportional to the waiters concerned and the depth of the paths.
-    pub fn dispatch(&self, zxid: Zxid, events: &[Event]) {
+    pub fn dispatch(&self, zxid: Zxid, events: &[Event], sight: Sight<'_>) {
         if events.is_empty() {
             return;
         }
@@ -230,7 +232,7 @@ impl Hub {
             match event {
                 Event::Znode(event) => {
                     let (outlets, over) = (&mut tables.outlets, &mut tables.over);
-                    tables.watches.fire(zxid, event, |watcher, notice| {
+                    tables.watches.fire(zxid, event, sight, |watcher, notice| {
                         deliver(outlets, over, self.backlog, watcher, notice);
                     });
                     tables.end_those_that_are_over();
@@ -268,6 +270,8 @@ impl Hub {
                 | Event::RevokeAnswered { .. }
                 | Event::LockClosed { .. }
                 | Event::LockOpened(_)
+                // Each notice is judged by what is allowed when it is told.
+                | Event::AccessChanged(_)
                 | Event::SessionOpened(_) => {}
             }
         }

@@ -539,6 +539,7 @@ fn translate(event: &Event, before: Option<&Event>) -> Option<(SessionId, Sessio
         | Event::RevokeAnswered { .. }
         | Event::LockClosed { .. }
         | Event::LockOpened(_)
+        | Event::AccessChanged(_)
         | Event::SessionOpened(_)
         | Event::SessionReconnected { .. } => None,
     }

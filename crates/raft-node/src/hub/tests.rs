@@ -1,7 +1,7 @@
 //! Notices reach those who wait for them, and nobody waits for what cannot come.
 
 use znode_store::{
-    Acl, AclEntry, Command, EntryContext, Password, Perms, Request, ZnodeEvent, ZnodeEventKind,
+    Acl, AclEntry, Command, EntryContext, Password, Perms, Request, Sight, ZnodeEvent, ZnodeEventKind,
 };
 use znode_watch::WatchLimits;
 
@@ -30,7 +30,11 @@ fn change(kind: ZnodeEventKind, at: &str) -> Event {
 }
 
 fn set(hub: &Hub, at: &str, zxid: u64) {
-    hub.dispatch(Zxid(zxid), &[change(ZnodeEventKind::DataChanged, at)]);
+    hub.dispatch(
+        Zxid(zxid),
+        &[change(ZnodeEventKind::DataChanged, at)],
+        Sight::open(),
+    );
 }
 
 fn watch(hub: &Arc<Hub>, at: &str, kind: WatchKind) -> Watcher {
@@ -54,7 +58,7 @@ async fn a_watch_fires_once_and_only_for_its_path() {
         change(ZnodeEventKind::DataChanged, "/b"),
         change(ZnodeEventKind::ChildrenChanged, "/a"),
     ];
-    hub.dispatch(Zxid(1), &others);
+    hub.dispatch(Zxid(1), &others, Sight::open());
     set(&hub, "/a", 2);
     set(&hub, "/a", 3);
     assert_eq!(told(watcher).await.unwrap(), "data of /a changed at 2");
@@ -64,9 +68,13 @@ async fn a_watch_fires_once_and_only_for_its_path() {
 async fn a_persistent_watch_for_one_notice_has_ended_with_it() {
     let hub = hub();
     let watcher = watch(&hub, "/a", WatchKind::PersistentRecursive);
-    hub.dispatch(Zxid(1), &[change(ZnodeEventKind::Created, "/ab")]);
-    hub.dispatch(Zxid(2), &[change(ZnodeEventKind::Created, "/a/b/c")]);
-    hub.dispatch(Zxid(3), &[change(ZnodeEventKind::Created, "/a/d")]);
+    hub.dispatch(Zxid(1), &[change(ZnodeEventKind::Created, "/ab")], Sight::open());
+    hub.dispatch(
+        Zxid(2),
+        &[change(ZnodeEventKind::Created, "/a/b/c")],
+        Sight::open(),
+    );
+    hub.dispatch(Zxid(3), &[change(ZnodeEventKind::Created, "/a/d")], Sight::open());
     assert_eq!(hub.watch_counts(), WatchCounts::default());
     assert_eq!(told(watcher).await.unwrap(), "created /a/b/c at 2");
 }
@@ -80,7 +88,7 @@ async fn who_may_not_read_is_not_told() {
         path: path("/a"),
         acl: Acl::new(vec![AclEntry::world(Perms::WRITE)]),
     });
-    hub.dispatch(Zxid(1), &[secret]);
+    hub.dispatch(Zxid(1), &[secret], Sight::open());
     set(&hub, "/a", 2);
     assert_eq!(told(watcher).await.unwrap(), "data of /a changed at 2");
 }
@@ -120,7 +128,7 @@ fn a_connection_is_told_in_order() {
         change(ZnodeEventKind::Created, "/a/b"),
         change(ZnodeEventKind::ChildrenChanged, "/a"),
     ];
-    hub.dispatch(Zxid(1), &creation);
+    hub.dispatch(Zxid(1), &creation, Sight::open());
     set(&hub, "/a/b", 2);
     set(&hub, "/a", 3);
     let expected = [
@@ -269,7 +277,7 @@ fn a_connection_ends_with_its_session_after_what_it_was_told() {
     connection.arm(WatchKind::Persistent, &path("/a")).unwrap();
     set(&hub, "/a", 2);
     let events = apply(&mut store, None, Command::CloseSession { session: SESSION });
-    hub.dispatch(Zxid(3), &events);
+    hub.dispatch(Zxid(3), &events, Sight::open());
     set(&hub, "/a", 4);
     assert_eq!(
         connection.backlog.try_next().unwrap().unwrap().to_string(),
@@ -287,17 +295,17 @@ fn a_connection_ends_when_its_session_moves() {
     let mut store = store_with_session();
     let first = of_session(&hub, &store, 1).unwrap();
     let events = reconnect(&mut store);
-    hub.dispatch(Zxid(2), &events);
+    hub.dispatch(Zxid(2), &events, Sight::open());
     assert_eq!(first.backlog.try_next(), Err(WatchesLost::SessionMoved));
     assert_eq!(of_session(&hub, &store, 1).err(), Some(WatchesLost::SessionMoved));
     // Its own coming does not end the second.
     let second = of_session(&hub, &store, 2).unwrap();
-    hub.dispatch(Zxid(2), &events);
+    hub.dispatch(Zxid(2), &events, Sight::open());
     assert_eq!(second.backlog.try_next(), Ok(None));
     // That the first one is dropped late takes nothing from the second.
     drop(first);
     let events = apply(&mut store, None, Command::CloseSession { session: SESSION });
-    hub.dispatch(Zxid(3), &events);
+    hub.dispatch(Zxid(3), &events, Sight::open());
     assert_eq!(second.backlog.try_next(), Err(WatchesLost::SessionEnded));
 }
 

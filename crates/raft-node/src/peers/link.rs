@@ -302,9 +302,9 @@ mod tests {
     }
 
     /// Node 2: accepts one connection and shakes hands.
-    async fn accept(listener: &TcpListener, gate: &Gate) -> (FrameReader<ReadHalf>, WriteHalf) {
+    async fn accept(listener: &TcpListener, gate: &Gate) -> (FrameReader<OwnedReadHalf>, OwnedWriteHalf) {
         let (stream, _) = listener.accept().await.unwrap();
-        let (reader, mut writer) = Stream::Plain(stream).into_split();
+        let (reader, mut writer) = stream.into_split();
         let mut reader = FrameReader::new(reader);
         let hello: Hello = reader.message().await.unwrap().unwrap();
         let mut out = BytesMut::new();
@@ -313,13 +313,13 @@ mod tests {
         (reader, writer)
     }
 
-    async fn answer(writer: &mut WriteHalf, id: u64, index: u64) {
+    async fn answer(writer: &mut OwnedWriteHalf, id: u64, index: u64) {
         let mut out = BytesMut::new();
         put_frame(&mut out, &(id, Answer::ReadIndex(Ok(index))));
         send_frames(writer, &out).await.unwrap();
     }
 
-    async fn next_id(reader: &mut FrameReader<ReadHalf>) -> u64 {
+    async fn next_id(reader: &mut FrameReader<OwnedReadHalf>) -> u64 {
         let (id, _): (u64, Ask) = reader.message().await.unwrap().unwrap();
         id
     }

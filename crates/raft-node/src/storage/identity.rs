@@ -14,7 +14,7 @@ use super::error::StorageError;
 use crate::fail_step;
 
 const MAGIC: [u8; 8] = *b"LOCKIDEN";
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 const FILE_NAME: &str = "identity";
 const TEMPORARY_NAME: &str = "identity.tmp";
 const LOCK_NAME: &str = "lock";
@@ -42,7 +42,7 @@ impl Identity {
     /// | offset | bytes | what |
     /// |---:|---:|---|
     /// | 0 | 8 | `LOCKIDEN` |
-    /// | 8 | 4 | version, 5 |
+    /// | 8 | 4 | version, 7 |
     /// | 12 | 2 | length *n* of the cluster's name |
     /// | 14 | 1 | 1 if the cluster's id is known, 0 if not |
     /// | 15 | 1 | zero |

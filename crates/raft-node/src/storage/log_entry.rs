@@ -3,7 +3,7 @@
 //!
 //! | offset | bytes | what |
 //! |---:|---:|---|
-//! | 0 | 1 | version, 6 |
+//! | 0 | 1 | version, 7 |
 //! | 1 | 1 | 0: blank, 1: proposal, 2: membership |
 //! | 2 | | proposal: its term (8 bytes), then the commands as they came; membership: see [`encode_membership`] |
 
@@ -21,7 +21,7 @@ use crate::types::{
     DiskId, Entry, LogId, Member, Membership, Payload, Proposal, StoredMembership, log_id, term_of,
 };
 
-const VERSION: u8 = 6;
+const VERSION: u8 = 7;
 /// Of the membership in a snapshot's header, which changes at other times.
 const SNAPSHOT_MEMBERS_VERSION: u8 = 3;
 const BLANK: u8 = 0;
@@ -278,7 +278,7 @@ mod tests {
         };
         assert_eq!(
             encode_entry(&entry).payload.as_ref(),
-            b"\x06\x01\x07\0\0\0\0\0\0\0xy"
+            b"\x07\x01\x07\0\0\0\0\0\0\0xy"
         );
         let one = Membership::new(vec![BTreeSet::from([1])], BTreeMap::from([(1, member(5))])).unwrap();
         let members = SnapshotMembers {

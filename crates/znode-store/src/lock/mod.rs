@@ -56,6 +56,7 @@ pub use state::{MAX_CONFIGURED_LOCKS, MAX_LOCK_DELAY_MS};
 pub use view::{ClosedView, ContenderView, LockSummary, LockView, Standing};
 
 pub(crate) use configure::lifts;
+pub(crate) use queue::Queue;
 pub(crate) use settle::EndedContender;
 pub(crate) use table::{KeptState, LockTable};
 

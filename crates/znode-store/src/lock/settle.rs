@@ -20,6 +20,7 @@ use crate::event::{ContenderEnd, Event, Hold};
 use crate::ids::{Data, RequestId, SessionId, Zxid};
 use crate::path::{LockName, ZPath};
 use crate::planted::{self, Bug};
+use crate::remembered::MemoryKey;
 use crate::reply::{Outcome, Place, Refusal, Reply};
 use crate::store::Store;
 use crate::tree::Damage;
@@ -242,6 +243,7 @@ impl Store {
         holder: &str,
         answer: Outcome,
     ) {
+        let id = &MemoryKey::from(id);
         let Some(memory) = self.memory_of(Some(session)) else {
             return;
         };
@@ -276,6 +278,7 @@ impl Store {
         holder: &str,
         answer: Option<Outcome>,
     ) {
+        let id = &MemoryKey::from(id);
         let Some(memory) = self.memory_of(Some(session)) else {
             return;
         };
@@ -317,6 +320,8 @@ fn shown(caller: &Identities) -> Option<Arc<str>> {
                 shown.push_str(subject);
             }
             Identity::Super => shown.push_str("super"),
+            Identity::Token(id) => shown.push_str(&format!("token:{id}")),
+            Identity::Internal => shown.push_str("the cluster"),
         }
     }
     (!shown.is_empty()).then(|| shown.into())

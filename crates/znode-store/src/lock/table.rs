@@ -357,7 +357,7 @@ impl LockTable {
     }
 
     /// Locks in use whose names begin with `prefix` and come after `after`, by name.
-    pub(super) fn page<'t>(
+    pub(crate) fn page<'t>(
         &'t self,
         prefix: &'t str,
         after: Option<&str>,

@@ -5,6 +5,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::access::Access;
 use crate::ids::{SessionId, Zxid};
 use crate::limits::Limits;
 use crate::lock::KeptState;
@@ -25,6 +26,7 @@ pub(crate) struct Drawing {
     time_ms: u64,
     limits: Limits,
     digest: u64,
+    access: Arc<Access>,
     stage: Stage,
     /// As they were at the beginning. Their memories are shared with the live sessions until those change.
     sessions: VecDeque<(SessionRecord, Arc<Remembered>)>,
@@ -43,6 +45,8 @@ pub(crate) struct Drawing {
 /// What the next part is about.
 enum Stage {
     Begin,
+    /// So many records were drawn.
+    Access(usize),
     Sessions,
     EndedSessions,
     /// From this arrival on.
@@ -83,6 +87,7 @@ impl Store {
             time_ms: self.time_ms,
             limits: self.limits,
             digest: self.digest(),
+            access: self.access.clone(),
             stage: Stage::Begin,
             sessions: self.sessions.records().into(),
             ended: self.sessions.ended().collect(),
@@ -113,13 +118,26 @@ impl Store {
     fn draw(&self, drawing: &mut Drawing, budget: usize) -> Part {
         match drawing.stage {
             Stage::Begin => {
-                drawing.stage = Stage::Sessions;
+                drawing.stage = match drawing.access.is_secured() {
+                    true => Stage::Access(0),
+                    false => Stage::Sessions,
+                };
                 Part::Begin {
                     format: FORMAT,
                     zxid: drawing.zxid,
                     time_ms: drawing.time_ms,
                     limits: drawing.limits,
                 }
+            }
+            Stage::Access(drawn) => {
+                let mut records = drawing.access.records().skip(drawn);
+                let some: Vec<_> = records.by_ref().take(budget).collect();
+                let is_all = records.next().is_none();
+                drawing.stage = match is_all {
+                    true => Stage::Sessions,
+                    false => Stage::Access(drawn + some.len()),
+                };
+                Part::Access(some)
             }
             Stage::Sessions => {
                 let mut sessions = Vec::new();

@@ -20,6 +20,7 @@ pub(crate) use drawing::Drawing;
 pub(crate) use restore::NEVER_COUNTED;
 pub use restore::{Restorer, SnapshotError};
 
+use crate::access::AccessRecord;
 use crate::ids::{SessionId, Zxid};
 use crate::limits::Limits;
 use crate::lock::KeptState;
@@ -28,7 +29,7 @@ use crate::sessions::SessionRecord;
 use crate::tree::ZnodeRecord;
 
 /// The layout of the parts. Counted up whenever an older build could not read them.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 
 /// A piece of a snapshot. They are added to a [`Restorer`] in the order in which they were drawn.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -55,4 +56,6 @@ enum Part {
     End {
         digest: u64,
     },
+    /// Who may do what: after the first part, and only where that counts. Named last, for a part is known by its place here.
+    Access(Vec<AccessRecord>),
 }

@@ -94,6 +94,12 @@ impl Restorer {
                 });
             }
             (_, None) | (Part::Begin { .. }, Some(_)) => return Err(SnapshotError::OutOfOrder),
+            (Part::Access(records), Some(store)) => {
+                let access = Arc::make_mut(&mut store.access);
+                records
+                    .into_iter()
+                    .try_for_each(|record| access.restore(record))?;
+            }
             (Part::Sessions(records), Some(store)) => {
                 for mut record in records {
                     let id = record.session;

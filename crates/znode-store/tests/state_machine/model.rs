@@ -114,11 +114,15 @@ impl Model {
             command => Asked::Other(command.clone()),
         };
         if let Some((before, outcome)) = self.requests.get(&key) {
-            return if *before == asked {
-                outcome.clone()
-            } else {
-                Err(Refusal::RequestIdReused)
-            };
+            if *before != asked {
+                return Err(Refusal::RequestIdReused);
+            }
+            if let Ok(Reply::SessionOpened { session, .. }) = outcome
+                && self.sessions.contains_key(session)
+            {
+                self.heard_at.insert(*session, Zxid(self.zxid));
+            }
+            return outcome.clone();
         }
         let outcome = self.carry_out(entry, request, events);
         let final_answer = !matches!(outcome, Err(Refusal::SessionIdTaken(_) | Refusal::StaleLeader));
@@ -212,6 +216,7 @@ impl Model {
                 }
                 Ok(Reply::Swept(swept))
             }
+            Command::Access(_) => unreachable!("the model is of an open state"),
             Command::SetLimits(_) => unreachable!("the model has no limits"),
             Command::Lock(_) => unreachable!("the model has no locks"),
             Command::Reconnect { .. } | Command::InTurn { .. } => {

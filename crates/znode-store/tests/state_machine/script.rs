@@ -26,8 +26,8 @@
 //! | `reconnect N [password=BYTE]` | session N goes on on another connection |
 //!
 //! All requests take `session=N` and `request=ID`, writes and `close` also `turn=SINCE/NUMBER`, and they and reads with rights take `as=WHO`: `ip:10.0.0.7`, `digest:bob:x`,
-//! `x509:CN=bob`, `super`, or several with a comma between. A list of rights reads `scheme:id:perms`, likewise. A number repeats a command: `times=N`. The commands of
-//! the lock protocol are in `lock_script`.
+//! `x509:CN=bob`, `token:7`, `super`, `internal`, or several with a comma between. A list of rights reads `scheme:id:perms`, likewise. A number repeats a command: `times=N`. The commands of
+//! the lock protocol are in `lock_script`, those about tokens and roles in `access_script`.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -41,8 +41,8 @@ use znode_store::{
     Zxid,
 };
 
-use crate::lock_script;
 use crate::replicas::{Replicas, draw, restore};
+use crate::{access_script, lock_script};
 
 /// A state, and what the next request is given beside its own words.
 pub struct Script {
@@ -478,6 +478,9 @@ impl Script {
                 return Ok(format!("restored as of {}", self.replicas.store.zxid()));
             }
             _ => {
+                if let Some(output) = access_script::run(self, line)? {
+                    return Ok(output);
+                }
                 return lock_script::run(self, line)?
                     .ok_or_else(|| format!("what is {:?}?", line.name).into());
             }
@@ -562,7 +565,7 @@ fn data(text: Option<&str>) -> Data {
 }
 
 /// Who asks.
-fn caller(args: &mut ArgumentConsumer<'_>) -> Result<Identities, Box<dyn Error>> {
+pub fn caller(args: &mut ArgumentConsumer<'_>) -> Result<Identities, Box<dyn Error>> {
     let mut identities = Vec::new();
     for text in args.take_key("as").into_iter().flat_map(|all| all.split(',')) {
         identities.push(match text.split_once(':').unwrap_or((text, "")) {
@@ -570,6 +573,8 @@ fn caller(args: &mut ArgumentConsumer<'_>) -> Result<Identities, Box<dyn Error>>
             ("digest", id) => Identity::Digest(id.into()),
             ("x509", id) => Identity::X509(id.into()),
             ("super", "") => Identity::Super,
+            ("internal", "") => Identity::Internal,
+            ("token", number) => Identity::Token(access_script::token(number)?),
             _ => return Err(format!("who is {text:?}?").into()),
         });
     }

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on may say so in this way.
 
 mod model;
+mod policies;
 mod property;
 mod script;
 mod tree;

@@ -193,11 +193,12 @@ impl Clients {
         let done = self.tree.do_anonymously(Command::Multi(ops));
         let mut told = Vec::new();
         for event in &done.events {
-            self.watches.fire(done.zxid, event, |watcher, notice| {
-                assert_eq!(notice.zxid, done.zxid);
-                let who = self.clients.iter().position(|other| *other == watcher).unwrap();
-                told.push((who, (notice.kind, notice.path.as_str().to_owned())));
-            });
+            self.watches
+                .fire(done.zxid, event, znode_store::Sight::open(), |watcher, notice| {
+                    assert_eq!(notice.zxid, done.zxid);
+                    let who = self.clients.iter().position(|other| *other == watcher).unwrap();
+                    told.push((who, (notice.kind, notice.path.as_str().to_owned())));
+                });
             also(event);
         }
         told

@@ -68,9 +68,10 @@ impl Script {
         self.known.apply(request);
         for event in &done.events {
             let watchers = &self.watchers;
-            self.watches.fire(done.zxid, event, |watcher, notice| {
-                write!(output, "\n  {}: {notice}", name(watchers, watcher)).unwrap();
-            });
+            self.watches
+                .fire(done.zxid, event, znode_store::Sight::open(), |watcher, notice| {
+                    write!(output, "\n  {}: {notice}", name(watchers, watcher)).unwrap();
+                });
         }
         Ok(output)
     }

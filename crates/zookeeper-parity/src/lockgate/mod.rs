@@ -130,9 +130,10 @@ impl Lockgate {
         }
         for event in &events {
             if let Event::Znode(event) = event {
-                self.watches.fire(applied.zxid, event, |watcher, notice| {
-                    told.push((watcher, notification(&notice)))
-                });
+                self.watches
+                    .fire(applied.zxid, event, self.store.sight(), |watcher, notice| {
+                        told.push((watcher, notification(&notice)))
+                    });
             }
         }
         if self

@@ -6,9 +6,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use transport_security::issue::{Authority, Wanted};
-use transport_security::{HandshakeBounds, HandshakeError, PeerTls, TlsFiles};
+use transport_security::{HandshakeBounds, HandshakeError, PeerTls, Stream, TlsFiles};
 
 use super::*;
 use crate::config::{MemberAddress, NodeConfig};

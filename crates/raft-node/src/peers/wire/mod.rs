@@ -21,10 +21,10 @@ use crate::versions::{ProgramVersions, WireRange};
 
 /// The newest version of what is in this module, in which a message may be new. Two nodes use the highest version that both
 /// speak; see `crate::versions`.
-pub const WIRE_VERSION: u16 = 6;
+pub const WIRE_VERSION: u16 = 7;
 
 /// The oldest version that is still spoken.
-pub const OLDEST_WIRE_VERSION: u16 = 6;
+pub const OLDEST_WIRE_VERSION: u16 = 7;
 
 /// What a connection begins with, so that a stranger's bytes are not taken for a message.
 pub const MAGIC: [u8; 8] = *b"lockgate";

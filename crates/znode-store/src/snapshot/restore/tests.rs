@@ -143,7 +143,7 @@ fn requests_whose_order_could_not_go_on() {
     refused_requests(|kept| kept.next = 0, "not in the order");
     let twice = |kept: &mut Kept| {
         let mut again = kept.records[0].clone();
-        again.0 = RequestId::parse("again").expect("it is short");
+        again.0 = (&RequestId::parse("again").expect("it is short")).into();
         kept.records.push(again);
     };
     refused_requests(twice, "not in the order");

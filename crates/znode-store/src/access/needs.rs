@@ -1,0 +1,155 @@
+//! What each command needs: the one list of it, without a wildcard, so that a new command does not compile before somebody
+//! has thought about who may ask for it. Whether a caller has what is needed is the matter of [`super::check`].
+
+use alloc::vec::Vec;
+
+use crate::access::{AccessCommand, Right, Rights};
+use crate::command::{Command, CreateMode, LockCommand, Op, Step};
+use crate::ids::SessionId;
+use crate::path::{CreatePath, LockName, ZPath};
+
+/// Something that has to be so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need<'c> {
+    /// Nothing but to be let in.
+    Admission,
+    /// To be the cluster itself.
+    Internal,
+    /// A right at a path.
+    Of(Right, &'c ZPath),
+    /// One of several.
+    AnyOf(Rights, &'c ZPath),
+    /// The right to administer everything.
+    AdministerAll,
+    /// To be the session's owner, or administer everything.
+    Session(SessionId),
+    /// The same, or to know its password without having proven anything yet: clients of ZooKeeper connect first.
+    Reconnect(SessionId),
+    /// To write where a node is created, and where parents would be; or to lock, for what a client of ZooKeeper creates
+    /// to take a lock.
+    Create(Creation<'c>),
+    /// To write at a node. Own contenders: or to lock.
+    Change(&'c ZPath),
+    /// To delete: to write there; own contenders: or to lock; those of others: to break.
+    Delete(&'c ZPath),
+    /// To delete, there and below.
+    DeleteAll(&'c ZPath),
+    /// To change a list: to administer; own ephemeral nodes: or to write.
+    ChangeAcl(&'c ZPath),
+    /// To lock, or to be that contender: what is had can be given back, whatever the policies say by then.
+    Contender(&'c LockName, &'c str),
+    /// The same for one of several at least. The others are passed over, and not told of.
+    SomeContender(&'c [(LockName, alloc::string::String)]),
+}
+
+/// A node that is to be created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Creation<'c> {
+    pub(super) path: &'c CreatePath,
+    pub(super) mode: CreateMode,
+    /// Whether it has no data and keeps nobody out.
+    pub(super) is_plain: bool,
+    /// Whether it keeps nobody out, nor do its parents.
+    pub(super) is_open: bool,
+    pub(super) parents: bool,
+}
+
+/// What carrying a command out needs, all of it. A transaction needs as many things as it has operations, in their order.
+/// What a step in turn needs is asked when its turn has come.
+pub(super) fn rights_needed(command: &Command) -> Vec<Need<'_>> {
+    match command {
+        Command::OpenSession { .. } => Vec::from([Need::Admission]),
+        Command::CloseSession { session } => Vec::from([Need::Session(*session)]),
+        Command::ExpireSessions { .. } | Command::Sweep(_) | Command::SetLimits(_) => {
+            Vec::from([Need::Internal])
+        }
+        Command::Write(op) => Vec::from([needed_by_op(op)]),
+        Command::Multi(ops) => ops.iter().map(needed_by_op).collect(),
+        Command::Lock(step) => needed_by_step(step),
+        Command::Reconnect { session, password: _ } => Vec::from([Need::Reconnect(*session)]),
+        Command::InTurn { turn: _, step } => rights_needed_in_turn(step),
+        Command::Access(command) => Vec::from([needed_by_access(command)]),
+    }
+}
+
+/// The same for a step in turn, which is the session's own doing.
+pub(super) fn rights_needed_in_turn(step: &Step) -> Vec<Need<'_>> {
+    match step {
+        Step::Write(op) => Vec::from([needed_by_op(op)]),
+        Step::Multi(ops) => ops.iter().map(needed_by_op).collect(),
+        Step::CloseSession => Vec::from([Need::Admission]),
+    }
+}
+
+fn needed_by_op(op: &Op) -> Need<'_> {
+    match op {
+        Op::Create {
+            path,
+            data,
+            acl,
+            mode,
+            parents,
+        } => Need::Create(Creation {
+            path,
+            mode: *mode,
+            is_plain: data.is_empty() && acl.is_open(),
+            is_open: acl.is_open(),
+            parents: *parents,
+        }),
+        Op::Delete { path, version: _ } => Need::Delete(path),
+        Op::DeleteRecursive { path } => Need::DeleteAll(path),
+        Op::Set {
+            path,
+            data: _,
+            version: _,
+        } => Need::Change(path),
+        Op::SetAcl {
+            path,
+            acl: _,
+            aversion: _,
+        } => Need::ChangeAcl(path),
+        // It tells whether the node is there, and has this version.
+        Op::Check { path, version: _ } => Need::Of(Right::Read, path),
+        // It tells who holds the lock, if only of the caller's own session.
+        Op::Held {
+            lock,
+            fencing_token: _,
+        } => Need::AnyOf(Rights::of([Right::Lock, Right::Read]), lock.znode()),
+    }
+}
+
+fn needed_by_step(step: &LockCommand) -> Vec<Need<'_>> {
+    match step {
+        LockCommand::Acquire { wish, .. } => Vec::from([Need::Of(Right::Lock, wish.lock.znode())]),
+        LockCommand::AcquireMany { wishes, .. } => wishes
+            .iter()
+            .map(|wish| Need::Of(Right::Lock, wish.lock.znode()))
+            .collect(),
+        LockCommand::Upgrade { lock, .. } => Vec::from([Need::Of(Right::Lock, lock.znode())]),
+        LockCommand::Release { lock, holder }
+        | LockCommand::Withdraw { lock, holder, .. }
+        | LockCommand::Downgrade { lock, holder, .. }
+        | LockCommand::AnswerRevoke { lock, holder, .. } => Vec::from([Need::Contender(lock, holder)]),
+        LockCommand::ReleaseMany { holders } | LockCommand::WithdrawMany { holders, .. } => {
+            Vec::from([Need::SomeContender(holders)])
+        }
+        LockCommand::Break { lock, .. } | LockCommand::Revoke { lock, .. } => {
+            Vec::from([Need::Of(Right::Break, lock.znode())])
+        }
+        LockCommand::Configure { lock, .. } => Vec::from([Need::Of(Right::Administer, lock.znode())]),
+        LockCommand::CountDelays { .. } => Vec::from([Need::Internal]),
+    }
+}
+
+fn needed_by_access(command: &AccessCommand) -> Need<'static> {
+    match command {
+        // (That only the operator secures an open state is decided where it is done: there nothing is asked for here.)
+        AccessCommand::Secure { .. }
+        | AccessCommand::CreateToken(_)
+        | AccessCommand::RevokeToken(_)
+        | AccessCommand::SetRole { .. }
+        | AccessCommand::DeleteRole(_)
+        | AccessCommand::MapCertificate { .. }
+        | AccessCommand::UnmapCertificate(_) => Need::AdministerAll,
+    }
+}

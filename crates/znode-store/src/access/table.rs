@@ -1,0 +1,179 @@
+//! The tables of tokens, roles and certificates, and what they say about a caller.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::access::kept::AccessRecord;
+use crate::access::role::is_within;
+use crate::access::{PathGrant, Principal, Right, Rights, RoleName, Token, TokenId};
+use crate::acl::{Identities, Identity};
+use crate::path::ZPath;
+use crate::reply::{Refusal, Unproven};
+use crate::stable_hash;
+
+/// The most tokens, expired ones included until they are swept. At some 400 bytes each they are in memory, and looked at for each digest.
+pub const MAX_TOKENS: usize = 10_000;
+
+/// The most roles beside `admin`.
+pub const MAX_ROLES: usize = 256;
+
+/// The most certificates that have a role.
+pub const MAX_CERTIFICATES: usize = 1_000;
+
+/// The longest subject of a certificate in bytes.
+pub const MAX_CERTIFICATE_BYTES: usize = 1024;
+
+/// Who may do what, all of it. Shared with a snapshot that is being drawn.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub(super) secured: bool,
+    pub(super) tokens: BTreeMap<TokenId, Token>,
+    /// Without `admin`.
+    pub(super) roles: BTreeMap<RoleName, Vec<PathGrant>>,
+    pub(super) certificates: BTreeMap<Arc<str>, RoleName>,
+}
+
+impl Access {
+    pub(crate) fn is_secured(&self) -> bool {
+        self.secured
+    }
+
+    /// What a caller has by all that it has proven. Refused is whoever shows a token that does not count (also if a
+    /// certificate beside it does: it is not what its owner thinks it is), and whoever has proven nothing where such
+    /// callers are not let in.
+    pub(super) fn passport(&self, caller: &Identities, now_ms: u64) -> Result<Passport<'_>, Refusal> {
+        let mut passport = Passport {
+            is_internal: false,
+            has_all: false,
+            grants: Vec::new(),
+            unproven: Some(Unproven::Nothing),
+        };
+        for identity in caller.iter() {
+            match identity {
+                Identity::Internal => {
+                    passport.is_internal = true;
+                    passport.has_all = true;
+                }
+                Identity::Super => passport.has_all = true,
+                Identity::Token(id) => {
+                    let token = self.tokens.get(id).ok_or(Unproven::Token)?;
+                    if token.is_expired(now_ms) {
+                        return Err(Unproven::Expired.into());
+                    }
+                    self.add(&mut passport, &token.role);
+                }
+                Identity::X509(text) => match self.certificates.get(text) {
+                    Some(role) => self.add(&mut passport, role),
+                    None if passport.unproven.is_some() => passport.unproven = Some(Unproven::Certificate),
+                    None => {}
+                },
+                // What they prove counts for ZooKeeper's lists alone.
+                Identity::Ip(_) | Identity::Digest(_) => {}
+            }
+        }
+        if passport.has_all {
+            passport.unproven = None;
+        }
+        match (self.roles.get(&RoleName::anonymous()), passport.unproven) {
+            (Some(grants), _) => passport.grants.push(grants),
+            (None, Some(unproven)) => return Err(unproven.into()),
+            (None, None) => {}
+        }
+        Ok(passport)
+    }
+
+    fn add<'s>(&'s self, passport: &mut Passport<'s>, role: &RoleName) {
+        passport.unproven = None;
+        passport.has_all |= role.is_admin();
+        if let Some(grants) = self.roles.get(role) {
+            passport.grants.push(grants);
+        }
+    }
+
+    /// All of it, as it goes into a snapshot and the digest: roles before those who have them.
+    pub(crate) fn records(&self) -> impl Iterator<Item = AccessRecord> + '_ {
+        let secured = self.secured.then_some(AccessRecord::Secured);
+        let roles = self.roles.iter().map(|(role, grants)| AccessRecord::Role {
+            role: role.clone(),
+            grants: grants.clone(),
+        });
+        let tokens = self.tokens.values().cloned().map(AccessRecord::Token);
+        let certificates = self
+            .certificates
+            .iter()
+            .map(|(certificate, role)| AccessRecord::Certificate {
+                certificate: certificate.clone(),
+                role: role.clone(),
+            });
+        secured.into_iter().chain(roles).chain(tokens).chain(certificates)
+    }
+
+    /// The tables' share of the digest.
+    pub(crate) fn digest(&self) -> u64 {
+        self.records().fold(0, |sum, record| {
+            stable_hash::of_words([sum, stable_hash::of(&record)])
+        })
+    }
+}
+
+/// What a caller may do, as of one position.
+pub(super) struct Passport<'s> {
+    /// It is the cluster itself.
+    pub(super) is_internal: bool,
+    /// It has every right everywhere.
+    has_all: bool,
+    grants: Vec<&'s Vec<PathGrant>>,
+    /// What was missing to be somebody.
+    unproven: Option<Unproven>,
+}
+
+impl Passport<'_> {
+    /// Whether the caller has a right at a path.
+    pub(super) fn may(&self, right: Right, path: &ZPath) -> bool {
+        self.has_all || self.all_grants().any(|grant| grant.allows(right, path))
+    }
+
+    /// Whether it has one of these.
+    pub(super) fn may_any(&self, rights: Rights, path: &ZPath) -> bool {
+        rights.iter().any(|right| self.may(right, path))
+    }
+
+    /// Whether it has a right at a path, or somewhere below it.
+    pub(super) fn may_around(&self, right: Right, path: &ZPath) -> bool {
+        let below = |grant: &PathGrant| grant.rights.contains(right) && is_within(&grant.prefix, path);
+        self.may(right, path) || self.all_grants().any(below)
+    }
+
+    pub(super) fn require(&self, right: Right, path: &ZPath) -> Result<(), Refusal> {
+        match self.may(right, path) {
+            true => Ok(()),
+            false => Err(self.refusal(right, path)),
+        }
+    }
+
+    /// What somebody who lacks a right is told: to prove something first, or that it does not suffice.
+    pub(super) fn refusal(&self, right: Right, path: &ZPath) -> Refusal {
+        match self.unproven {
+            Some(unproven) => Refusal::Unauthenticated(unproven),
+            None => Refusal::Forbidden {
+                right,
+                path: path.clone(),
+            },
+        }
+    }
+
+    fn all_grants(&self) -> impl Iterator<Item = &PathGrant> {
+        self.grants.iter().flat_map(|grants| grants.iter())
+    }
+
+    /// Whether it may do what concerns everybody.
+    pub(super) fn administers_all(&self) -> bool {
+        self.may(Right::Administer, &ZPath::root())
+    }
+
+    /// Whether it may use what is a principal's.
+    pub(super) fn may_be(&self, owner: &Principal, caller: &Identities) -> bool {
+        owner.is(caller) || self.administers_all()
+    }
+}
