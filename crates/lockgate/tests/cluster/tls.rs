@@ -66,6 +66,19 @@ async fn nobody_is_served_without_tls_or_by_another_authority() {
     assert_eq!(cluster.send(1, "GET", "/readyz", &json!(null)).await.status, 200);
 }
 
+/// Ends what the command line has started: such a node is nobody's child.
+struct Down<'a>(&'a Path);
+
+impl Drop for Down<'_> {
+    fn drop(&mut self) {
+        let down = std::process::Command::new(env!("CARGO_BIN_EXE_lockgate"))
+            .args(["cluster", "down", "--dir", text(self.0)])
+            .output();
+        let ended = down.is_ok_and(|output| output.status.success());
+        assert!(ended || std::thread::panicking(), "a node is left");
+    }
+}
+
 #[tokio::test]
 async fn programs_of_others_are_served() {
     let cluster = TestCluster::start_secured().await;
@@ -129,6 +142,7 @@ async fn programs_of_others_are_served() {
     let backup = file("backup");
     let saved = succeeds(&[&["snapshot", "save", text(&backup), "--node", &url], &own[..]].concat()).await;
     assert!(saved.contains("is a whole backup"), "{saved}");
+    let _started_by_the_command_line = Down(cluster.dir());
     let grown = succeeds(&["cluster", "add", "--dir", text(cluster.dir()), "--voter"]).await;
     assert!(grown.contains("node 4 has a vote"), "{grown}");
 }
