@@ -104,7 +104,15 @@ impl Program {
     pub fn expire_in_term(&mut self, sessions: &[u64], term: u64) {
         let sessions = sessions.iter().copied().map(SessionId).collect();
         // Whether it is refused is what the tests look for.
-        let _ = self.apply(None, None, Command::ExpireSessions { sessions, term });
+        let _ = self.apply(
+            None,
+            None,
+            Command::ExpireSessions {
+                sessions,
+                term,
+                as_of: znode_store::Zxid(u64::MAX),
+            },
+        );
     }
 
     /// Creates a sequential child of `/q`, and tells its path.
