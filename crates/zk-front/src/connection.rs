@@ -83,6 +83,8 @@ enum Broken {
     Turn(Refusal),
     #[error("its session has ended")]
     SessionEnded,
+    #[error("it may not use its session: {0}")]
+    NotAllowed(Refusal),
     #[error("no leader has confirmed a heartbeat for most of its timeout")]
     CutOff,
 }
@@ -100,6 +102,7 @@ impl Connection {
     ) -> Self {
         let mut out = BytesMut::new();
         granted.write_frame(&mut out);
+        let caller = proven.identities();
         Self {
             front: front.clone(),
             client: client.clone(),
@@ -108,10 +111,10 @@ impl Connection {
                 since: session.since,
                 number: 0,
             },
-            caller: proven.identities(),
+            caller: caller.clone(),
             proven,
             watches,
-            pulse: Pulse::new(front.node().clone(), session.id, session.timeout),
+            pulse: Pulse::new(front.node().clone(), session.id, caller, session.timeout),
             outstanding: Outstanding::default(),
             inbox,
             out,
@@ -173,6 +176,7 @@ impl Connection {
                 pings = self.pulse.next(), if !self.closes => match pings {
                     Ok(pings) => self.answer_pings(pings)?,
                     Err(Over::SessionEnded) => return Err(Broken::SessionEnded),
+                    Err(Over::NotAllowed(refusal)) => return Err(Broken::NotAllowed(refusal)),
                     Err(Over::CutOff) => return Err(Broken::CutOff),
                 },
                 // What was received waits for others to have their turn.
@@ -318,6 +322,7 @@ impl Connection {
             Ok(()) => {
                 self.caller = self.proven.identities();
                 self.watches.set_identities(self.caller.clone());
+                self.pulse.set_identities(self.caller.clone());
                 ErrorCode::OK
             }
             Err(AuthFailed) => {

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 use transport_security::{ClientCertificate, HandshakeError, ServerTls, Stream};
 use zk_wire::{ConnectRequest, ConnectResponse, DecodeError, FrameError, Reader, frame, op_code};
-use znode_store::{Command, Password, Refusal, Reply, Request, SessionId, Zxid};
+use znode_store::{Command, Identities, Password, Refusal, Reply, Request, SessionId, Zxid};
 
 use crate::auth::Proven;
 use crate::connection::{Connection, End};
@@ -58,6 +58,8 @@ pub(crate) enum Refused {
     Behind { seen: Zxid, at: Zxid },
     #[error("{0}")]
     Unavailable(String),
+    #[error("{0}")]
+    NotLetIn(Refusal),
     #[error("the node stops")]
     Stopping,
 }
@@ -88,6 +90,7 @@ pub(crate) async fn serve(
         Err(Refused::Tls(refused)) if refused.is_refusal() => {
             info!(%address, %refused, "a client was not let in");
         }
+        Err(refused @ Refused::NotLetIn(_)) => info!(%address, %refused, "a client was not let in"),
         Err(refused) => debug!(%address, %refused, "a client was not served"),
     }
 }
@@ -140,11 +143,11 @@ async fn begin(
     };
     let since = Instant::now();
     client.0.received(FIRST_XID, op_code::CREATE_SESSION);
+    let proven = Proven::new(client.0.address.ip(), certificate);
     let session = tokio::select! {
-        session = session(front, client, &asked) => session?,
+        session = session(front, client, proven.identities(), &asked) => session?,
         () = stop.cancelled() => return Err(Refused::Stopping),
     };
-    let proven = Proven::new(client.0.address.ip(), certificate);
     let connected = session.and_then(|session| {
         let watches = front
             .node()
@@ -242,14 +245,19 @@ pub(crate) async fn receive(
 }
 
 /// Opens the session that the client asks for, or takes up the one that it has. None: it has none any more.
-async fn session(front: &Front, client: &Listed, asked: &ConnectRequest) -> Result<Option<Session>, Refused> {
+async fn session(
+    front: &Front,
+    client: &Listed,
+    caller: Identities,
+    asked: &ConnectRequest,
+) -> Result<Option<Session>, Refused> {
     let node = front.node();
     fail_step!(async "zookeeper::before_session", Refused::Io);
     let seen = Zxid(asked.last_zxid_seen.max(0).cast_unsigned());
     caught_up(node, seen).await?;
     match asked.session_id {
-        0 => open(node, client, asked).await.map(Some),
-        id => resume(node, SessionId(id.cast_unsigned()), asked).await,
+        0 => open(node, client, caller, asked).await.map(Some),
+        id => resume(node, SessionId(id.cast_unsigned()), caller, asked).await,
     }
 }
 
@@ -267,13 +275,21 @@ async fn caught_up(node: &Node, seen: Zxid) -> Result<(), Refused> {
     }
 }
 
-async fn open(node: &Node, client: &Listed, asked: &ConnectRequest) -> Result<Session, Refused> {
+async fn open(
+    node: &Node,
+    client: &Listed,
+    caller: Identities,
+    asked: &ConnectRequest,
+) -> Result<Session, Refused> {
     let timeout = Duration::from_millis(asked.timeout_ms.max(0).cast_unsigned().into());
     let address = client.0.address.to_string();
     let opened = node
-        .open_session(Some(timeout), SESSION_NAME, &address, None)
+        .open_session_of(caller, Some(timeout), SESSION_NAME, &address, None)
         .await;
-    let opened = opened.map_err(|error: OpenSessionError| Refused::Unavailable(error.to_string()))?;
+    let opened = opened.map_err(|error| match error {
+        OpenSessionError::Refused(refusal @ Refusal::Unauthenticated(_)) => Refused::NotLetIn(refusal),
+        error => Refused::Unavailable(error.to_string()),
+    })?;
     let known = node.read(|store| {
         let password = store.session_password(opened.session)?;
         Some((password, store.session(opened.session)?.connected_at))
@@ -288,7 +304,12 @@ async fn open(node: &Node, client: &Listed, asked: &ConnectRequest) -> Result<Se
     })
 }
 
-async fn resume(node: &Node, id: SessionId, asked: &ConnectRequest) -> Result<Option<Session>, Refused> {
+async fn resume(
+    node: &Node,
+    id: SessionId,
+    caller: Identities,
+    asked: &ConnectRequest,
+) -> Result<Option<Session>, Refused> {
     let Some(password) = asked.password.as_deref().and_then(|bytes| bytes.try_into().ok()) else {
         return Ok(None);
     };
@@ -299,6 +320,7 @@ async fn resume(node: &Node, id: SessionId, asked: &ConnectRequest) -> Result<Op
     };
     let request = Request {
         session: Some(id),
+        caller,
         ..Request::anonymous(command)
     };
     let applied = node
@@ -318,7 +340,7 @@ async fn resume(node: &Node, id: SessionId, asked: &ConnectRequest) -> Result<Op
             | Refusal::WrongPassword(_)
             | Refusal::NotYourSession(_),
         ) => Ok(None),
-        Err(refusal @ Refusal::Unauthenticated(_)) => Err(Refused::Unavailable(refusal.to_string())),
+        Err(refusal @ Refusal::Unauthenticated(_)) => Err(Refused::NotLetIn(refusal)),
         other => unreachable!("a session that is taken up is answered by that, not by {other:?}"),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use raft_node::{HeartbeatError, Node};
 use tokio::time::{Instant, Sleep};
-use znode_store::SessionId;
+use znode_store::{Identities, Refusal, SessionId};
 
 /// The leader is told so often within a session's timeout, if its client was heard. Clients ping three times in it.
 const BEATS: u32 = 4;
@@ -19,6 +19,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Pulse {
     node: Node,
     session: SessionId,
+    /// What its client has proven to be. Who may not use the session does not keep it alive.
+    caller: Identities,
     timeout: Duration,
     /// Whether the client was heard since the leader was told last.
     heard: bool,
@@ -30,13 +32,21 @@ pub(crate) struct Pulse {
     timer: Pin<Box<Sleep>>,
 }
 
-type Beat = Pin<Box<dyn Future<Output = Result<Duration, HeartbeatError>> + Send>>;
+type Beat = Pin<Box<dyn Future<Output = Result<(), NoBeat>> + Send>>;
+
+/// Why the session was not renewed.
+enum NoBeat {
+    NotAllowed(Refusal),
+    Heartbeat(HeartbeatError),
+}
 
 /// Why the connection has to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Over {
     /// The session has ended.
     SessionEnded,
+    /// The client may not use it: what it has shown does not count any more, or it has not shown who it is.
+    NotAllowed(Refusal),
     /// No leader has confirmed a heartbeat for most of the session's time: this node is cut off from the quorum, and the
     /// client should go to another one while it still can.
     CutOff,
@@ -44,10 +54,11 @@ pub(crate) enum Over {
 
 impl Pulse {
     /// The session was opened, or reconnected, just now.
-    pub fn new(node: Node, session: SessionId, timeout: Duration) -> Self {
+    pub fn new(node: Node, session: SessionId, caller: Identities, timeout: Duration) -> Self {
         Self {
             node,
             session,
+            caller,
             timeout,
             heard: false,
             pings: 0,
@@ -55,6 +66,11 @@ impl Pulse {
             unconfirmed_since: None,
             timer: Box::pin(tokio::time::sleep(timeout / BEATS)),
         }
+    }
+
+    /// The client has proven to be more than it had.
+    pub fn set_identities(&mut self, caller: Identities) {
+        self.caller = caller;
     }
 
     /// The client has said something.
@@ -96,15 +112,16 @@ impl Pulse {
                 answer = beat => {
                     self.in_flight = None;
                     match answer {
-                        Ok(_) => {
+                        Ok(()) => {
                             self.unconfirmed_since = None;
                             self.rest(self.timeout / BEATS);
                             return Ok(std::mem::take(&mut self.pings));
                         }
-                        Err(HeartbeatError::SessionEnded | HeartbeatError::NoSession) => {
+                        Err(NoBeat::NotAllowed(refusal)) => return Err(Over::NotAllowed(refusal)),
+                        Err(NoBeat::Heartbeat(HeartbeatError::SessionEnded | HeartbeatError::NoSession)) => {
                             return Err(Over::SessionEnded);
                         }
-                        Err(HeartbeatError::Unavailable(_)) => {
+                        Err(NoBeat::Heartbeat(HeartbeatError::Unavailable(_))) => {
                             self.heard = true;
                             if self.is_cut_off() {
                                 return Err(Over::CutOff);
@@ -120,10 +137,15 @@ impl Pulse {
     }
 
     fn begin(&mut self) {
-        let (node, session) = (self.node.clone(), self.session);
+        let (node, session, caller) = (self.node.clone(), self.session, self.caller.clone());
         let since = *self.unconfirmed_since.get_or_insert_with(Instant::now);
         self.heard = false;
-        self.in_flight = Some(Box::pin(async move { node.heartbeat(session).await }));
+        self.in_flight = Some(Box::pin(async move {
+            let allowed = node.read(|store| store.seen_by(&caller).may_use(session));
+            allowed.map_err(NoBeat::NotAllowed)?;
+            node.heartbeat(session).await.map_err(NoBeat::Heartbeat)?;
+            Ok(())
+        }));
         let end = since + self.patience();
         self.timer.as_mut().reset(end);
     }

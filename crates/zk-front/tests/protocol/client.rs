@@ -134,7 +134,7 @@ impl Client {
         Self::with_session(Stream::open_secured(address, tls).await, LONG).await
     }
 
-    async fn with_session(mut stream: Stream, timeout: Duration) -> Self {
+    pub async fn with_session(mut stream: Stream, timeout: Duration) -> Self {
         let session = stream.connect(&new_session(timeout)).await.unwrap();
         assert_ne!(session.session_id, 0, "the session is granted");
         Self::of(stream, session, 0)
@@ -163,7 +163,11 @@ impl Client {
 
     /// Goes on with a session; none if the server says that there is none any more.
     pub async fn resume(address: SocketAddr, ticket: &ConnectRequest) -> Option<Self> {
-        let mut stream = Stream::open(address).await;
+        Self::resume_on(Stream::open(address).await, ticket).await
+    }
+
+    /// The same on a connection of its own making.
+    pub async fn resume_on(mut stream: Stream, ticket: &ConnectRequest) -> Option<Self> {
         let session = stream.connect(ticket).await.expect("the server answers");
         if session.session_id == 0 {
             assert_eq!(session.timeout_ms, 0);

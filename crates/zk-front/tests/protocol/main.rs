@@ -5,6 +5,7 @@
     reason = "a test that cannot go on may say so shortly, also in its helpers"
 )]
 
+mod certificates;
 mod client;
 mod cluster;
 
@@ -12,6 +13,7 @@ mod handshake;
 mod order;
 mod quorum;
 mod refusals;
+mod rights;
 mod sessions;
 mod tls;
 mod watches;

@@ -1,79 +1,12 @@
 //! Clients over TLS: who they are, and that what is too much for the socket at once comes all the same.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
-use std::time::Duration;
-
 use bytes::Bytes;
-use tempfile::TempDir;
-use transport_security::issue::{Authority, Issued, Wanted};
-use transport_security::{ClientCertificates, ClientTls, HandshakeBounds, PeerName, ServerTls};
 use zk_front::ZkConfig;
 use zk_wire::{AclEntry, CreateCall, ErrorCode, Reply, Request};
 
+use crate::certificates::Certificates;
 use crate::client::{Came, Client, PERSISTENT, Stream, create, get, set};
 use crate::cluster::Cluster;
-
-const DAY: Duration = Duration::from_secs(24 * 3600);
-
-struct Certificates {
-    dir: TempDir,
-    authority: Authority,
-}
-
-impl Certificates {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let (authority, issued) = Authority::new("test", DAY).unwrap();
-        fs::write(dir.path().join("ca"), issued.certificate).unwrap();
-        Self { dir, authority }
-    }
-
-    fn ca(&self) -> PathBuf {
-        self.dir.path().join("ca")
-    }
-
-    fn put(&self, called: &str, Issued { certificate, key }: Issued) -> [PathBuf; 2] {
-        let files = ["certificate", "key"].map(|ending| self.dir.path().join(format!("{called}.{ending}")));
-        for (path, text) in files.iter().zip([certificate, key]) {
-            fs::write(path, text).unwrap();
-            fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
-        }
-        files
-    }
-
-    fn server(&self) -> ServerTls {
-        let name = PeerName {
-            cluster: "test".to_owned(),
-            node: 1,
-        };
-        let wanted = Wanted::node(&name, &["127.0.0.1".to_owned()], DAY);
-        let [certificate, key] = self.put("server", self.authority.issue(&wanted).unwrap());
-        let clients = ClientCertificates::Optional(self.ca());
-        ServerTls::new(
-            "clients",
-            &certificate,
-            &key,
-            clients,
-            &[],
-            HandshakeBounds::default(),
-        )
-        .unwrap()
-    }
-
-    /// A client with a certificate of this name, or without one.
-    fn client(&self, name: Option<&str>) -> ClientTls {
-        let files = name.map(|name| {
-            let issued = self.authority.issue(&Wanted::client(name, DAY)).unwrap();
-            self.put(name, issued)
-        });
-        let own = files
-            .as_ref()
-            .map(|[certificate, key]| (certificate.as_path(), key.as_path()));
-        ClientTls::new(&self.ca(), own).unwrap()
-    }
-}
 
 #[tokio::test]
 async fn a_certificate_opens_what_is_for_its_subject() {
