@@ -70,7 +70,7 @@ impl From<Unavailable> for OpenSessionError {
 /// Why a heartbeat was not counted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeartbeatError {
-    /// The session has ended, or is just being ended.
+    /// The session has ended.
     #[error("the session has ended")]
     SessionEnded,
     /// There is no such session, and there was none lately.

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use znode_store::{
     Applied, Command, HolderId, Identities, LockName, Password, Refusal, Reply, Request, RequestId,
-    SessionId, Store, ZPath, Zxid,
+    SessionFate, SessionId, Store, ZPath, Zxid,
 };
 use znode_watch::{TooManyWatches, WatchCounts, WatchKind};
 
@@ -52,6 +52,9 @@ pub use self::provoke::StatePosition;
 
 /// How often a drawn session id may be taken before something must be wrong with the randomness.
 const MAX_SESSION_DRAWS: usize = 8;
+
+/// How often it is asked what becomes of a session whose end is proposed: one commit decides that, and each look takes as long.
+const MAX_LOOKS_AT_FATE: usize = 3;
 
 /// A running node. Cheap to clone; the node runs until [`Node::stop`].
 #[derive(Clone)]
@@ -187,26 +190,25 @@ impl Node {
 
     /// Renews a session. `Ok` means that the leader has counted it, and that it still led when it did: the
     /// session lives for at least the returned time from when this was called.
+    ///
+    /// Nobody is told of an end that is only proposed: what the session has asked for before may yet spare it.
     pub async fn heartbeat(&self, session: SessionId) -> Result<Duration, HeartbeatError> {
         self.working()?;
-        match self.inner.questions.heartbeat(session).await? {
-            Touched::Renewed(timeout_ms) => Ok(Duration::from_millis(u64::from(timeout_ms))),
-            Touched::Ended => Err(HeartbeatError::SessionEnded),
-            Touched::Unknown => {
-                // The leader's table has only live sessions; the state remembers those that ended lately. This
-                // node's state may be behind the leader's, but not for long.
-                if let Err(unavailable) = self.read_barrier().await {
-                    return Err(unavailable.into());
-                }
-                match self.read(|store| store.session_fate(session)) {
-                    znode_store::SessionFate::Unknown => Err(HeartbeatError::NoSession),
-                    znode_store::SessionFate::Ended => Err(HeartbeatError::SessionEnded),
-                    znode_store::SessionFate::Live => {
-                        Err(Unavailable::new("the leader is only just taking over").into())
-                    }
-                }
+        for _ in 0..MAX_LOOKS_AT_FATE {
+            match self.inner.questions.heartbeat(session).await? {
+                Touched::Renewed(timeout_ms) => return Ok(Duration::from_millis(u64::from(timeout_ms))),
+                // The leader's table has only live sessions, and knows what is being ended; what has ended, the state knows.
+                // This node's may be behind the leader's, but not for long.
+                Touched::Ended | Touched::Unknown => self.read_barrier().await?,
+            }
+            match self.read(|store| store.session_fate(session)) {
+                SessionFate::Unknown => return Err(HeartbeatError::NoSession),
+                SessionFate::Ended => return Err(HeartbeatError::SessionEnded),
+                // Its end is on its way, or it was spared meanwhile; or the leader is only just taking over.
+                SessionFate::Live => {}
             }
         }
+        Err(Unavailable::new("it is just being decided whether the session ends").into())
     }
 
     /// How long ago a session was last heard of; only the leader can tell.
@@ -230,6 +232,28 @@ impl Node {
             Ok(()) => Ok(()),
             Err(_) => Err(Unavailable::new("this node is too far behind")),
         }
+    }
+
+    /// Waits until this node has caught up with a leader once since it was started. A [`Node::read`] afterwards is not older
+    /// than what any node had shown to anybody before this one was started, itself in an earlier life above all.
+    pub async fn caught_up_once(&self) -> Result<(), Unavailable> {
+        if self.inner.confirmed.lock().is_some() {
+            return Ok(());
+        }
+        self.read_barrier().await?;
+        *self.inner.confirmed.lock() = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Waits until this node has applied what a caller has seen, here or at another node. False: that is a position which
+    /// nothing has come to yet, in this cluster.
+    pub async fn caught_up_with(&self, seen: Zxid) -> Result<bool, Unavailable> {
+        let has_come = || self.read(|store| store.zxid() >= seen);
+        if !has_come() {
+            // Only what is committed is ever shown.
+            self.read_barrier().await?;
+        }
+        Ok(has_come())
     }
 
     /// Reads, and arms a watch for one notice, with nothing applied in between. `caller` is who will be told, if it

@@ -118,12 +118,13 @@ pub fn no_content() -> Response {
     response
 }
 
-/// Makes the reads that follow linearizable, if that was asked for.
+/// Makes the reads that follow linearizable, if that was asked for. If not they are at least not older than what this node had
+/// shown before it was started.
 pub async fn fresh(api: &Api, linearizable: bool) -> Result<(), Unavailable> {
     if linearizable {
         api.node.read_barrier().await
     } else {
-        Ok(())
+        api.node.caught_up_once().await
     }
 }
 

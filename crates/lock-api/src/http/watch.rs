@@ -119,6 +119,14 @@ pub async fn watch(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
         ));
     }
     fresh(&api, asked.linearizable).await?;
+    // What the caller has seen elsewhere must not be told as news by a node that comes to it later.
+    if let Some(seen) = asked.seen_zxid
+        && !api.node.caught_up_with(Zxid(seen)).await?
+    {
+        return Err(Problem::bad_request(format!(
+            "seen_zxid: nothing has happened at {seen} yet"
+        )));
+    }
     let (kind, caller) = (asked.kind.kind(), peer.identities());
     let ((may_watch, read), watcher) = api.node.read_and_watch(&path, kind, caller.clone(), |store| {
         let view = store.seen_by(&caller);

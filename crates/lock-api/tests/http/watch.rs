@@ -209,5 +209,8 @@ async fn what_happened_since_a_position_is_told_at_once() {
     server.delete("/v1/znodes/b").await.expect(204);
     watch("data", "b", seen).await.problem(404, "no_node");
     watch("recursive", "a", seen).await.problem(400, "bad_request");
+    // Nobody can have seen what has not happened, however long one waits.
+    let future = watch("data", "a", seen + 1_000_000).await;
+    future.problem(400, "bad_request");
     server.stop().await;
 }

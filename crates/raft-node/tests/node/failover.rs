@@ -156,3 +156,41 @@ async fn a_directory_of_another_node_is_refused() {
     }
     cluster.stop_all().await;
 }
+
+/// A node that has just been started has forgotten how far it had come; what it shows must not go back all the same.
+#[tokio::test]
+async fn a_node_that_is_started_anew_shows_nothing_older_than_in_its_earlier_life() {
+    let mut cluster = Cluster::start(3).await;
+    let written = put(cluster.node(1), "/a", "x").await;
+    let node = cluster.node(1);
+    assert_eq!(node.caught_up_with(written.zxid).await, Ok(true));
+    let future = raft_node::znode_store::Zxid(written.zxid.0 + 1_000);
+    assert_eq!(
+        node.caught_up_with(future).await,
+        Ok(false),
+        "nothing has come there"
+    );
+    cluster.stop_all().await;
+
+    cluster.restart(1).await.unwrap();
+    let alone = cluster.node(1).clone();
+    assert!(
+        alone.caught_up_once().await.is_err(),
+        "nobody can tell it what was committed"
+    );
+    for id in [2, 3] {
+        cluster.restart(id).await.unwrap();
+    }
+    let sees = || alone.read(|store| store.get(&path("/a")).is_some());
+    let caught_up = async { while alone.caught_up_once().await.is_err() {} };
+    tokio::time::timeout(PATIENCE, caught_up)
+        .await
+        .expect("they elect a leader");
+    assert!(sees());
+    // From then on it serves what it has, also alone.
+    for id in [2, 3] {
+        cluster.stop(id).await;
+    }
+    assert_eq!(alone.caught_up_once().await, Ok(()));
+    cluster.stop_all().await;
+}

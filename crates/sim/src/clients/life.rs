@@ -316,6 +316,7 @@ impl Client {
             Answer::Heard(session, sent, timeout) | Answer::Opened(session, sent, timeout) => {
                 world.ledger.borrow_mut().heard(*session, *sent, *timeout);
             }
+            Answer::Ended(session) => world.ledger.borrow_mut().told_over(*session),
             _ => {}
         }
         if self.heartbeats.remove(&op).is_some() {

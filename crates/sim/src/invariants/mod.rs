@@ -228,4 +228,10 @@ impl Ledger {
         let check = self.sessions.heard(session, sent, timeout);
         self.note("no live session expired early", check);
     }
+
+    /// A client was told that its session has ended.
+    pub fn told_over(&mut self, session: SessionId) {
+        let check = self.sessions.told_over(session);
+        self.note("no live session said to have ended", check);
+    }
 }

@@ -3,6 +3,8 @@
 //! A session that its own client has closed may be confirmed for a moment: the leader may be the last one to carry the closing
 //! out, when its disk is slower than the others'. Nobody but that client could be misled by it.
 //!
+//! And nobody is told that his session has ended before it has: what he has asked for may yet be carried out, and hold locks.
+//!
 //! The leader counts by its own clock, so by a clock that is right it may be as much earlier as that one is fast.
 
 use std::collections::HashMap;
@@ -49,6 +51,16 @@ impl SessionExpiry {
         }
     }
 
+    /// A client was told that its session has ended.
+    pub fn told_over(&self, session: SessionId) -> Check {
+        match self.sessions.get(&session).and_then(|known| known.ended) {
+            Some(_) => Ok(()),
+            None => Err(format!(
+                "a client was told that {session} has ended, and it lives"
+            )),
+        }
+    }
+
     /// A session has ended.
     pub fn ended(&mut self, session: SessionId, expired: bool, now: Micros) -> Check {
         let known = self.sessions.entry(session).or_default();
@@ -80,6 +92,8 @@ mod tests {
         assert!(sessions.heard(SESSION, 1_000, 10_000).is_err());
         let mut sessions = SessionExpiry::default();
         assert_eq!(sessions.heard(SESSION, 1_000, 10_000), Ok(()));
+        assert!(sessions.told_over(SESSION).is_err());
         assert_eq!(sessions.ended(SESSION, true, 9_500), Ok(()));
+        assert_eq!(sessions.told_over(SESSION), Ok(()));
     }
 }
