@@ -133,8 +133,13 @@ impl Hold {
     }
 }
 
-/// Checks all rules for each lock of the history.
+/// Checks all rules for each lock of the history. Undecided if something may be missing.
 pub fn check(history: &History) -> Verdict {
+    check_known(history).and(missing(history))
+}
+
+/// Checks all rules for what is known, and takes it that whatever is missing kept them.
+pub fn check_known(history: &History) -> Verdict {
     let mut locks: BTreeMap<&str, Lock<'_>> = BTreeMap::new();
     for hold in &history.holds {
         locks.entry(&hold.lock).or_default().holds.push(hold);
@@ -142,7 +147,7 @@ pub fn check(history: &History) -> Verdict {
     for waiter in &history.waiters {
         locks.entry(&waiter.lock).or_default().waiters.push(waiter);
     }
-    let verdict = locks
+    locks
         .iter()
         .map(|(name, lock)| {
             let mut contradictions = lock.overlaps();
@@ -151,8 +156,7 @@ pub fn check(history: &History) -> Verdict {
             contradictions.extend(lock.forgotten());
             Verdict::of(contradictions).about(format_args!("lock {name}"))
         })
-        .fold(Verdict::Valid, Verdict::and);
-    verdict.and(missing(history))
+        .fold(Verdict::Valid, Verdict::and)
 }
 
 /// Whether something may have happened that the history does not show.

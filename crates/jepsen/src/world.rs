@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use lockgate_check::Nanos;
 use tokio_util::sync::CancellationToken;
+
+const NANOS_PER_MS: u64 = 1_000_000;
 
 /// Where clients find a node. The addresses stay the same over restarts.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +30,7 @@ pub struct World {
     /// Cancelled when clients are to end: they finish what they are at, withdraw what waits, and return.
     pub stop: CancellationToken,
     begun: Instant,
+    begun_at: SystemTime,
 }
 
 impl World {
@@ -38,7 +41,15 @@ impl World {
             seed,
             stop: CancellationToken::new(),
             begun: Instant::now(),
+            begun_at: SystemTime::now(),
         }
+    }
+
+    /// A moment of the run by the wall clock, in milliseconds since 1970.
+    pub fn wall_ms(&self, moment: Nanos) -> u64 {
+        let begun = self.begun_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let begun_ms = u64::try_from(begun.as_millis()).expect("it is not that late");
+        begun_ms + moment / NANOS_PER_MS
     }
 
     /// The time since the run began, on the one clock of all clients and faults.

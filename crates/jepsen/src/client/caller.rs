@@ -90,6 +90,15 @@ impl Caller {
         self.at
     }
 
+    /// Whether the next call goes out on the connection of the last one. If not, the node may be in another life.
+    pub async fn is_connected(&mut self) -> bool {
+        self.at();
+        match &mut self.connection {
+            Some(connection) => connection.is_usable().await,
+            None => false,
+        }
+    }
+
     /// `GET`, with the usual patience.
     pub async fn get(&mut self, path: &str) -> Reply {
         self.call(Method::GET, path, None, PATIENCE).await

@@ -129,7 +129,12 @@ impl Cluster {
 
     /// Starts the process of a node; does not wait for it to serve.
     pub fn start(&self, slot: Slot) -> anyhow::Result<()> {
-        self.place(slot).start(&*self.software, &self.network)
+        self.place(slot).start(&*self.software, &self.network, false)
+    }
+
+    /// Starts a node that may refuse to serve, and end.
+    pub fn start_damaged(&self, slot: Slot) -> anyhow::Result<()> {
+        self.place(slot).start(&*self.software, &self.network, true)
     }
 
     /// Ends a node's process, as the kernel does when memory is short, and waits until it is gone.

@@ -102,8 +102,8 @@ impl Place {
         self.claim.clone().lock_owned().await
     }
 
-    /// Starts the process.
-    pub fn start(&self, software: &dyn Software, network: &Network) -> anyhow::Result<()> {
+    /// Starts the process, which may end by itself, or must not.
+    pub fn start(&self, software: &dyn Software, network: &Network, may_end: bool) -> anyhow::Result<()> {
         let mut state = self.state.lock();
         if state.child.is_some() {
             bail!("node {} runs already", state.node.id);
@@ -125,7 +125,7 @@ impl Place {
             .spawn()
             .with_context(|| start.program.display().to_string())?;
         state.child = Some(child);
-        state.may_end = false;
+        state.may_end = may_end;
         state.ended = None;
         Ok(())
     }

@@ -40,8 +40,19 @@ struct Rate {
     waited: Option<Duration>,
 }
 
+/// So many waits are measured: whatever else the machine does makes them longer, and none shorter.
+const WAITS: usize = 3;
+
 /// How long a wait of [`WAIT_MS`] by the node's clock is by ours.
 async fn wait_by_its_clock(node: &Node) -> anyhow::Result<Duration> {
+    let mut shortest = Duration::MAX;
+    for _ in 0..WAITS {
+        shortest = shortest.min(wait_once(node).await?);
+    }
+    Ok(shortest)
+}
+
+async fn wait_once(node: &Node) -> anyhow::Result<Duration> {
     let path = format!(
         "/v1/watch/no-such-znode-{}?kind=exists&timeout_ms={WAIT_MS}",
         fastrand::u64(..)

@@ -160,8 +160,7 @@ impl Nemesis for Corrupt {
             };
             let cluster = &field.cluster;
             let (id, place) = (cluster.node(slot).id, cluster.place(slot));
-            cluster.start(slot)?;
-            place.set_may_end(true);
+            cluster.start_damaged(slot)?;
             let what = match cluster.wait_ready(slot, START_PATIENCE).await {
                 Ok(()) => {
                     place.set_may_end(false);

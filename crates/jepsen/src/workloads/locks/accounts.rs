@@ -96,21 +96,23 @@ async fn read_lock(caller: &mut Caller, lock: &str, account: &mut History) -> Re
                 .push(hold(lock, entry).with_context(|| entry.to_string())?);
         }
         for gap in page["gaps"].as_array().context("no gaps in the answer")? {
-            account.gaps.push(Gap {
-                after: time(&gap["from_at"])?,
-                until: time(&gap["until_at"])?,
-            });
+            add_gap(account, time(&gap["from_at"])?, time(&gap["until_at"])?);
         }
         if !page["since_at"].is_null() {
-            account.gaps.push(Gap {
-                after: 0,
-                until: time(&page["since_at"])?,
-            });
+            add_gap(account, 0, time(&page["since_at"])?);
         }
         match page["next_before"].as_u64() {
             Some(next) => before = Some(next),
             None => return Ok(()),
         }
+    }
+}
+
+/// All locks of a node have the same gaps, and each page tells of them.
+fn add_gap(account: &mut History, after: u64, until: u64) {
+    let gap = Gap { after, until };
+    if !account.gaps.contains(&gap) {
+        account.gaps.push(gap);
     }
 }
 

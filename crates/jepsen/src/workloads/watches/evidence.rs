@@ -57,11 +57,12 @@ impl Evidence {
         greatest_before(self.0.lock().shown.get(&(node, path.to_owned()))?, moment)
     }
 
-    /// Whether a change is known to have happened between two positions, without them.
+    /// Whether a change is known to have happened between two positions, without them. (There is nothing between them if they
+    /// are in the wrong order: a notice of what was seen already, which the check is to find.)
     pub fn changed_between(&self, path: &str, after: u64, before: u64) -> bool {
         let known = self.0.lock();
         let changes = known.changes.known.get(path);
-        changes.is_some_and(|changes| changes.range(after + 1..before).next().is_some())
+        changes.is_some_and(|changes| changes.iter().any(|at| (after + 1..before).contains(at)))
     }
 
     /// All changes.
@@ -94,5 +95,6 @@ mod tests {
         assert_eq!(evidence.shown_before(2, "/a", 16), None);
         assert!(evidence.changed_between("/a", 4, 7));
         assert!(!evidence.changed_between("/a", 5, 7));
+        assert!(!evidence.changed_between("/a", 7, 4));
     }
 }

@@ -31,7 +31,7 @@ struct Observer {
     caller: Caller,
     rng: Rng,
     path: String,
-    /// The node that was asked last, the position of the znode that it has shown, and what was heard from it.
+    /// The node that has told of the znode last, and the position of the znode that was read last.
     seen: Option<(usize, u64)>,
     heard: Vec<(Nanos, Heard)>,
     watches: u64,
@@ -55,7 +55,7 @@ pub async fn run(run: Arc<Watches>, world: World, number: usize) {
     while pace.next().await {
         let goes_on = match observer.seen {
             None => observer.read().await,
-            Some((node, zxid)) => observer.watch(node, zxid).await && observer.read().await,
+            Some((_, zxid)) => observer.watch(zxid).await && observer.read().await,
         };
         if !goes_on {
             pace.back_off().await;
@@ -90,10 +90,17 @@ impl Observer {
         reply
     }
 
-    /// Reads what the node knows; whether that went well. Who comes from another node asks for all that was answered before.
-    async fn read(&mut self) -> bool {
+    /// Whether the node that is asked next may be behind what was heard: it is another one, or perhaps in another life.
+    async fn may_be_behind(&mut self) -> bool {
         let node = self.caller.at();
         let comes_from_elsewhere = self.seen.is_some_and(|(before, _)| before != node);
+        comes_from_elsewhere || !self.caller.is_connected().await
+    }
+
+    /// Reads what the node knows; whether that went well. Who comes from another node asks for all that was answered before.
+    async fn read(&mut self) -> bool {
+        let comes_from_elsewhere = self.may_be_behind().await;
+        let node = self.caller.at();
         let address = format!("/v1/znodes{}?linearizable={comes_from_elsewhere}", self.path);
         let Answer::Ok(document) = self.call(&address, PATIENCE).await.done() else {
             return false;
@@ -111,10 +118,9 @@ impl Observer {
     }
 
     /// Waits for a change after `seen`; whether there was an answer.
-    async fn watch(&mut self, seen_at: usize, seen: u64) -> bool {
+    async fn watch(&mut self, seen: u64) -> bool {
+        let linearizable = self.may_be_behind().await || self.rng.bool();
         let node = self.caller.at();
-        // A node that is behind would tell of what was seen elsewhere already.
-        let linearizable = seen_at != node || self.rng.bool();
         let range = if self.rng.u32(0..4) == 0 {
             LONG_WAIT_MS
         } else {
@@ -143,6 +149,8 @@ impl Observer {
             }
             Reply::Done(event) => {
                 let zxid = event["zxid"].as_u64().filter(|zxid| self.is_first(seen, *zxid));
+                // What it has told of is more than was read, and no other node need have it.
+                self.seen = Some((node, seen));
                 self.hear(Heard::Fired { watch, zxid });
                 true
             }
