@@ -16,26 +16,23 @@ pub struct LockPage {
 impl Locks {
     /// Who waits for whom as this node knows it, over the locks whose names begin with `prefix` and that the caller may
     /// read; and whether that is all of it.
-    pub fn graph(&self, prefix: &str) -> (Vec<WaitView>, bool) {
-        self.shared.node.read(|store| {
-            let (mut waits, complete) = store.wait_graph(prefix);
-            waits.retain(|wait| self.may_read(store, &wait.lock).is_ok());
-            (waits, complete)
-        })
+    pub fn graph(&self, prefix: &str) -> Result<(Vec<WaitView>, bool), Refusal> {
+        let node = &self.shared.node;
+        node.read(|store| store.seen_by(&self.caller).wait_graph(prefix))
     }
 
     /// A lock with its holders and its queue as this node knows them. Like its check it is for those who may read its
     /// znode.
     pub fn get(&self, lock: &LockName) -> Result<LockView, Refusal> {
-        self.shared.node.read(|store| {
-            self.may_read(store, lock)?;
-            store.lock(lock).ok_or_else(|| Refusal::NoLock(lock.clone()))
-        })
+        let node = &self.shared.node;
+        node.read(|store| store.seen_by(&self.caller).lock(lock))
     }
 
     /// The first `count` of the locks in use as this node knows them: by name, beginning with `prefix`, after `after`.
-    pub fn list(&self, prefix: &str, after: Option<&str>, count: usize) -> LockPage {
+    /// Refused is a caller that is not let in at all.
+    pub fn list(&self, prefix: &str, after: Option<&str>, count: usize) -> Result<LockPage, Refusal> {
         self.shared.node.read(|store| {
+            store.seen_by(&self.caller).admission()?;
             // One more than is shown tells whether there is a next page.
             let mut locks = store.locks(prefix, after, count.saturating_add(1));
             let more = locks.len() > count;
@@ -43,7 +40,7 @@ impl Locks {
             let next_after = locks.last().filter(|_| more).map(|last| last.lock.clone());
             // Only now: a page takes as long as its length says, however much the caller may not see.
             locks.retain(|summary| self.may_read(store, &summary.lock).is_ok());
-            LockPage { locks, next_after }
+            Ok(LockPage { locks, next_after })
         })
     }
 
