@@ -102,8 +102,8 @@ impl Refusals {
     }
 }
 
-/// Somebody was not let in at the door.
-pub fn refused(refusals: &Refusals, peer: &Peer, head: &Parts, problem: &Problem) {
+/// Somebody was not let in at the door, who has `shown` this token.
+pub fn refused(refusals: &Refusals, peer: &Peer, shown: Option<String>, head: &Parts, problem: &Problem) {
     let Some(left_out) = refusals.admit() else {
         return;
     };
@@ -115,6 +115,7 @@ pub fn refused(refusals: &Refusals, peer: &Peer, head: &Parts, problem: &Problem
         action = "refused",
         what = ?format!("{} {address}", head.method),
         outcome = problem.code().word(),
+        shown = shown.as_deref().unwrap_or("no token"),
         why = ?problem.detail(),
         others_not_told = left_out,
     );

@@ -206,12 +206,41 @@ async fn who_did_what_to_others_is_in_the_log() {
     house
         .must(&stranger, "GET", "/v1/znodes/a", Value::Null, 401)
         .await;
+    let refused = |by: &str, what: &str, outcome: &str, shown: &str, why: &str| {
+        format!(
+            "by={by} {from} action=\"refused\" what=\"{what}\" outcome=\"{outcome}\" shown=\"{shown}\" \
+             why=\"{why}\" others_not_told=0"
+        )
+    };
+    let what = "GET /v1/znodes/a";
+    let name = format!("token {:032x}", 1);
+    let why = "the token is not known, or was revoked";
     assert_eq!(
         log.account(),
-        [format!(
-            "by=nobody {from} action=\"refused\" what=\"GET /v1/znodes/a\" outcome=\"unauthenticated\" \
-             why=\"the token is not known, or was revoked\" others_not_told=0"
-        )]
+        [refused("nobody", what, "unauthenticated", &name, why)]
+    );
+    house
+        .must(&Caller::nobody(), "GET", "/v1/znodes/a", Value::Null, 401)
+        .await;
+    let why = "this needs a token, or a certificate that has a role";
+    assert_eq!(
+        log.account(),
+        [refused("nobody", what, "unauthenticated", "no token", why)]
+    );
+    house
+        .must(&admin, "PUT", "/v1/roles/weak", json!({"grants": []}), 200)
+        .await;
+    let weak = house
+        .must(&admin, "POST", "/v1/tokens", json!({"role": "weak"}), 201)
+        .await;
+    log.account();
+    let caller = Caller::with_token("weak", weak["token"].as_str().unwrap());
+    house.must(&caller, "GET", "/metrics", Value::Null, 403).await;
+    let by = format!("token {}", weak["id"].as_str().unwrap());
+    let why = "this needs the right to read at /zookeeper/config";
+    assert_eq!(
+        log.account(),
+        [refused(&by, "GET /metrics", "forbidden", &by, why)]
     );
     house.close().await;
 }

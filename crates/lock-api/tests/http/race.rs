@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use axum::body::to_bytes;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use znode_store::{AccessCommand, Command, Identities, Identity, Request, TokenId, ZPath, Zxid};
@@ -60,6 +61,46 @@ async fn a_token_made_at_one_node_counts_at_once_at_all() {
             let seen = house.must(&caller, "GET", "/v1/access", Value::Null, 200).await;
             assert_eq!(seen["you"]["role"], role);
         }
+    }
+    close(houses).await;
+}
+
+/// What stays open ends at every node, whichever one took the revocation in.
+#[tokio::test]
+async fn streams_and_polls_end_at_all_nodes() {
+    let (houses, admin) = secured(3).await;
+    houses[0]
+        .must(&admin, "POST", "/v1/znodes/team", json!({}), 201)
+        .await;
+    let grants = json!([{"path": "/team", "rights": ["read"]}]);
+    let (id, caller) = token_for(&houses[0], &admin, "leaving", grants).await;
+    let session = houses[0].session_of(&caller).await;
+    let (mut streams, mut polls) = (Vec::new(), Vec::new());
+    for house in &houses {
+        house.node.read_barrier().await.unwrap();
+        let path = format!("/v1/sessions/{session}/events?heartbeat=false");
+        let stream = house.answer(&caller, "GET", &path, &Value::Null).await;
+        assert_eq!(stream.status(), 200);
+        streams.push(stream);
+        let (house, caller) = (house.clone(), caller.clone());
+        polls.push(tokio::spawn(async move {
+            let path = "/v1/watch/team?kind=data&timeout_ms=3600000";
+            house.answer(&caller, "GET", path, &Value::Null).await.status()
+        }));
+    }
+    for house in &houses {
+        until("it is armed", async || house.node.watch_counts().watches == 1).await;
+    }
+    let path = format!("/v1/tokens/{id}");
+    houses[2].must(&admin, "DELETE", &path, Value::Null, 204).await;
+    for stream in streams {
+        let told = to_bytes(stream.into_body(), 1 << 20);
+        let told = in_time("the stream ends", told).await.unwrap();
+        let told = String::from_utf8(told.to_vec()).unwrap();
+        assert!(told.contains("access_lost"), "{told}");
+    }
+    for poll in polls {
+        assert_eq!(in_time("the poll ends", poll).await.unwrap(), 401);
     }
     close(houses).await;
 }

@@ -50,7 +50,9 @@ impl Stream {
         last_id: Option<&str>,
     ) -> Result<Self, Reply> {
         let header = last_id.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
-        Self::open_with(address, session, query, &header).await
+        let mut stream = Self::open_with(address, session, query, &header).await?;
+        stream.last_id = last_id.map(str::to_owned);
+        Ok(stream)
     }
 
     async fn open_with(address: SocketAddr, session: &str, query: &str, header: &str) -> Result<Self, Reply> {
@@ -96,7 +98,7 @@ impl Stream {
             bytes: bytes.split_off(end + 4),
             text: String::new(),
             is_over: false,
-            last_id: last_id.map(str::to_owned),
+            last_id: None,
         })
     }
 

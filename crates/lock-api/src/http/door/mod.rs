@@ -75,21 +75,32 @@ async fn let_in(door: &Door, head: &Parts) -> Result<Peer, Problem> {
     if needs == Needs::Nothing {
         return Ok(peer);
     }
-    let proven = match bearer::shown(&head.headers) {
-        Ok(None) => Ok(peer.clone()),
-        Ok(Some(TokenText::Operator(secret))) => of_operator(api, peer.clone(), &secret),
-        Ok(Some(TokenText::Of(id, secret))) => of_token(api, peer.clone(), id, &secret).await,
-        Err(problem) => Err(problem),
+    let shown = match bearer::shown(&head.headers) {
+        Ok(shown) => shown,
+        Err(problem) => return Err(refuse(api, &peer, None, head, problem)),
     };
-    let admitted = match proven {
-        Ok(peer) => require(api, needs, &peer).await.map(|()| peer),
-        Err(problem) => Err(problem),
+    let named = shown.as_ref().map(TokenText::name);
+    let proven = match shown {
+        None => Ok(peer.clone()),
+        Some(TokenText::Operator(secret)) => of_operator(api, peer.clone(), &secret),
+        Some(TokenText::Of(id, secret)) => of_token(api, peer.clone(), id, &secret).await,
     };
-    admitted.inspect_err(|problem| {
-        if matches!(problem.code(), Code::Unauthenticated | Code::Forbidden) {
-            audit::refused(&api.refusals, &peer, head, problem);
-        }
-    })
+    let somebody = match proven {
+        Ok(somebody) => somebody,
+        Err(problem) => return Err(refuse(api, &peer, named, head, problem)),
+    };
+    match require(api, needs, &somebody).await {
+        Ok(()) => Ok(somebody),
+        Err(problem) => Err(refuse(api, &somebody, named, head, problem)),
+    }
+}
+
+/// Gives an account of who was not let in, and with which token, for whoever looks for who goes on using it.
+fn refuse(api: &Api, peer: &Peer, shown: Option<String>, head: &Parts, problem: Problem) -> Problem {
+    if matches!(problem.code(), Code::Unauthenticated | Code::Forbidden) {
+        audit::refused(&api.refusals, peer, shown, head, &problem);
+    }
+    problem
 }
 
 /// Its token is this node's own, so another node's does not count here.

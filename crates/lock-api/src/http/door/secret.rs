@@ -87,6 +87,14 @@ impl TokenText {
         }
     }
 
+    /// What it says it is, without its secret.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Of(id, _) => format!("token {id}"),
+            Self::Operator(_) => "an operator's token".to_owned(),
+        }
+    }
+
     /// Draws one for the cluster.
     pub fn draw() -> (TokenId, TokenHash, String) {
         let mut id = [0; 16];

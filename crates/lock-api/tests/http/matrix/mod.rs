@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::http::Request;
+use axum::http::{Request, Response};
 use lock_api::Locks;
 use lock_api::http::{HttpConfig, OperatorToken, Peer, router, served};
 use raft_node::{MemberAddress, Node, NodeConfig};
@@ -97,6 +97,32 @@ impl House {
 
     /// One call. Of an answer that goes on only the beginning is looked at.
     pub async fn ask(&self, caller: &Caller, method: &str, path: &str, body: &Value) -> Outcome {
+        let what = format!("{} calls {method} {path}", caller.name);
+        let answer = in_time(&what, self.answer(caller, method, path, body)).await;
+        let (head, body) = answer.into_parts();
+        let is_document = head.headers.get("content-type").is_some_and(|kind| {
+            let kind = kind.to_str().unwrap();
+            kind == "application/json" || kind == "application/problem+json"
+        });
+        let document = match is_document {
+            true if method != "HEAD" => {
+                serde_json::from_slice(&to_bytes(body, MANY_BYTES).await.unwrap()).unwrap()
+            }
+            _ => Value::Null,
+        };
+        Outcome {
+            status: head.status.as_u16(),
+            code: document["code"].as_str().unwrap_or_default().to_owned(),
+            document,
+            asks_for: head
+                .headers
+                .get("www-authenticate")
+                .map(|value| value.to_str().unwrap().to_owned()),
+        }
+    }
+
+    /// The answer as it comes, and whatever comes after its head.
+    pub async fn answer(&self, caller: &Caller, method: &str, path: &str, body: &Value) -> Response<Body> {
         let mut request = Request::builder().method(method).uri(path);
         if let Some(shown) = &caller.shows {
             request = request.header("authorization", shown);
@@ -108,27 +134,9 @@ impl House {
         let mut request = request.body(body).unwrap();
         let peer = Peer::new("127.0.0.1:9".parse().unwrap(), caller.certificate.as_ref());
         request.extensions_mut().insert(peer);
-        let what = format!("{} calls {method} {path}", caller.name);
         let mut router = self.router.clone();
-        let Ok(answer) = in_time(&what, router.call(request)).await;
-        let (head, body) = answer.into_parts();
-        let is_document = head.headers.get("content-type").is_some_and(|kind| {
-            let kind = kind.to_str().unwrap();
-            kind == "application/json" || kind == "application/problem+json"
-        });
-        let document = match is_document {
-            true => serde_json::from_slice(&to_bytes(body, MANY_BYTES).await.unwrap()).unwrap(),
-            false => Value::Null,
-        };
-        Outcome {
-            status: head.status.as_u16(),
-            code: document["code"].as_str().unwrap_or_default().to_owned(),
-            document,
-            asks_for: head
-                .headers
-                .get("www-authenticate")
-                .map(|value| value.to_str().unwrap().to_owned()),
-        }
+        let Ok(answer) = router.call(request).await;
+        answer
     }
 
     /// A call that has to be answered so.
@@ -230,6 +238,14 @@ async fn every_route_by_every_caller_at_every_place() {
                 let (path, body) = (row.path(place, &session, cells), row.body(place, &session, cells));
                 let outcome = house.ask(caller, row.method, &path, &body).await;
                 wrong.extend(hold(caller, row, place, &outcome).err());
+                // Whoever may not look may not look at the head of an answer either.
+                if row.method == "GET" {
+                    cells += 1;
+                    let head = house.ask(caller, "HEAD", &path, &Value::Null).await;
+                    if head.status != outcome.status {
+                        wrong.push(format!("HEAD {path} by {}: {head:?}", caller.name));
+                    }
+                }
             }
         }
     }

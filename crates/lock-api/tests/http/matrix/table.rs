@@ -462,8 +462,7 @@ fn root() -> Vec<Row> {
             ],
         };
         rows.push(row(znodes, calls[0], NONE, Administrators, 200));
-        // What cannot be is told before it is looked who asks: that the root is there, everybody knows.
-        rows.push(row(znodes, calls[1], json!({}), Who::LetIn, 409));
+        rows.push(row(znodes, calls[1], json!({}), Administrators, 409));
         rows.push(row(znodes, calls[2], json!({"data": ""}), Administrators, 200));
         rows.push(row(znodes, calls[3], NONE, Administrators, 400));
         rows.push(row(acl, calls[4], NONE, Administrators, 200));
