@@ -123,7 +123,10 @@ impl House {
 
     /// The answer as it comes, and whatever comes after its head.
     pub async fn answer(&self, caller: &Caller, method: &str, path: &str, body: &Value) -> Response<Body> {
-        let mut request = Request::builder().method(method).uri(path);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "127.0.0.1:9");
         if let Some(shown) = &caller.shows {
             request = request.header("authorization", shown);
         }
