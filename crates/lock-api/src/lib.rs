@@ -35,8 +35,8 @@
 //! # Who calls
 //!
 //! A call carries what its caller has proven to be, and the state machine decides by the access control lists of the
-//! znodes what it may do; reads ask the same lists. Over HTTP a caller is the address of its connection
-//! ([`http::Peer`]). In a program it is whoever [`Locks::on_behalf_of`] says, and else somebody with the rights of the
+//! znodes, and in a secured cluster by policies, what it may do; reads ask the same. Over HTTP a caller is the address of its
+//! connection, its certificate ([`http::Peer`]) and its token. In a program it is whoever [`Locks::on_behalf_of`] says, and else somebody with the rights of the
 //! whole world.
 //!
 //! # Names in addresses

@@ -286,6 +286,12 @@ impl Node {
         WatchConnection::of_session(self.inner.replica.clone(), session, since, caller)
     }
 
+    /// Changes whenever who may do what does, by what this node has applied: for whoever serves callers for long. It is told
+    /// before anybody can see what is new, so look at the state after each change, and once after subscribing.
+    pub fn access_changes(&self) -> watch::Receiver<u64> {
+        self.inner.replica.hub.access_changes()
+    }
+
     /// How many watches there are on this node.
     pub fn watch_counts(&self) -> WatchCounts {
         self.inner.replica.hub.watch_counts()

@@ -6,10 +6,11 @@ use raft_node::ClusterStatus;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Shared;
+use super::audit;
 use super::exchange::{Answer, no_query, ok};
 use super::openapi::words;
 use super::problem::Problem;
+use super::{Peer, Shared};
 
 /// What a node says of itself beside what it knows of the cluster.
 #[derive(Serialize, ToSchema)]
@@ -50,7 +51,9 @@ pub async fn readyz(State(api): State<Shared>) -> Answer {
 
 /// `POST /v1/cluster/snapshot`: this node writes a snapshot of what it has applied, and shortens its log. The answer
 /// comes when it is there.
-pub async fn snapshot(State(api): State<Shared>, uri: Uri) -> Answer {
+pub async fn snapshot(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     no_query(&uri)?;
-    Ok(ok(&api.node.make_snapshot().await?))
+    let entry = audit::begin(&peer, "make_snapshot", format!("on node {}", api.node.id()));
+    let made = entry.end(api.node.make_snapshot().await)?;
+    Ok(ok(&made))
 }

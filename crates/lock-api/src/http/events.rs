@@ -24,6 +24,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use znode_store::{Refusal, SessionId, ZnodeEventKind, Zxid};
 
+use super::door::Vigil;
 use super::event_types::{
     ExpiringEvent, RenewedEvent, ResetEvent, StateEvent, StreamEndedEvent, WatchEvent, WatchWish, event,
     keep_alive, position, retry, session_event,
@@ -137,10 +138,11 @@ impl NotBegun {
 pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: HeaderMap) -> Answer {
     let session = target(&uri)?;
     let asked = Asked::read(&uri, &headers)?;
+    let vigil = Vigil::begin(&api.node, &peer);
     let begin = |look: &mut StreamLook<'_>| begin(look, session, &asked, &peer).map_err(NotBegun::Other);
     let begun = api.node.follow_session(session, asked.after, begin).await;
     let ((first, ttl), stream) = begun.map_err(|error| error.problem(session))?;
-    let feed = Feed::new(&api, session, stream, asked, ttl, first);
+    let feed = Feed::new(&api, session, vigil, stream, asked, ttl, first);
     let chunks = futures_util::stream::unfold(feed, |mut feed| async {
         let text = feed.next().await?;
         Some((Ok::<_, std::convert::Infallible>(Bytes::from(text)), feed))
@@ -160,6 +162,8 @@ fn begin(
     asked: &Asked,
     peer: &Peer,
 ) -> Result<(String, Duration), Problem> {
+    let caller = peer.identities();
+    look.store().seen_by(&caller).may_use(session)?;
     for (number, wish) in (0..).zip(&asked.watches) {
         watch(look, number, wish, asked.after, peer)?;
     }
@@ -230,6 +234,9 @@ fn watch(
 
 /// An open stream.
 struct Feed {
+    session: SessionId,
+    /// Whether it is still for whoever reads it.
+    vigil: Vigil,
     stream: SessionStream,
     watches: Vec<WatchWish>,
     life: Option<Life>,
@@ -245,6 +252,7 @@ impl Feed {
     fn new(
         api: &Shared,
         session: SessionId,
+        vigil: Vigil,
         stream: SessionStream,
         asked: Asked,
         ttl: Duration,
@@ -258,6 +266,8 @@ impl Feed {
         Self {
             at: stream.told(),
             life: is_live.then(|| Life::new(api.node.clone(), session, ttl)),
+            session,
+            vigil,
             stream,
             watches: asked.watches,
             first: Some(first),
@@ -281,9 +291,15 @@ impl Feed {
                 }
             };
             let mut text = String::new();
+            let session = self.session;
             tokio::select! {
                 biased;
                 () = self.closing.cancelled() => self.end(&mut text, "node_stops"),
+                // Before anything more is told: what happened by then is for those who may hear it.
+                refusal = self.vigil.lost(|view| view.may_use(session)) => {
+                    tracing::debug!(%session, %refusal, "a stream ends, for its reader may not go on");
+                    self.end(&mut text, "access_lost");
+                }
                 () = self.stream.changed() => self.told(&mut text),
                 news = life => self.news(&mut text, news),
                 _ = self.keep_alive.tick() => {

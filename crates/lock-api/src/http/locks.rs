@@ -10,6 +10,8 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use znode_store::{Downgraded, LockName, Zxid};
 
+use super::audit;
+use super::door::while_allowed;
 use super::exchange::{
     Answer, ReadQuery, fresh, no_content, no_query, ok, page_length, parse, query, read_body, session_id,
 };
@@ -62,16 +64,10 @@ pub async fn act(State(api): State<Shared>, peer: Peer, method: Method, uri: Uri
 
 async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer {
     let asked = parse::<AcquireBody<'_>>(body)?.check(lock, peer.shown())?;
-    // If the caller hangs up, this future is dropped, and with it the place in the queue.
-    let grant = locks_of(api, &peer)
-        .acquire_again(
-            asked.session,
-            asked.wish,
-            asked.wait,
-            asked.request_id,
-            asked.retry,
-        )
-        .await?;
+    let (locks, session) = (locks_of(api, &peer), asked.session);
+    // If the caller hangs up, or is let in no more, this future is dropped, and with it the place in the queue.
+    let grant = locks.acquire_again(session, asked.wish, asked.wait, asked.request_id, asked.retry);
+    let grant = while_allowed(&api.node, &peer, |view| view.may_use(session), grant).await?;
     Ok(ok(&GrantAnswer::from(&grant)))
 }
 
@@ -89,15 +85,11 @@ async fn break_holder(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Ans
     let body: BreakBody<'_> = parse(body)?;
     within("holder", &body.holder, MAX_HOLDER_BYTES)?;
     within("reason", &body.reason, MAX_REASON_BYTES)?;
-    locks_of(api, &peer)
-        .break_holder(
-            lock,
-            body.holder.into_owned(),
-            &peer.shown(),
-            &body.reason,
-            body.request_id,
-        )
-        .await?;
+    let what = format!("{} in the lock {lock}: {}", body.holder, body.reason);
+    let entry = audit::begin(&peer, "break", what);
+    let (locks, by) = (locks_of(api, &peer), peer.shown());
+    let broken = locks.break_holder(lock, body.holder.into_owned(), &by, &body.reason, body.request_id);
+    entry.end(broken.await)?;
     Ok(no_content())
 }
 
@@ -116,9 +108,9 @@ async fn upgrade(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer {
     within("holder", &body.holder, MAX_HOLDER_BYTES)?;
     let (session, holder) = (session_id(&body.session)?, body.holder.into_owned());
     let retry = body.retry.unwrap_or_default();
-    let grant = locks_of(api, &peer)
-        .upgrade(session, lock, holder, body.wait_ms, body.request_id, retry)
-        .await?;
+    let locks = locks_of(api, &peer);
+    let grant = locks.upgrade(session, lock, holder, body.wait_ms, body.request_id, retry);
+    let grant = while_allowed(&api.node, &peer, |view| view.may_use(session), grant).await?;
     Ok(ok(&GrantAnswer::from(&grant)))
 }
 
@@ -138,9 +130,11 @@ async fn revoke(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer {
         } => {
             within("reason", &reason, MAX_REASON_BYTES)?;
             let holder = holder.map(Cow::into_owned);
-            let asked = locks
-                .revoke(lock, holder, &peer.shown(), &reason, request_id)
-                .await?;
+            let whom = holder.as_deref().unwrap_or("all holders");
+            let entry = audit::begin(&peer, "revoke", format!("{whom} of the lock {lock}: {reason}"));
+            let by = peer.shown();
+            let asked = locks.revoke(lock, holder, &by, &reason, request_id).await;
+            let asked = entry.end(asked)?;
             Ok(ok(&RevokeAnswer { asked }))
         }
         RevokeBody {
@@ -188,9 +182,11 @@ pub async fn configure(
     if let Some(Some(limit)) = body.limit {
         check_limit(limit)?;
     }
-    locks_of(&api, &peer)
-        .configure(lock, body.limit, body.draining, body.request_id)
-        .await?;
+    let (limit, draining) = (body.limit, body.draining);
+    let what = format!("the lock {lock}: limit {limit:?}, draining {draining:?}");
+    let entry = audit::begin(&peer, "configure", what);
+    let locks = locks_of(&api, &peer);
+    entry.end(locks.configure(lock, limit, draining, body.request_id).await)?;
     Ok(no_content())
 }
 
@@ -258,7 +254,7 @@ pub struct GraphQuery {
 pub async fn graph(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let asked: GraphQuery = query(&uri)?;
     fresh(&api, asked.linearizable).await?;
-    let (waits, complete) = locks_of(&api, &peer).graph(&asked.prefix);
+    let (waits, complete) = locks_of(&api, &peer).graph(&asked.prefix)?;
     Ok(ok(&GraphAnswer {
         waits: waits.iter().map(WaitAnswer::from).collect(),
         complete,
@@ -271,7 +267,7 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let count = page_length(asked.count)?;
     fresh(&api, asked.linearizable).await?;
     let after = asked.after.as_deref();
-    let page = locks_of(&api, &peer).list(&asked.prefix, after, count);
+    let page = locks_of(&api, &peer).list(&asked.prefix, after, count)?;
     Ok(ok(&LocksAnswer {
         locks: page.locks.iter().map(SummaryAnswer::from).collect(),
         next_after: page.next_after.as_ref().map(LockName::as_str),

@@ -1,14 +1,20 @@
 //! The HTTP front end: routes, documents, errors. What a lock means is not decided here but in
 //! [`crate::locks`], and what a change means not even there but in the state machine.
 //!
-//! One file per family of routes, its documents beside it; [`problem`] alone decides statuses and codes.
+//! One file per family of routes, its documents beside it; [`problem`] alone decides statuses and codes. Who calls, and whether
+//! it is let in, is found out in `door`, which stands before each route with what `routes` says that it needs.
 
+mod access;
+mod access_types;
 mod acl_types;
 mod acls;
+mod audit;
+mod certificates;
 mod cluster;
 mod config;
 #[cfg(feature = "failpoints")]
 mod debug;
+mod door;
 mod event_types;
 mod events;
 mod exchange;
@@ -22,10 +28,13 @@ mod openapi;
 mod peer;
 pub mod problem;
 mod reads;
+mod roles;
+mod route;
 mod serve;
 mod session_types;
 mod sessions;
 mod snapshot;
+mod tokens;
 mod txn;
 mod url;
 mod watch;
@@ -36,12 +45,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{Method, Uri};
-use axum::routing::{MethodRouter, get, post, put};
 use raft_node::Node;
 
+use self::door::{Needs, UnknownTokens};
+use self::route::Route;
 use crate::locks::Locks;
 
 pub use config::HttpConfig;
+pub use door::OperatorToken;
 pub use openapi::openapi;
 pub use peer::Peer;
 pub use serve::serve;
@@ -52,6 +63,9 @@ struct Api {
     locks: Locks,
     config: HttpConfig,
     metrics: metrics::Metrics,
+    /// Tokens that this node has not heard of.
+    unknown: UnknownTokens,
+    refusals: audit::Refusals,
 }
 
 /// One allocation for all requests.
@@ -61,7 +75,7 @@ type Shared = Arc<Api>;
 /// stops the node closes it first ([`Locks::close`]), so that those who wait get their answer.
 ///
 /// The router may be merged into another one or be called without a socket. Who calls is the [`Peer`] among the
-/// request's extensions.
+/// request's extensions, and whoever has the token that the request shows.
 pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
     let metrics = metrics::Metrics::of(&node);
     let api = Arc::new(Api {
@@ -69,9 +83,14 @@ pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
         locks,
         config,
         metrics,
+        unknown: UnknownTokens::new(),
+        refusals: audit::Refusals::default(),
     });
-    routes()
-        .router
+    let mut router = Router::new();
+    for route in routes() {
+        router = router.route(route.address(), route.behind_its_door(&api));
+    }
+    router
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(api)
@@ -79,89 +98,105 @@ pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
 
 /// Every address that is routed, as axum writes it. For those who hold [`openapi()`] against it.
 pub fn addresses() -> Vec<&'static str> {
-    routes().addresses
+    routes().iter().map(Route::address).collect()
 }
 
-/// A router that knows what it routes.
-struct Routes {
-    router: Router<Shared>,
-    addresses: Vec<&'static str>,
+/// Every address with each method that is served there, `HEAD` beside `GET` not told. For those who try them all.
+pub fn served() -> Vec<(&'static str, Method)> {
+    let routes = routes();
+    let each = routes.iter().flat_map(|route| {
+        let address = route.address();
+        route.served().map(move |method| (address, method.clone()))
+    });
+    each.collect()
 }
 
-impl Routes {
-    fn route(mut self, address: &'static str, methods: MethodRouter<Shared>) -> Self {
-        self.addresses.push(address);
-        self.router = self.router.route(address, methods);
-        self
-    }
-}
-
-fn routes() -> Routes {
-    let one_lock = |look: MethodRouter<Shared>| {
-        look.post(locks::act)
-            .put(locks::configure)
-            .fallback(locks::not_served)
+/// The one table of what is served where, and what its callers need.
+fn routes() -> Vec<Route> {
+    use Needs::{Administer, AdministerNow, Anybody, ByView, InLog, Nothing, ReadCluster};
+    let of_locks = |address| {
+        Route::at(address)
+            .post(InLog, locks::act)
+            .put(InLog, locks::configure)
+            .otherwise(locks::not_served)
     };
     // The root of the tree has two addresses, all other znodes have one; so everywhere.
-    let znodes = || {
-        get(znodes::look)
-            .post(znodes::create)
-            .put(znodes::set)
-            .delete(znodes::delete)
+    let znodes = |address| {
+        Route::at(address)
+            .get(ByView, znodes::look)
+            .post(InLog, znodes::create)
+            .put(InLog, znodes::set)
+            .delete(InLog, znodes::delete)
     };
-    let router = Routes {
-        router: Router::new(),
-        addresses: Vec::new(),
-    };
-    #[cfg(feature = "failpoints")]
-    let router = router
-        .route("/v1/debug", get(debug::look))
-        .route("/v1/debug/fail-points", axum::routing::put(debug::order))
-        .route("/v1/debug/snapshot", post(debug::snapshot))
-        .route("/v1/debug/leader", post(debug::hand_over));
-    router
-        .route("/healthz", get(cluster::healthz))
-        .route("/readyz", get(cluster::readyz))
-        .route("/metrics", get(metrics::metrics))
-        .route("/v1/cluster", get(cluster::cluster))
-        .route("/v1/cluster/snapshot", post(cluster::snapshot))
-        .route("/v1/snapshot", get(snapshot::download))
-        .route("/v1/cluster/members", post(members::add))
-        .route(
-            "/v1/cluster/members/{id}",
-            put(members::set_address).delete(members::remove),
-        )
-        .route("/v1/cluster/members/{id}/promote", post(members::promote))
-        .route("/v1/cluster/members/{id}/demote", post(members::demote))
-        .route("/v1/cluster/leader", post(members::move_leader))
-        .route("/v1/sessions", get(sessions::list).post(sessions::open))
-        .route(
-            "/v1/sessions/{session}",
-            get(sessions::look).delete(sessions::close),
-        )
-        .route("/v1/sessions/{session}/heartbeat", post(sessions::heartbeat))
-        .route("/v1/sessions/{session}/ephemerals", get(sessions::ephemerals))
-        .route("/v1/sessions/{session}/events", get(events::events))
-        .route("/v1/locks", get(locks::list))
-        .route("/v1/locks/", one_lock(get(locks::look)))
-        .route("/v1/locks/graph", one_lock(get(locks::graph)))
-        .route("/v1/locks/{*name_and_verb}", one_lock(get(locks::look)))
-        .route("/v1/multilock/acquire", post(multilock::acquire))
-        .route("/v1/multilock/release", post(multilock::release))
-        .route("/v1/znodes", znodes())
-        .route("/v1/znodes/", znodes())
-        .route("/v1/znodes/{*path}", znodes())
-        .route("/v1/acl", get(acls::look).put(acls::set))
-        .route("/v1/acl/", get(acls::look).put(acls::set))
-        .route("/v1/acl/{*path}", get(acls::look).put(acls::set))
-        .route("/v1/watch", get(watch::watch))
-        .route("/v1/watch/", get(watch::watch))
-        .route("/v1/watch/{*path}", get(watch::watch))
-        .route("/v1/txn", post(txn::txn))
-        .route("/v1/read", post(reads::read))
-        .route("/v1/openapi.json", get(openapi::document))
-        .route("/docs", get(openapi::docs))
-        .route("/docs/style.css", get(openapi::style))
+    let acls = |address| Route::at(address).get(ByView, acls::look).put(InLog, acls::set);
+    let watches = |address| Route::at(address).get(ByView, watch::watch);
+    vec![
+        #[cfg(feature = "failpoints")]
+        Route::at("/v1/debug").get(Administer, debug::look),
+        #[cfg(feature = "failpoints")]
+        Route::at("/v1/debug/fail-points").put(Administer, debug::order),
+        #[cfg(feature = "failpoints")]
+        Route::at("/v1/debug/snapshot").post(Administer, debug::snapshot),
+        #[cfg(feature = "failpoints")]
+        Route::at("/v1/debug/leader").post(Administer, debug::hand_over),
+        Route::at("/healthz").get(Nothing, cluster::healthz),
+        Route::at("/readyz").get(Nothing, cluster::readyz),
+        Route::at("/metrics").get(ReadCluster, metrics::metrics),
+        Route::at("/v1/cluster").get(ReadCluster, cluster::cluster),
+        Route::at("/v1/cluster/snapshot").post(Administer, cluster::snapshot),
+        Route::at("/v1/snapshot").get(Administer, snapshot::download),
+        Route::at("/v1/cluster/members").post(AdministerNow, members::add),
+        Route::at("/v1/cluster/members/{id}")
+            .put(AdministerNow, members::set_address)
+            .delete(AdministerNow, members::remove),
+        Route::at("/v1/cluster/members/{id}/promote").post(AdministerNow, members::promote),
+        Route::at("/v1/cluster/members/{id}/demote").post(AdministerNow, members::demote),
+        Route::at("/v1/cluster/leader").post(AdministerNow, members::move_leader),
+        Route::at("/v1/access").get(Anybody, access::look),
+        Route::at("/v1/access/secure").post(InLog, access::secure),
+        Route::at("/v1/tokens")
+            .get(ByView, tokens::list)
+            .post(InLog, tokens::create),
+        Route::at("/v1/tokens/{id}").delete(InLog, tokens::revoke),
+        Route::at("/v1/roles").get(ByView, roles::list),
+        Route::at("/v1/roles/{role}")
+            .get(ByView, roles::look)
+            .put(InLog, roles::set)
+            .delete(InLog, roles::delete),
+        Route::at("/v1/certificates")
+            .get(ByView, certificates::list)
+            .put(InLog, certificates::set)
+            .delete(InLog, certificates::delete),
+        Route::at("/v1/sessions")
+            .get(ByView, sessions::list)
+            .post(InLog, sessions::open),
+        Route::at("/v1/sessions/{session}")
+            .get(ByView, sessions::look)
+            .delete(InLog, sessions::close),
+        Route::at("/v1/sessions/{session}/heartbeat").post(ByView, sessions::heartbeat),
+        Route::at("/v1/sessions/{session}/ephemerals").get(ByView, sessions::ephemerals),
+        Route::at("/v1/sessions/{session}/events").get(ByView, events::events),
+        Route::at("/v1/locks").get(ByView, locks::list),
+        of_locks("/v1/locks/").get(ByView, locks::look),
+        of_locks("/v1/locks/graph").get(ByView, locks::graph),
+        of_locks("/v1/locks/{*name_and_verb}").get(ByView, locks::look),
+        Route::at("/v1/multilock/acquire").post(InLog, multilock::acquire),
+        Route::at("/v1/multilock/release").post(InLog, multilock::release),
+        znodes("/v1/znodes"),
+        znodes("/v1/znodes/"),
+        znodes("/v1/znodes/{*path}"),
+        acls("/v1/acl"),
+        acls("/v1/acl/"),
+        acls("/v1/acl/{*path}"),
+        watches("/v1/watch"),
+        watches("/v1/watch/"),
+        watches("/v1/watch/{*path}"),
+        Route::at("/v1/txn").post(InLog, txn::txn),
+        Route::at("/v1/read").post(ByView, reads::read),
+        Route::at("/v1/openapi.json").get(Nothing, openapi::document),
+        Route::at("/docs").get(Nothing, openapi::docs),
+        Route::at("/docs/style.css").get(Nothing, openapi::style),
+    ]
 }
 
 async fn no_route(uri: Uri) -> problem::Problem {

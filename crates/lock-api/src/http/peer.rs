@@ -5,19 +5,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
+use axum::http::Extensions;
 use axum::http::request::Parts;
 use transport_security::ClientCertificate;
-use znode_store::{Identities, Identity};
+use znode_store::{Identities, Identity, Principal};
 
 /// Where a connection comes from: the socket's own address, and the certificate that was shown when it was made. Forwarding
 /// headers are never believed, as every caller can write them.
 ///
-/// The server puts one among the extensions of every request; handlers take it as an argument. A request that came
-/// without a socket has none, and its caller has the rights of the whole world.
+/// The server puts one among the extensions of every request, and the door adds what the token in it proves; handlers take it
+/// as an argument. A request that came without a socket has none, and its caller has the rights of the whole world.
 #[derive(Debug, Clone)]
 pub struct Peer {
     shown: Arc<str>,
     identities: Identities,
+    expires_at_ms: Option<u64>,
 }
 
 impl Peer {
@@ -30,6 +32,26 @@ impl Peer {
         Self {
             shown: SocketAddr::new(ip, port).to_string().into(),
             identities: Identities::new([Identity::Ip(ip)].into_iter().chain(subject)),
+            expires_at_ms: None,
+        }
+    }
+
+    /// Whoever has sent a request with these extensions.
+    pub(super) fn of(extensions: &Extensions) -> Self {
+        let nobody = || Self {
+            shown: "".into(),
+            identities: Identities::none(),
+            expires_at_ms: None,
+        };
+        extensions.get().cloned().unwrap_or_else(nobody)
+    }
+
+    /// The same caller, which has proven this as well, until then.
+    pub(super) fn with(self, proven: Identity, expires_at_ms: Option<u64>) -> Self {
+        Self {
+            identities: Identities::new(self.identities.iter().cloned().chain([proven])),
+            expires_at_ms,
+            ..self
         }
     }
 
@@ -42,17 +64,28 @@ impl Peer {
     pub fn identities(&self) -> Identities {
         self.identities.clone()
     }
+
+    /// Who it is by that.
+    pub(super) fn principal(&self) -> Principal {
+        Principal::of(&self.identities)
+    }
+
+    /// Whether it is this node's operator.
+    pub(super) fn is_operator(&self) -> bool {
+        self.principal() == Principal::Operator
+    }
+
+    /// When what it has proven ends by itself.
+    pub(super) fn expires_at_ms(&self) -> Option<u64> {
+        self.expires_at_ms
+    }
 }
 
 impl<S: Sync> FromRequestParts<S> for Peer {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let nobody = || Self {
-            shown: "".into(),
-            identities: Identities::none(),
-        };
-        Ok(parts.extensions.get().cloned().unwrap_or_else(nobody))
+        Ok(Self::of(&parts.extensions))
     }
 }
 

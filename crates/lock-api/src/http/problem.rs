@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use raft_node::{
@@ -207,6 +207,16 @@ impl Problem {
         self.0.code
     }
 
+    /// The sentence about this very case.
+    pub fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
+    /// This node has too much to do for this; nothing was done.
+    pub fn busy(detail: impl Into<String>) -> Self {
+        Self::from(Unavailable::new(detail))
+    }
+
     /// The request cannot be understood.
     pub fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(Code::BadRequest, detail)
@@ -241,6 +251,11 @@ impl Problem {
     /// What no server ever gave as the id of a session.
     pub fn unknown_session(text: &str) -> Self {
         Self::new(Code::NoSession, format!("there is no session {}", echo(text))).with("session", echo(text))
+    }
+
+    /// What was never given as the id of a token.
+    pub fn unknown_token(text: &str) -> Self {
+        Self::new(Code::NoToken, format!("there is no token {}", echo(text))).with("token", echo(text))
     }
 
     /// A body of more bytes than allowed.
@@ -666,6 +681,9 @@ impl IntoResponse for Problem {
             // The header knows whole seconds only, and 0 would invite a storm.
             let seconds = after.as_millis().div_ceil(1000).clamp(1, u128::from(u32::MAX));
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds as u32));
+        }
+        if code == Code::Unauthenticated {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if let Some(methods) = allow {
             headers.insert(ALLOW, HeaderValue::from_static(methods));

@@ -7,8 +7,9 @@ use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use serde::Deserialize;
 use utoipa::IntoParams;
-use znode_store::{Command, Refusal, Request, RequestId, SessionFate, SessionId, ZPath};
+use znode_store::{Command, Principal, Refusal, Request, RequestId, SessionFate, SessionId, Store, ZPath};
 
+use super::audit;
 use super::exchange::{
     Answer, ReadQuery, fresh, json, no_content, no_query, now_ms, ok, page_length, parse, query, read_body,
     session_id,
@@ -58,12 +59,13 @@ pub async fn open(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -
 }
 
 /// `POST /v1/sessions/{session}/heartbeat`
-pub async fn heartbeat(State(api): State<Shared>, uri: Uri, body: Body) -> Answer {
+pub async fn heartbeat(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
     no_query(&uri)?;
     let session = target(&uri)?;
     let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
     // Only checked: a heartbeat that says more than it can mean is refused like every other request.
     parse::<BareBody>(&bytes)?;
+    may_use(&api, &peer, session).await?;
     match api.node.heartbeat(session).await {
         Ok(ttl) => Ok(ok(&HeartbeatAnswer {
             ttl_ms: ttl.as_millis() as u64,
@@ -76,6 +78,18 @@ pub async fn heartbeat(State(api): State<Shared>, uri: Uri, body: Body) -> Answe
         })),
         Err(error) => Err(Problem::of_heartbeat(error, session)),
     }
+}
+
+/// Refuses the use of a session that is somebody else's. Whose a session is that this node does not know yet, it learns first:
+/// what is asked of the leader, as a heartbeat is, would else be done for everybody.
+async fn may_use(api: &Api, peer: &Peer, session: SessionId) -> Result<(), Problem> {
+    let caller = peer.identities();
+    let is_behind = |store: &Store| store.is_secured() && store.session_fate(session) == SessionFate::Unknown;
+    if api.node.read(is_behind) {
+        api.node.read_barrier().await?;
+    }
+    api.node.read(|store| store.seen_by(&caller).may_use(session))?;
+    Ok(())
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -99,28 +113,42 @@ pub async fn close(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
         caller: peer.identities(),
         command: Command::CloseSession { session },
     };
-    match api.node.propose(request).await?.outcome {
+    let closing = api.node.propose(request);
+    let outcome = match is_anothers(&api, &peer, session) {
+        None => closing.await?.outcome,
+        Some(owner) => {
+            let entry = audit::begin(&peer, "close_session", format!("session {session} of {owner}"));
+            let closed = async { Ok::<_, Problem>(closing.await?.outcome?) }.await;
+            entry.end(closed)?;
+            return Ok(no_content());
+        }
+    };
+    match outcome {
         Ok(_) => Ok(no_content()),
         Err(Refusal::SessionEnded(_)) if repeated => Ok(no_content()),
         Err(refusal) => Err(refusal.into()),
     }
 }
 
+/// Whose a session is, if it is not the caller's, as far as this node knows. Where nobody proves anything, nobody can be told
+/// from others.
+fn is_anothers(api: &Api, peer: &Peer, session: SessionId) -> Option<Principal> {
+    let caller = peer.identities();
+    let owner = api.node.read(|store| store.session(session))?.owner;
+    (!owner.is(&caller)).then_some(owner)
+}
+
 /// `GET /v1/sessions/{session}`
-pub async fn look(State(api): State<Shared>, uri: Uri) -> Answer {
+pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let session = target(&uri)?;
     let asked: ReadQuery = query(&uri)?;
     fresh(&api, asked.linearizable).await?;
-    let now_ms = now_ms();
-    let found = api.node.read(|store| match store.session(session) {
-        Some(view) => Ok(SessionAnswer::new(store, view, now_ms)),
-        None => Err(store.session_fate(session)),
-    });
-    match found {
-        Ok(found) => Ok(ok(&with_heartbeat(&api, found, now_ms))),
-        Err(SessionFate::Ended) => Err(Refusal::SessionEnded(session).into()),
-        Err(SessionFate::Unknown | SessionFate::Live) => Err(Refusal::NoSession(session).into()),
-    }
+    let (now_ms, caller) = (now_ms(), peer.identities());
+    let found = api.node.read(|store| {
+        let view = store.seen_by(&caller).session(session)?;
+        Ok::<_, Refusal>(SessionAnswer::new(store, view, now_ms))
+    })?;
+    Ok(ok(&with_heartbeat(&api, found, now_ms)))
 }
 
 fn with_heartbeat(api: &Api, (session, answer): (SessionId, SessionAnswer), now_ms: u64) -> SessionAnswer {
@@ -179,15 +207,16 @@ pub struct ListQuery {
 }
 
 /// `GET /v1/sessions`
-pub async fn list(State(api): State<Shared>, uri: Uri) -> Answer {
+pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let asked: ListQuery = query(&uri)?;
     let count = page_length(asked.count)?;
     let after = asked.after.as_deref().map(session_id).transpose()?;
     fresh(&api, asked.linearizable).await?;
-    let now_ms = now_ms();
+    let (now_ms, caller) = (now_ms(), peer.identities());
     let (page, more) = api.node.read(|store| {
         let mut rest = store
-            .sessions()
+            .seen_by(&caller)
+            .sessions()?
             .into_iter()
             .filter(|view| after.is_none_or(|id| view.session > id));
         let page: Vec<_> = rest
@@ -195,8 +224,8 @@ pub async fn list(State(api): State<Shared>, uri: Uri) -> Answer {
             .take(count)
             .map(|view| SessionAnswer::new(store, view, now_ms))
             .collect();
-        (page, rest.next().is_some())
-    });
+        Ok::<_, Refusal>((page, rest.next().is_some()))
+    })?;
     let next_after = page
         .last()
         .filter(|_| more)

@@ -14,9 +14,12 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 use utoipa::IntoParams;
+use znode_store::{Right, ZPath};
 
-use super::Shared;
+use super::audit;
+use super::door::Vigil;
 use super::exchange::{Answer, query};
+use super::{Peer, Shared};
 
 /// A receiver that takes nothing for so long is cut off: it keeps one of the few places for backups.
 const RECEIVE_PATIENCE: Duration = Duration::from_secs(60);
@@ -38,9 +41,11 @@ fn yes() -> bool {
 }
 
 /// `GET /v1/snapshot`: the file, as it is read from the disk.
-pub async fn download(State(api): State<Shared>, uri: Uri) -> Answer {
+pub async fn download(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let SnapshotQuery { linearizable } = query(&uri)?;
-    let backup = api.node.backup(linearizable).await?;
+    let vigil = Vigil::begin(&api.node, &peer);
+    let entry = audit::begin(&peer, "download_backup", format!("of node {}", api.node.id()));
+    let backup = entry.end(api.node.backup(linearizable).await)?;
     let head = backup.head();
     let name = format!("attachment; filename=\"lockgate-{}.backup\"", head.index);
     info!(
@@ -51,7 +56,7 @@ pub async fn download(State(api): State<Shared>, uri: Uri) -> Answer {
     let length = HeaderValue::from(backup.bytes());
     let (chunks, mut queue) = mpsc::channel(CHUNKS_QUEUED);
     // Ends with the file, or with the connection, which drops the queue.
-    tokio::spawn(send(backup, chunks));
+    tokio::spawn(send(backup, chunks, vigil));
     let body = stream::poll_fn(move |cx| queue.poll_recv(cx));
     let mut response = Response::new(Body::from_stream(body));
     let headers = response.headers_mut();
@@ -64,7 +69,17 @@ pub async fn download(State(api): State<Shared>, uri: Uri) -> Answer {
     Ok(response)
 }
 
-async fn send(mut backup: Backup, chunks: mpsc::Sender<io::Result<Bytes>>) {
+async fn send(backup: Backup, chunks: mpsc::Sender<io::Result<Bytes>>, mut vigil: Vigil) {
+    let may_not = vigil.lost(|view| view.may(Right::Administer, &ZPath::root()));
+    tokio::select! {
+        biased;
+        // The connection ends before the length that it was promised.
+        refusal = may_not => warn!(%refusal, "the receiver of a backup may not have it any more"),
+        () = send_all(backup, &chunks) => {}
+    }
+}
+
+async fn send_all(mut backup: Backup, chunks: &mpsc::Sender<io::Result<Bytes>>) {
     loop {
         let chunk = match backup.next_chunk().await {
             Ok(Some(chunk)) => Ok(chunk),

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use axum::http::Uri;
 use znode_store::LockName;
 
 use super::problem::Problem;
@@ -135,6 +136,12 @@ pub fn znode_path(raw: &str) -> Result<Cow<'_, str>, Problem> {
         return Ok(Cow::Borrowed("/"));
     }
     decode(raw).map_err(Problem::bad_path)
+}
+
+/// The text of an address's last segment, which names what the address is about.
+pub fn last_segment(uri: &Uri) -> Result<Cow<'_, str>, Problem> {
+    let raw = uri.path().rsplit('/').next().unwrap_or_default();
+    decode(raw).map_err(|error| Problem::bad_request(error.to_string()))
 }
 
 #[cfg(test)]

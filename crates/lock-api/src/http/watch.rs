@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use znode_store::{Stat, ZPath, ZnodeEventKind, Zxid};
 
+use super::door::while_allowed;
 use super::exchange::{Answer, fresh, no_content, ok, query};
 use super::openapi::words;
 use super::problem::Problem;
@@ -146,13 +147,17 @@ pub async fn watch(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     if asked.kind.needs_reading() {
         read?;
     }
-    match tokio::time::timeout(Duration::from_millis(timeout_ms), watcher.fired()).await {
-        Ok(Some(event)) => Ok(ok(&EventAnswer {
+    // What it may see is asked again when it is told. Who may not wait any more is told so at once.
+    let fired = async { Ok::<_, Problem>(watcher.fired().await) };
+    let fired = while_allowed(&api.node, &peer, |view| view.watch(&path), fired);
+    match tokio::time::timeout(Duration::from_millis(timeout_ms), fired).await {
+        Ok(Err(problem)) => Err(problem),
+        Ok(Ok(Some(event))) => Ok(ok(&EventAnswer {
             event: event_word(event.kind),
             path: event.path.as_str(),
             zxid: event.zxid.0,
         })),
-        Ok(None) => Err(Unavailable::new("this node cannot tell whether the watch has fired").into()),
+        Ok(Ok(None)) => Err(Unavailable::new("this node cannot tell whether the watch has fired").into()),
         Err(_) => Ok(no_content()),
     }
 }

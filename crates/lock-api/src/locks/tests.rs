@@ -265,7 +265,7 @@ async fn a_caller_that_goes_away_before_the_outcome_leaves_nothing_behind() {
     // Both were proposed, and both were taken back.
     world.until_calls(0).await;
     assert_eq!(world.node.read(Store::zxid).0, before.0 + 4);
-    assert_eq!(world.locks.list("", None, 10).locks, []);
+    assert_eq!(world.locks.list("", None, 10).unwrap().locks, []);
     world.held(b, "job").await;
     world.stop().await;
 }
@@ -462,6 +462,7 @@ async fn shared_and_semaphores() {
     let names: Vec<_> = world
         .locks
         .list("", None, 10)
+        .unwrap()
         .locks
         .into_iter()
         .map(|summary| summary.lock)

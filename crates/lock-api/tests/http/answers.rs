@@ -88,6 +88,21 @@ const ELSEWHERE_TESTED: &[(&str, &str, &str)] = &[
         "takes backups that are larger than what the system buffers: `snapshot`",
     ),
     (
+        "createToken",
+        "limit_reached",
+        "takes ten thousand tokens: znode-store's own tests",
+    ),
+    (
+        "setRole",
+        "limit_reached",
+        "takes hundreds of roles: znode-store's own tests",
+    ),
+    (
+        "setCertificate",
+        "limit_reached",
+        "takes a thousand certificates: znode-store's own tests",
+    ),
+    (
         "acquireLock",
         "too_many_requests",
         "takes a thousand entries: znode-store's own tests",
@@ -200,6 +215,11 @@ impl Operation {
         server.call(&self.method, &self.address, body.as_deref()).await
     }
 
+    async fn call_as(&self, server: &Server, token: &str) -> Reply {
+        let body = self.body.clone().unwrap_or(Value::Null);
+        server.as_token(token, &self.method, &self.address, body).await
+    }
+
     #[track_caller]
     fn must(&self, reply: &Reply, code: &str) {
         assert_eq!(reply.json()["code"], code, "{} {reply:?}", self.id);
@@ -214,8 +234,14 @@ fn that_can(code: &str) -> Vec<Operation> {
 
 /// Calls each of them as it is changed by `change`, and must be answered so by each.
 async fn each(server: &Server, code: &str, change: impl Fn(Operation) -> Operation) {
+    each_of(server, code, &[], change).await;
+}
+
+/// The same, but for some.
+async fn each_of(server: &Server, code: &str, but_for: &[&str], change: impl Fn(Operation) -> Operation) {
     let mut others = Vec::new();
-    for operation in that_can(code) {
+    let all = that_can(code).into_iter();
+    for operation in all.filter(|operation| !but_for.contains(&operation.id)) {
         let operation = change(operation);
         let reply = operation.call(server).await;
         if reply.status < 400 || reply.json()["code"] != code {
@@ -266,7 +292,15 @@ async fn nonsense() -> BTreeSet<Answer> {
         operation.with_query("no", "such")
     })
     .await;
-    each(&server, "bad_lock_name", misnamed).await;
+    each(&server, "bad_lock_name", |operation| {
+        let grants = json!([{"locks": "a//b", "rights": ["read"]}]);
+        match operation.id {
+            "secureCluster" => operation.with("anonymous", &grants),
+            "setRole" => operation.with("grants", &grants),
+            _ => misnamed(operation),
+        }
+    })
+    .await;
     each(&server, "bad_path", |operation| match operation.id {
         "transaction" => Operation {
             body: Some(json!({"ops": [{"check": {"path": "a"}}]})),
@@ -329,6 +363,74 @@ async fn repeated() -> BTreeSet<Answer> {
     end(server).await
 }
 
+/// A token that no cluster has made.
+const MADE_UP: &str =
+    "lg_00000000000000000000000000000001_0000000000000000000000000000000000000000000000000000000000000001";
+
+/// What only policies refuse, and no znode's list.
+const OF_POLICIES: [&str; 26] = [
+    "lookAtSession",
+    "closeSession",
+    "heartbeat",
+    "listEphemerals",
+    "releaseLocks",
+    "secureCluster",
+    "listTokens",
+    "createToken",
+    "revokeToken",
+    "listRoles",
+    "lookAtRole",
+    "setRole",
+    "deleteRole",
+    "listCertificates",
+    "setCertificate",
+    "deleteCertificate",
+    "lookAtCluster",
+    "metrics",
+    "downloadBackup",
+    "makeSnapshot",
+    "addMember",
+    "moveMember",
+    "removeMember",
+    "promoteMember",
+    "demoteMember",
+    "moveLeader",
+];
+
+/// In a secured cluster, by nobody, and by somebody who has no right to anything.
+async fn not_allowed() -> BTreeSet<Answer> {
+    let (server, admin) = Server::start_secured().await;
+    let theirs = server.session_of(&admin).await;
+    let weak = server.token_for(&admin, "weak", json!([])).await;
+    let own = server.session_of(&weak).await;
+    let mut others = Vec::new();
+    for operation in that_can("unauthenticated") {
+        let reply = operation.call_as(&server, MADE_UP).await;
+        if reply.status != 401 {
+            others.push((operation.id, reply));
+        }
+    }
+    for operation in that_can("forbidden") {
+        let id = operation.id;
+        let operation = match id {
+            "lookAtSession" | "closeSession" | "heartbeat" | "listEphemerals" | "followSession" => {
+                operation.of(&theirs)
+            }
+            "transaction" => Operation {
+                body: Some(json!({"ops": [{"set": {"path": "/orders/42", "data": ""}}]})),
+                ..operation
+            },
+            _ => operation.of(&own),
+        };
+        let reply = operation.call_as(&server, &weak).await;
+        if reply.status != 403 {
+            others.push((id, reply));
+        }
+    }
+    assert!(others.is_empty(), "let in: {others:#?}");
+    end(server).await
+}
+
 async fn forbidden() -> BTreeSet<Answer> {
     let server = Server::start().await;
     let session = server.session().await;
@@ -343,24 +445,26 @@ async fn forbidden() -> BTreeSet<Answer> {
             .await
             .expect(200);
     }
-    each(&server, "forbidden", |operation| match operation.id {
-        "createZnode" => Operation {
-            address: operation.address.replace("42", "43"),
-            ..operation
-        },
-        "transaction" => Operation {
-            body: Some(json!({"ops": [{"set": {"path": "/orders/42", "data": ""}}]})),
-            ..operation
-        },
-        "followSession" => operation.of(&session).with_query("watch", "data:/orders/42"),
-        // Which fits the mode in which it is held.
-        "configureLock" => Operation {
-            body: Some(json!({"draining": true})),
-            ..operation
-        },
-        // Another session than the holder's, which would only enter again.
-        "acquireLock" | "acquireLocks" => operation.with("owner", &json!("another")).of(&session),
-        _ => operation.of(&session),
+    each_of(&server, "forbidden", &OF_POLICIES, |operation| {
+        match operation.id {
+            "createZnode" => Operation {
+                address: operation.address.replace("42", "43"),
+                ..operation
+            },
+            "transaction" => Operation {
+                body: Some(json!({"ops": [{"set": {"path": "/orders/42", "data": ""}}]})),
+                ..operation
+            },
+            "followSession" => operation.of(&session).with_query("watch", "data:/orders/42"),
+            // Which fits the mode in which it is held.
+            "configureLock" => Operation {
+                body: Some(json!({"draining": true})),
+                ..operation
+            },
+            // Another session than the holder's, which would only enter again.
+            "acquireLock" | "acquireLocks" => operation.with("owner", &json!("another")).of(&session),
+            _ => operation.of(&session),
+        }
     })
     .await;
     end(server).await
@@ -376,11 +480,19 @@ async fn unavailable() -> BTreeSet<Answer> {
             ("GET", "ready" | "downloadBackup" | "checkFencingToken") => operation,
             // A position that nobody has come to yet.
             ("GET", "followSession") => operation.with_query("after", "9999.1"),
+            ("GET", "metrics" | "lookAtCluster") => operation,
             ("GET", _) | (_, "readZnodes") => operation.with_query("linearizable", "true"),
             _ => operation,
         };
         let server = &server;
-        async move { (operation.call(server).await, operation) }
+        async move {
+            let reply = match operation.id {
+                // Whether there is such a token only the leader could tell.
+                "metrics" | "lookAtCluster" => operation.call_as(server, MADE_UP).await,
+                _ => operation.call(server).await,
+            };
+            (reply, operation)
+        }
     });
     for (reply, operation) in join_all(calls).await {
         operation.must(&reply, "unavailable");
@@ -494,6 +606,8 @@ async fn every_documented_answer_is_given() {
     seen.extend(bodies().await);
     seen.extend(repeated().await);
     seen.extend(forbidden().await);
+    seen.extend(not_allowed().await);
+    seen.extend(conversations::access().await);
     seen.extend(bounded().await);
     seen.extend(unavailable().await);
     seen.extend(read_only().await);

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::support::Reply;
 
 /// The verbs of locks, which are the last segments of their addresses.
-const VERBS: [&str; 8] = [
+pub const VERBS: [&str; 8] = [
     "acquire",
     "release",
     "downgrade",

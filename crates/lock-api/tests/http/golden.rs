@@ -16,6 +16,8 @@
 //! | `end NAME` | the stream ends |
 //! | `leave NAME` | its client goes away |
 //!
+//! A call with `as=NAME` shows the token of that name, which a call with `token=NAME` was answered before, or `operator`.
+//!
 //! `UPDATE_GOLDENFILES=1 cargo test -p lock-api golden` writes the answers into the scripts, to be read as a diff.
 
 use std::collections::BTreeMap;
@@ -40,6 +42,8 @@ struct Script {
     streams: BTreeMap<String, Stream>,
     /// What those who left were told last.
     left: BTreeMap<String, String>,
+    /// The texts of tokens.
+    tokens: BTreeMap<String, String>,
 }
 
 /// The names for what differs from run to run.
@@ -55,10 +59,12 @@ type Output = Result<String, Box<dyn Error>>;
 impl Script {
     fn new() -> Self {
         let runtime = Runtime::new().unwrap();
-        let server = Some(runtime.block_on(Server::start()));
+        let server = runtime.block_on(Server::start());
+        let tokens = [("operator".to_owned(), server.operator.clone())].into();
         Self {
             runtime,
-            server,
+            server: Some(server),
+            tokens,
             names: Names::default(),
             waiting: BTreeMap::new(),
             streams: BTreeMap::new(),
@@ -71,7 +77,27 @@ impl Script {
     }
 
     fn call(&self, method: &str, path: &str, body: Option<&str>) -> Reply {
-        self.runtime.block_on(self.server().call(method, path, body))
+        self.call_as(None, method, path, body)
+    }
+
+    fn call_as(&self, token: Option<&str>, method: &str, path: &str, body: Option<&str>) -> Reply {
+        let token = token.map(|name| &*self.tokens[name]);
+        let address = self.server().address;
+        self.runtime.block_on(async {
+            let call = Call::send_as(address, token, method, path, body).await;
+            call.reply().await
+        })
+    }
+
+    /// The answer, and the token in it by its name from now on.
+    fn show_made(&mut self, token: Option<String>, reply: &Reply) -> String {
+        if let Some(name) = token {
+            let made = reply.expect(201);
+            let text = |field: &str| made[field].as_str().unwrap().to_owned();
+            self.names.known.insert(text("id"), format!("<{name}>"));
+            self.tokens.insert(name, text("token"));
+        }
+        self.names.show(reply)
     }
 
     /// How many wait, in any lock.
@@ -83,6 +109,8 @@ impl Script {
     fn step(&mut self, name: &str, args: &mut ArgumentConsumer<'_>) -> Output {
         let mut key = |name| args.take_key(name).map(str::to_owned);
         let (ttl_ms, query, last) = (key("ttl_ms"), key("query"), key("last"));
+        let (caller, token) = (key("as"), key("token"));
+        let caller = caller.as_deref();
         let ttl_ms = ttl_ms.as_deref().unwrap_or("120000");
         let mut next = || {
             let text = args.next_pos().ok_or("something is missing")?;
@@ -98,13 +126,13 @@ impl Script {
             }
             "GET" | "DELETE" => {
                 let path = next()?;
-                let reply = self.call(name, &path, None);
+                let reply = self.call_as(caller, name, &path, None);
                 Ok(self.names.show(&reply))
             }
             "POST" | "PUT" => {
                 let (path, body) = (next()?, next()?);
-                let reply = self.call(name, &path, Some(&body));
-                Ok(self.names.show(&reply))
+                let reply = self.call_as(caller, name, &path, Some(&body));
+                Ok(self.show_made(token, &reply))
             }
             "begin" => {
                 let (name, path, body) = (next()?, next()?, next()?);
@@ -276,6 +304,7 @@ impl Names {
                 Value::Object(fields.collect::<Map<_, _>>())
             }
             Value::String(_) if field.ends_with("_at") => json!("<time>"),
+            Value::String(text) if field == "token" && text.starts_with("lg_") => json!("<text>"),
             Value::String(text) if field == "address" && !text.is_empty() => json!("<address>"),
             Value::String(text) if field == "by" && text.starts_with("127.0.0.1") => json!("<address>"),
             Value::Number(_) if field == "left_ms" => json!("<ms>"),

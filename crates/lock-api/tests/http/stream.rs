@@ -33,6 +33,12 @@ impl Server {
     pub async fn follow(&self, session: &str, query: &str, last_id: Option<&str>) -> Stream {
         Stream::open(self.address, session, query, last_id).await.unwrap()
     }
+
+    /// The same by whoever has this token.
+    pub async fn follow_as(&self, token: &str, session: &str, query: &str) -> Result<Stream, Reply> {
+        let shown = format!("Authorization: Bearer {token}\r\n");
+        Stream::open_with(self.address, session, query, &shown).await
+    }
 }
 
 impl Stream {
@@ -43,8 +49,14 @@ impl Stream {
         query: &str,
         last_id: Option<&str>,
     ) -> Result<Self, Reply> {
-        let mut socket = TcpStream::connect(address).await.unwrap();
         let header = last_id.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
+        let mut stream = Self::open_with(address, session, query, &header).await?;
+        stream.last_id = last_id.map(str::to_owned);
+        Ok(stream)
+    }
+
+    async fn open_with(address: SocketAddr, session: &str, query: &str, header: &str) -> Result<Self, Reply> {
+        let mut socket = TcpStream::connect(address).await.unwrap();
         let head = format!(
             "GET /v1/sessions/{session}/events{query} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{header}\r\n"
         );
@@ -86,7 +98,7 @@ impl Stream {
             bytes: bytes.split_off(end + 4),
             text: String::new(),
             is_over: false,
-            last_id: last_id.map(str::to_owned),
+            last_id: None,
         })
     }
 

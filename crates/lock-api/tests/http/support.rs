@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use lock_api::Locks;
-use lock_api::http::{HttpConfig, router, serve};
+use lock_api::http::{HttpConfig, OperatorToken, router, serve};
 use raft_node::{MemberAddress, Node, NodeConfig};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -28,6 +28,8 @@ pub struct Server {
     locks: Locks,
     stop: CancellationToken,
     serving: JoinHandle<()>,
+    /// The text of the token of this node's operator.
+    pub operator: String,
     // Removed when the node has stopped.
     directory: TempDir,
 }
@@ -63,7 +65,17 @@ impl Server {
         .await
     }
 
-    async fn begin(config: HttpConfig, adjust: impl FnOnce(&mut NodeConfig)) -> Self {
+    /// In a cluster that is secured; with the first administrator's token.
+    pub async fn start_secured() -> (Self, String) {
+        let server = Self::start().await;
+        let secured = server.as_operator("POST", "/v1/access/secure", json!({})).await;
+        let admin = secured.expect(201)["token"].as_str().unwrap().to_owned();
+        (server, admin)
+    }
+
+    async fn begin(mut config: HttpConfig, adjust: impl FnOnce(&mut NodeConfig)) -> Self {
+        let (known, operator) = OperatorToken::draw();
+        config.operator = Some(known);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         contract::forget(address);
@@ -97,6 +109,7 @@ impl Server {
             locks,
             stop,
             serving,
+            operator,
             directory,
         }
     }
@@ -130,6 +143,38 @@ impl Server {
         self.call("POST", path, Some(&body.to_string())).await
     }
 
+    /// The same by whoever has this token. `Null` is no body.
+    pub async fn as_token(&self, token: &str, method: &str, path: &str, body: Value) -> Reply {
+        let body = (!body.is_null()).then(|| body.to_string());
+        let call = Call::send_as(self.address, Some(token), method, path, body.as_deref());
+        call.await.reply().await
+    }
+
+    /// The same by the operator.
+    pub async fn as_operator(&self, method: &str, path: &str, body: Value) -> Reply {
+        self.as_token(&self.operator, method, path, body).await
+    }
+
+    /// Makes a role with these grants, and a token for it.
+    pub async fn token_for(&self, admin: &str, role: &str, grants: Value) -> String {
+        let path = format!("/v1/roles/{role}");
+        let set = self
+            .as_token(admin, "PUT", &path, json!({"grants": grants}))
+            .await;
+        set.expect(200);
+        let made = self
+            .as_token(admin, "POST", "/v1/tokens", json!({"role": role}))
+            .await;
+        made.expect(201)["token"].as_str().unwrap().to_owned()
+    }
+
+    /// Opens a session of whoever has this token.
+    pub async fn session_of(&self, token: &str) -> String {
+        let body = json!({"ttl_ms": 120_000});
+        let opened = self.as_token(token, "POST", "/v1/sessions", body).await;
+        opened.expect(201)["session"].as_str().unwrap().to_owned()
+    }
+
     /// The same by a caller with another address of this machine's.
     pub async fn call_from(&self, host: Ipv4Addr, method: &str, path: &str, body: Option<Value>) -> Reply {
         let socket = TcpSocket::new_v4().unwrap();
@@ -137,13 +182,13 @@ impl Server {
         let stream = socket.connect(self.address).await.unwrap();
         let body = body.map(|body| body.to_string());
         let asked = Asked::new(self.address, method, path, body.as_deref());
-        Call::send_on(stream, asked).await.reply().await
+        Call::send_on(stream, asked, None).await.reply().await
     }
 
     /// Opens a session that lives for as long as a test.
     pub async fn session(&self) -> String {
         let opened = self
-            .post("/v1/sessions", serde_json::json!({"ttl_ms": 120_000}))
+            .post("/v1/sessions", json!({"ttl_ms": 120_000}))
             .await
             .expect(201);
         opened["session"].as_str().unwrap().to_owned()
@@ -159,13 +204,24 @@ pub struct Call {
 
 impl Call {
     pub async fn send(address: SocketAddr, method: &str, path: &str, body: Option<&str>) -> Self {
-        let stream = TcpStream::connect(address).await.unwrap();
-        Self::send_on(stream, Asked::new(address, method, path, body)).await
+        Self::send_as(address, None, method, path, body).await
     }
 
-    async fn send_on(mut stream: TcpStream, asked: Asked) -> Self {
+    /// A request that shows a token.
+    pub async fn send_as(
+        address: SocketAddr,
+        token: Option<&str>,
+        method: &str,
+        path: &str,
+        body: Option<&str>,
+    ) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        Self::send_on(stream, Asked::new(address, method, path, body), token).await
+    }
+
+    async fn send_on(mut stream: TcpStream, asked: Asked, token: Option<&str>) -> Self {
         let body = asked.body.as_deref().unwrap_or_default();
-        let head = head(&asked.method, &asked.address, body.len());
+        let head = head(&asked.method, &asked.address, token, body.len());
         stream.write_all(head.as_bytes()).await.unwrap();
         stream.write_all(body.as_bytes()).await.unwrap();
         Self {
@@ -177,7 +233,7 @@ impl Call {
     /// Sends a head that announces a body, and no body.
     pub async fn send_head(address: SocketAddr, method: &str, path: &str) -> Self {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        let head = head(method, path, 10);
+        let head = head(method, path, None, 10);
         stream.write_all(head.as_bytes()).await.unwrap();
         Self {
             stream,
@@ -203,8 +259,13 @@ impl Call {
     }
 }
 
-fn head(method: &str, path: &str, length: usize) -> String {
-    format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n")
+fn head(method: &str, path: &str, token: Option<&str>, length: usize) -> String {
+    let shown = token.map_or(String::new(), |token| {
+        format!("Authorization: Bearer {token}\r\n")
+    });
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{shown}Content-Length: {length}\r\n\r\n"
+    )
 }
 
 /// An answer, taken apart.

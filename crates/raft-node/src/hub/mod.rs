@@ -18,6 +18,7 @@ use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot::{self, error::TryRecvError};
+use tokio::sync::watch;
 use znode_store::{
     ContenderEnd, Event, HolderId, Identities, LockName, SessionId, Sight, Store, ZPath, Zxid,
 };
@@ -116,6 +117,8 @@ struct Tables {
 pub struct Hub {
     tables: Mutex<Tables>,
     backlog: usize,
+    /// How often who may do what has changed, or may have.
+    access: watch::Sender<u64>,
     /// What has happened to sessions, and who follows them.
     pub(crate) sessions: Arc<SessionEvents>,
 }
@@ -133,6 +136,7 @@ impl Hub {
                 is_stopped: false,
             }),
             backlog: config.backlog,
+            access: watch::Sender::new(0),
             sessions: Arc::new(SessionEvents::new(events.clone())),
         }
     }
@@ -215,6 +219,11 @@ impl Hub {
         tables.grants.wait(self, lock, holder)
     }
 
+    /// Changes whenever who may do what does.
+    pub(crate) fn access_changes(&self) -> watch::Receiver<u64> {
+        self.access.subscribe()
+    }
+
     /// How much there is of what.
     pub fn watch_counts(&self) -> WatchCounts {
         self.tables.lock().watches.counts()
@@ -270,9 +279,9 @@ impl Hub {
                 | Event::RevokeAnswered { .. }
                 | Event::LockClosed { .. }
                 | Event::LockOpened(_)
-                // Each notice is judged by what is allowed when it is told.
-                | Event::AccessChanged(_)
                 | Event::SessionOpened(_) => {}
+                // Each notice is judged by what is allowed when it is told. Who stays connected is judged anew.
+                Event::AccessChanged(_) => self.access.send_modify(|changes| *changes += 1),
             }
         }
     }
@@ -284,6 +293,8 @@ impl Hub {
     /// Call it while the state is locked. It looks at each watch once.
     pub fn state_replaced(&self, before: &Store, now: &Store) {
         self.sessions.state_replaced(now.zxid());
+        // What the snapshot brings may be allowed to others.
+        self.access.send_modify(|changes| *changes += 1);
         let mut tables = self.tables.lock();
         let tables = &mut *tables;
         tables.grants.lose_all();

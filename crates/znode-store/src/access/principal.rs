@@ -39,7 +39,7 @@ impl Principal {
     }
 
     /// Whether a caller is it. (An address, and a password of ZooKeeper's `digest`, make nobody somebody.)
-    pub(crate) fn is(&self, caller: &Identities) -> bool {
+    pub fn is(&self, caller: &Identities) -> bool {
         match self {
             Self::Nobody => Self::of(caller) == Self::Nobody,
             Self::Token(id) => caller.iter().any(|identity| *identity == Identity::Token(*id)),

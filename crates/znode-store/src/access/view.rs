@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::access::table::Passport;
-use crate::access::{Right, RoleName, RoleView, TokenHash, TokenId, TokenView};
+use crate::access::{Principal, Right, RoleName, RoleView, Token, TokenHash, TokenId, TokenView};
 use crate::acl::{Acl, Perms};
 use crate::ids::SessionId;
 use crate::lock::{LockView, WaitView};
@@ -27,6 +27,12 @@ impl Store {
         let token = self.access.tokens.get(&token)?;
         (!token.is_expired(self.time_ms)).then_some(token.hash)
     }
+
+    /// A token with its hash, also one whose time is over: for the front end that tells whoever has its secret what is wrong
+    /// with it. Time goes on while the state stands still, so ask a clock as well.
+    pub fn token(&self, token: TokenId) -> Option<&Token> {
+        self.access.tokens.get(&token)
+    }
 }
 
 impl View<'_> {
@@ -41,6 +47,18 @@ impl View<'_> {
     /// Refuses a caller that is not let in at all.
     pub fn admission(&self) -> Result<(), Refusal> {
         self.passport().map(|_| ())
+    }
+
+    /// Who the caller is, and the role that it has by that. (The role `anonymous` is everybody's beside.)
+    pub fn principal(&self) -> (Principal, Option<RoleName>) {
+        let principal = Principal::of(self.caller);
+        let access = &self.store.access;
+        let role = match &principal {
+            Principal::Token(id) => access.tokens.get(id).map(|token| token.role.clone()),
+            Principal::Certificate(text) => access.certificates.get(text).cloned(),
+            Principal::Nobody | Principal::Operator => None,
+        };
+        (principal, role)
     }
 
     /// Refuses what the policies do not allow the caller at a path.

@@ -102,7 +102,12 @@ fn make() -> Value {
         "servers": [{"url": "/", "description": "Every node answers every request."}],
         "tags": tags,
         "paths": paths,
-        "components": {"schemas": schemas},
+        "components": {"schemas": schemas, "securitySchemes": {"token": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "Needed in a secured cluster, unless a client certificate has a role, or `anonymous` allows it.",
+        }}},
+        "security": [{}, {"token": []}],
     })
 }
 

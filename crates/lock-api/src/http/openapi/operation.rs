@@ -13,6 +13,9 @@ use crate::http::problem::{Code, Problem};
 /// What fails before an operation looks at a body.
 const BODY: [Code; 3] = [Code::BadRequest, Code::TooLarge, Code::RequestTimeout];
 
+/// What fails before an operation is looked at, if a token is shown: it is none that counts, or that cannot be found out.
+const AT_THE_DOOR: [Code; 2] = [Code::Unauthenticated, Code::Unavailable];
+
 /// The schemas that operations name.
 pub type Components = BTreeMap<String, RefOr<Schema>>;
 
@@ -32,6 +35,8 @@ pub struct Operation {
     body: Option<Value>,
     answers: Vec<(u16, Value)>,
     codes: Vec<Code>,
+    /// Whether it is looked who calls.
+    has_door: bool,
     components: Components,
 }
 
@@ -67,6 +72,7 @@ impl Operation {
             body: None,
             answers: Vec::new(),
             codes: Vec::new(),
+            has_door: true,
             components: Components::new(),
         }
     }
@@ -163,6 +169,12 @@ impl Operation {
         self
     }
 
+    /// It is for whoever comes, and nobody is looked at.
+    pub fn for_everybody(mut self) -> Self {
+        self.has_door = false;
+        self
+    }
+
     /// How it can fail, beside what was said before.
     pub fn fails(mut self, codes: &[Code]) -> Self {
         for code in codes {
@@ -182,6 +194,10 @@ impl Operation {
 
     /// The operation's object in the document; its schemas are added to `components`.
     pub fn document(mut self, tag: &str, components: &mut Components) -> Value {
+        let has_door = self.has_door;
+        if has_door {
+            self = self.fails(&AT_THE_DOOR);
+        }
         let problems = self.problems();
         let answers = std::mem::take(&mut self.answers).into_iter();
         let responses: Map<_, _> = answers
@@ -195,6 +211,9 @@ impl Operation {
             "summary": self.summary,
             "responses": responses,
         });
+        if !has_door {
+            document["security"] = json!([]);
+        }
         let mut set = |name: &str, value: Value| document[name] = value;
         if !self.description.is_empty() {
             set("description", json!(self.description));
@@ -239,6 +258,12 @@ fn answer_of(status: u16, codes: &[Code]) -> Value {
         "description": titles.join(". "),
         "content": {"application/problem+json": {"schema": schema}},
     });
+    if status == StatusCode::UNAUTHORIZED.as_u16() {
+        answer["headers"] = json!({"WWW-Authenticate": {
+            "description": "How to say who one is.",
+            "schema": {"type": "string", "const": "Bearer"},
+        }});
+    }
     if status == StatusCode::SERVICE_UNAVAILABLE.as_u16() {
         answer["headers"] = json!({"Retry-After": {
             "description": "In so many seconds another try makes sense. Not with `outcome_unknown`.",

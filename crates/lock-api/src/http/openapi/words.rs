@@ -5,8 +5,8 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
 use utoipa::{Number, PartialSchema, ToSchema};
 use znode_store::{
-    MAX_DATA_BYTES, MAX_LOCK_DELAY_MS, MAX_LOCK_NAME_BYTES, MAX_NOTE_BYTES, MAX_OWNER_BYTES, MAX_PATH_BYTES,
-    MAX_REQUEST_ID_BYTES, MAX_TTL_MS,
+    MAX_CERTIFICATE_BYTES, MAX_DATA_BYTES, MAX_DESCRIPTION_BYTES, MAX_LOCK_DELAY_MS, MAX_LOCK_NAME_BYTES,
+    MAX_NOTE_BYTES, MAX_OWNER_BYTES, MAX_PATH_BYTES, MAX_REQUEST_ID_BYTES, MAX_ROLE_NAME_BYTES, MAX_TTL_MS,
 };
 
 use crate::http::exchange::{DEFAULT_PAGE, MAX_PAGE};
@@ -108,13 +108,27 @@ words! {
     EndOfWait: word(&["withdrawn", "broken", "deleted", "never_grantable", "session_closed", "session_expired"]),
         "Why it waits no more.";
     EndOfSession: word(&["expired", "closed"]), "How the session ended.";
-    EndOfStream: word(&["renew", "too_slow", "state_replaced", "node_stops"]),
-        "Why the stream ends: come back (`renew`), the client did not read, the node caught up by a snapshot, or stops.";
+    EndOfStream: word(&["renew", "too_slow", "state_replaced", "access_lost", "node_stops"]),
+        "Why the stream ends: come back (`renew`), the client did not read, the node caught up by a snapshot, what the client was let in \
+         with counts no more, or the node stops.";
     EventId: text(1, None).examples(["4711.1"]), "The id of an event: a position of the log, the same on every node.";
     WatchText: text(1, None).pattern(Some("^(data|children|exists)(@[0-9]+)?:/")).examples(["data:/orders/42"]),
         "`KIND:PATH`, or `KIND@ZXID:PATH` by whoever saw the znode as it was at that position.";
     ZnodeEvent: word(&["created", "deleted", "data_changed", "children_changed"]), "What has happened.";
     HealthStatus: word(&["alive", "ready"]), "What was asked for.";
+    TokenId: text(0, None).examples(["3f0c96ec5d1b4be2a0fd5a7c0d2b9a11"]),
+        "The public name of a token: 32 hexadecimal digits. It is no secret.";
+    TokenText: text(1, None).pattern(Some("^lg_[0-9a-f]{32}_[0-9a-f]{64}$")),
+        "A token: shown as `Authorization: Bearer TOKEN`, and kept like a password.";
+    Description: text(0, Some(MAX_DESCRIPTION_BYTES)).default(Some("".into())).examples(["deploys of the shop"]),
+        format!("A line for people. At most {MAX_DESCRIPTION_BYTES} bytes of UTF-8.");
+    RoleName: text(1, Some(MAX_ROLE_NAME_BYTES)).pattern(Some("^[A-Za-z0-9._-]+$")).examples(["billing"]),
+        "The name of a role. `admin` has all rights and cannot be changed; `anonymous` is everybody's.";
+    RightWord: word(&["read", "lock", "write", "break", "administer"]), "A right.";
+    Subject: text(1, Some(MAX_CERTIFICATE_BYTES)).examples(["CN=billing,O=Example"]),
+        "What a client's certificate is known by: its subject (RFC 2253), or else its first alternative name.";
+    ExpiresInMs: number(1, u64::MAX).examples([2_592_000_000_u64]), "After how long it counts no more.";
+    CallerKind: word(&["nobody", "token", "certificate", "operator"]), "What a caller has proven to be.";
 }
 
 /// ZooKeeper's rules for paths: parts that are not empty, nor `.` or `..`, of characters that are allowed. `{}` in `form` is a

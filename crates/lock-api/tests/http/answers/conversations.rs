@@ -459,3 +459,92 @@ pub async fn members() -> BTreeSet<Answer> {
     .await;
     end(server).await
 }
+
+/// What is said about who may do what.
+pub async fn access() -> BTreeSet<Answer> {
+    let server = Server::start().await;
+    for id in [
+        "createToken",
+        "revokeToken",
+        "setRole",
+        "deleteRole",
+        "setCertificate",
+        "deleteCertificate",
+    ] {
+        let reply = Operation::by_id(id).call_as(&server, &server.operator).await;
+        reply.problem(409, "not_secured");
+    }
+    let by = async |id: &str, status: u16| {
+        let reply = Operation::by_id(id).call_as(&server, &server.operator).await;
+        assert_eq!(reply.status, status, "{id}: {reply:?}");
+        reply
+    };
+    by("lookAtAccess", 200).await;
+    let first = by("secureCluster", 201).await.expect(201);
+    by("secureCluster", 409).await.problem(409, "already_secured");
+    for (id, code) in [
+        ("lookAtRole", "no_role"),
+        ("deleteRole", "no_role"),
+        ("createToken", "no_role"),
+        ("setCertificate", "no_role"),
+        ("revokeToken", "no_token"),
+        ("deleteCertificate", "no_certificate"),
+    ] {
+        by(id, 404).await.problem(404, code);
+    }
+    for id in [
+        "setRole",
+        "lookAtRole",
+        "listRoles",
+        "setCertificate",
+        "listCertificates",
+        "listTokens",
+    ] {
+        by(id, 200).await;
+    }
+    by("deleteRole", 409).await.problem(409, "role_in_use");
+    by("createToken", 201).await;
+    let ask = async |method: &str, path: &str, body: Value, status: u16, code: &str| {
+        let reply = server.as_operator(method, path, body).await;
+        assert_eq!(reply.status, status, "{method} {path}: {reply:?}");
+        if !code.is_empty() {
+            reply.problem(status, code);
+        }
+    };
+    let none = || Value::Null;
+    let first = format!("/v1/tokens/{}", first["id"].as_str().unwrap());
+    let ops = |role: &str| json!({"subject": "CN=ops", "role": role});
+    ask("GET", "/v1/tokens?after=x", none(), 404, "no_token").await;
+    ask(
+        "PUT",
+        "/v1/roles/admin",
+        json!({"grants": []}),
+        409,
+        "role_built_in",
+    )
+    .await;
+    ask("DELETE", "/v1/roles/admin", none(), 409, "role_built_in").await;
+    ask("DELETE", &first, none(), 409, "last_administrator").await;
+    ask("PUT", "/v1/certificates", ops("admin"), 200, "").await;
+    ask("DELETE", &first, none(), 204, "").await;
+    ask(
+        "PUT",
+        "/v1/certificates",
+        ops("billing"),
+        409,
+        "last_administrator",
+    )
+    .await;
+    ask(
+        "DELETE",
+        "/v1/certificates?subject=CN%3Dops",
+        none(),
+        409,
+        "last_administrator",
+    )
+    .await;
+    by("deleteCertificate", 204).await;
+    ask("PUT", "/v1/roles/idle", json!({"grants": []}), 200, "").await;
+    ask("DELETE", "/v1/roles/idle", none(), 204, "").await;
+    end(server).await
+}

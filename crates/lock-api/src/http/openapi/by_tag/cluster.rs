@@ -22,7 +22,7 @@ pub fn operations() -> Vec<Operation> {
         )
         .says("What only the leader knows is `null` elsewhere.")
         .answers::<ClusterAnswer>(StatusCode::OK, "The cluster.", cluster())
-        .fails(&[Code::BadRequest]),
+        .fails(&[Code::BadRequest, Code::Forbidden]),
         Operation::get("/v1/snapshot", "downloadBackup", "Downloads a backup")
             .says(
                 "A file that proves by its end and its checksums that it is whole, for `lockgate snapshot`.",
@@ -33,7 +33,7 @@ pub fn operations() -> Vec<Operation> {
                 "The file.",
                 json!({"contentMediaType": "application/octet-stream"}),
             )
-            .fails(&[Code::TooManyRequests, Code::Unavailable]),
+            .fails(&[Code::TooManyRequests, Code::Unavailable, Code::Forbidden]),
         Operation::post(
             "/v1/cluster/snapshot",
             "makeSnapshot",
@@ -44,7 +44,7 @@ pub fn operations() -> Vec<Operation> {
             "It is there. If nothing was applied since the newest, that one.",
             json!({"index": 4711, "term": 3, "bytes": 81920, "duration_ms": 12}),
         )
-        .fails(&[Code::BadRequest, Code::Unavailable]),
+        .fails(&[Code::BadRequest, Code::Unavailable, Code::Forbidden]),
     ];
     all.extend(members());
     all
@@ -111,34 +111,36 @@ fn members() -> Vec<Operation> {
 /// For load balancers, supervisors, Prometheus, and readers of this document.
 pub fn health() -> Vec<Operation> {
     vec![
-        Operation::get("/healthz", "live", "Tells that the process lives").answers::<Health>(
-            StatusCode::OK,
-            "It does.",
-            json!({"status": "alive"}),
-        ),
+        Operation::get("/healthz", "live", "Tells that the process lives")
+            .answers::<Health>(StatusCode::OK, "It does.", json!({"status": "alive"}))
+            .for_everybody(),
         Operation::get("/readyz", "ready", "Tells whether this node can serve")
             .answers::<Health>(
                 StatusCode::OK,
                 "It has caught up with a leader within the last seconds.",
                 json!({"status": "ready"}),
             )
-            .fails(&[Code::Unavailable]),
+            .fails(&[Code::Unavailable])
+            .for_everybody(),
         Operation::get("/metrics", "metrics", "Shows what this node measures")
             .answers_in(
                 "application/openmetrics-text",
                 "OpenMetrics text. Names begin with `lockgate_`.",
                 json!({"type": "string"}),
             )
-            .fails(&[Code::BadRequest, Code::Internal]),
+            .fails(&[Code::BadRequest, Code::Internal, Code::Forbidden]),
         Operation::get("/v1/openapi.json", "openApi", "This document")
             .answers_in("application/json", "OpenAPI 3.1.", json!({"type": "object"}))
-            .fails(&[Code::BadRequest]),
+            .fails(&[Code::BadRequest])
+            .for_everybody(),
         Operation::get("/docs", "docs", "This document for people")
             .answers_in("text/html", "A page without scripts.", json!({"type": "string"}))
-            .fails(&[Code::BadRequest]),
+            .fails(&[Code::BadRequest])
+            .for_everybody(),
         Operation::get("/docs/style.css", "docsStyle", "How the page for people looks")
             .answers_in("text/css", "A style sheet.", json!({"type": "string"}))
-            .fails(&[Code::BadRequest]),
+            .fails(&[Code::BadRequest])
+            .for_everybody(),
     ]
 }
 
@@ -155,7 +157,11 @@ fn changed(operation: Operation) -> Operation {
             "It is committed. `changed` is `false` if it was so already.",
             json!({"changed": true, "warnings": [], "leader": 1, "members": [member()]}),
         )
-        .fails(&[Code::BadRequest, Code::MembershipChangeInProgress])
+        .fails(&[
+            Code::BadRequest,
+            Code::MembershipChangeInProgress,
+            Code::Forbidden,
+        ])
         .fails(&CHANGE)
 }
 

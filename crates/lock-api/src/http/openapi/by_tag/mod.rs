@@ -1,6 +1,7 @@
 //! All operations, one file for what belongs together, and what several of them have in common: examples, and the ways to
 //! fail.
 
+mod access;
 mod cluster;
 mod locks;
 mod multilock;
@@ -49,6 +50,12 @@ pub fn tags() -> Vec<Tag> {
             name: "watches",
             description: "One-shot watches, as long polls.",
             operations: znodes::watches(),
+        },
+        Tag {
+            name: "access",
+            description: "Who may do what: in a secured cluster every request has to be allowed by a policy. All but the first two need \
+                          the right to administer at `/`.",
+            operations: access::operations(),
         },
         Tag {
             name: "cluster",

@@ -47,7 +47,7 @@ pub fn operations() -> Vec<Operation> {
             "What is left of each; `null` is what the session does not hold.",
             json!({"released": [{"lock": "orders/42", "holder": HOLDER, "holds": 0}]}),
         )
-        .fails(&[Code::BadLockName, Code::NotHolder, Code::RequestIdReused])
+        .fails(&[Code::BadLockName, Code::NotHolder, Code::RequestIdReused, Code::Forbidden])
         .fails(&OF_SESSION)
         .fails(&CHANGE),
     ]

@@ -49,6 +49,7 @@ pub fn operations() -> Vec<Operation> {
         ))
         .asks::<ReadQuery>(&[])
         .answers::<SessionAnswer>(StatusCode::OK, "What there is to know about it.", session())
+        .fails(&[Code::Forbidden])
         .fails(&FRESH),
         one(Operation::delete(
             "/v1/sessions/{session}",
@@ -60,7 +61,7 @@ pub fn operations() -> Vec<Operation> {
         .answers_nothing(
             "It has ended; its locks, places in queues and ephemeral znodes went in the same log entry.",
         )
-        .fails(&[Code::RequestIdReused])
+        .fails(&[Code::RequestIdReused, Code::Forbidden])
         .fails(&CHANGE),
         one(Operation::post(
             "/v1/sessions/{session}/heartbeat",
@@ -73,7 +74,7 @@ pub fn operations() -> Vec<Operation> {
             "The leader has counted it: the session lives for `ttl_ms` from when the request was sent.",
             json!({"ttl_ms": 10_000}),
         )
-        .fails(&[Code::Unavailable]),
+        .fails(&[Code::Unavailable, Code::Forbidden]),
         events(),
         one(Operation::get(
             "/v1/sessions/{session}/ephemerals",
@@ -87,6 +88,7 @@ pub fn operations() -> Vec<Operation> {
             "A page of paths, in their order.",
             json!({"ephemerals": ["/services/web/1"], "next_after": null}),
         )
+        .fails(&[Code::Forbidden])
         .fails(&FRESH),
     ]
 }

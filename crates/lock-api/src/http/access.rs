@@ -1,0 +1,80 @@
+//! The routes of access as a whole: whether the cluster is secured, who one is, and securing it.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::CACHE_CONTROL;
+use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::response::Response;
+use znode_store::{AccessCommand, Command, Reply, RequestId};
+
+use super::access_types::{AccessAnswer, CallerAnswer, MadeTokenAnswer, SecureBody, grants};
+use super::audit;
+use super::door::TokenText;
+use super::exchange::{Answer, ReadQuery, fresh, json, no_query, ok, parse, query, read_body};
+use super::problem::Problem;
+use super::znodes::carry_out;
+use super::{Api, Peer, Shared};
+
+/// `GET /v1/access`
+pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+    let asked: ReadQuery = query(&uri)?;
+    fresh(&api, asked.linearizable).await?;
+    let caller = peer.identities();
+    let answer = api.node.read(|store| {
+        let (principal, role) = store.seen_by(&caller).principal();
+        AccessAnswer {
+            secured: store.is_secured(),
+            you: CallerAnswer::new(&principal, role),
+        }
+    });
+    Ok(ok(&answer))
+}
+
+/// `POST /v1/access/secure`
+pub async fn secure(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+    no_query(&uri)?;
+    let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
+    let body: SecureBody<'_> = parse(&bytes)?;
+    let (token, hash, text) = TokenText::draw();
+    let command = AccessCommand::Secure {
+        token,
+        hash,
+        description: body.description.into(),
+        anonymous: body.anonymous.as_deref().map(grants).transpose()?,
+    };
+    match change(&api, &peer, "secure", None, command).await? {
+        Reply::Secured => Ok(made(&MadeTokenAnswer {
+            id: token.to_string(),
+            token: &text,
+            role: "admin",
+            expires_at: None,
+        })),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Changes who may do what, and gives an account of it.
+pub async fn change(
+    api: &Api,
+    peer: &Peer,
+    action: &'static str,
+    request_id: Option<RequestId>,
+    command: AccessCommand,
+) -> Result<Reply, Problem> {
+    let entry = audit::begin(peer, action, command.to_string());
+    let done = carry_out(api, peer, None, request_id, Command::Access(command)).await;
+    entry.end(done)
+}
+
+/// An answer that shows a token, which nothing on the way may keep.
+pub fn made(answer: &MadeTokenAnswer<'_>) -> Response {
+    let mut response = json(StatusCode::CREATED, answer);
+    let no_store = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(CACHE_CONTROL, no_store);
+    response
+}
+
+/// What the cluster never answers to a change of who may do what.
+pub fn unexpected(reply: &Reply) -> Problem {
+    Problem::internal(format!("a change of who may do what was answered by {reply:?}"))
+}

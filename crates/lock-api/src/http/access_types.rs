@@ -1,0 +1,270 @@
+//! The documents of the routes that say who may do what: grants, roles, tokens, certificates.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use znode_store::{
+    LockName, PathGrant, Principal, RequestId, Right, Rights, RoleName, RoleView, TokenView, ZPath,
+};
+
+use super::exchange::At;
+use super::openapi::words;
+use super::problem::Problem;
+
+/// Rights at a path and all below it, as a request says them.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GrantBody<'a> {
+    /// Where. Either this, or `locks`.
+    #[serde(borrow)]
+    #[schema(value_type = Option<words::ZnodePath>)]
+    path: Option<Cow<'a, str>>,
+    /// The lock of this name, and those whose names begin with it and a slash; all locks if it is empty.
+    #[serde(borrow)]
+    #[schema(value_type = Option<String>)]
+    locks: Option<Cow<'a, str>>,
+    /// Which rights, one at least.
+    #[serde(borrow)]
+    #[schema(value_type = Vec<words::RightWord>)]
+    rights: Vec<Cow<'a, str>>,
+}
+
+impl GrantBody<'_> {
+    fn check(&self) -> Result<PathGrant, Problem> {
+        let rights = self.rights.iter().map(|word| word.parse::<Right>());
+        let rights: Rights = rights
+            .collect::<Result<_, _>>()
+            .map_err(|error| Problem::bad_request(error.to_string()))?;
+        match (&self.path, &self.locks) {
+            (Some(path), None) => Ok(PathGrant {
+                prefix: ZPath::parse(path)?,
+                rights,
+            }),
+            (None, Some(locks)) if locks.is_empty() => Ok(PathGrant::of_all_locks(rights)),
+            (None, Some(locks)) => {
+                let lock = LockName::parse(locks).map_err(Problem::bad_lock_name)?;
+                Ok(PathGrant::of_locks(&lock, rights))
+            }
+            _ => Err(Problem::bad_request("a grant has either path or locks")),
+        }
+    }
+}
+
+/// Checks grants, as many as there are.
+pub fn grants(bodies: &[GrantBody<'_>]) -> Result<Vec<PathGrant>, Problem> {
+    bodies.iter().map(GrantBody::check).collect()
+}
+
+/// The name of a role, as a caller wrote it.
+pub fn role_name(text: &str) -> Result<RoleName, Problem> {
+    RoleName::parse(text).map_err(|error| Problem::bad_request(error.to_string()))
+}
+
+/// The body of `POST /v1/access/secure`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SecureBody<'a> {
+    /// Of the first administrator's token, for people.
+    #[serde(borrow, default)]
+    #[schema(value_type = words::Description)]
+    pub description: Cow<'a, str>,
+    /// What everybody may do from then on, whether they have proven something or not. Absent: nobody is let in who has proven
+    /// nothing.
+    #[serde(borrow)]
+    pub anonymous: Option<Vec<GrantBody<'a>>>,
+}
+
+/// The body of `POST /v1/tokens`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TokenBody<'a> {
+    /// What it stands for.
+    #[serde(borrow)]
+    #[schema(value_type = words::RoleName)]
+    pub role: Cow<'a, str>,
+    #[serde(borrow, default)]
+    #[schema(value_type = words::Description)]
+    pub description: Cow<'a, str>,
+    /// After how long it counts no more. Absent: never.
+    #[schema(value_type = Option<words::ExpiresInMs>)]
+    pub expires_in_ms: Option<u64>,
+    #[schema(value_type = Option<words::RequestId>)]
+    pub request_id: Option<RequestId>,
+}
+
+/// A token that was made: the only answer that shows its text.
+#[derive(Serialize, ToSchema)]
+pub struct MadeTokenAnswer<'a> {
+    #[schema(value_type = words::TokenId)]
+    pub id: String,
+    /// The token itself. It is not shown again.
+    #[schema(value_type = words::TokenText)]
+    pub token: &'a str,
+    #[schema(value_type = words::RoleName)]
+    pub role: &'a str,
+    /// From when on it counts no more; `null`: it does not expire.
+    #[schema(value_type = Option<words::Time>, required)]
+    pub expires_at: Option<At>,
+}
+
+/// What is told of a token.
+#[derive(Serialize, ToSchema)]
+pub struct TokenAnswer<'a> {
+    #[schema(value_type = words::TokenId)]
+    id: String,
+    #[schema(value_type = words::RoleName)]
+    role: &'a str,
+    #[schema(value_type = words::Description)]
+    description: &'a str,
+    #[schema(value_type = words::Time)]
+    created_at: At,
+    /// `null`: it does not expire.
+    #[schema(value_type = Option<words::Time>, required)]
+    expires_at: Option<At>,
+}
+
+impl<'a> From<&'a TokenView> for TokenAnswer<'a> {
+    fn from(token: &'a TokenView) -> Self {
+        Self {
+            id: token.id.to_string(),
+            role: token.role.as_str(),
+            description: &token.description,
+            created_at: At(token.created_at_ms),
+            expires_at: token.expires_at_ms.map(At),
+        }
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct TokensAnswer<'a> {
+    /// By id.
+    pub tokens: Vec<TokenAnswer<'a>>,
+    /// What to give as `after` for the next page; `null` on the last one.
+    #[schema(value_type = Option<words::TokenId>, required)]
+    pub next_after: Option<String>,
+}
+
+/// The body of `PUT /v1/roles/{role}`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RoleBody<'a> {
+    /// What it allows from now on, all of it.
+    #[serde(borrow)]
+    pub grants: Vec<GrantBody<'a>>,
+    #[schema(value_type = Option<words::RequestId>)]
+    pub request_id: Option<RequestId>,
+}
+
+/// Rights at a path and all below it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = PathGrantAnswer)]
+pub struct GrantShown {
+    #[schema(value_type = words::ZnodePath)]
+    path: String,
+    #[schema(value_type = Vec<words::RightWord>)]
+    rights: Vec<&'static str>,
+}
+
+impl From<&PathGrant> for GrantShown {
+    fn from(grant: &PathGrant) -> Self {
+        Self {
+            path: grant.prefix.to_string(),
+            rights: grant.rights.iter().map(Right::name).collect(),
+        }
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct RoleAnswer {
+    #[schema(value_type = words::RoleName)]
+    role: String,
+    grants: Vec<GrantShown>,
+}
+
+impl From<&RoleView> for RoleAnswer {
+    fn from(view: &RoleView) -> Self {
+        Self {
+            role: view.role.to_string(),
+            grants: view.grants.iter().map(GrantShown::from).collect(),
+        }
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct RolesAnswer {
+    /// By name; `admin`, which cannot be changed, among them.
+    pub roles: Vec<RoleAnswer>,
+    /// What to give as `after` for the next page; `null` on the last one.
+    #[schema(value_type = Option<words::RoleName>, required)]
+    pub next_after: Option<String>,
+}
+
+/// The body of `PUT /v1/certificates`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CertificateBody<'a> {
+    #[serde(borrow)]
+    #[schema(value_type = words::Subject)]
+    pub subject: Cow<'a, str>,
+    #[serde(borrow)]
+    #[schema(value_type = words::RoleName)]
+    pub role: Cow<'a, str>,
+    #[schema(value_type = Option<words::RequestId>)]
+    pub request_id: Option<RequestId>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct CertificateAnswer<'a> {
+    #[schema(value_type = words::Subject)]
+    pub subject: &'a str,
+    #[schema(value_type = words::RoleName)]
+    pub role: &'a str,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct CertificatesAnswer<'a> {
+    /// By subject.
+    pub certificates: Vec<CertificateAnswer<'a>>,
+    /// What to give as `after` for the next page; `null` on the last one.
+    #[schema(value_type = Option<words::Subject>, required)]
+    pub next_after: Option<&'a str>,
+}
+
+/// Whether it counts who may do what, and who asks.
+#[derive(Serialize, ToSchema)]
+pub struct AccessAnswer {
+    /// Whether it does.
+    pub secured: bool,
+    pub you: CallerAnswer,
+}
+
+/// Who a caller is known to be.
+#[derive(Serialize, ToSchema)]
+pub struct CallerAnswer {
+    /// What it has proven to be.
+    #[schema(value_type = words::CallerKind)]
+    kind: &'static str,
+    /// The id of its token, or the subject of its certificate.
+    #[schema(required)]
+    name: Option<String>,
+    /// The role that it has by that; `null`: none. (What `anonymous` allows it may do as well.)
+    #[schema(value_type = Option<words::RoleName>, required)]
+    role: Option<String>,
+}
+
+impl CallerAnswer {
+    pub fn new(principal: &Principal, role: Option<RoleName>) -> Self {
+        let (kind, name) = match principal {
+            Principal::Nobody => ("nobody", None),
+            Principal::Token(id) => ("token", Some(id.to_string())),
+            Principal::Certificate(subject) => ("certificate", Some(subject.to_string())),
+            Principal::Operator => ("operator", None),
+        };
+        Self {
+            kind,
+            name,
+            role: role.map(String::from),
+        }
+    }
+}

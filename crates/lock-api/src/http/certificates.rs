@@ -1,0 +1,92 @@
+//! The routes of certificates that have a role: list, set, delete. Who has shown one is `transport-security`'s business.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Uri;
+use serde::Deserialize;
+use utoipa::IntoParams;
+use znode_store::{AccessCommand, Reply, RequestId};
+
+use super::access::{change, unexpected};
+use super::access_types::{CertificateAnswer, CertificateBody, CertificatesAnswer, role_name};
+use super::exchange::{Answer, fresh, no_content, no_query, ok, page_length, parse, query, read_body};
+use super::openapi::words;
+use super::{Peer, Shared};
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListQuery {
+    /// The last one of the page before.
+    after: Option<String>,
+    #[param(value_type = Option<words::PageCount>)]
+    count: Option<usize>,
+    /// Whether to wait until this node knows all that was committed before.
+    #[serde(default)]
+    linearizable: bool,
+}
+
+/// `GET /v1/certificates`
+pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+    let asked: ListQuery = query(&uri)?;
+    let count = page_length(asked.count)?;
+    fresh(&api, asked.linearizable).await?;
+    let caller = peer.identities();
+    let all = api.node.read(|store| store.seen_by(&caller).certificates())?;
+    let after = asked.after.as_deref();
+    let mut rest = all
+        .iter()
+        .filter(|(subject, _)| after.is_none_or(|after| &**subject > after));
+    let shown = rest
+        .by_ref()
+        .take(count)
+        .map(|(subject, role)| CertificateAnswer {
+            subject,
+            role: role.as_str(),
+        });
+    let certificates: Vec<_> = shown.collect();
+    let more = rest.next().is_some();
+    Ok(ok(&CertificatesAnswer {
+        next_after: certificates.last().filter(|_| more).map(|last| last.subject),
+        certificates,
+    }))
+}
+
+/// `PUT /v1/certificates`: a subject has slashes and spaces, so it stands in the body.
+pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+    no_query(&uri)?;
+    let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
+    let body: CertificateBody<'_> = parse(&bytes)?;
+    let command = AccessCommand::MapCertificate {
+        certificate: (*body.subject).into(),
+        role: role_name(&body.role)?,
+    };
+    match change(&api, &peer, "set_certificate", body.request_id, command).await? {
+        Reply::PolicyChanged => Ok(ok(&CertificateAnswer {
+            subject: &body.subject,
+            role: &body.role,
+        })),
+        other => Err(unexpected(&other)),
+    }
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct DeleteQuery {
+    /// Which.
+    #[param(value_type = words::Subject)]
+    subject: String,
+    #[param(value_type = Option<words::RequestId>)]
+    request_id: Option<RequestId>,
+}
+
+/// `DELETE /v1/certificates?subject=`
+pub async fn delete(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+    let DeleteQuery { subject, request_id } = query(&uri)?;
+    let command = AccessCommand::UnmapCertificate(subject.into());
+    match change(&api, &peer, "delete_certificate", request_id, command).await? {
+        Reply::PolicyChanged => Ok(no_content()),
+        other => Err(unexpected(&other)),
+    }
+}

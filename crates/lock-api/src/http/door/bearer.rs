@@ -1,0 +1,80 @@
+//! What a request shows of its caller beside its connection: `Authorization: Bearer …`, and nothing else.
+
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+
+use super::super::problem::{Code, Problem};
+use super::secret::TokenText;
+
+/// The one way to show a token (RFC 6750).
+const SCHEME: &str = "bearer";
+
+/// The token that is shown; `None`: there is none.
+///
+/// Whoever shows something that is no token believes to be somebody. To let it go on as nobody would do what it did not mean,
+/// so it is refused, also in a cluster that is open.
+pub fn shown(headers: &HeaderMap) -> Result<Option<TokenText>, Problem> {
+    let mut all = headers.get_all(AUTHORIZATION).iter();
+    let Some(first) = all.next() else {
+        return Ok(None);
+    };
+    if all.next().is_some() {
+        return Err(refused("Authorization is said twice"));
+    }
+    let text = first.to_str().map_err(|_| refused("Authorization is no text"))?;
+    let (scheme, token) = text.trim().split_once(' ').unwrap_or((text, ""));
+    if !scheme.eq_ignore_ascii_case(SCHEME) {
+        return Err(refused("tokens are shown as `Authorization: Bearer TOKEN`"));
+    }
+    match TokenText::parse(token.trim()) {
+        Some(token) => Ok(Some(token)),
+        None => Err(refused("what is shown is no token")),
+    }
+}
+
+fn refused(why: &str) -> Problem {
+    Problem::new(Code::Unauthenticated, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn headers(values: &[&[u8]]) -> HeaderMap {
+        let value = |value: &&[u8]| (AUTHORIZATION, HeaderValue::from_bytes(value).unwrap());
+        values.iter().map(value).collect()
+    }
+
+    #[test]
+    fn the_scheme_is_one_word_in_any_case() {
+        let (_, _, token) = TokenText::draw();
+        for good in ["Bearer ", "bearer ", "BEARER  ", "  bEaReR "] {
+            let headers = headers(&[format!("{good}{token}").as_bytes()]);
+            assert!(matches!(shown(&headers), Ok(Some(TokenText::Of(..)))), "{good:?}");
+        }
+        assert!(matches!(shown(&HeaderMap::new()), Ok(None)));
+    }
+
+    #[test]
+    fn anything_else_is_refused_and_not_repeated() {
+        let (_, _, token) = TokenText::draw();
+        let good = format!("Bearer {token}");
+        for bad in [
+            &[&b"Basic dXNlcjpwYXNz"[..]][..],
+            &[b""],
+            &[b"Bearer"],
+            &[b"Bearer "],
+            &[b"Bearer x"],
+            &[token.as_bytes()],
+            &[b"Bearer \xff"],
+            &[format!("Bearer {token} {token}").as_bytes()],
+            &[good.as_bytes(), good.as_bytes()],
+        ] {
+            let problem = shown(&headers(bad)).expect_err("it is no token");
+            assert_eq!(problem.code(), Code::Unauthenticated);
+            assert!(!format!("{problem:?}").contains(&token[..20]), "{problem:?}");
+        }
+    }
+}

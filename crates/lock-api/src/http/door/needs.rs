@@ -1,0 +1,47 @@
+//! What a route needs before it is looked at. Each method at each address says it ([`super::super::route`]); what depends on
+//! the path, the session or the lock that a request is about is decided where that is known.
+
+use znode_store::{Refusal, Right, Store, View, ZPath};
+
+/// What lets a caller read what is told of the cluster: the znode where ZooKeeper shows its ensemble.
+const OF_CLUSTER: &str = "/zookeeper/config";
+
+/// What the caller of a route needs, in a secured cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing, and it is not even looked who calls: it tells nothing of what is in the cluster, or of who is.
+    Nothing,
+    /// Nothing; but who shows a token has to show a good one.
+    Anybody,
+    /// To be let in. What it may do is decided in the log, when it is carried out.
+    InLog,
+    /// To be let in. What it may see, its handler asks the state (`seen_by`).
+    ByView,
+    /// To read at `/zookeeper/config`, so that who watches over a cluster need not see what is in it.
+    ReadCluster,
+    /// To administer at `/`, as this node knows: what it asks of this node alone.
+    Administer,
+    /// To administer at `/`, as of now: what changes the cluster beside the log, in which a revocation would be seen.
+    AdministerNow,
+}
+
+impl Needs {
+    /// Refuses a caller that has not what is needed, by what this node knows.
+    pub(super) fn require(self, view: View<'_>) -> Result<(), Refusal> {
+        match self {
+            Self::Nothing | Self::Anybody => Ok(()),
+            Self::InLog | Self::ByView => view.admission(),
+            Self::ReadCluster => view.may(Right::Read, &of_cluster()),
+            Self::Administer | Self::AdministerNow => view.may(Right::Administer, &ZPath::root()),
+        }
+    }
+
+    /// Whether it has to be asked of the cluster's newest state.
+    pub(super) fn is_of_now(self, store: &Store) -> bool {
+        self == Self::AdministerNow && store.is_secured()
+    }
+}
+
+fn of_cluster() -> ZPath {
+    ZPath::parse(OF_CLUSTER).expect("it is a path")
+}

@@ -1,0 +1,83 @@
+//! Watches over callers whose requests stay open: what they were let in with may be revoked, or expire, while they wait.
+
+use std::time::Duration;
+
+use raft_node::Node;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use znode_store::{Identities, Refusal, Unproven, View};
+
+use super::super::exchange::now_ms;
+use super::super::peer::Peer;
+
+/// The longest sleep until a token expires: clocks are looked at again at least so often, for they may be set.
+const GLANCE: Duration = Duration::from_secs(60);
+
+/// Looks after one caller.
+pub struct Vigil {
+    node: Node,
+    caller: Identities,
+    expires_at_ms: Option<u64>,
+    access: watch::Receiver<u64>,
+}
+
+impl Vigil {
+    /// Begins. Whatever changes from now on is seen, so begin before it is looked whether the caller may.
+    pub fn begin(node: &Node, peer: &Peer) -> Self {
+        Self {
+            node: node.clone(),
+            caller: peer.identities(),
+            expires_at_ms: peer.expires_at_ms(),
+            access: node.access_changes(),
+        }
+    }
+
+    /// Waits until the caller may not any more what `still` asks for, and tells why. It may be given up, and called again.
+    pub async fn lost(&mut self, still: impl Fn(View<'_>) -> Result<(), Refusal>) -> Refusal {
+        loop {
+            if let Some(expired) = self.expired() {
+                return expired;
+            }
+            let is_so = self.node.read(|store| still(store.seen_by(&self.caller)));
+            if let Err(refusal) = is_so {
+                return refusal;
+            }
+            let look_again = Instant::now() + self.until_expiry().unwrap_or(GLANCE).min(GLANCE);
+            tokio::select! {
+                changed = self.access.changed() => {
+                    if changed.is_err() {
+                        // The node is gone, and with it whatever it could change.
+                        return std::future::pending().await;
+                    }
+                }
+                () = tokio::time::sleep_until(look_again), if self.expires_at_ms.is_some() => {}
+            }
+        }
+    }
+
+    fn expired(&self) -> Option<Refusal> {
+        let is_over = self.expires_at_ms.is_some_and(|end| end <= now_ms());
+        is_over.then(|| Unproven::Expired.into())
+    }
+
+    fn until_expiry(&self) -> Option<Duration> {
+        let end = self.expires_at_ms?;
+        // Never none at all, or the loop would spin until the clock has come to it.
+        Some(Duration::from_millis(end.saturating_sub(now_ms()).max(1)))
+    }
+}
+
+/// Carries a wait out for as long as its caller is let in. What is dropped by that is taken back as if the caller had hung up.
+pub async fn while_allowed<T, E: From<Refusal>>(
+    node: &Node,
+    peer: &Peer,
+    still: impl Fn(View<'_>) -> Result<(), Refusal>,
+    wait: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let mut vigil = Vigil::begin(node, peer);
+    tokio::select! {
+        biased;
+        outcome = wait => outcome,
+        refusal = vigil.lost(still) => Err(refusal.into()),
+    }
+}

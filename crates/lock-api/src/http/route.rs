@@ -1,0 +1,83 @@
+//! One address with its methods. A method is served only together with what its callers need: there is no other way to add
+//! one, so none is forgotten.
+
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{MethodFilter, MethodRouter};
+
+use super::Shared;
+use super::door::{Door, Needs, enter};
+
+/// What is served at one address.
+pub struct Route {
+    address: &'static str,
+    methods: MethodRouter<Shared>,
+    needs: Vec<(Method, Needs)>,
+}
+
+impl Route {
+    /// At first nothing is.
+    pub fn at(address: &'static str) -> Self {
+        Self {
+            address,
+            methods: MethodRouter::new(),
+            needs: Vec::new(),
+        }
+    }
+
+    /// `GET`, and `HEAD`.
+    pub fn get<H: Handler<T, Shared>, T: 'static>(self, needs: Needs, handler: H) -> Self {
+        self.on(MethodFilter::GET, Method::GET, needs, handler)
+    }
+
+    /// `POST`.
+    pub fn post<H: Handler<T, Shared>, T: 'static>(self, needs: Needs, handler: H) -> Self {
+        self.on(MethodFilter::POST, Method::POST, needs, handler)
+    }
+
+    /// `PUT`.
+    pub fn put<H: Handler<T, Shared>, T: 'static>(self, needs: Needs, handler: H) -> Self {
+        self.on(MethodFilter::PUT, Method::PUT, needs, handler)
+    }
+
+    /// `DELETE`.
+    pub fn delete<H: Handler<T, Shared>, T: 'static>(self, needs: Needs, handler: H) -> Self {
+        self.on(MethodFilter::DELETE, Method::DELETE, needs, handler)
+    }
+
+    fn on<H: Handler<T, Shared>, T: 'static>(
+        mut self,
+        filter: MethodFilter,
+        method: Method,
+        needs: Needs,
+        handler: H,
+    ) -> Self {
+        self.methods = self.methods.on(filter, handler);
+        self.needs.push((method, needs));
+        self
+    }
+
+    /// What answers to all other methods, where the router cannot tell which there are. It needs nothing, so it must tell
+    /// nothing but that.
+    pub fn otherwise<H: Handler<T, Shared>, T: 'static>(mut self, handler: H) -> Self {
+        self.methods = self.methods.fallback(handler);
+        self
+    }
+
+    /// The address, as axum writes it.
+    pub fn address(&self) -> &'static str {
+        self.address
+    }
+
+    /// The methods that are served, `HEAD` beside `GET` not told.
+    pub fn served(&self) -> impl Iterator<Item = &Method> {
+        self.needs.iter().map(|(method, _)| method)
+    }
+
+    /// The methods behind their door.
+    pub fn behind_its_door(self, api: &Shared) -> MethodRouter<Shared> {
+        let door = Door::new(api.clone(), self.needs);
+        self.methods.layer(from_fn_with_state(door, enter))
+    }
+}

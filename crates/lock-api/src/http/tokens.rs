@@ -1,0 +1,104 @@
+//! The routes of tokens: list, create, revoke. The text of one is in the answer that makes it, and nowhere else.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Uri;
+use serde::Deserialize;
+use utoipa::IntoParams;
+use znode_store::{AccessCommand, NewToken, Reply, RequestId, TokenId};
+
+use super::access::{change, made, unexpected};
+use super::access_types::{MadeTokenAnswer, TokenAnswer, TokenBody, TokensAnswer, role_name};
+use super::door::TokenText;
+use super::exchange::{
+    Answer, At, fresh, no_content, no_query, now_ms, ok, page_length, parse, query, read_body,
+};
+use super::openapi::words;
+use super::problem::Problem;
+use super::url::last_segment;
+use super::{Peer, Shared};
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListQuery {
+    /// The last one of the page before.
+    #[param(value_type = Option<words::TokenId>)]
+    after: Option<String>,
+    #[param(value_type = Option<words::PageCount>)]
+    count: Option<usize>,
+    /// Whether to wait until this node knows all that was committed before.
+    #[serde(default)]
+    linearizable: bool,
+}
+
+/// `GET /v1/tokens`
+pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+    let asked: ListQuery = query(&uri)?;
+    let count = page_length(asked.count)?;
+    let after = asked.after.as_deref().map(token_id).transpose()?;
+    fresh(&api, asked.linearizable).await?;
+    let caller = peer.identities();
+    let all = api.node.read(|store| store.seen_by(&caller).tokens())?;
+    let mut rest = all
+        .iter()
+        .filter(|token| after.is_none_or(|after| token.id > after));
+    let tokens: Vec<_> = rest.by_ref().take(count).collect();
+    let more = rest.next().is_some();
+    Ok(ok(&TokensAnswer {
+        next_after: tokens.last().filter(|_| more).map(|last| last.id.to_string()),
+        tokens: tokens.into_iter().map(TokenAnswer::from).collect(),
+    }))
+}
+
+/// `POST /v1/tokens`
+///
+/// Sent again under its request id it is refused, for the first token's text is known to nobody any more.
+pub async fn create(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+    no_query(&uri)?;
+    let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
+    let body: TokenBody<'_> = parse(&bytes)?;
+    let role = role_name(&body.role)?;
+    let (id, hash, text) = TokenText::draw();
+    let expires_at_ms = body.expires_in_ms.map(|ms| now_ms().saturating_add(ms));
+    let command = AccessCommand::CreateToken(NewToken {
+        id,
+        hash,
+        role: role.clone(),
+        description: body.description.into(),
+        expires_at_ms,
+    });
+    match change(&api, &peer, "create_token", body.request_id, command).await? {
+        Reply::TokenCreated(own) if own == id => Ok(made(&MadeTokenAnswer {
+            id: id.to_string(),
+            token: &text,
+            role: role.as_str(),
+            expires_at: expires_at_ms.map(At),
+        })),
+        other => Err(unexpected(&other)),
+    }
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct RevokeQuery {
+    #[param(value_type = Option<words::RequestId>)]
+    request_id: Option<RequestId>,
+}
+
+/// `DELETE /v1/tokens/{id}`
+pub async fn revoke(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+    let id = token_id(&last_segment(&uri)?)?;
+    let RevokeQuery { request_id } = query(&uri)?;
+    let command = AccessCommand::RevokeToken(id);
+    match change(&api, &peer, "revoke_token", request_id, command).await? {
+        Reply::TokenRevoked => Ok(no_content()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// The id of a token as a caller wrote it. What cannot be one names none.
+fn token_id(text: &str) -> Result<TokenId, Problem> {
+    text.parse().map_err(|_| Problem::unknown_token(text))
+}
