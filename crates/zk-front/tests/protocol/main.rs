@@ -14,5 +14,6 @@ mod quorum;
 mod refusals;
 mod sessions;
 mod tls;
+mod unsecured;
 mod watches;
 mod words;
