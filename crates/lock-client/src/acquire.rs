@@ -222,6 +222,10 @@ impl Acquire {
                         Some(loss) => Err(Error::Lost(loss)),
                     };
                 }
+                // Who calls may have had the right when an earlier try was carried out, and has lost it since.
+                Ok(Verdict::Refused(refusal)) if self.in_doubt && refusal.is_of_the_caller() => {
+                    return Err(Error::Unknown(refusal.detail));
+                }
                 Ok(Verdict::Refused(refusal)) => {
                     self.settle();
                     return Err(self.core.refused(refusal.into()));
@@ -268,7 +272,8 @@ impl Acquire {
                 servers.turn_away(server);
             }
             Verdict::InDoubt(_) => servers.turn_away(server),
-            Verdict::Done(_) | Verdict::Refused(_) => {}
+            Verdict::Refused(_) => self.in_doubt = doubted_before,
+            Verdict::Done(_) => {}
         }
         Ok(verdict)
     }

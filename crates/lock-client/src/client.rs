@@ -1,5 +1,6 @@
 //! The client itself: which servers there are, and where sessions begin.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use transport_security::ClientTls;
 use crate::deadline::Margin;
 use crate::servers::{Patience, Servers};
 use crate::session::SessionBuilder;
+use crate::token::{TokenProvider, is_on_this_machine};
 use crate::znodes::Znodes;
 
 /// How long a call is tried at all servers: some elections long.
@@ -43,15 +45,37 @@ pub enum AddressError {
     /// It asks to go without TLS, which the others have.
     #[error("{0:?} would be called without TLS, though an authority is given")]
     Plain(String),
+    /// The token would be there for everybody to read on the way.
+    #[error(
+        "{0:?} would be shown the token without TLS, and whoever listens on the way could use it: say by which authority its \
+         servers are known (`ClientBuilder::tls`, `--ca`), or that everybody on the way is trusted (`ClientBuilder::insecure`, \
+         `--insecure`)"
+    )]
+    TokenInPlain(String),
 }
 
 /// Says how a client shall behave; see [`LockClient::builder`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ClientBuilder {
     addresses: Vec<String>,
     patience: Patience,
     margin: Margin,
     tls: Option<ClientTls>,
+    token: Option<Arc<dyn TokenProvider>>,
+    insecure: bool,
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("addresses", &self.addresses)
+            .field("patience", &self.patience)
+            .field("margin", &self.margin)
+            .field("tls", &self.tls)
+            .field("has_token", &self.token.is_some())
+            .field("insecure", &self.insecure)
+            .finish()
+    }
 }
 
 impl LockClient {
@@ -76,6 +100,8 @@ impl LockClient {
             },
             margin: Margin::default(),
             tls: None,
+            token: None,
+            insecure: false,
         }
     }
 
@@ -127,6 +153,19 @@ impl ClientBuilder {
         self
     }
 
+    /// Says who calls, to clusters that are secured: a [`Token`](crate::Token), a [`TokenFile`](crate::TokenFile) that may be
+    /// replaced, or whatever else gives one. It is never sent without TLS to other machines than this one.
+    pub fn token(mut self, token: impl TokenProvider + 'static) -> Self {
+        self.token = Some(Arc::new(token));
+        self
+    }
+
+    /// Sends the token without TLS wherever the servers are: whoever listens on the way can use it.
+    pub fn insecure(mut self, insecure: bool) -> Self {
+        self.insecure = insecure;
+        self
+    }
+
     /// The client.
     pub fn build(self) -> Result<LockClient, AddressError> {
         let addresses: Vec<String> = self
@@ -137,8 +176,15 @@ impl ClientBuilder {
         if addresses.is_empty() {
             return Err(AddressError::None);
         }
+        if self.token.is_some()
+            && self.tls.is_none()
+            && !self.insecure
+            && let Some(far) = addresses.iter().find(|address| !is_on_this_machine(address))
+        {
+            return Err(AddressError::TokenInPlain(far.clone()));
+        }
         Ok(LockClient {
-            servers: Arc::new(Servers::new(addresses, self.patience, self.tls)),
+            servers: Arc::new(Servers::new(addresses, self.patience, self.tls, self.token)),
             margin: self.margin,
         })
     }
@@ -171,6 +217,21 @@ fn host_and_port(text: &str, tls: bool) -> Result<String, AddressError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Token;
+
+    #[test]
+    fn a_token_is_not_sent_in_plain_to_other_machines() {
+        let token = || Token::parse("lg_hidden").expect("it is one");
+        let near = LockClient::builder(["127.0.0.1:1", "localhost:2"]).token(token());
+        assert!(!format!("{near:?}").contains("hidden"));
+        let client = near.build().expect("nobody is on the way");
+        assert!(!format!("{client:?}").contains("hidden"));
+        let far = LockClient::builder(["127.0.0.1:1", "http://lock-1:7400"]).token(token());
+        let refused = far.clone().build().map(drop);
+        assert_eq!(refused, Err(AddressError::TokenInPlain("lock-1:7400".to_owned())));
+        let told = far.insecure(true);
+        assert!(told.build().is_ok());
+    }
 
     #[test]
     fn addresses_are_hosts_with_ports() {

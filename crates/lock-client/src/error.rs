@@ -223,6 +223,11 @@ impl Refusal {
         })
     }
 
+    /// Whether it is about who calls: nobody who counts, or somebody without the right.
+    pub(crate) fn is_of_the_caller(&self) -> bool {
+        matches!(self.code, Code::Unauthenticated | Code::Forbidden)
+    }
+
     /// Whether the session that asked has ended.
     pub(crate) fn ends_session(&self) -> bool {
         matches!(self.code, Code::SessionExpired | Code::NoSession)

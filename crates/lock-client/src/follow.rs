@@ -18,7 +18,8 @@ use crate::sse::{Block, Blocks};
 /// is gone, as far as this is concerned.
 const LONGEST_SILENCE: Duration = Duration::from_secs(45);
 
-/// When a server has no stream for this client (it is older, or has too many), so long nobody is asked again. The heartbeats go on.
+/// When a server has no stream for this client (it is older, or has too many, or does not let the client in), so long nobody is
+/// asked again. The heartbeats go on.
 const DO_WITHOUT: Duration = Duration::from_secs(10);
 
 /// The largest event: how things stand with a session of many thousand locks.
@@ -189,6 +190,8 @@ fn told(core: &Core, block: &Block) -> Option<Over> {
         "stream_ended" => serde_json::from_str(&block.data).map(|news: EndNews| {
             Some(match news.reason.as_str() {
                 "renew" | "too_slow" | "state_replaced" => Over::ComeBack,
+                // It is every server's word. The heartbeats say what comes of the session.
+                "access_lost" => Over::DoWithout("the caller may not follow it any more".to_owned()),
                 other => Over::Elsewhere(other.to_owned()),
             })
         }),
@@ -222,7 +225,11 @@ fn refused(core: &Core, status: u16, body: &[u8]) -> Over {
         Some(refusal)
             if matches!(
                 refusal.code,
-                Code::NoRoute | Code::TooManyRequests | Code::BadRequest
+                Code::NoRoute
+                    | Code::TooManyRequests
+                    | Code::BadRequest
+                    | Code::Unauthenticated
+                    | Code::Forbidden
             ) =>
         {
             Over::DoWithout(refusal.detail)

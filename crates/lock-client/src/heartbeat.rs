@@ -69,6 +69,7 @@ pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
     let mut suspected = vec![false; core.servers.count()];
     let mut holdings = FuturesUnordered::new();
     let mut pauses = Pauses::new();
+    let mut told_refusal = false;
     let mut next_beat = BootInstant::now() + interval(core.ttl);
     loop {
         let silences = unanswered.iter().zip(&suspected);
@@ -108,10 +109,19 @@ pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
                         core.life.confirm(sent, Duration::from_millis(renewed.ttl_ms));
                         core.life.asked(sent, &renewed.revoke_requested);
                         pauses = Pauses::new();
+                        told_refusal = false;
                     }
                     Err(Error::Refused(refusal)) if refusal.ends_session() => {
                         core.life.lose(Loss::Expired);
                         break;
+                    }
+                    // Every server would say the same. There may be another token by the next time, and the session lives as long
+                    // as it would without a network.
+                    Err(Error::Refused(refusal)) if refusal.is_of_the_caller() => {
+                        if !std::mem::replace(&mut told_refusal, true) {
+                            let why = refusal.detail;
+                            tracing::warn!(session = core.id, why, "heartbeats are refused, and the session ends with its time");
+                        }
                     }
                     Err(error) => {
                         tracing::debug!(session = core.id, %error, "a heartbeat has failed");

@@ -1,11 +1,13 @@
 //! One request to one server: the only door to the HTTP library. No retries, no meaning.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Frame, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -13,6 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use transport_security::ClientTls;
 
 use crate::connector::Connector;
+use crate::token::{TokenError, TokenProvider};
 
 /// The largest answer that is read: a page of a thousand znodes with their data stays far below.
 const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
@@ -24,10 +27,22 @@ const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// A pool of connections to any number of servers.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Http {
     client: Client<Connector, Full<Bytes>>,
     scheme: &'static str,
+    /// Says who calls; none: nobody in particular, or whoever the certificate names.
+    token: Option<Arc<dyn TokenProvider>>,
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A provider may be anything; none of what it knows is for logs.
+        f.debug_struct("Http")
+            .field("scheme", &self.scheme)
+            .field("has_token", &self.token.is_some())
+            .finish_non_exhaustive()
+    }
 }
 
 /// A request that may be sent to any server, more than once.
@@ -67,7 +82,11 @@ pub(crate) enum SendError {
 }
 
 impl Http {
-    pub(crate) fn new(connect_timeout: Duration, tls: Option<ClientTls>) -> Self {
+    pub(crate) fn new(
+        connect_timeout: Duration,
+        tls: Option<ClientTls>,
+        token: Option<Arc<dyn TokenProvider>>,
+    ) -> Self {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
@@ -82,7 +101,11 @@ impl Http {
                 tls,
                 handshake_timeout: connect_timeout,
             });
-        Self { client, scheme }
+        Self {
+            client,
+            scheme,
+            token,
+        }
     }
 
     /// Sends a request to `server` (`host:port`) and reads the answer. Dropped before that, it closes the connection, by
@@ -101,6 +124,18 @@ impl Http {
         }
     }
 
+    /// The same connections, for who has the token of this moment and keeps it; `None`: without one.
+    pub(crate) fn pinned(&self) -> Result<Option<Self>, TokenError> {
+        let Some(provider) = &self.token else {
+            return Ok(None);
+        };
+        let token = Arc::new(provider.token()?);
+        Ok(Some(Self {
+            token: Some(token),
+            ..self.clone()
+        }))
+    }
+
     async fn begin(&self, server: &str, call: &Call) -> Result<Response<Incoming>, SendError> {
         let uri: Uri = format!("{}://{server}{}", self.scheme, call.path)
             .parse()
@@ -111,6 +146,12 @@ impl Http {
         if !call.body.is_empty() {
             let json = HeaderValue::from_static("application/json");
             request.headers_mut().insert(CONTENT_TYPE, json);
+        }
+        if let Some(provider) = &self.token {
+            let token = provider
+                .token()
+                .map_err(|error| SendError::NotSent(format!("there is no token to show: {error}")))?;
+            request.headers_mut().insert(AUTHORIZATION, token.header());
         }
         self.client.request(request).await.map_err(|error| {
             let told = format!("{server}: {}", with_causes(&error));

@@ -48,6 +48,14 @@
 //! guard, is closed. All of that happens in the background, for at most the session's time. A program that is about to end
 //! has no background: what it does not await (`release`, `close`) ends with the session's time.
 //!
+//! # Who calls
+//!
+//! A secured cluster wants to know: by a [`Token`] ([`ClientBuilder::token`]), or by the certificate that is shown over TLS. What it does
+//! not allow is refused with [`Code::Unauthenticated`] (nobody who counts) or [`Code::Forbidden`] (not with this role), and not sent
+//! again. Sessions are their openers': all that is asked in the name of a session is asked with the token that opened it, whatever the
+//! [`TokenProvider`] gives by then, and its next token is for the next session. When the token of a session is revoked or expires, the
+//! session is not renewed any more, and ends, with all its locks, when its time is over. So open a new session before that.
+//!
 //! # Modes
 //!
 //! | | |
@@ -75,6 +83,8 @@ mod guard;
 mod znodes;
 mod looks;
 pub mod recipes;
+mod access;
+mod grant;
 mod error;
 
 mod life;
@@ -84,19 +94,23 @@ mod sse;
 mod deadline;
 mod clock;
 
+mod token;
 mod servers;
 mod http;
 mod connector;
 mod encode;
 
+pub use access::{Access, AccessView, Caller, CertificateView, NewToken, RoleView, TokenView};
 pub use client::{AddressError, ClientBuilder, LockClient};
 pub use deadline::Margin;
 pub use error::{Code, Error, Loss, Refusal};
+pub use grant::{BadGrant, Grant, GrantPlace};
 pub use guard::{FencingToken, LockGuard, LockGuards};
 pub use life::{Revocation, Standing};
 pub use looks::{Contender, LockSummary, LockView, Place, SessionView};
 pub use options::{AcquireOptions, ContenderNames, LockSet, Mode, Wait};
 pub use session::{LockSession, SessionBuilder};
+pub use token::{Token, TokenError, TokenFile, TokenProvider, is_on_this_machine};
 /// By what servers with TLS are known, and what is shown to them; see [`ClientBuilder::tls`].
 pub use transport_security::{ClientTls, TlsError};
 pub use znodes::{Child, CreateMode, Stat, Transaction, WatchKind, Znode, ZnodeEvent, Znodes};

@@ -117,7 +117,13 @@ pub struct Place {
 /// A page of a list, whatever its items are called there.
 #[derive(Deserialize)]
 struct Page<T> {
-    #[serde(alias = "locks", alias = "sessions")]
+    #[serde(
+        alias = "locks",
+        alias = "sessions",
+        alias = "tokens",
+        alias = "roles",
+        alias = "certificates"
+    )]
     items: Vec<T>,
     next_after: Option<String>,
 }
@@ -188,7 +194,8 @@ impl LockClient {
         self.servers.call(&call).await.map(drop)
     }
 
-    async fn all<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Error> {
+    /// All items of a list; `path` ends with `?` or `&`.
+    pub(crate) async fn all<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Error> {
         let (mut items, mut after) = (Vec::new(), String::new());
         loop {
             let call = Call::get(format!("{path}linearizable=true&count={PAGE}{after}"));

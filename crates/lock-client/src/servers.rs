@@ -1,6 +1,7 @@
 //! The servers of a cluster, and requests that survive the loss of some of them. What an acquire does beyond that
 //! stands in `acquire.rs`; sessions are not known here.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use transport_security::ClientTls;
 
 use crate::error::{Error, Refusal};
 use crate::http::{Answer, Call, Http, Opened, SendError};
+use crate::token::TokenProvider;
 
 /// The first pause between two tries. A server that has died is noticed at once, and the next one can serve.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -82,7 +84,12 @@ impl Pauses {
 
 impl Servers {
     /// `addresses` (`host:port`) has at least one.
-    pub(crate) fn new(addresses: Vec<String>, patience: Patience, tls: Option<ClientTls>) -> Self {
+    pub(crate) fn new(
+        addresses: Vec<String>,
+        patience: Patience,
+        tls: Option<ClientTls>,
+        token: Option<Arc<dyn TokenProvider>>,
+    ) -> Self {
         // Clients that were given the same list begin at different servers.
         let mut bits = [0; 8];
         getrandom::fill(&mut bits).expect("the operating system has random numbers");
@@ -92,11 +99,29 @@ impl Servers {
             suspicions: watch::Sender::new(0),
         };
         Self {
-            http: Http::new(patience.connect, tls),
+            http: Http::new(patience.connect, tls, token),
             patience,
             servers: addresses.into_iter().map(server).collect(),
             current: AtomicUsize::new(first),
         }
+    }
+
+    /// The same servers for a session, which keeps the token that it was opened with: it would not be let use it with another.
+    pub(crate) fn for_session(self: &Arc<Self>) -> Result<Arc<Self>, Error> {
+        let no_token = |error| Error::Unavailable(format!("there is no token to show: {error}"));
+        let Some(http) = self.http.pinned().map_err(no_token)? else {
+            return Ok(self.clone());
+        };
+        let server = |server: &Server| Server {
+            address: server.address.clone(),
+            suspicions: watch::Sender::new(0),
+        };
+        Ok(Arc::new(Self {
+            http,
+            patience: self.patience.clone(),
+            servers: self.servers.iter().map(server).collect(),
+            current: AtomicUsize::new(self.current()),
+        }))
     }
 
     /// Where they are.
@@ -164,11 +189,16 @@ impl Servers {
     ) -> Result<Bytes, Error> {
         let deadline = Instant::now() + total;
         let (mut pauses, mut in_doubt) = (Pauses::new(), false);
+        let changes = call.method != Method::GET;
         loop {
             let server = self.current();
             let sent = tokio::time::timeout(answer, self.send(server, call)).await;
             let why = match sent {
                 Ok(Verdict::Done(body)) => return Ok(body),
+                // Who calls may have had the right when an earlier try was carried out, and has lost it since.
+                Ok(Verdict::Refused(refusal)) if in_doubt && changes && refusal.is_of_the_caller() => {
+                    return Err(Error::Unknown(refusal.detail));
+                }
                 Ok(Verdict::Refused(refusal)) => return Err(refusal.into()),
                 Ok(Verdict::NotDone(why)) => why,
                 Ok(Verdict::InDoubt(why)) => {
@@ -183,10 +213,39 @@ impl Servers {
             self.turn_away(server);
             let pause = pauses.next();
             if Instant::now() + pause >= deadline {
-                return Err(match in_doubt && call.method != Method::GET {
+                return Err(match in_doubt && changes {
                     true => Error::Unknown(why),
                     false => Error::Unavailable(why),
                 });
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Sends a request that must not be carried out twice, until it may have been done: to the next server only as long as
+    /// nothing was.
+    pub(crate) async fn ask_once<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Error> {
+        let deadline = Instant::now() + self.patience.total;
+        let mut pauses = Pauses::new();
+        loop {
+            let server = self.current();
+            let why = match tokio::time::timeout(self.patience.answer, self.send(server, call)).await {
+                Ok(Verdict::Done(body)) => return read(&body),
+                Ok(Verdict::Refused(refusal)) => return Err(refusal.into()),
+                Ok(Verdict::NotDone(why)) => why,
+                Ok(Verdict::InDoubt(why)) => return Err(Error::Unknown(why)),
+                Err(_) => {
+                    let address = &self.servers[server].address;
+                    return Err(Error::Unknown(format!(
+                        "{address}: no answer in {:?}",
+                        self.patience.answer
+                    )));
+                }
+            };
+            self.turn_away(server);
+            let pause = pauses.next();
+            if Instant::now() + pause >= deadline {
+                return Err(Error::Unavailable(why));
             }
             tokio::time::sleep(pause).await;
         }

@@ -104,7 +104,7 @@ impl SessionBuilder {
 
     /// Opens it.
     pub async fn open(self) -> Result<LockSession, Error> {
-        let servers = self.client.servers;
+        let servers = self.client.servers.for_session()?;
         let timer = BootTimer::new()
             .map_err(|error| Error::Unavailable(format!("this system gives no timer: {error}")))?;
         let mut body = Map::new();

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use transport_security::ClientTls;
 
+use crate::credentials::Credentials;
 use crate::http_client::{Connection, Response, encode_path};
 
 /// Between two tries when no node could answer. An election takes some hundred milliseconds, so a shorter pause
@@ -26,7 +27,7 @@ pub struct ApiClient {
     nodes: Vec<String>,
     current: usize,
     connection: Option<Connection>,
-    tls: Option<ClientTls>,
+    credentials: Credentials,
     /// For how long a call is tried on all nodes before it fails.
     patience: Duration,
     retries: u64,
@@ -79,7 +80,7 @@ impl ApiClient {
             nodes: nodes.to_vec(),
             current: first % nodes.len(),
             connection: None,
-            tls: None,
+            credentials: Credentials::default(),
             patience,
             retries: 0,
         }
@@ -87,7 +88,13 @@ impl ApiClient {
 
     /// Calls the nodes over TLS, if something is given that protects it.
     pub fn secured(mut self, tls: Option<ClientTls>) -> Self {
-        self.tls = tls;
+        self.credentials.tls = tls;
+        self
+    }
+
+    /// Calls the nodes with whatever is there to protect that, and to say who calls.
+    pub fn with(mut self, credentials: Credentials) -> Self {
+        self.credentials = credentials;
         self
     }
 
@@ -147,7 +154,7 @@ impl ApiClient {
     async fn attempt(&mut self, method: &str, path: &str, body: &str) -> io::Result<Response> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => Connection::connect_with(&self.nodes[self.current], self.tls.as_ref()).await?,
+            None => Connection::connect_as(&self.nodes[self.current], &self.credentials).await?,
         };
         let response = connection.send(method, path, body).await?;
         self.connection = Some(connection);
@@ -262,7 +269,7 @@ impl KeptSession {
     /// Opens a session through `client`; the heartbeats get a client of their own for the same nodes.
     pub async fn open(client: &mut ApiClient, ttl: Duration, name: &str) -> Result<Self, CallError> {
         let id = client.open_session(ttl, name).await?;
-        let mut heart = ApiClient::new(&client.nodes, client.current, ttl).secured(client.tls.clone());
+        let mut heart = ApiClient::new(&client.nodes, client.current, ttl).with(client.credentials.clone());
         let session = id.clone();
         let heartbeats = tokio::spawn(async move {
             let mut beat = tokio::time::interval(ttl / 3);

@@ -71,6 +71,9 @@ pub struct ServeConfig {
     pub tls: Option<TlsConfig>,
     /// Whether to start without protection where others than this machine can call.
     pub insecure: bool,
+    /// Whether nobody but the operator is served before the cluster is secured; none: where others than this machine can
+    /// call, unless that is insecure.
+    pub access_required: Option<bool>,
     /// What to log, and how.
     pub log: LogConfig,
 }
@@ -327,6 +330,7 @@ impl Settings<'_> {
             .text("zookeeper.super_digest")
             .filter(|digest| !digest.is_empty());
         let insecure = self.flag("insecure").unwrap_or(false);
+        let access_required = self.flag("access.required");
         let tls = self.tls(base);
         let log = LogConfig {
             level: self
@@ -357,6 +361,7 @@ impl Settings<'_> {
             zookeeper,
             tls,
             insecure,
+            access_required,
             log,
         }
     }

@@ -4,13 +4,16 @@
 //! usually one read a request, no tasks, no locks. It knows what Lockgate's nodes send (a status, a length, a
 //! body) and no more: no redirects, no compression, no chunked bodies.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::io;
 use std::time::Duration;
 
+use lock_client::Token;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use transport_security::{ClientTls, Stream};
+
+use crate::credentials::Credentials;
 
 /// Responses with more headers are not a Lockgate node's.
 const MAX_HEADERS: usize = 64;
@@ -28,14 +31,25 @@ const DOWNLOAD_READ_BYTES: usize = 256 * 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A connection to one node.
-#[derive(Debug)]
 pub struct Connection {
     address: String,
+    /// Shown with every request.
+    token: Option<Token>,
     stream: Stream,
     request: String,
     received: Vec<u8>,
     /// Set while a response is outstanding: whoever gave up waiting for it must not read it as the next one's.
     in_flight: bool,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The last request has the token in it.
+        f.debug_struct("Connection")
+            .field("address", &self.address)
+            .field("in_flight", &self.in_flight)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What a node answered.
@@ -67,6 +81,13 @@ impl Connection {
 
     /// The same over TLS, if something is given that protects it.
     pub async fn connect_with(address: &str, tls: Option<&ClientTls>) -> io::Result<Self> {
+        Self::connect_as(address, &Credentials::of_tls(tls)).await
+    }
+
+    /// The same with whatever is there to protect it, and to say who calls.
+    pub async fn connect_as(address: &str, credentials: &Credentials) -> io::Result<Self> {
+        let token = credentials.token_for(address)?.cloned();
+        let tls = credentials.tls.as_ref();
         let dial = async {
             let socket = TcpStream::connect(address).await?;
             socket.set_nodelay(true)?;
@@ -81,6 +102,7 @@ impl Connection {
             .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no connection in time"))??;
         Ok(Self {
             address: address.to_owned(),
+            token,
             stream,
             request: String::new(),
             received: Vec::with_capacity(4096),
@@ -110,8 +132,9 @@ impl Connection {
         };
         write!(
             self.request,
-            "{method} {path} HTTP/1.1\r\nhost: {}\r\n{content}content-length: {}\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\n{}{content}content-length: {}\r\n\r\n{body}",
             self.address,
+            Authorization(self.token.as_ref()),
             body.len(),
         )
         .expect("a String takes all that is written to it");
@@ -134,6 +157,18 @@ impl Connection {
     }
 }
 
+/// The header that shows a token, if there is one.
+struct Authorization<'t>(Option<&'t Token>);
+
+impl fmt::Display for Authorization<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(token) => write!(f, "authorization: Bearer {}\r\n", token.expose()),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Sends one request over a connection of its own.
 pub async fn request(address: &str, method: &str, path: &str, body: &str) -> io::Result<Response> {
     request_with(address, None, method, path, body).await
@@ -147,7 +182,18 @@ pub async fn request_with(
     path: &str,
     body: &str,
 ) -> io::Result<Response> {
-    let mut connection = Connection::connect_with(address, tls).await?;
+    request_as(address, &Credentials::of_tls(tls), method, path, body).await
+}
+
+/// The same with whatever is there to protect it, and to say who calls.
+pub async fn request_as(
+    address: &str,
+    credentials: &Credentials,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> io::Result<Response> {
+    let mut connection = Connection::connect_as(address, credentials).await?;
     connection.send(method, path, body).await
 }
 
@@ -156,12 +202,14 @@ pub async fn request_with(
 /// stands still for two and a half minutes, is an error.
 pub async fn download(
     address: &str,
-    tls: Option<&ClientTls>,
+    credentials: &Credentials,
     path: &str,
     mut sink: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<Response> {
-    let mut connection = Connection::connect_with(address, tls).await?;
-    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    let mut connection = Connection::connect_as(address, credentials).await?;
+    let authorization = Authorization(connection.token.as_ref());
+    let request =
+        format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n{authorization}connection: close\r\n\r\n");
     connection.stream.write_all(request.as_bytes()).await?;
     connection.stream.flush().await?;
     let mut received = connection.received;

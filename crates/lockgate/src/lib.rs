@@ -42,8 +42,10 @@
 //! generator. Programs that only embed the server do without (`default-features = false`).
 
 mod local;
+mod operator;
 mod server;
 mod transport;
+mod unsecured;
 
 #[cfg(feature = "cli")]
 pub mod api_client;
@@ -58,7 +60,11 @@ pub mod cluster;
 #[cfg(feature = "cli")]
 pub mod config;
 #[cfg(feature = "cli")]
+pub mod credentials;
+#[cfg(feature = "cli")]
 pub mod http_client;
+#[cfg(feature = "cli")]
+mod secret_file;
 #[cfg(feature = "cli")]
 mod serve;
 #[cfg(feature = "cli")]

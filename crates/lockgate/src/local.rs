@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use znode_store::{
-    BadPath, Command, Grant, Identities, LockMode, LockName, LockWish, Refusal, Request, RequestId,
+    BadPath, Command, Grant, Identities, Identity, LockMode, LockName, LockWish, Refusal, Request, RequestId,
     SessionId, Zxid,
 };
 
@@ -208,7 +208,7 @@ impl LocalSession {
         let before = Instant::now();
         // If its outcome is unknown, a session that nobody knows of ends by itself: there is nothing to repeat.
         let opened = node
-            .open_session(timeout, name, LOCAL_ADDRESS, Some(fresh_request_id()))
+            .open_session_of(operator(), timeout, name, LOCAL_ADDRESS, Some(fresh_request_id()))
             .await?;
         let lost = watch::Sender::new(false);
         let heartbeats = tokio::spawn(keep_alive(
@@ -220,7 +220,7 @@ impl LocalSession {
         ));
         let shared = Shared {
             node,
-            locks,
+            locks: locks.on_behalf_of(operator()),
             session: opened.session,
             timeout: opened.timeout,
             lost,
@@ -295,13 +295,19 @@ impl LocalSession {
     }
 }
 
+/// Who a program is that has a node within it: it can read all that the node keeps, so it is the node's operator, whom neither
+/// roles nor access control lists stop.
+fn operator() -> Identities {
+    Identities::new([Identity::Super])
+}
+
 /// Closes a session, and tries for as long as it could live.
 async fn close(node: &Node, session: SessionId, timeout: Duration) -> Result<(), LocalLockError> {
     let deadline = Instant::now() + timeout;
     let request = Request {
         session: None,
         request_id: None,
-        caller: Identities::none(),
+        caller: operator(),
         command: Command::CloseSession { session },
     };
     loop {

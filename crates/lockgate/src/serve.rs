@@ -102,7 +102,8 @@ async fn run(config: ServeConfig) -> anyhow::Result<()> {
     let mut server = Lockgate::configured(config.node)
         .http_listen(config.http_listen)
         .http_config(config.http)
-        .zookeeper_config(config.zookeeper);
+        .zookeeper_config(config.zookeeper)
+        .access_required(config.access_required);
     if let Some(address) = config.zookeeper_listen {
         server = server.zookeeper_listen(address);
     }
@@ -113,6 +114,12 @@ async fn run(config: ServeConfig) -> anyhow::Result<()> {
     };
     if let Some(tls) = config.tls {
         server = server.tls(tls);
+        if config.insecure || config.access_required == Some(false) {
+            warn!(
+                node = node_id,
+                "whoever reaches this node can do everything for as long as the cluster is not secured"
+            );
+        }
     } else if config.insecure {
         warn!(
             node = node_id,

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use lock_api::http;
-use lock_api::http::HttpConfig;
+use lock_api::http::{HttpConfig, OperatorToken};
 use lock_api::locks::Locks;
 use raft_node::{
     MemberAddress, MembershipChanged, MembershipError, Node, NodeConfig, NodeId, RaftTiming, SessionBounds,
@@ -19,12 +19,15 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 use transport_security::TlsError;
 use zk_front::ZkConfig;
 use znode_store::Limits;
 
 use crate::local::{LocalLockError, LocalSession};
-use crate::transport::{TlsConfig, Transport, refuse_exposed};
+use crate::operator::OperatorFile;
+use crate::transport::{TlsConfig, Transport, refuse_exposed, requires_access};
+use crate::unsecured::Unsecured;
 
 /// A running node with its front ends. Ends with [`Lockgate::stop`]; a dropped one goes on in the
 /// background for as long as the runtime lives.
@@ -36,6 +39,8 @@ pub struct Lockgate {
     front_ends: Mutex<Vec<FrontEnd>>,
     /// Has the certificates looked at; none without TLS.
     certificates: Option<Arc<Notify>>,
+    /// By what its operator is known.
+    operator: Option<OperatorFile>,
 }
 
 /// A task that serves clients until it is told to stop.
@@ -93,6 +98,7 @@ pub struct Builder {
     zookeeper_listen: Option<String>,
     tls: Option<TlsConfig>,
     insecure: bool,
+    access_required: Option<bool>,
 }
 
 #[derive(Debug, Clone)]
@@ -192,9 +198,17 @@ impl Builder {
         self
     }
 
-    /// Whether to start without TLS wherever it is called from: everybody who reaches it can do everything.
+    /// Whether to start without TLS wherever it is called from, and to serve everybody there even if the cluster is not
+    /// secured: whoever reaches it can do everything.
     pub fn insecure(mut self, insecure: bool) -> Self {
         self.insecure = insecure;
+        self
+    }
+
+    /// Whether nobody but the operator is served before the cluster is secured. If it is not said: where others than this
+    /// machine can call, unless [`Builder::insecure`].
+    pub fn access_required(mut self, required: impl Into<Option<bool>>) -> Self {
+        self.access_required = required.into();
         self
     }
 
@@ -279,12 +293,37 @@ impl Builder {
                     .map_err(|source| StartError::ZooKeeper { address, source })?,
             ),
         };
+        let bound = [&http, &zookeeper]
+            .into_iter()
+            .flatten()
+            .map(|(_, address)| *address);
+        let access_required = requires_access(self.access_required, self.insecure, bound);
+        self.http.secured_only = access_required;
+        self.zookeeper.secured_only = access_required;
         let node = Node::start(self.config).await?;
+        let operator = http.is_some().then(|| put_operator(&node)).flatten();
+        let operator = operator.map(|(file, token)| {
+            self.http.operator = Some(token);
+            file
+        });
         let locks = Locks::new(node.clone());
         let mut front_ends = Vec::new();
         let mut http_address = None;
         if let Some((listener, address)) = http {
             http_address = Some(address);
+            if access_required {
+                let stop = CancellationToken::new();
+                let own = node.config().members.get(&node.id());
+                let unsecured = Unsecured {
+                    listens: address,
+                    called: own.map(|own| own.http.clone()).filter(|_| transport.is_some()),
+                    operator: operator.as_ref().map(|file| file.path().to_owned()),
+                };
+                front_ends.push(FrontEnd {
+                    task: tokio::spawn(unsecured.tell(node.clone(), stop.clone())),
+                    stop,
+                });
+            }
             let stop = CancellationToken::new();
             let router = http::router(node.clone(), locks.clone(), self.http.clone());
             let stopped = stop.clone().cancelled_owned();
@@ -314,6 +353,7 @@ impl Builder {
         }
         Ok(Lockgate {
             certificates: transport.map(|transport| transport.look_now()),
+            operator,
             locks,
             node,
             http_address,
@@ -321,6 +361,15 @@ impl Builder {
             front_ends: Mutex::new(front_ends),
         })
     }
+}
+
+/// A node whose disk is full, or whose directory cannot be written to any more, has to start all the same: others depend on it.
+fn put_operator(node: &Node) -> Option<(OperatorFile, OperatorToken)> {
+    let put = OperatorFile::put(&node.config().data_dir);
+    put.inspect_err(
+        |error| warn!(node = node.id(), %error, "the operator's token cannot be written, so this node has no operator"),
+    )
+    .ok()
 }
 
 async fn listen(address: &str) -> io::Result<(TcpListener, SocketAddr)> {
@@ -356,6 +405,7 @@ impl Lockgate {
             zookeeper_listen: None,
             tls: None,
             insecure: false,
+            access_required: None,
         }
     }
 
@@ -383,6 +433,12 @@ impl Lockgate {
     /// Whether connections are protected.
     pub fn is_secured(&self) -> bool {
         self.certificates.is_some()
+    }
+
+    /// Where the token of this node's operator is, which counts at this node alone: with it a cluster is secured. `None` without
+    /// HTTP, or if it could not be written.
+    pub fn operator_token_file(&self) -> Option<&Path> {
+        self.operator.as_ref().map(OperatorFile::path)
     }
 
     /// Has certificates, keys and authorities looked at now, which happens every few seconds anyway. Those that make no sense
@@ -454,6 +510,10 @@ impl Lockgate {
             front_end.stop.cancel();
         }
         self.locks.close().await;
+        // While the data directory is still this process's own.
+        if let Some(operator) = &self.operator {
+            operator.remove();
+        }
         self.node.stop().await;
         for front_end in front_ends.drain(..) {
             if let Err(error) = front_end.task.await {

@@ -1,6 +1,7 @@
 //! How a server's connections are protected: what is made of its certificates, and what it refuses to do without any.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use raft_node::{NodeConfig, NodeId};
@@ -133,12 +134,49 @@ pub(crate) async fn refuse_exposed(
 /// Whether others than programs on this machine can call an address.
 async fn reaches_beyond(address: &str) -> io::Result<bool> {
     let mut found = lookup_host(address).await?;
-    Ok(found.any(|address| !address.ip().to_canonical().is_loopback()))
+    Ok(found.any(|address| !is_loopback(address.ip())))
+}
+
+/// Whether nobody but the operator is served before the cluster is secured: as it was asked for, and otherwise where others than
+/// programs on this machine can call and are not all trusted.
+pub(crate) fn requires_access(
+    asked: Option<bool>,
+    insecure: bool,
+    mut addresses: impl Iterator<Item = SocketAddr>,
+) -> bool {
+    asked.unwrap_or_else(|| !insecure && addresses.any(|address| !is_loopback(address.ip())))
+}
+
+/// Whether only programs on this machine can call this address.
+pub(crate) fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_can_be_called_by_others_wants_to_know_who_they_are() {
+        for (asked, insecure, addresses, required) in [
+            (None, false, &["127.0.0.1:1", "127.0.0.1:2"][..], false),
+            (None, false, &["127.0.0.1:1", "0.0.0.0:2"], true),
+            (None, false, &["192.0.2.1:1"], true),
+            (None, false, &["[::1]:1"], false),
+            (None, false, &[], false),
+            (None, true, &["192.0.2.1:1"], false),
+            (Some(false), false, &["192.0.2.1:1"], false),
+            (Some(true), false, &["127.0.0.1:1"], true),
+            (Some(true), true, &["192.0.2.1:1"], true),
+        ] {
+            let parsed = addresses.iter().map(|address| address.parse().unwrap());
+            assert_eq!(
+                requires_access(asked, insecure, parsed),
+                required,
+                "{asked:?} {insecure} {addresses:?}"
+            );
+        }
+    }
 
     #[tokio::test]
     async fn loopback_is_what_only_this_machine_reaches() {

@@ -30,15 +30,17 @@ pub enum TlsError {
         /// What is wrong.
         fact: String,
     },
-    /// Others than its owner's group can read or change a private key.
+    /// Others than its owner's group can read or change a private key, or another secret.
     #[error(
-        "{path}: others can read or change this private key (mode {mode:03o}); `chmod 600` it, and replace it if it was open \
+        "{path}: others can read or change this {what} (mode {mode:03o}); `chmod 600` it, and replace it if it was open \
          to anybody",
         path = path.display()
     )]
     KeyExposed {
         /// Which file.
         path: PathBuf,
+        /// What is in it.
+        what: &'static str,
         /// Its permissions.
         mode: u32,
     },

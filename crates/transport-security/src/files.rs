@@ -78,14 +78,32 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     }
 }
 
+/// The text of a file with a secret that is no key (a token), under the rules of keys: nobody but its owner, and its group for
+/// reading, has access.
+pub fn secret_text(path: &Path) -> Result<String, TlsError> {
+    let (bytes, mode) = contents(path)?;
+    refuse_exposed(path, mode, "secret")?;
+    // What is wrong is not repeated: it is a secret.
+    String::from_utf8(bytes).map_err(|_| TlsError::Malformed {
+        path: path.to_owned(),
+        fact: "it is no text".to_owned(),
+    })
+}
+
+fn refuse_exposed(path: &Path, mode: u32, what: &'static str) -> Result<(), TlsError> {
+    match mode & EXPOSED {
+        0 => Ok(()),
+        _ => Err(TlsError::KeyExposed {
+            path: path.to_owned(),
+            what,
+            mode: mode & 0o777,
+        }),
+    }
+}
+
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let (text, mode) = contents(path)?;
-    if mode & EXPOSED != 0 {
-        return Err(TlsError::KeyExposed {
-            path: path.to_owned(),
-            mode: mode & 0o777,
-        });
-    }
+    refuse_exposed(path, mode, "private key")?;
     // What is wrong is not repeated: it is a key.
     PrivateKeyDer::from_pem_slice(&text).map_err(|_| TlsError::Malformed {
         path: path.to_owned(),

@@ -23,7 +23,7 @@
 //!   stay. Files that make no sense change nothing: the old ones stay in use, and the log says why.
 //! - **A slow handshake costs nobody else anything.** It has a deadline, and when too many are begun the oldest gives way
 //!   ([`HandshakeBounds`]).
-//! - Private keys that others can read are not used.
+//! - Private keys that others can read are not used, nor are other secrets in files ([`secret_text`]).
 //!
 //! # What is absent, on purpose
 //!
@@ -49,7 +49,7 @@ pub mod issue;
 pub use certificate::ClientCertificate;
 pub use client::ClientTls;
 pub use error::{HandshakeError, PeerFault, PeerRefused, TlsError};
-pub use files::TlsFiles;
+pub use files::{TlsFiles, secret_text};
 pub use halves::{ReadHalf, WriteHalf};
 pub use handshake::HandshakeBounds;
 pub use names::{NameError, PeerName};

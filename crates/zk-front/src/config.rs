@@ -24,6 +24,8 @@ pub struct ZkConfig {
     pub super_digest: Option<String>,
     /// The four-letter words that are answered.
     pub four_letter_words: Vec<FourLetterWord>,
+    /// Whether nobody is served before the cluster is secured.
+    pub secured_only: bool,
 }
 
 impl Default for ZkConfig {
@@ -44,6 +46,7 @@ impl Default for ZkConfig {
             super_digest: None,
             // As in ZooKeeper: the others show who is connected and what they watch, or work for whoever asks.
             four_letter_words: vec![FourLetterWord::Srvr],
+            secured_only: false,
         }
     }
 }

@@ -228,6 +228,11 @@ impl Front {
         &self.inner.config
     }
 
+    /// Whether all clients are turned away: the cluster is not secured and has to be, or this node has not heard of it yet.
+    pub(crate) fn serves_nobody(&self) -> bool {
+        self.config().secured_only && !self.node().read(|store| store.is_secured())
+    }
+
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.inner.address

@@ -51,6 +51,11 @@ pub async fn serve(listener: TcpListener, front: Front, tls: Option<ServerTls>, 
                     debug!(%error, %address, "connection lost");
                     continue;
                 }
+                // It has not proven anything, so it is not told why: an operator reads it in the log.
+                if front.serves_nobody() {
+                    debug!(%address, "a client was not served: the cluster is not secured, or this node has not heard of it yet");
+                    continue;
+                }
                 let client = front.list(address);
                 let connection = handshake::serve(front.clone(), client, stream, tls.clone(), stop.clone());
                 connections.spawn(async move {

@@ -25,6 +25,8 @@ pub struct HttpConfig {
     pub drain_timeout: Duration,
     /// What this node knows of its operator's token; `None`: it has no operator over HTTP, and cannot be secured that way.
     pub operator: Option<OperatorToken>,
+    /// Whether nobody but the operator is served before the cluster is secured.
+    pub secured_only: bool,
 }
 
 impl Default for HttpConfig {
@@ -48,6 +50,7 @@ impl Default for HttpConfig {
             // timeout of the node is long over by then or will not come.
             drain_timeout: Duration::from_secs(5),
             operator: None,
+            secured_only: false,
         }
     }
 }

@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
-use lock_client::{ClientTls, LockClient};
+use lock_client::LockClient;
 
 use super::exit::Failure;
 use super::secured::Secured;
-use super::{history, locks, run, znodes};
+use super::{access, history, locks, policy, run, token, znodes};
+use crate::credentials::Credentials;
 
 /// The nodes of `lockgate cluster up`.
 const LOCAL_SERVERS: &str = "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403";
@@ -37,17 +38,24 @@ pub struct Servers {
 impl Servers {
     /// A client of them.
     pub fn client(&self) -> anyhow::Result<LockClient> {
-        let builder = LockClient::builder(&self.servers).patience(self.patience);
-        let builder = match self.tls()? {
-            Some(tls) => builder.tls(tls),
-            None => builder,
-        };
+        let Credentials { tls, token, insecure } = self.credentials()?;
+        let mut builder = LockClient::builder(&self.servers).patience(self.patience);
+        if let Some(tls) = tls {
+            builder = builder.tls(tls);
+        }
+        if let Some(token) = token {
+            ensure!(
+                !token.is_operators() || self.servers.len() == 1,
+                "an operator's token counts at its own node alone: name that one with --server"
+            );
+            builder = builder.token(token).insecure(insecure);
+        }
         builder.build().context("--server")
     }
 
-    /// What protects connections to them, if anything does.
-    pub fn tls(&self) -> anyhow::Result<Option<ClientTls>> {
-        self.secured.client()
+    /// What protects connections to them, and what is shown over them.
+    pub fn credentials(&self) -> anyhow::Result<Credentials> {
+        self.secured.credentials()
     }
 }
 
@@ -86,6 +94,21 @@ pub enum Command {
     Stat(znodes::Stat),
     /// Wait for changes of a znode
     Watch(znodes::Watch),
+    /// Secure a cluster, or see whether it is
+    Access {
+        #[command(subcommand)]
+        command: access::Command,
+    },
+    /// Make, list and revoke tokens
+    Token {
+        #[command(subcommand)]
+        command: token::Command,
+    },
+    /// Say what roles allow, and which certificates have one
+    Policy {
+        #[command(subcommand)]
+        command: policy::Command,
+    },
 }
 
 /// Does what is asked for.
@@ -109,6 +132,9 @@ pub fn carry_out(command: Command) -> Result<ExitCode, Failure> {
             Command::Rm(arguments) => znodes::rm(arguments).await,
             Command::Stat(arguments) => znodes::stat(arguments).await,
             Command::Watch(arguments) => znodes::watch(arguments).await,
+            Command::Access { command } => access::run(command).await,
+            Command::Token { command } => token::run(command).await,
+            Command::Policy { command } => policy::run(command).await,
         };
         done.map(|()| ExitCode::SUCCESS)
     })

@@ -14,6 +14,8 @@ pub const UNAVAILABLE: u8 = 69;
 pub const UNKNOWN: u8 = 70;
 /// The lock was not free, or not in time, or takes nobody just now.
 pub const NOT_FREE: u8 = 75;
+/// Who called is nobody who counts here, or has not the right to it.
+pub const NOT_ALLOWED: u8 = 77;
 /// The lock was lost while the command ran under it.
 pub const LOST: u8 = 79;
 /// The command cannot be executed, as shells say it.
@@ -57,6 +59,7 @@ impl From<Error> for Failure {
             Error::Unknown(_) => UNKNOWN,
             Error::Lost(_) => LOST,
             Error::Refused(_) if error.is_not_free() || error.is(Code::Draining) => NOT_FREE,
+            Error::Refused(_) if error.is(Code::Unauthenticated) || error.is(Code::Forbidden) => NOT_ALLOWED,
             Error::Refused(_) => 1,
         };
         Self::new(code, error.into())

@@ -5,7 +5,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::client::Servers;
-use super::exit::{Failure, UNAVAILABLE};
+use super::exit::{Failure, NOT_ALLOWED, UNAVAILABLE};
 use super::say;
 use super::table::{shown, table as draw};
 use crate::http_client::{self, encode_path};
@@ -41,7 +41,7 @@ pub async fn history(arguments: Arguments) -> Result<(), Failure> {
 
 async fn ask(arguments: &Arguments) -> Result<Value, Failure> {
     let nodes = arguments.servers.client()?.addresses();
-    let tls = arguments.servers.tls()?;
+    let credentials = arguments.servers.credentials()?;
     let mut path = format!(
         "/v1/locks/{}/history?count={}",
         encode_path(&arguments.name),
@@ -52,7 +52,7 @@ async fn ask(arguments: &Arguments) -> Result<Value, Failure> {
     }
     let (mut silent, mut code) = (Vec::new(), UNAVAILABLE);
     for node in nodes {
-        match http_client::request_with(&node, tls.as_ref(), "GET", &path, "").await {
+        match http_client::request_as(&node, &credentials, "GET", &path, "").await {
             Ok(response) if response.status == 200 => return Ok(response.json()),
             Ok(response) => {
                 let document = response.json();
@@ -63,6 +63,7 @@ async fn ask(arguments: &Arguments) -> Result<Value, Failure> {
                     503 => {}
                     // Another node may keep what this one does not.
                     404 => code = 1,
+                    401 | 403 => return Err(Failure::new(NOT_ALLOWED, anyhow!("{detail}"))),
                     _ => return Err(anyhow!("{detail}").into()),
                 }
             }

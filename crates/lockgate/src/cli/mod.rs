@@ -3,14 +3,18 @@
 //! It is in the library so that another program can be a node as well: the launcher starts nodes as processes of
 //! its own executable, whatever that is.
 
+mod access;
 mod cert;
 mod client;
 mod exit;
 mod history;
 mod locks;
+mod made;
+mod policy;
 mod run;
 mod secured;
 mod table;
+mod token;
 mod znodes;
 
 use std::collections::BTreeMap;
@@ -26,6 +30,7 @@ use raft_node::{Alarm, NodeId, Role, SnapshotMade};
 pub use self::secured::Secured;
 use crate::bench;
 use crate::cluster::command as membership;
+use crate::cluster::secured::SETTINGS as SECURED;
 use crate::cluster::{
     HTTP_BASE_PORT, LocalCluster, NodeReport, PEER_BASE_PORT, Ports, START_TIMEOUT, STOP_TIMEOUT,
     ZOOKEEPER_BASE_PORT,
@@ -118,6 +123,9 @@ enum ClusterCommand {
         /// Give a new cluster certificates, and let it speak TLS only
         #[arg(long)]
         tls: bool,
+        /// Secure the cluster: roles say who may do what, and DIR/admin.token is its administrator's
+        #[arg(long)]
+        secure: bool,
     },
     /// Stop all nodes; their data stays
     Down {
@@ -233,6 +241,7 @@ async fn cluster(command: ClusterCommand) -> anyhow::Result<()> {
             zookeeper_base_port,
             ephemeral_ports,
             tls,
+            secure,
         } => {
             let ports = match (http_base_port, peer_base_port, zookeeper_base_port) {
                 _ if ephemeral_ports => Some(Ports::Free),
@@ -243,7 +252,13 @@ async fn cluster(command: ClusterCommand) -> anyhow::Result<()> {
                     zookeeper: zookeeper.unwrap_or(ZOOKEEPER_BASE_PORT),
                 }),
             };
-            up(&dir.dir, &executable, nodes, ports, tls).await
+            let wanted = Wanted {
+                nodes,
+                ports,
+                tls,
+                secure,
+            };
+            up(&dir.dir, &executable, wanted).await
         }
         ClusterCommand::Membership(command) => say(membership::run(command, &executable).await?),
         ClusterCommand::Down { dir } => {
@@ -316,13 +331,21 @@ async fn named(cluster: &LocalCluster, node: &str) -> anyhow::Result<NodeId> {
     }
 }
 
-async fn up(
-    dir: &Path,
-    executable: &Path,
+/// What is asked of a local cluster.
+struct Wanted {
     nodes: Option<u64>,
     ports: Option<Ports>,
     tls: bool,
-) -> anyhow::Result<()> {
+    secure: bool,
+}
+
+async fn up(dir: &Path, executable: &Path, wanted: Wanted) -> anyhow::Result<()> {
+    let Wanted {
+        nodes,
+        ports,
+        tls,
+        secure,
+    } = wanted;
     let mut cluster = match LocalCluster::open(dir, executable) {
         Ok(cluster) => {
             let count = cluster.ids().len() as u64;
@@ -346,13 +369,18 @@ async fn up(
             };
             let count = nodes.unwrap_or(DEFAULT_NODES);
             let ports = ports.unwrap_or(standard);
+            let settings = if secure { SECURED } else { "" };
             match tls {
-                true => LocalCluster::create_secured(dir, executable, count, ports, "")?,
-                false => LocalCluster::create(dir, executable, count, ports, "")?,
+                true => LocalCluster::create_secured(dir, executable, count, ports, settings)?,
+                false => LocalCluster::create(dir, executable, count, ports, settings)?,
             }
         }
     };
     let started = cluster.up(START_TIMEOUT).await?;
+    // Also one that was not let finish it.
+    if secure || cluster.requires_access() {
+        cluster.secure().await?;
+    }
     // Its part is known to a node a moment after it can serve; the table should not miss it.
     cluster.leader(START_TIMEOUT).await?;
     let reports = cluster.status().await?;
@@ -361,7 +389,13 @@ async fn up(
         count => format!("Started {count} of {} nodes in {}.", reports.len(), dir.display()),
     })?;
     say(table(&reports))?;
-    say(what_next(&reports, dir, cluster.is_secured()))
+    if let Some(file) = cluster.admin_token_file() {
+        say(format!(
+            "\nThe cluster is secured. {} is its administrator's token, for --token-file.",
+            file.display()
+        ))?;
+    }
+    say(what_next(&reports, dir, &cluster))
 }
 
 fn table(reports: &[NodeReport]) -> String {
@@ -406,7 +440,9 @@ fn alarms(reports: &[NodeReport]) -> Vec<&Alarm> {
     alarms.into_values().collect()
 }
 
-fn what_next(reports: &[NodeReport], dir: &Path, secured: bool) -> String {
+fn what_next(reports: &[NodeReport], dir: &Path, cluster: &LocalCluster) -> String {
+    let secured = cluster.is_secured();
+    let admin = cluster.admin_token_file();
     // With TLS curl has to be told whom to believe, and who one is.
     let curl = match secured {
         true => {
@@ -416,6 +452,14 @@ fn what_next(reports: &[NodeReport], dir: &Path, secured: bool) -> String {
         }
         false => "curl -s".to_owned(),
     };
+    // The header comes from standard input: other users see what a program is called with.
+    let curl = match &admin {
+        Some(file) => format!(
+            "sed 's/^/Authorization: Bearer /' {} | {curl} -H @-",
+            file.display()
+        ),
+        None => curl,
+    };
     let first = &reports[0].url;
     let last = &reports[reports.len() - 1].url;
     // As this program was called: it need not be on the search path.
@@ -424,8 +468,8 @@ fn what_next(reports: &[NodeReport], dir: &Path, secured: bool) -> String {
         true => String::new(),
         false => format!(" --dir {}", dir.display()),
     };
-    let bench = match secured {
-        // It measures locks, and does not speak TLS.
+    let bench = match secured || admin.is_some() {
+        // It measures locks, and neither speaks TLS nor shows a token.
         true => String::new(),
         false => format!("\n  {lockgate} bench lock{dir} --clients 1,16,64"),
     };

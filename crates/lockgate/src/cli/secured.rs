@@ -1,12 +1,18 @@
-//! What the command line is told of TLS: by what it knows servers, and what it shows to them.
+//! What the command line is told of who calls, and whom: by what it knows servers, and what it shows to them.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use lock_client::Token;
 use transport_security::ClientTls;
 
-/// Certificates, for servers with TLS.
+use crate::credentials::Credentials;
+
+/// The token itself, where no file has it. There is no option for it: other users of a machine see what a program is called with.
+const TOKEN_VARIABLE: &str = "LOCKGATE_TOKEN";
+
+/// Certificates, for servers with TLS, and a token, for clusters that are secured.
 #[derive(Debug, Default, Args)]
 pub struct Secured {
     /// The authority that the servers' certificates are signed by; with it TLS is spoken
@@ -18,11 +24,29 @@ pub struct Secured {
     /// Its private key
     #[arg(long, value_name = "FILE", env = "LOCKGATE_KEY", requires = "cert")]
     key: Option<PathBuf>,
+    /// A file with the token to show, which nobody else can read; without it LOCKGATE_TOKEN has the token itself
+    #[arg(long, value_name = "FILE", env = "LOCKGATE_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+    /// Send the token without TLS to other machines, too: whoever listens on the way can use it
+    #[arg(long)]
+    insecure: bool,
 }
 
 impl Secured {
-    /// What protects connections, if anything does.
-    pub fn client(&self) -> anyhow::Result<Option<ClientTls>> {
+    /// What protects connections, and what is shown over them.
+    pub fn credentials(&self) -> anyhow::Result<Credentials> {
+        let token = match &self.token_file {
+            Some(file) => Some(Token::read(file).context("--token-file")?),
+            None => token_of_environment()?,
+        };
+        Ok(Credentials {
+            tls: self.tls()?,
+            token,
+            insecure: self.insecure,
+        })
+    }
+
+    fn tls(&self) -> anyhow::Result<Option<ClientTls>> {
         let own = self.cert.as_deref().zip(self.key.as_deref());
         match &self.ca {
             Some(ca) => ClientTls::new(ca, own).map(Some).context("--ca, --cert, --key"),
@@ -31,5 +55,15 @@ impl Secured {
             }
             None => Ok(None),
         }
+    }
+}
+
+fn token_of_environment() -> anyhow::Result<Option<Token>> {
+    match std::env::var(TOKEN_VARIABLE) {
+        Ok(text) if text.is_empty() => Ok(None),
+        Ok(text) => Token::parse(&text).map(Some).context(TOKEN_VARIABLE),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        // What is in it is not repeated.
+        Err(std::env::VarError::NotUnicode(_)) => bail!("{TOKEN_VARIABLE}: it is no text"),
     }
 }

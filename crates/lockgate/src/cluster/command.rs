@@ -124,7 +124,7 @@ pub async fn run(command: Command, executable: &Path) -> anyhow::Result<String> 
                 true => add_local(&at.dir, executable, id, wait).await,
                 false => match (id, peer, http) {
                     (Some(id), Some(peer), Some(http)) => {
-                        let mut members = Members::at(&at.node).secured(at.secured.client()?);
+                        let mut members = Members::at(&at.node).with(at.secured.credentials()?);
                         let address = MemberAddress { peer, http };
                         let added = members.add(id, &address).await?;
                         let said = said(&added, format!("node {id} is a learner"));
@@ -189,7 +189,7 @@ async fn add_local(
     wait: Option<Duration>,
 ) -> anyhow::Result<String> {
     let mut cluster = LocalCluster::open(dir, executable)?;
-    let mut members = Members::at(&cluster.living_http()?).secured(cluster.tls().cloned());
+    let mut members = Members::at(&cluster.living_http()?).with(cluster.credentials().clone());
     let id = match id {
         Some(id) => id,
         None => members.next_id().await?,
@@ -237,9 +237,9 @@ fn members(at: &Where, executable: &Path) -> anyhow::Result<Members> {
     match at.node.is_empty() {
         true => {
             let cluster = LocalCluster::open(&at.dir, executable)?;
-            Ok(Members::at(&cluster.living_http()?).secured(cluster.tls().cloned()))
+            Ok(Members::at(&cluster.living_http()?).with(cluster.credentials().clone()))
         }
-        false => Ok(Members::at(&at.node).secured(at.secured.client()?)),
+        false => Ok(Members::at(&at.node).with(at.secured.credentials()?)),
     }
 }
 

@@ -6,6 +6,7 @@
 //! | `node-N/data/` | its log, vote and snapshots |
 //! | `node-N/log` | what it logs, appended at every start |
 //! | `node-N/pid` | claimed by its process, see [`super::process`] |
+//! | `admin.token` | the administrator's token, of a cluster that is secured |
 //! | `node-N.removed/` | the same of a node that was removed from the cluster |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,6 +71,8 @@ pub struct LocalNode {
     pub peer: String,
     /// Where it serves clients of ZooKeeper: `host:port`; none if it does not.
     pub zookeeper: Option<String>,
+    /// Whether it serves nobody before the cluster is secured.
+    pub requires_access: bool,
 }
 
 impl LocalNode {
@@ -137,6 +140,7 @@ pub fn read(dir: &Path) -> anyhow::Result<Vec<LocalNode>> {
             http: own.http,
             peer: own.peer,
             zookeeper: config.zookeeper_listen,
+            requires_access: config.access_required == Some(true),
         });
     }
     nodes.sort_by_key(|node| node.id);
@@ -196,6 +200,7 @@ pub fn add(nodes: &[LocalNode], id: NodeId) -> anyhow::Result<LocalNode> {
         http,
         peer,
         zookeeper,
+        requires_access: first.requires_access,
     };
     let file = node.config_file();
     fs::write(

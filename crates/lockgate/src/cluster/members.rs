@@ -7,9 +7,9 @@ use anyhow::{Context, bail};
 use raft_node::{MemberAddress, NodeId, Role};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use transport_security::ClientTls;
 
 use crate::api_client::{ApiClient, CallError};
+use crate::credentials::Credentials;
 
 /// How long nodes are tried for one change: longer than an election, and than a change may take to be committed.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -43,10 +43,10 @@ impl Members {
         }
     }
 
-    /// Calls them over TLS, if something is given that protects it.
-    pub fn secured(self, tls: Option<ClientTls>) -> Self {
+    /// Calls them with whatever is there to protect that, and to say who calls.
+    pub fn with(self, credentials: Credentials) -> Self {
         Self {
-            client: self.client.secured(tls),
+            client: self.client.with(credentials),
         }
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod command;
 pub mod layout;
 pub mod members;
 pub mod process;
+pub(crate) mod secured;
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -19,6 +20,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use lock_client::Token;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use raft_node::{Alarm, ClusterStatus, NodeId, Role, SnapshotMade};
@@ -26,6 +28,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 use transport_security::ClientTls;
 
+use crate::credentials::Credentials;
 use crate::http_client;
 pub use layout::{HTTP_BASE_PORT, LocalNode, MAX_NODES, PEER_BASE_PORT, Ports, ZOOKEEPER_BASE_PORT};
 
@@ -51,8 +54,8 @@ pub struct LocalCluster {
     executable: PathBuf,
     /// Processes that this program has started: it has to collect them when they end.
     children: BTreeMap<NodeId, Child>,
-    /// How its nodes are called; none: without TLS.
-    tls: Option<ClientTls>,
+    /// How its nodes are called, and who calls them.
+    credentials: Credentials,
 }
 
 /// One node as `lockgate cluster status` shows it.
@@ -86,16 +89,25 @@ impl LocalCluster {
             .with_context(|| format!("no cluster in {}", dir.display()))?;
         let nodes = layout::read(&dir)?;
         ensure!(!nodes.is_empty(), "no cluster in {}", dir.display());
-        let tls = certificates::client(&dir)?;
-        Ok(Self::of(nodes, executable, tls))
+        let credentials = Credentials {
+            tls: certificates::client(&dir)?,
+            token: secured::token(&dir)?,
+            insecure: false,
+        };
+        Ok(Self::of(nodes, executable, credentials))
     }
 
-    /// As [`LocalCluster::open`], for what does not speak TLS.
+    /// As [`LocalCluster::open`], for what does not speak TLS and shows no token.
     pub fn open_plain(dir: &Path, executable: &Path) -> anyhow::Result<Self> {
         let cluster = Self::open(dir, executable)?;
         ensure!(
             !cluster.is_secured(),
             "the cluster in {} speaks TLS, and this does not",
+            dir.display()
+        );
+        ensure!(
+            cluster.credentials.token.is_none(),
+            "the cluster in {} wants to know who calls, and this does not tell",
             dir.display()
         );
         Ok(cluster)
@@ -117,7 +129,7 @@ impl LocalCluster {
         Ok(Self::of(
             layout::create(dir, count, ports, settings)?,
             executable,
-            None,
+            Credentials::default(),
         ))
     }
 
@@ -135,18 +147,23 @@ impl LocalCluster {
         for node in cluster.nodes() {
             certificates::make_for(node)?;
         }
-        cluster.tls = certificates::client(dir)?;
+        cluster.credentials.tls = certificates::client(dir)?;
         Ok(cluster)
     }
 
     /// Whether its nodes speak TLS.
     pub fn is_secured(&self) -> bool {
-        self.tls.is_some()
+        self.credentials.tls.is_some()
     }
 
     /// How its nodes are called; none: without TLS.
     pub fn tls(&self) -> Option<&ClientTls> {
-        self.tls.as_ref()
+        self.credentials.tls.as_ref()
+    }
+
+    /// How its nodes are called, and who calls them: its administrator, if it is secured.
+    pub fn credentials(&self) -> &Credentials {
+        &self.credentials
     }
 
     /// Where a node serves HTTP, with the scheme.
@@ -155,13 +172,18 @@ impl LocalCluster {
         format!("{scheme}://{}", node.http)
     }
 
-    fn of(nodes: Vec<LocalNode>, executable: &Path, tls: Option<ClientTls>) -> Self {
+    fn of(nodes: Vec<LocalNode>, executable: &Path, credentials: Credentials) -> Self {
         Self {
-            tls,
+            credentials,
             nodes: nodes.into_iter().map(|node| (node.id, node)).collect(),
             executable: executable.to_owned(),
             children: BTreeMap::new(),
         }
+    }
+
+    /// Who calls its nodes from now on.
+    fn show(&mut self, token: Token) {
+        self.credentials.token = Some(token);
     }
 
     /// The nodes, by id.
@@ -247,7 +269,7 @@ impl LocalCluster {
         for id in ids {
             let http = self.node(*id)?.http.clone();
             loop {
-                let answer = ask(&http, self.tls(), "/readyz").await;
+                let answer = ask(&http, self.credentials(), "/readyz").await;
                 if answer.as_ref().is_ok_and(|answer| answer.status == 200) {
                     break;
                 }
@@ -285,7 +307,7 @@ impl LocalCluster {
     pub async fn wait_listening(&mut self, id: NodeId, timeout: Duration) -> anyhow::Result<()> {
         let http = self.node(id)?.http.clone();
         let deadline = Instant::now() + timeout;
-        while ask(&http, self.tls(), "/healthz").await.is_err() {
+        while ask(&http, self.credentials(), "/healthz").await.is_err() {
             if let Some(child) = self.children.get_mut(&id)
                 && let Some(status) = child.try_wait().context("waiting for a node's process")?
             {
@@ -329,7 +351,7 @@ impl LocalCluster {
     /// What a node thinks of the cluster; `None` if it does not answer.
     pub async fn view_of(&self, id: NodeId) -> anyhow::Result<Option<ClusterStatus>> {
         let http = &self.node(id)?.http;
-        match ask(http, self.tls(), "/v1/cluster").await {
+        match ask(http, self.credentials(), "/v1/cluster").await {
             Ok(answer) if answer.status == 200 => serde_json::from_slice(&answer.body)
                 .map(Some)
                 .with_context(|| format!("node {id} answered {}", String::from_utf8_lossy(&answer.body))),
@@ -340,7 +362,7 @@ impl LocalCluster {
     /// Has a node write a snapshot, and waits until it is there, however long that takes.
     pub async fn snapshot(&self, id: NodeId) -> anyhow::Result<SnapshotMade> {
         let http = &self.node(id)?.http;
-        let answer = http_client::request_with(http, self.tls(), "POST", "/v1/cluster/snapshot", "")
+        let answer = http_client::request_as(http, self.credentials(), "POST", "/v1/cluster/snapshot", "")
             .await
             .with_context(|| format!("node {id} does not answer"))?;
         let text = String::from_utf8_lossy(&answer.body);
@@ -490,8 +512,8 @@ impl LocalCluster {
     }
 }
 
-async fn ask(http: &str, tls: Option<&ClientTls>, path: &str) -> std::io::Result<http_client::Response> {
-    let asked = http_client::request_with(http, tls, "GET", path, "");
+async fn ask(http: &str, credentials: &Credentials, path: &str) -> std::io::Result<http_client::Response> {
+    let asked = http_client::request_as(http, credentials, "GET", path, "");
     tokio::time::timeout(ANSWER_TIMEOUT, asked)
         .await
         .map_err(|_| std::io::Error::new(std::io::ErrorKind::TimedOut, "no answer"))?

@@ -121,6 +121,18 @@ fn all_problems_are_named_at_once() {
 }
 
 #[test]
+fn access_is_required_or_not_or_as_it_is_exposed() {
+    let with = |access: &str| parse(&format!("{SMALLEST}[access]\n{access}\n"), &[]);
+    assert_eq!(parse(SMALLEST, &[]).unwrap().access_required, None);
+    assert_eq!(with("required = true").unwrap().access_required, Some(true));
+    assert_eq!(with("required = false").unwrap().access_required, Some(false));
+    let wrong = with("required = \"yes\"").unwrap_err();
+    assert_eq!(wrong, ["access.required: must be true or false"]);
+    let environment = [("LOCKGATE_ACCESS_REQUIRED", "true")];
+    assert_eq!(parse(SMALLEST, &environment).unwrap().access_required, Some(true));
+}
+
+#[test]
 fn tls_is_there_as_a_whole_or_not_at_all() {
     let base = "node_id = 1\n[members.1]\npeer = \"a:1\"\nhttp = \"a:2\"\n";
     assert_eq!(parse(base, &[]).unwrap().tls, None);
@@ -195,6 +207,7 @@ fn the_sample_files_tell_the_truth() {
         with_defaults.pid_file = None;
         with_defaults.node.peer_listen = None;
         with_defaults.workers = as_it_stands.workers;
+        with_defaults.access_required = None;
         assert_eq!(format!("{with_defaults:?}"), format!("{as_it_stands:?}"));
     }
 }

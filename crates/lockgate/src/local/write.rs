@@ -1,16 +1,16 @@
 //! Writes into the tree by the program that the server runs in: transactions of a session, and those that are carried
 //! out only while a lock is held.
 
-use znode_store::{Command, Identities, Op, Refusal, Reply, Request};
+use znode_store::{Command, Op, Refusal, Reply, Request};
 
-use super::{LocalGuard, LocalLockError, LocalSession, RETRY_PAUSE, Shared, fresh_request_id};
+use super::{LocalGuard, LocalLockError, LocalSession, RETRY_PAUSE, Shared, fresh_request_id, operator};
 use raft_node::ProposeError;
 
 impl LocalSession {
     /// Carries out all of these changes of the tree or none, at one position, and once whatever happens on the way.
     /// Returns what came of each; ephemeral znodes among them are this session's.
     ///
-    /// It has the rights that access control lists give to everybody. For others there is
+    /// It is done in the name of the node's operator, whom neither roles nor access control lists stop. For others there is
     /// [`Node::propose`](raft_node::Node::propose).
     pub async fn transaction(&self, ops: Vec<Op>) -> Result<Vec<Reply>, LocalLockError> {
         transaction(&self.shared, ops).await
@@ -52,7 +52,7 @@ async fn transaction(shared: &Shared, ops: Vec<Op>) -> Result<Vec<Reply>, LocalL
     let request = Request {
         session: Some(shared.session),
         request_id: Some(fresh_request_id()),
-        caller: Identities::none(),
+        caller: operator(),
         command: Command::Multi(ops),
     };
     let outcome = async {

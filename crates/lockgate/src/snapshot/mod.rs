@@ -29,7 +29,7 @@ pub enum Command {
         /// Take what the node knows, without asking the leader: for a cluster that has lost its quorum
         #[arg(long)]
         stale: bool,
-        /// For nodes with TLS
+        /// For nodes with TLS, and clusters that are secured
         #[command(flatten)]
         secured: Secured,
     },
@@ -70,8 +70,8 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
             stale,
             secured,
         } => {
-            let tls = secured.client()?;
-            let saved = save(&node, tls.as_ref(), &file, !stale)
+            let credentials = secured.credentials()?;
+            let saved = save(&node, &credentials, &file, !stale)
                 .await
                 .with_context(|| format!("saving a backup of {node}"))?;
             say(format!(

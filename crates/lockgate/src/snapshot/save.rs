@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 
 use raft_node::backup::{BackupError, Inspection, inspect};
 
-use transport_security::ClientTls;
-
 use crate::api_client::request_id;
+use crate::credentials::Credentials;
 use crate::http_client;
 
 /// A backup holds the passwords of sessions: it is for its owner only.
@@ -50,7 +49,7 @@ pub enum SaveError {
 /// acknowledged before, else what the node knows.
 pub async fn save(
     node: &str,
-    tls: Option<&ClientTls>,
+    credentials: &Credentials,
     file: &Path,
     linearizable: bool,
 ) -> Result<Inspection, SaveError> {
@@ -59,12 +58,16 @@ pub async fn save(
     }
     let mut part = Part::create(file)?;
     let node = node
-        .strip_prefix(if tls.is_some() { "https://" } else { "http://" })
+        .strip_prefix(if credentials.tls.is_some() {
+            "https://"
+        } else {
+            "http://"
+        })
         .unwrap_or(node)
         .trim_end_matches('/');
     let path = format!("/v1/snapshot?linearizable={linearizable}");
     let mut failed = None;
-    let downloaded = http_client::download(node, tls, &path, |bytes| {
+    let downloaded = http_client::download(node, credentials, &path, |bytes| {
         part.file.write_all(bytes).inspect_err(|error| {
             failed = Some(io::Error::new(error.kind(), error.to_string()));
         })

@@ -25,6 +25,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// A session that lives longer than any test.
 pub const LONG_TTL: Duration = Duration::from_secs(120);
 
+/// Nobody but the operator is served before the cluster is secured.
+pub const ACCESS_REQUIRED: &str = "[access]\nrequired = true\n";
+
 /// How often a fault test repeats its round.
 pub fn rounds(usually: usize) -> usize {
     let factor = std::env::var("LOCKGATE_TEST_ROUNDS")
@@ -68,10 +71,23 @@ impl TestCluster {
 
     /// The same, not started yet.
     pub fn configure_secured() -> Self {
+        Self::configure_secured_with("")
+    }
+
+    /// The same with these lines in their configuration.
+    pub fn configure_secured_with(settings: &str) -> Self {
         let dir = TempDir::new().expect("a directory for the cluster");
-        let cluster = LocalCluster::create_secured(dir.path(), Path::new(LOCKGATE), 3, Ports::Free, "")
+        let cluster = LocalCluster::create_secured(dir.path(), Path::new(LOCKGATE), 3, Ports::Free, settings)
             .expect("the cluster can be configured");
         Self { cluster, dir }
+    }
+
+    /// Three nodes that serve over TLS, and want to know whom.
+    pub async fn start_with_access() -> Self {
+        let mut cluster = Self::configure_secured_with(ACCESS_REQUIRED);
+        cluster.up(START_TIMEOUT).await.expect("the cluster starts");
+        cluster.secure().await.expect("the cluster is secured");
+        cluster
     }
 
     /// Where its files are.

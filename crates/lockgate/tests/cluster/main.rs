@@ -6,6 +6,7 @@
 // clippy's exception for tests does not reach their helpers.
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod backup;
 mod cert;
 mod client;

@@ -29,7 +29,7 @@ fn a_key_that_others_can_read_is_not_used() {
         fs::set_permissions(&files.key, fs::Permissions::from_mode(mode)).unwrap();
         match open(&files) {
             Ok(_) => assert!(used, "{mode:o}"),
-            Err(TlsError::KeyExposed { path, mode: seen }) => {
+            Err(TlsError::KeyExposed { path, mode: seen, .. }) => {
                 assert_eq!((path, seen, used), (files.key.clone(), mode, false));
             }
             Err(other) => panic!("{mode:o}: {other}"),

@@ -16,5 +16,6 @@ mod refusals;
 mod rights;
 mod sessions;
 mod tls;
+mod unsecured;
 mod watches;
 mod words;

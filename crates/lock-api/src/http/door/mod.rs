@@ -7,6 +7,7 @@ mod bearer;
 mod needs;
 mod secret;
 mod unknown;
+mod unsecured;
 mod vigil;
 
 use std::sync::Arc;
@@ -156,6 +157,7 @@ async fn of_token(api: &Api, peer: Peer, id: TokenId, secret: &Secret) -> Result
 }
 
 async fn require(api: &Api, needs: Needs, peer: &Peer) -> Result<(), Problem> {
+    unsecured::refuse(api, peer)?;
     let caller = peer.identities();
     let look = |store: &Store| needs.require(store.seen_by(&caller));
     // Who is refused by what this node knows need not be asked about again.

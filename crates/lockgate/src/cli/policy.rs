@@ -1,0 +1,166 @@
+//! `lockgate policy`: what roles allow, and which certificates have one.
+
+use clap::{Args, Subcommand};
+use lock_client::{CertificateView, Grant, RoleView};
+
+use super::client::Servers;
+use super::exit::Failure;
+use super::locks::say_json;
+use super::say;
+use super::table::table;
+
+/// What can be done with roles. All of it needs the right to administer at `/`.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a role, or replace what it allows
+    Set(Set),
+    /// List the roles with what they allow
+    List(List),
+    /// Show what a role allows, a grant on each line
+    Show(Show),
+    /// Delete a role that no token and no certificate has
+    Delete(Delete),
+    /// Give client certificates a role
+    Certificate {
+        #[command(subcommand)]
+        command: Certificate,
+    },
+}
+
+/// `lockgate policy set`
+#[derive(Debug, Args)]
+pub struct Set {
+    /// The role; `anonymous` is everybody's
+    role: String,
+    /// RIGHTS:PLACE, such as read,lock:orders (locks), read:/config (znodes) or all:/. Rights: read, lock, write, break,
+    /// administer
+    #[arg(required = true)]
+    grants: Vec<Grant>,
+    #[command(flatten)]
+    servers: Servers,
+}
+
+/// `lockgate policy list`, `lockgate policy certificate list`
+#[derive(Debug, Args)]
+pub struct List {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    servers: Servers,
+}
+
+/// `lockgate policy show`
+#[derive(Debug, Args)]
+pub struct Show {
+    /// The role
+    role: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    servers: Servers,
+}
+
+/// `lockgate policy delete`
+#[derive(Debug, Args)]
+pub struct Delete {
+    /// The role
+    role: String,
+    #[command(flatten)]
+    servers: Servers,
+}
+
+/// What can be done with certificates.
+#[derive(Debug, Subcommand)]
+pub enum Certificate {
+    /// Give whoever shows a certificate with this subject a role
+    Set {
+        /// The subject, as RFC 2253 writes it: CN=billing,O=Example
+        subject: String,
+        /// The role
+        role: String,
+        #[command(flatten)]
+        servers: Servers,
+    },
+    /// List the certificates that have a role
+    List(List),
+    /// Take a certificate's role away
+    Delete {
+        /// The subject
+        subject: String,
+        #[command(flatten)]
+        servers: Servers,
+    },
+}
+
+/// Does one of them.
+pub async fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Set(Set {
+            role,
+            grants,
+            servers,
+        }) => {
+            servers.client()?.access().set_role(&role, &grants).await?;
+            Ok(say(format!("role {role} allows {}", in_words(&grants)))?)
+        }
+        Command::List(List { json, servers }) => {
+            let roles = servers.client()?.access().roles().await?;
+            if json {
+                return Ok(say_json(&roles)?);
+            }
+            let row = |role: &RoleView| [role.role.clone(), in_words(&role.grants)];
+            let rows: Vec<_> = roles.iter().map(row).collect();
+            Ok(say(table(["ROLE", "ALLOWS"], &rows))?)
+        }
+        Command::Show(Show { role, json, servers }) => {
+            let view = servers.client()?.access().role(&role).await?;
+            if json {
+                return Ok(say_json(&view)?);
+            }
+            for grant in &view.grants {
+                say(grant.to_string())?;
+            }
+            Ok(())
+        }
+        Command::Delete(Delete { role, servers }) => {
+            servers.client()?.access().delete_role(&role).await?;
+            Ok(say(format!("role {role} is no more"))?)
+        }
+        Command::Certificate { command } => certificate(command).await,
+    }
+}
+
+async fn certificate(command: Certificate) -> Result<(), Failure> {
+    match command {
+        Certificate::Set {
+            subject,
+            role,
+            servers,
+        } => {
+            let access = servers.client()?.access();
+            access.set_certificate(&subject, &role).await?;
+            Ok(say(format!("certificate {subject:?} has role {role}"))?)
+        }
+        Certificate::List(List { json, servers }) => {
+            let certificates = servers.client()?.access().certificates().await?;
+            if json {
+                return Ok(say_json(&certificates)?);
+            }
+            let row = |view: &CertificateView| [view.subject.clone(), view.role.clone()];
+            let rows: Vec<_> = certificates.iter().map(row).collect();
+            Ok(say(table(["CERTIFICATE", "ROLE"], &rows))?)
+        }
+        Certificate::Delete { subject, servers } => {
+            servers.client()?.access().delete_certificate(&subject).await?;
+            Ok(say(format!("certificate {subject:?} has no role"))?)
+        }
+    }
+}
+
+/// As they are given, one after the other.
+fn in_words(grants: &[Grant]) -> String {
+    let words: Vec<String> = grants.iter().map(Grant::to_string).collect();
+    words.join(" ")
+}

@@ -1,0 +1,107 @@
+//! Who may do what in a cluster of real nodes, from the operator's first word to a worker whose token is revoked. Here is what the
+//! tests of it have in common.
+
+mod operator;
+mod revoked;
+mod unsecured;
+mod worker;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lock_client::{LockClient, Token};
+use lockgate::cluster::LocalCluster;
+use lockgate::raft_node::NodeId;
+use tokio::process::Command;
+
+use crate::harness::{LOCKGATE, TestCluster};
+
+/// What the command line says to whom has not the right to something.
+const NOT_ALLOWED: i32 = 77;
+
+/// How a command has ended.
+#[derive(Debug)]
+struct Ran {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+async fn run_in(environment: &[(&str, &str)], arguments: &[&str]) -> Ran {
+    let output = Command::new(LOCKGATE)
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .output()
+        .await
+        .expect("the program can be run");
+    Ran {
+        code: output.status.code().expect("no signal has ended it"),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+async fn run(arguments: &[&str]) -> Ran {
+    run_in(&[], arguments).await
+}
+
+/// Runs what must succeed, and gives what it has printed.
+async fn done(arguments: &[&str]) -> String {
+    let ran = run(arguments).await;
+    assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
+    ran.out
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("paths of tests are text")
+}
+
+fn operator_token(cluster: &LocalCluster, id: NodeId) -> PathBuf {
+    cluster.node(id).unwrap().data_dir().join("operator.token")
+}
+
+/// What is secret of a token: all behind its id.
+fn secret_of(file: &Path) -> String {
+    let text = fs::read_to_string(file).unwrap();
+    let (_, secret) = text.trim().rsplit_once('_').expect("a token has parts");
+    assert_eq!(secret.len(), 64);
+    secret.to_owned()
+}
+
+fn id_of(file: &Path) -> String {
+    let text = fs::read_to_string(file).unwrap();
+    text.split('_').nth(1).expect("a token has parts").to_owned()
+}
+
+/// No node has written a secret into its log.
+fn assert_not_logged<'a>(
+    logs: impl Iterator<Item = PathBuf>,
+    secrets: impl Iterator<Item = &'a String> + Clone,
+) {
+    for log in logs {
+        let said = fs::read_to_string(&log).unwrap();
+        assert!(said.contains("serving HTTP"), "{}: {said}", log.display());
+        for secret in secrets.clone() {
+            assert!(!said.contains(secret), "a secret is in {}", log.display());
+        }
+    }
+}
+
+/// Ends what the command line has started.
+struct Place(tempfile::TempDir);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Ok(mut cluster) = LocalCluster::open(self.0.path(), Path::new(LOCKGATE)) {
+            cluster.kill_now();
+        }
+    }
+}
+
+fn client(cluster: &TestCluster, token: Token) -> LockClient {
+    let tls = cluster.tls().expect("it has certificates").clone();
+    let builder = LockClient::builder(cluster.http_addresses())
+        .tls(tls)
+        .token(token);
+    builder.build().unwrap()
+}

@@ -1,0 +1,74 @@
+//! What becomes of who holds a lock when its token is revoked.
+
+use std::time::Duration;
+
+use lock_client::{AcquireOptions, Code, Error, Loss};
+use lockgate::http_client::request_as;
+
+use super::{assert_not_logged, client};
+use crate::harness::{TestCluster, eventually};
+
+/// A session that ends soon after its last heartbeat.
+const SHORT_TTL: Duration = Duration::from_secs(3);
+
+#[tokio::test]
+async fn a_revoked_token_counts_for_nothing_and_its_locks_end_with_its_session() {
+    let cluster = TestCluster::start_with_access().await;
+    let admin = client(
+        &cluster,
+        cluster.credentials().token.clone().expect("it is secured"),
+    );
+    let access = admin.access();
+    access
+        .set_role("worker", &["lock,read:orders".parse().unwrap()])
+        .await
+        .unwrap();
+    let made = access.create_token("worker", "", None).await.unwrap();
+    let worker = client(&cluster, made.token.clone());
+    let session = worker.session().ttl(SHORT_TTL).open().await.unwrap();
+    let guard = session
+        .acquire("orders/1", AcquireOptions::exclusive())
+        .await
+        .unwrap();
+
+    access.revoke_token(&made.id).await.unwrap();
+    // The very next call, whichever server is asked, and with whatever right.
+    let unknown = |error: &Error| error.is(Code::Unauthenticated);
+    let refused = session
+        .acquire("orders/2", AcquireOptions::exclusive())
+        .await
+        .unwrap_err();
+    assert!(unknown(&refused), "{refused:?}");
+    let refused = worker.locks("").await.unwrap_err();
+    assert!(unknown(&refused), "{refused:?}");
+    for id in cluster.ids() {
+        let mut credentials = cluster.credentials().clone();
+        credentials.token = Some(made.token.clone());
+        eventually("every node has heard of it", async || {
+            let answer = request_as(&cluster.http(id), &credentials, "GET", "/v1/locks", "").await;
+            answer.unwrap().status == 401
+        })
+        .await;
+    }
+
+    // Nobody takes its lock away, but nobody can keep its session alive either: it ends like that of a program that has died,
+    // and both sides know.
+    assert_eq!(guard.lost().await, Loss::NoHeartbeat);
+    let next = admin.session().open().await.unwrap();
+    let granted = next
+        .acquire("orders/1", AcquireOptions::exclusive())
+        .await
+        .unwrap();
+    assert!(granted.fencing_token() > guard.fencing_token());
+    let history = cluster.http(cluster.leader_now().await);
+    let path = "/v1/locks/orders/1/history?count=10";
+    eventually("its end is remembered", async || {
+        let answer = request_as(&history, cluster.credentials(), "GET", path, "")
+            .await
+            .unwrap();
+        answer.json().to_string().contains("session_expired")
+    })
+    .await;
+    let secret = made.token.expose().rsplit_once('_').unwrap().1.to_owned();
+    assert_not_logged(cluster.nodes().map(|node| node.log_file()), [secret].iter());
+}

@@ -1,0 +1,90 @@
+//! Nodes that serve nobody before their cluster is secured, and the step from which on they do.
+
+use std::fs;
+
+use lockgate::cluster::START_TIMEOUT;
+use lockgate::http_client::request;
+use serde_json::{Value, json};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
+
+use super::{done, run, text};
+use crate::harness::{ACCESS_REQUIRED, TestCluster, eventually};
+
+#[tokio::test]
+async fn nobody_is_served_before_the_cluster_is_secured() {
+    let mut cluster = TestCluster::configure(ACCESS_REQUIRED);
+    cluster.up(START_TIMEOUT).await.unwrap();
+    let node = cluster.node(1).unwrap().clone();
+    for (path, status) in [
+        ("/healthz", 200),
+        ("/readyz", 200),
+        ("/v1/locks", 401),
+        ("/v1/cluster", 401),
+    ] {
+        let answer = cluster.send(1, "GET", path, &Value::Null).await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.json());
+        if status == 401 {
+            assert_eq!(answer.code(), "unauthenticated");
+            let told = answer.json()["detail"].to_string();
+            assert!(told.contains("lockgate access secure"), "{told}");
+        }
+    }
+    let opened = cluster
+        .send(1, "POST", "/v1/sessions", &json!({ "ttl_ms": 5000 }))
+        .await;
+    assert_eq!(opened.status, 401);
+    let mut zookeeper = TcpStream::connect(node.zookeeper.as_ref().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(zookeeper.read(&mut [0; 1]).await.unwrap(), 0, "it hangs up");
+
+    // The log says what to do; that works as it stands.
+    let mut command = String::new();
+    eventually("the log says what to do", async || {
+        let log = fs::read_to_string(node.log_file()).unwrap();
+        let said = log
+            .lines()
+            .find_map(|line| line.split_once("secures it: `lockgate "));
+        let quoted = said.and_then(|(_, rest)| rest.split_once('`'));
+        command = quoted.map(|(command, _)| command.to_owned()).unwrap_or_default();
+        !command.is_empty()
+    })
+    .await;
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let admin = cluster.dir().join("first.token");
+    let (out, words) = (text(&admin), &words[..words.len() - 2]);
+    let secure = [words, &["--out", out, "--anonymous", "read:orders"]].concat();
+    let said = done(&secure).await;
+    assert!(
+        said.contains("of role admin: it counts until it is revoked"),
+        "{said}"
+    );
+    let again = run(&[words, &["--json"]].concat()).await;
+    assert!(
+        again.code == 1 && again.err.contains("secured already"),
+        "{again:?}"
+    );
+    eventually("the log says that it is done", async || {
+        fs::read_to_string(node.log_file())
+            .unwrap()
+            .contains("the cluster is secured")
+    })
+    .await;
+
+    // Everybody may do what `anonymous` may, at every node; the administrator everything.
+    for id in cluster.ids() {
+        eventually("the node has heard of it", async || {
+            let looked = request(&cluster.http(id), "GET", "/v1/locks?prefix=orders", "").await;
+            looked.unwrap().status == 200
+        })
+        .await;
+    }
+    let opened = cluster
+        .send(2, "POST", "/v1/tokens", &json!({ "role": "admin" }))
+        .await;
+    assert_eq!(opened.status, 401, "{}", opened.json());
+    let servers = cluster.http_addresses().join(",");
+    let listed = done(&["token", "list", "--server", &servers, "--token-file", out]).await;
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+}
