@@ -1,11 +1,12 @@
 //! What a client proves to be. What that allows is decided by the state machine.
 
+use access_token::{Secret, TokenText};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest as _, Sha1};
 use std::net::IpAddr;
 use transport_security::ClientCertificate;
-use znode_store::{Identities, Identity};
+use znode_store::{Identities, Identity, TokenId};
 
 /// The most that one connection may prove to be. Each is compared with each entry of a list.
 const MAX_IDENTITIES: usize = 32;
@@ -33,15 +34,22 @@ impl Proven {
     }
 
     /// The client shows what it has by a scheme. Those of ZooKeeper without configuration are known: `digest`, and `ip`, for
-    /// which there is nothing to show. What `x509` asks for was shown when the connection was made.
+    /// which there is nothing to show. What `x509` asks for was shown when the connection was made. Beside them `token`, with
+    /// a token of Lockgate's: `is_good` says whether the cluster has one with this id and this secret.
     pub fn show(
         &mut self,
         scheme: &str,
         shown: Option<&[u8]>,
         super_digest: Option<&str>,
+        is_good: impl FnOnce(TokenId, &Secret) -> bool,
     ) -> Result<(), AuthFailed> {
         match scheme {
             "ip" => Ok(()),
+            "token" => match shown.and_then(token) {
+                Some(TokenText::Of(id, secret)) if is_good(id, &secret) => self.add(Identity::Token(id)),
+                // An operator speaks HTTP to its node.
+                _ => Err(AuthFailed),
+            },
             "digest" => {
                 let id = shown.and_then(digest).ok_or(AuthFailed)?;
                 if super_digest == Some(id.as_str()) {
@@ -66,6 +74,10 @@ impl Proven {
     }
 }
 
+fn token(shown: &[u8]) -> Option<TokenText> {
+    TokenText::parse(std::str::from_utf8(shown).ok()?)
+}
+
 /// `user:base64(sha1(user:password))` of `user:password`; none if it is no text. Without a colon all of it is the name, as in
 /// ZooKeeper.
 pub(crate) fn digest(shown: &[u8]) -> Option<String> {
@@ -77,6 +89,10 @@ pub(crate) fn digest(shown: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn nobody(_: TokenId, _: &Secret) -> bool {
+        false
+    }
 
     #[test]
     fn a_digest_is_zookeepers() {
@@ -91,9 +107,9 @@ mod tests {
     fn who_shows_the_super_password_is_super() {
         let mut proven = Proven::new([127, 0, 0, 1].into(), None);
         let known = Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=");
-        assert_eq!(proven.show("digest", Some(b"super:other"), known), Ok(()));
+        assert_eq!(proven.show("digest", Some(b"super:other"), known, nobody), Ok(()));
         assert!(!proven.all.contains(&Identity::Super));
-        assert_eq!(proven.show("digest", Some(b"super:test"), known), Ok(()));
+        assert_eq!(proven.show("digest", Some(b"super:test"), known, nobody), Ok(()));
         assert!(proven.all.contains(&Identity::Super));
     }
 
@@ -105,10 +121,10 @@ mod tests {
         };
         let mut proven = Proven::new([127, 0, 0, 1].into(), Some(&certificate));
         assert_eq!(proven.all[1..], [Identity::X509("CN=orders".into())]);
-        assert_eq!(proven.show("x509", Some(b"CN=other"), None), Ok(()));
+        assert_eq!(proven.show("x509", Some(b"CN=other"), None, nobody), Ok(()));
         assert_eq!(proven.all.len(), 2, "what it says beside it proves nothing");
         let mut without = Proven::new([127, 0, 0, 1].into(), None);
-        assert_eq!(without.show("x509", None, None), Err(AuthFailed));
+        assert_eq!(without.show("x509", None, None, nobody), Err(AuthFailed));
     }
 
     #[test]
@@ -116,14 +132,35 @@ mod tests {
         let mut proven = Proven::new([127, 0, 0, 1].into(), None);
         for number in 1..MAX_IDENTITIES {
             let shown = format!("user{number}:x");
-            assert_eq!(proven.show("digest", Some(shown.as_bytes()), None), Ok(()));
+            assert_eq!(
+                proven.show("digest", Some(shown.as_bytes()), None, nobody),
+                Ok(())
+            );
         }
         assert_eq!(
-            proven.show("digest", Some(b"user1:x"), None),
+            proven.show("digest", Some(b"user1:x"), None, nobody),
             Ok(()),
             "it is known"
         );
-        assert_eq!(proven.show("digest", Some(b"one:more"), None), Err(AuthFailed));
-        assert_eq!(proven.show("kerberos", Some(b""), None), Err(AuthFailed));
+        assert_eq!(
+            proven.show("digest", Some(b"one:more"), None, nobody),
+            Err(AuthFailed)
+        );
+        assert_eq!(proven.show("kerberos", Some(b""), None, nobody), Err(AuthFailed));
+    }
+
+    #[test]
+    fn a_token_is_shown_with_its_secret() {
+        let (id, hash, text) = TokenText::draw();
+        let is_good = |shown: TokenId, secret: &Secret| shown == id && secret.has(&hash);
+        let mut proven = Proven::new([127, 0, 0, 1].into(), None);
+        let mut show = |text: &str| proven.show("token", Some(text.as_bytes()), None, is_good);
+        let (_, operator) = access_token::OperatorToken::draw();
+        let (_, _, other) = TokenText::draw();
+        for bad in ["", "lg_", &text[1..], &other, &operator] {
+            assert_eq!(show(bad), Err(AuthFailed), "{bad:?}");
+        }
+        assert_eq!(show(&text), Ok(()));
+        assert_eq!(proven.all[1..], [Identity::Token(id)]);
     }
 }

@@ -4,7 +4,9 @@ use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use access_token::{Secret, Standing};
 use bytes::{Bytes, BytesMut};
 use raft_node::{ProposeError, Unavailable, WatchConnection, WatchesLost, fail_step};
 use tokio::time::Instant;
@@ -318,7 +320,12 @@ impl Connection {
 
     fn auth(&mut self, xid: i32, since: Instant, scheme: &str, shown: Option<&[u8]>) -> Result<(), Broken> {
         let super_digest = self.front.config().super_digest.as_deref();
-        let code = match self.proven.show(scheme, shown, super_digest) {
+        let node = self.front.node();
+        let is_good = |id, secret: &Secret| {
+            let standing = node.read(|store| Standing::of(store, id, secret, now_ms()));
+            matches!(standing, Standing::Good { .. })
+        };
+        let code = match self.proven.show(scheme, shown, super_digest, is_good) {
             Ok(()) => {
                 self.caller = self.proven.identities();
                 self.watches.set_identities(self.caller.clone());
@@ -503,6 +510,13 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+/// This node's wall clock, in milliseconds since 1970.
+fn now_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
 }
 
 fn write_notice(client: &Client, out: &mut BytesMut, notice: &raft_node::Notice) {

@@ -115,7 +115,7 @@ const RIGHTS: Chapter = Chapter {
             name: "acl-schemes",
             zookeeper: "Without further configuration an ACL knows the schemes `world`, `auth`, `digest` and `ip`, \
                         the last one for IPv4 alone.",
-            lockgate: "`x509` and addresses of IPv6 are known, too.",
+            lockgate: "`x509`, `token` (see zookeeper.md) and addresses of IPv6 are known, too.",
             reason: "The state machine decides about ACLs on all replicas alike, and cannot ask how one of them \
                      was configured.",
             example: Some(|| {

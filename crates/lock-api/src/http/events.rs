@@ -138,6 +138,14 @@ impl NotBegun {
 pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: HeaderMap) -> Answer {
     let session = target(&uri)?;
     let asked = Asked::read(&uri, &headers)?;
+    // As for a single watch: what was seen elsewhere must not be told as news by a node that comes to it later.
+    if let Some(seen) = asked.watches.iter().filter_map(|wish| wish.seen).max()
+        && !api.node.caught_up_with(seen).await?
+    {
+        return Err(Problem::bad_request(format!(
+            "watch: nothing has happened at {seen} yet"
+        )));
+    }
     let vigil = Vigil::begin(&api.node, &peer);
     let begin = |look: &mut StreamLook<'_>| begin(look, session, &asked, &peer).map_err(NotBegun::Other);
     let begun = api.node.follow_session(session, asked.after, begin).await;

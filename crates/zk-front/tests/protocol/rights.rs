@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use access_token::TokenText;
 use bytes::Bytes;
 use raft_node::Node;
 use zk_front::ZkConfig;
@@ -11,8 +12,8 @@ use zk_wire::{
     watcher_type,
 };
 use znode_store::{
-    AccessCommand, Acl, Command, CreateMode, CreatePath, Identities, Identity, Op, PathGrant, Right, Rights,
-    RoleName, TokenHash, TokenId, ZPath,
+    AccessCommand, Acl, Command, CreateMode, CreatePath, Identities, Identity, NewToken, Op, PathGrant,
+    Right, Rights, RoleName, TokenHash, TokenId, ZPath,
 };
 
 use crate::certificates::Certificates;
@@ -658,6 +659,60 @@ async fn who_is_nobody_is_not_let_in() {
     .await;
     assert_eq!(own.send(&Request::Ping).await, zk_wire::xid::PING);
     assert_eq!(own.receive(&Request::Ping).await, Came::End);
+    crate::cluster::until("its session ends", || {
+        node.read(|store| store.get(&parse(&path)).is_none())
+    })
+    .await;
+    cluster.stop().await;
+}
+
+/// A token is shown as `addauth token …`: from then on the session is the token's, and ends with it.
+#[tokio::test]
+async fn a_token_is_shown_after_the_session_was_opened_and_counts_until_it_is_revoked() {
+    let certificates = Certificates::new();
+    let cluster = secured(&certificates).await;
+    let node = cluster.node(1);
+    let (id, hash, text) = TokenText::draw();
+    let role = Who::One(Right::Write).role().unwrap();
+    let description = "worker".into();
+    let token = NewToken {
+        id,
+        hash,
+        role,
+        description,
+        expires_at_ms: None,
+    };
+    order(node, Command::Access(AccessCommand::CreateToken(token))).await;
+    let show = |text: &str| Request::Auth {
+        kind: 0,
+        scheme: "token".to_owned(),
+        auth: Some(Bytes::copy_from_slice(text.as_bytes())),
+    };
+
+    let stream = Stream::open_secured(cluster.address(1), &certificates.client(None)).await;
+    let mut client = Client::with_session(stream, SHORTEST).await;
+    let path = format!("{}/mine", Place::Own.path());
+    let mine = create(CreateCall::Create, path.clone(), EPHEMERAL);
+    assert_eq!(
+        client.call(&mine).await,
+        Err(ErrorCode::NO_AUTH),
+        "it is nobody yet"
+    );
+    assert_eq!(client.call(&show(&text)).await, Ok(Reply::Done));
+    assert!(client.call(&mine).await.is_ok());
+
+    let (_, _, other) = TokenText::draw();
+    let wrong = text.replace(&text[40..50], &other[40..50]);
+    for bad in [&other, &wrong, "x"] {
+        let stream = Stream::open_secured(cluster.address(1), &certificates.client(None)).await;
+        let mut eve = Client::with_session(stream, LONG).await;
+        assert_eq!(eve.call(&show(bad)).await, Err(ErrorCode::AUTH_FAILED));
+        assert_eq!(eve.receive(&mine).await, Came::End);
+    }
+
+    order(node, Command::Access(AccessCommand::RevokeToken(id))).await;
+    assert_eq!(client.send(&Request::Ping).await, zk_wire::xid::PING);
+    assert_eq!(client.receive(&Request::Ping).await, Came::End);
     crate::cluster::until("its session ends", || {
         node.read(|store| store.get(&parse(&path)).is_none())
     })

@@ -1,10 +1,10 @@
 //! What a request shows of its caller beside its connection: `Authorization: Bearer …`, and nothing else.
 
+use access_token::TokenText;
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 
 use super::super::problem::{Code, Problem};
-use super::secret::TokenText;
 
 /// The one way to show a token (RFC 6750).
 const SCHEME: &str = "bearer";

@@ -5,13 +5,13 @@
 
 mod bearer;
 mod needs;
-mod secret;
 mod unknown;
 mod unsecured;
 mod vigil;
 
 use std::sync::Arc;
 
+use access_token::{Secret, Standing};
 use axum::extract::{Request, State};
 use axum::http::Method;
 use axum::http::request::Parts;
@@ -19,7 +19,6 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use znode_store::{Identity, Refusal, Store, TokenId, Unproven};
 
-use self::secret::Secret;
 use super::audit;
 use super::exchange::now_ms;
 use super::peer::Peer;
@@ -27,9 +26,9 @@ use super::problem::{Code, Problem};
 use super::{Api, Shared};
 
 pub use self::needs::Needs;
-pub use self::secret::{OperatorToken, TokenText};
 pub use self::unknown::UnknownTokens;
 pub use self::vigil::{Vigil, while_allowed};
+pub use access_token::{OperatorToken, TokenText};
 
 /// The door of one address.
 #[derive(Clone)]
@@ -112,32 +111,10 @@ fn of_operator(api: &Api, peer: Peer, secret: &Secret) -> Result<Peer, Problem> 
     }
 }
 
-/// A token as this node knows it.
-enum Known {
-    Good { expires_at_ms: Option<u64> },
-    Bad(Unproven),
-    Unknown,
-}
-
-fn look(store: &Store, id: TokenId, secret: &Secret) -> Known {
-    let Some(token) = store.token(id) else {
-        return Known::Unknown;
-    };
-    // While nothing is asked of an open or idle cluster its time stands still, and the token's would not pass.
-    let now_ms = store.time_ms().max(now_ms());
-    match (secret.has(&token.hash), token.is_expired(now_ms)) {
-        (false, _) => Known::Bad(Unproven::Token),
-        (true, true) => Known::Bad(Unproven::Expired),
-        (true, false) => Known::Good {
-            expires_at_ms: token.expires_at_ms,
-        },
-    }
-}
-
 async fn of_token(api: &Api, peer: Peer, id: TokenId, secret: &Secret) -> Result<Peer, Problem> {
-    let look = || api.node.read(|store| look(store, id, secret));
+    let look = || api.node.read(|store| Standing::of(store, id, secret, now_ms()));
     let mut known = look();
-    if matches!(known, Known::Unknown) && !api.unknown.is_known_to_be_none(id) {
+    if matches!(known, Standing::Unknown) && !api.unknown.is_known_to_be_none(id) {
         let Some(_place) = api.unknown.place() else {
             return Err(Problem::busy(
                 "many callers show tokens that this node does not know yet",
@@ -145,14 +122,14 @@ async fn of_token(api: &Api, peer: Peer, id: TokenId, secret: &Secret) -> Result
         };
         api.node.read_barrier().await?;
         known = look();
-        if matches!(known, Known::Unknown) {
+        if matches!(known, Standing::Unknown) {
             api.unknown.is_none(id);
         }
     }
     match known {
-        Known::Good { expires_at_ms } => Ok(peer.with(Identity::Token(id), expires_at_ms)),
-        Known::Bad(unproven) => Err(refused(unproven)),
-        Known::Unknown => Err(refused(Unproven::Token)),
+        Standing::Good { expires_at_ms } => Ok(peer.with(Identity::Token(id), expires_at_ms)),
+        Standing::Bad(unproven) => Err(refused(unproven)),
+        Standing::Unknown => Err(refused(Unproven::Token)),
     }
 }
 

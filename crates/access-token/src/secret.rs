@@ -26,6 +26,7 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
+    /// Draws one.
     pub fn draw() -> Self {
         let mut bytes = [0; SECRET_BYTES];
         getrandom::fill(&mut bytes).expect("the operating system has random numbers");
@@ -129,7 +130,8 @@ impl OperatorToken {
         }
     }
 
-    pub(crate) fn is(&self, secret: &Secret) -> bool {
+    /// Whether this is its secret.
+    pub fn is(&self, secret: &Secret) -> bool {
         secret.has(&self.0)
     }
 }
