@@ -27,18 +27,37 @@ pub async fn send_frames(to: &mut (impl AsyncWrite + Unpin), frames: &[u8]) -> i
 pub struct FrameReader<R> {
     from: R,
     buffer: BytesMut,
+    max_bytes: usize,
 }
 
 /// How much is asked of the socket at once.
 const READ_CHUNK_BYTES: usize = 64 * 1024;
 
+/// No hello is longer, by far. Who sends one is a stranger as yet, and its bytes are kept until the frame is whole.
+pub const MAX_HELLO_BYTES: usize = 16 * 1024;
+
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Reads from `from`.
     pub fn new(from: R) -> Self {
+        Self::with_limit(from, MAX_ENCODED_BYTES)
+    }
+
+    /// Reads from somebody of whom nothing is known: a hello, and nothing longer until [`FrameReader::trust`].
+    pub fn of_a_stranger(from: R) -> Self {
+        Self::with_limit(from, MAX_HELLO_BYTES)
+    }
+
+    fn with_limit(from: R, max_bytes: usize) -> Self {
         Self {
             from,
             buffer: BytesMut::with_capacity(READ_CHUNK_BYTES),
+            max_bytes,
         }
+    }
+
+    /// From now on it is a peer that sends.
+    pub fn trust(&mut self) {
+        self.max_bytes = MAX_ENCODED_BYTES;
     }
 
     /// The next frame's bytes; `None` when the peer closed the connection between two frames.
@@ -63,8 +82,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             return Ok(None);
         };
         let length = u32::from_le_bytes(*length) as usize;
-        if length > MAX_ENCODED_BYTES {
-            let what = format!("a frame of {length} bytes is larger than any that a peer sends");
+        if length > self.max_bytes {
+            let what = format!("a frame of {length} bytes is larger than any that a peer sends here");
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         if self.buffer.len() < 4 + length {

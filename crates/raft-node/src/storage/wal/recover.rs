@@ -25,7 +25,7 @@ use super::format::{
 use super::janitor::is_spare_name;
 use super::segment::{Scan, ScanEnd, header_at};
 use super::view::{Place, View};
-use super::{LogPos, VoteRecord, WalIdentity, WalOptions};
+use super::{LogPos, MAX_POSITION, VoteRecord, WalIdentity, WalOptions};
 use crate::storage::disk::{Disk, DiskFile, read_all};
 use crate::storage::error::StorageError;
 
@@ -302,6 +302,11 @@ fn damaged(path: &Path, offset: usize, why: &str) -> StorageError {
     ))
 }
 
+/// Of a vote the place of the index says who got it, and ids of nodes are what people give them.
+fn names_no_position(record: &RecordHeader) -> bool {
+    record.kind == RecordKind::Vote && record.term <= MAX_POSITION
+}
+
 /// Applies records in their order.
 struct Replay {
     view: View,
@@ -317,6 +322,10 @@ impl Replay {
             term: record.term,
             index: record.index,
         };
+        // The index after the last one that there is would be none.
+        if record.term.max(record.index) > MAX_POSITION && !names_no_position(record) {
+            return Err(format!("{pos} is beyond every log"));
+        }
         match record.kind {
             RecordKind::Entry => {
                 let may_have_gap = self.first_is_missing && self.view.range().is_empty();
