@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::origin::KnownNames;
+
 /// Bounds that protect a node from its callers. Every one of them can be set; the defaults suit a small machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpConfig {
@@ -21,6 +23,8 @@ pub struct HttpConfig {
     pub send_timeout: Duration,
     /// How long a stopping server waits for requests in progress before it cuts their connections.
     pub drain_timeout: Duration,
+    /// By which names this node may be called, and from which pages.
+    pub names: KnownNames,
 }
 
 impl Default for HttpConfig {
@@ -43,6 +47,7 @@ impl Default for HttpConfig {
             // What does not wait in a queue is answered within a commit; a commit within the proposer's
             // timeout of the node is long over by then or will not come.
             drain_timeout: Duration::from_secs(5),
+            names: KnownNames::default(),
         }
     }
 }

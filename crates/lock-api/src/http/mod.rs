@@ -19,6 +19,7 @@ mod multilock;
 mod metrics;
 mod members;
 mod openapi;
+mod origin;
 mod peer;
 pub mod problem;
 mod reads;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{Method, Uri};
+use axum::middleware;
 use axum::routing::{MethodRouter, get, post, put};
 use raft_node::Node;
 
@@ -43,6 +45,7 @@ use crate::locks::Locks;
 
 pub use config::HttpConfig;
 pub use openapi::openapi;
+pub use origin::KnownNames;
 pub use peer::Peer;
 pub use serve::serve;
 
@@ -74,6 +77,7 @@ pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
         .router
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn_with_state(api.clone(), origin::guard))
         .with_state(api)
 }
 

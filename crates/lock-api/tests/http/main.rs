@@ -22,6 +22,7 @@ mod limits;
 mod locks;
 mod modes;
 mod openapi;
+mod origin;
 mod reads;
 mod server;
 mod sessions;

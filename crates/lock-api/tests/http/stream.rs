@@ -46,7 +46,7 @@ impl Stream {
         let mut socket = TcpStream::connect(address).await.unwrap();
         let header = last_id.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
         let head = format!(
-            "GET /v1/sessions/{session}/events{query} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{header}\r\n"
+            "GET /v1/sessions/{session}/events{query} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n"
         );
         socket.write_all(head.as_bytes()).await.unwrap();
         let mut bytes = Vec::new();

@@ -204,7 +204,9 @@ impl Call {
 }
 
 fn head(method: &str, path: &str, length: usize) -> String {
-    format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n")
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+    )
 }
 
 /// An answer, taken apart.
