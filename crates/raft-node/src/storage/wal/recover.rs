@@ -130,12 +130,21 @@ pub(super) fn recover(
 
     let view = replay.view;
     let range = view.range();
-    if first_is_missing
-        && !range.is_empty()
-        && view.purged().is_none_or(|purged| purged.index + 1 < range.start)
-    {
+    // Segments go when what they hold is purged, and for no other reason: without a purge point none can be gone.
+    let begins_late = match view.purged() {
+        None => true,
+        Some(purged) => !range.is_empty() && purged.index + 1 < range.start,
+    };
+    if first_is_missing && begins_late {
         let why = "does not begin where the purge point says: older segments have been removed";
         return Err(damaged(&dir.join(segment_name(sequences[0])), 0, why));
+    }
+    // What is committed was appended before, and neither is ever taken back.
+    if let (Some(committed), Some(newest)) = (view.committed, sequences.last())
+        && view.last().is_none_or(|last| last.index < committed.index)
+    {
+        let why = format!("lacks the end of the log: {committed} is committed and not there");
+        return Err(damaged(&dir.join(segment_name(*newest)), 0, &why));
     }
     tail.markers = Markers {
         vote: view.vote,
