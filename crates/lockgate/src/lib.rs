@@ -60,6 +60,8 @@ pub mod config;
 #[cfg(feature = "cli")]
 pub mod http_client;
 #[cfg(feature = "cli")]
+pub mod log_lines;
+#[cfg(feature = "cli")]
 mod serve;
 #[cfg(feature = "cli")]
 pub mod snapshot;

@@ -33,29 +33,29 @@ pub struct FrameReader<R> {
 /// How much is asked of the socket at once.
 const READ_CHUNK_BYTES: usize = 64 * 1024;
 
-/// No hello is longer, by far. Who sends one is a stranger as yet, and its bytes are kept until the frame is whole.
-pub const MAX_HELLO_BYTES: usize = 16 * 1024;
+/// The longest greeting: a cluster's name, addresses, and some numbers. More is not kept for somebody who could be anybody.
+pub const MAX_GREETING_BYTES: usize = 8 * 1024;
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Reads from `from`.
     pub fn new(from: R) -> Self {
-        Self::with_limit(from, MAX_ENCODED_BYTES)
-    }
-
-    /// Reads from somebody of whom nothing is known: a hello, and nothing longer until [`FrameReader::trust`].
-    pub fn of_a_stranger(from: R) -> Self {
-        Self::with_limit(from, MAX_HELLO_BYTES)
-    }
-
-    fn with_limit(from: R, max_bytes: usize) -> Self {
         Self {
             from,
             buffer: BytesMut::with_capacity(READ_CHUNK_BYTES),
-            max_bytes,
+            max_bytes: MAX_ENCODED_BYTES,
         }
     }
 
-    /// From now on it is a peer that sends.
+    /// Reads from whoever calls, of whom nothing is known yet: frames are short, and little is kept.
+    pub fn of_a_stranger(from: R) -> Self {
+        Self {
+            from,
+            buffer: BytesMut::new(),
+            max_bytes: MAX_GREETING_BYTES,
+        }
+    }
+
+    /// It is a peer, who may send whatever peers send.
     pub fn trust(&mut self) {
         self.max_bytes = MAX_ENCODED_BYTES;
     }
@@ -66,7 +66,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             if let Some(frame) = self.take_buffered()? {
                 return Ok(Some(frame));
             }
-            self.buffer.reserve(READ_CHUNK_BYTES);
+            self.buffer.reserve(READ_CHUNK_BYTES.min(self.max_bytes));
             if self.from.read_buf(&mut self.buffer).await? == 0 {
                 return match self.buffer.is_empty() {
                     true => Ok(None),
@@ -83,7 +83,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         };
         let length = u32::from_le_bytes(*length) as usize;
         if length > self.max_bytes {
-            let what = format!("a frame of {length} bytes is larger than any that a peer sends here");
+            let what = format!("a frame of {length} bytes is larger than any that a peer sends");
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         if self.buffer.len() < 4 + length {
