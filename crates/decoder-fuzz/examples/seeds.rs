@@ -3,7 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use decoder_fuzz::{seeds, wire};
+use decoder_fuzz::disk::{files, rot};
+use decoder_fuzz::{http, peer, seeds, wire};
 
 fn main() -> io::Result<()> {
     let Some(corpus) = std::env::args_os().nth(1).map(PathBuf::from) else {
@@ -11,7 +12,11 @@ fn main() -> io::Result<()> {
     };
     write(&corpus.join("command"), &seeds::commands())?;
     write(&corpus.join("snapshot"), &seeds::snapshots())?;
-    write(&corpus.join("wire"), &wire::seeds::streams())
+    write(&corpus.join("wire"), &wire::seeds::streams())?;
+    write(&corpus.join("peer"), &peer::seeds::streams())?;
+    write(&corpus.join("log"), &files::inputs())?;
+    write(&corpus.join("rot"), &rot::inputs())?;
+    write(&corpus.join("http"), &http::seeds::scripts())
 }
 
 fn write(dir: &Path, inputs: &[Vec<u8>]) -> io::Result<()> {

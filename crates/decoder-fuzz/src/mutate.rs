@@ -4,21 +4,20 @@
 use bytes::Bytes;
 use raft_node::fuzz::{CommandBatch, Envelope, decode, encode};
 
-use crate::seeds;
+use crate::disk::files;
+use crate::http::script;
 use crate::snapshot::Layout;
-use crate::wire;
+use crate::{http, peer, seeds, wire};
 
-/// How a fuzzer changes bytes that it knows nothing about: `data` begins with `size` bytes of them, and there is room for
-/// as many as it has. Answers how many there are then.
-pub trait Blind: FnMut(&mut [u8], usize) -> usize {}
-
-impl<F: FnMut(&mut [u8], usize) -> usize> Blind for F {}
+/// How a fuzzer changes bytes that it knows nothing about: the first argument begins with as many of them as the second says,
+/// and there is room for as many as it has. Answers how many there are then.
+pub type Blind<'a> = dyn FnMut(&mut [u8], usize) -> usize + 'a;
 
 /// One change in so many is a blind one of the whole input, so that wrong lengths come too.
 const WHOLE: u64 = 8;
 
 /// Changes an input of [`crate::command::run`] in place, within the room that `data` has.
-pub fn command(data: &mut [u8], size: usize, seed: u32, blind: &mut impl Blind) -> usize {
+pub fn command(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> usize {
     let mut dice = Dice(seed.into());
     let decoded = CommandBatch::decode(Bytes::copy_from_slice(&data[..size]));
     let (Ok(mut batch), false) = (decoded, dice.one_in(WHOLE)) else {
@@ -39,7 +38,7 @@ pub fn command(data: &mut [u8], size: usize, seed: u32, blind: &mut impl Blind) 
 }
 
 /// Changes an input of [`crate::snapshot::run`] in place, within the room that `data` has.
-pub fn snapshot(data: &mut [u8], size: usize, seed: u32, blind: &mut impl Blind) -> usize {
+pub fn snapshot(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> usize {
     let mut dice = Dice(seed.into());
     let (Some(mut layout), false) = (Layout::of(&data[..size]), dice.one_in(WHOLE)) else {
         return blind(data, size);
@@ -53,7 +52,7 @@ pub fn snapshot(data: &mut [u8], size: usize, seed: u32, blind: &mut impl Blind)
 }
 
 /// Changes an input of [`crate::wire::run`] in place, within the room that `data` has.
-pub fn wire(data: &mut [u8], size: usize, seed: u32, blind: &mut impl Blind) -> usize {
+pub fn wire(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> usize {
     let mut dice = Dice(seed.into());
     let (Some(mut frames), false) = (wire::frames_of(&data[..size]), dice.one_in(WHOLE)) else {
         return blind(data, size);
@@ -66,6 +65,54 @@ pub fn wire(data: &mut [u8], size: usize, seed: u32, blind: &mut impl Blind) -> 
         change_pieces(&mut frames, data.len(), &mut dice, blind);
     }
     replace(data, size, &wire::stream_of(&frames), blind)
+}
+
+/// Changes an input of [`crate::peer::run`] in place, within the room that `data` has.
+pub fn peer(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> usize {
+    let mut dice = Dice(seed.into());
+    let (Some(mut frames), false) = (peer::frames_of(&data[..size]), dice.one_in(WHOLE)) else {
+        return blind(data, size);
+    };
+    change_pieces(&mut frames, data.len(), &mut dice, blind);
+    replace(data, size, &peer::stream_of(&frames), blind)
+}
+
+/// Changes an input of [`crate::disk::files::run`] in place, within the room that `data` has.
+pub fn log(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> usize {
+    let mut dice = Dice(seed.into());
+    let (Some(mut files), false) = (files::files_of(&data[..size]), dice.one_in(WHOLE)) else {
+        return blind(data, size);
+    };
+    let (at, other) = (dice.index(files.len()), dice.index(files.len()));
+    match dice.below(10) {
+        0 => drop(files.remove(at)),
+        1 => files.push((dice.below(4) as u8, files[at].1.clone())),
+        2 => files[at].0 = files[other].0,
+        _ => files[at].1 = changed(&files[at].1, data.len(), blind),
+    }
+    replace(data, size, &files::input_of(&files), blind)
+}
+
+/// Changes an input of [`crate::http::run`] in place, within the room that `data` has.
+pub fn http(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> usize {
+    let mut dice = Dice(seed.into());
+    if dice.one_in(WHOLE) {
+        return blind(data, size);
+    }
+    let separated = |bytes: &[u8]| -> Vec<Vec<u8>> {
+        let requests = bytes.split(|byte| *byte == script::BETWEEN);
+        requests.map(<[u8]>::to_vec).collect()
+    };
+    let mut requests = separated(&data[..size]);
+    if dice.one_in(4) {
+        let others = http::seeds::scripts();
+        let other = separated(&others[dice.index(others.len())]);
+        let at = dice.index(requests.len() + 1);
+        requests.insert(at, other[dice.index(other.len())].clone());
+    } else {
+        change_pieces(&mut requests, data.len(), &mut dice, blind);
+    }
+    replace(data, size, &requests.join(&script::BETWEEN), blind)
 }
 
 /// Gives one request something of another.
@@ -86,7 +133,7 @@ fn cross(envelopes: &mut [Bytes], dice: &mut Dice) {
 }
 
 /// Changes one of the pieces, or their order, or their number.
-fn change_pieces<P>(pieces: &mut Vec<P>, room: usize, dice: &mut Dice, blind: &mut impl Blind)
+fn change_pieces<P>(pieces: &mut Vec<P>, room: usize, dice: &mut Dice, blind: &mut Blind<'_>)
 where
     P: AsRef<[u8]> + From<Vec<u8>>,
 {
@@ -102,7 +149,7 @@ where
     }
 }
 
-fn changed(piece: &[u8], room: usize, blind: &mut impl Blind) -> Vec<u8> {
+fn changed(piece: &[u8], room: usize, blind: &mut Blind<'_>) -> Vec<u8> {
     let mut bytes = piece.to_vec();
     bytes.resize(room.max(piece.len()), 0);
     let size = blind(&mut bytes, piece.len());
@@ -111,7 +158,7 @@ fn changed(piece: &[u8], room: usize, blind: &mut impl Blind) -> Vec<u8> {
 }
 
 /// Puts the changed input in the place of the old one. What has grown beyond the room is changed blindly instead.
-fn replace(data: &mut [u8], size: usize, new: &[u8], blind: &mut impl Blind) -> usize {
+fn replace(data: &mut [u8], size: usize, new: &[u8], blind: &mut Blind<'_>) -> usize {
     match data.get_mut(..new.len()) {
         Some(room) => {
             room.copy_from_slice(new);

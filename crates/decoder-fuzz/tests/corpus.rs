@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use decoder_fuzz::{command, mutate, seeds, snapshot, wire};
+use decoder_fuzz::disk::{files, rot};
+use decoder_fuzz::{command, http, mutate, peer, seeds, snapshot, wire};
 
 /// The kept inputs of a target.
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
@@ -60,6 +61,85 @@ fn the_corpus_of_frames() {
 }
 
 #[test]
+fn the_corpus_of_peers() {
+    replay(corpus("peer"), |bytes| peer::run(bytes) > 0);
+}
+
+#[test]
+fn the_corpus_of_logs() {
+    replay(corpus("log"), files::run);
+}
+
+/// Most damage is noticed, which is what it is for.
+#[test]
+fn the_corpus_of_rot() {
+    let inputs = corpus("rot");
+    assert!(!inputs.is_empty());
+    for (name, bytes) in inputs {
+        println!("{name}");
+        rot::run(&bytes);
+    }
+}
+
+#[test]
+fn the_corpus_of_requests() {
+    replay(corpus("http"), |bytes| http::run(bytes) > 0);
+}
+
+#[test]
+fn the_seeds_of_peers() {
+    let seeds = peer::seeds::streams();
+    assert!(seeds.iter().all(|bytes| peer::run(bytes) > 0));
+    // A message that is changed is mostly none: that none ends otherwise is all that is asked.
+    changed(seeds, mutate::peer, |bytes| {
+        peer::run(bytes);
+        true
+    });
+}
+
+#[test]
+fn the_seeds_of_logs() {
+    let seeds = files::inputs();
+    assert!(seeds.iter().all(|bytes| files::run(bytes)));
+    // Nearly every change is damage, and is to be noticed: that none ends otherwise is all that is asked.
+    changed(seeds, mutate::log, |bytes| {
+        files::run(bytes);
+        true
+    });
+}
+
+#[test]
+fn the_seeds_of_rot() {
+    let seeds = rot::inputs();
+    assert!(rot::run(&seeds[0]), "nothing is damaged");
+    let noticed = seeds.iter().filter(|bytes| !rot::run(bytes)).count();
+    assert!(
+        2 * noticed > seeds.len(),
+        "{noticed} of {} were noticed",
+        seeds.len()
+    );
+    let mut dice = Dice(3);
+    for _ in 0..RANDOM_ROT {
+        let edits: Vec<u8> = (0..5 * (1 + dice.below(6)))
+            .map(|_| dice.below(256) as u8)
+            .collect();
+        rot::run(&edits);
+    }
+}
+
+#[test]
+fn the_seeds_of_requests() {
+    let seeds = http::seeds::scripts();
+    let understood = seeds.iter().filter(|bytes| http::run(bytes) > 0).count();
+    // Some ask for what is not there, in order to be refused.
+    assert!(
+        4 * understood > 3 * seeds.len(),
+        "{understood} of {}",
+        seeds.len()
+    );
+}
+
+#[test]
 fn the_seeds_of_commands() {
     let seeds = seeds::commands();
     assert!(seeds.iter().all(|bytes| command::run(bytes) > 0));
@@ -91,15 +171,25 @@ fn frames_of_random_bytes() {
 
 #[test]
 fn frames_that_were_changed() {
+    changed(wire::seeds::streams(), mutate::wire, |bytes| wire::run(bytes) > 0);
+}
+
+/// Replays inputs that are made of others as a fuzzer would make them.
+#[track_caller]
+fn changed(
+    seeds: Vec<Vec<u8>>,
+    mutate: impl Fn(&mut [u8], usize, u32, &mut mutate::Blind<'_>) -> usize,
+    reaches: impl Fn(&[u8]) -> bool,
+) {
     let mut dice = Dice(2);
     let mut inputs = Vec::new();
-    for seed in wire::seeds::streams() {
+    for seed in seeds {
         for _ in 0..CHANGED_INPUTS {
             let (mut data, mut size) = (seed.clone(), seed.len());
-            data.resize(4 * seed.len(), 0);
+            data.resize(2 * seed.len() + 64, 0);
             for _ in 0..=dice.below(MOST_CHANGES) {
                 let number = dice.below(u32::MAX as usize) as u32;
-                size = mutate::wire(&mut data, size, number, &mut |data, size| {
+                size = mutate(&mut data, size, number, &mut |data, size| {
                     scramble(data, size, &mut dice)
                 });
             }
@@ -107,11 +197,14 @@ fn frames_that_were_changed() {
             inputs.push(data);
         }
     }
-    replay(named(inputs), |bytes| wire::run(bytes) > 0);
+    replay(named(inputs), reaches);
 }
 
 /// Enough to see that the checks hold at all, in about a second; for more there is the fuzzer.
 const RANDOM_INPUTS: usize = 20_000;
+
+/// The same, of damage to files.
+const RANDOM_ROT: usize = 2_000;
 
 /// So many changed inputs are made of each seed.
 const CHANGED_INPUTS: usize = 40;

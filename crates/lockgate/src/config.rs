@@ -316,6 +316,8 @@ impl Settings<'_> {
         self.duration("http.body_timeout_ms", &mut http.body_timeout);
         self.duration("http.send_timeout_ms", &mut http.send_timeout);
         self.duration("http.drain_timeout_ms", &mut http.drain_timeout);
+        self.list("http.allowed_hosts", &mut http.names.hosts);
+        self.list("http.allowed_origins", &mut http.names.origins);
         let mut zookeeper = ZkConfig::default();
         self.size("zookeeper.max_request_bytes", &mut zookeeper.max_request_bytes);
         self.size("zookeeper.max_connections", &mut zookeeper.max_connections);
@@ -523,6 +525,14 @@ impl Settings<'_> {
             Given::Environment(text) => Some(text),
             Given::File(toml::Value::String(text)) => Some(text),
             Given::File(_) => self.wrong(key, "must be a text in quotes"),
+        }
+    }
+
+    /// Several texts, with commas between.
+    fn list(&mut self, key: &'static str, setting: &mut Vec<String>) {
+        if let Some(text) = self.text(key) {
+            let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+            *setting = parts.map(str::to_owned).collect();
         }
     }
 

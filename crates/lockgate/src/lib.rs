@@ -64,6 +64,8 @@ pub mod credentials;
 #[cfg(feature = "cli")]
 pub mod http_client;
 #[cfg(feature = "cli")]
+pub mod log_lines;
+#[cfg(feature = "cli")]
 mod secret_file;
 #[cfg(feature = "cli")]
 mod serve;

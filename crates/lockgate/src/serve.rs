@@ -11,6 +11,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::cluster::process::PidFile;
 use crate::config::{LogConfig, LogFormat, ServeConfig};
+use crate::log_lines::{Escapes, OneLine};
 use crate::server::Lockgate;
 
 /// The node is no member of its cluster any more.
@@ -190,16 +191,19 @@ fn start_logging(config: &LogConfig) -> anyhow::Result<()> {
         // Checked when the configuration was read.
         Err(_) => EnvFilter::try_new(&config.level).context("log.level")?,
     };
+    let escapes = match config.format {
+        LogFormat::Text => Escapes::Text,
+        LogFormat::Json => Escapes::Json,
+    };
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr)
+        .with_writer(move || OneLine::new(io::stderr(), escapes))
+        .with_ansi(false)
         // A line that cannot be written, as on a full disk, is lost. To complain of it on the same stream would be the
         // end of the thread that wanted to log.
         .log_internal_errors(false);
     match config.format {
-        LogFormat::Text => subscriber
-            .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
-            .try_init(),
+        LogFormat::Text => subscriber.try_init(),
         LogFormat::Json => subscriber.json().try_init(),
     }
     .map_err(|error| anyhow::anyhow!("starting the log: {error}"))

@@ -325,9 +325,10 @@ impl Builder {
                 });
             }
             let stop = CancellationToken::new();
+            let tls = transport.as_ref().map(|transport| transport.http.clone());
+            self.http.names.certificate = tls.clone();
             let router = http::router(node.clone(), locks.clone(), self.http.clone());
             let stopped = stop.clone().cancelled_owned();
-            let tls = transport.as_ref().map(|transport| transport.http.clone());
             front_ends.push(FrontEnd {
                 stop,
                 task: tokio::spawn(http::serve(listener, router, self.http, tls, stopped)),

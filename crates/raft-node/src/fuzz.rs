@@ -1,6 +1,26 @@
 //! The door for fuzz targets (`crates/decoder-fuzz`): names of what decodes bytes that another node has sent or a disk
-//! has kept. It is no part of the API, and nothing here does anything.
+//! has kept. It is no part of the API, and nothing here does anything beside calling what has these names.
 
-pub use crate::codec::{BadBytes, CommandBatch, Envelope, Origin, decode, encode};
+use openraft::raft::AppendEntriesRequest;
+
+pub use crate::codec::{BadBytes, CommandBatch, Envelope, Origin, decode, decode_start, encode};
+pub use crate::peers::Gate;
+pub use crate::peers::wire::{
+    Answer, Ask, FrameReader, Hello, HelloReply, HelloStart, Purpose, SnapshotHead, SnapshotResume,
+    SnapshotTail, WIRE_VERSION, WireAppend, WireAppendResult, WireSnapshotMeta, put_frame,
+};
 pub use crate::snapshot_file::restore;
-pub use crate::storage::log_entry::{decode_membership, encode_membership};
+pub use crate::storage::log_entry::{decode_entry, decode_membership, encode_membership};
+pub use crate::storage::wal::{MAX_POSITION, record_start};
+pub use crate::types::{ClusterId, DiskId, Member};
+use crate::types::{SnapshotMeta, TypeConfig};
+
+/// Entries as Raft gets them, and as it would send them on.
+pub fn append_through_raft(append: WireAppend) -> WireAppend {
+    AppendEntriesRequest::<TypeConfig>::from(append).into()
+}
+
+/// What a snapshot covers, as Raft gets it, and as it would send it on.
+pub fn snapshot_meta_through_raft(meta: WireSnapshotMeta) -> WireSnapshotMeta {
+    (&SnapshotMeta::from(meta)).into()
+}

@@ -265,7 +265,8 @@ impl Replica {
                 Event::SessionEnded { session, .. } => self.sessions.ended(*session),
                 // Nothing in it is secret. As below, it is told once.
                 Event::AccessChanged(change) if self.sessions.leading_term().is_some() => {
-                    tracing::info!(by = %change.by, change = %change.command, "who may do what was changed");
+                    let (by, change) = (change.by.to_string(), change.command.to_string());
+                    tracing::info!(by, change, "who may do what was changed");
                 }
                 // Told once in the cluster: by the leader, and not again by whoever reads the log after a restart.
                 Event::SoftQuotaPassed {
@@ -274,7 +275,7 @@ impl Replica {
                     limit,
                     used,
                 } if self.sessions.leading_term().is_some() => {
-                    tracing::warn!(%path, of = %what, limit, used, "a soft quota was passed");
+                    tracing::warn!(path = path.to_string(), of = %what, limit, used, "a soft quota was passed");
                 }
                 _ => {}
             }

@@ -40,9 +40,25 @@ impl ClientCertificates {
 /// A listener's side of connections with clients. Cheap to clone.
 #[derive(Clone)]
 pub struct ServerTls {
-    kept: Arc<Kept<ServerConfig>>,
+    kept: Arc<Kept<Shown>>,
     crowd: Arc<Crowd>,
 }
+
+/// What clients see.
+struct Shown {
+    config: Arc<ServerConfig>,
+    /// The names of hosts in the certificate.
+    hosts: Vec<String>,
+}
+
+/// The same one, not one like it.
+impl PartialEq for ServerTls {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.kept, &other.kept)
+    }
+}
+
+impl Eq for ServerTls {}
 
 impl ServerTls {
     /// Shows `certificate` to the clients of `what` (`HTTP`, for people). `protocols` are what is spoken inside, for clients that ask (ALPN: `http/1.1`); none:
@@ -71,13 +87,18 @@ impl ServerTls {
         self.kept.clone()
     }
 
+    /// The names of hosts that stand in the certificate now, `*.example` among them: as who this side can be called.
+    pub fn hosts(&self) -> Vec<String> {
+        self.kept.get().hosts.clone()
+    }
+
     /// Makes a protected connection out of one that was accepted, within the bounds; and says who the client has proven to be.
     /// To be run in a task of its own.
     pub async fn accept<S>(&self, socket: S) -> Result<(Stream<S>, Option<ClientCertificate>), HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let config = self.kept.get();
+        let config = self.kept.get().config.clone();
         let handshake = async {
             let stream = TlsAcceptor::from(config).accept(socket).await?;
             let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
@@ -110,12 +131,22 @@ fn config(
     key: &Path,
     clients: &ClientCertificates,
     protocols: &[Vec<u8>],
-) -> Result<Made<ServerConfig>, TlsError> {
+) -> Result<Made<Shown>, TlsError> {
     let own = files::own(certificate, key)?;
     let rejected = |source| TlsError::Rejected {
         path: certificate.to_owned(),
         source,
     };
+    let names = own
+        .chain
+        .first()
+        .and_then(certificate::read)
+        .map(|read| read.names);
+    let hosts = names.unwrap_or_default();
+    let hosts = hosts
+        .iter()
+        .filter_map(|name| name.strip_prefix("DNS:").map(str::to_owned));
+    let hosts = hosts.collect();
     let builder = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(VERSIONS)
         .map_err(rejected)?;
@@ -140,7 +171,10 @@ fn config(
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     Ok(Made {
-        thing: config,
+        thing: Shown {
+            config: Arc::new(config),
+            hosts,
+        },
         not_after: Some(own.not_after),
     })
 }

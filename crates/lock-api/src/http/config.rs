@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::door::OperatorToken;
+use super::origin::KnownNames;
 
 /// Bounds that protect a node from its callers. Every one of them can be set; the defaults suit a small machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct HttpConfig {
     pub operator: Option<OperatorToken>,
     /// Whether nobody but the operator is served before the cluster is secured.
     pub secured_only: bool,
+    /// By which names this node may be called, and from which pages.
+    pub names: KnownNames,
 }
 
 impl Default for HttpConfig {
@@ -51,6 +54,7 @@ impl Default for HttpConfig {
             drain_timeout: Duration::from_secs(5),
             operator: None,
             secured_only: false,
+            names: KnownNames::default(),
         }
     }
 }

@@ -25,6 +25,7 @@ mod multilock;
 mod metrics;
 mod members;
 mod openapi;
+mod origin;
 mod peer;
 pub mod problem;
 mod reads;
@@ -45,6 +46,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{Method, Uri};
+use axum::middleware;
 use raft_node::Node;
 
 use self::door::{Needs, UnknownTokens};
@@ -54,6 +56,7 @@ use crate::locks::Locks;
 pub use config::HttpConfig;
 pub use door::OperatorToken;
 pub use openapi::openapi;
+pub use origin::KnownNames;
 pub use peer::Peer;
 pub use serve::serve;
 
@@ -93,6 +96,7 @@ pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
     router
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn_with_state(api.clone(), origin::guard))
         .with_state(api)
 }
 

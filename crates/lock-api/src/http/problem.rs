@@ -76,6 +76,10 @@ table! {
     Unauthenticated = UNAUTHORIZED "unauthenticated" "Not known who calls";
     /// The caller has not the right to it.
     Forbidden = FORBIDDEN "forbidden" "Not allowed to this caller";
+    /// A page of another site calls, out of somebody's browser.
+    ForeignOrigin = FORBIDDEN "foreign_origin" "Not from that page";
+    /// The node is not known by the name under which it was called.
+    WrongHost = MISDIRECTED_REQUEST "wrong_host" "Not a name of this node";
     /// The session does not exist, and did not lately.
     NoSession = NOT_FOUND "no_session" "No such session";
     /// The lock does not exist.

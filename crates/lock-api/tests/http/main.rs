@@ -25,6 +25,7 @@ mod locks;
 mod matrix;
 mod modes;
 mod openapi;
+mod origin;
 mod race;
 mod reads;
 mod server;

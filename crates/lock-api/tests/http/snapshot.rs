@@ -10,7 +10,7 @@ use crate::support::{Server, in_time};
 /// The head and the body of an answer.
 async fn fetch(server: &Server, path: &str) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     in_time("the answer ends", stream.read_to_end(&mut answer))
@@ -64,7 +64,7 @@ async fn receivers_that_take_nothing_keep_only_the_few_places_that_there_are() {
     let mut idle = Vec::new();
     for _ in 0..2 {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
-        let request = b"GET /v1/snapshot HTTP/1.1\r\nhost: x\r\n\r\n";
+        let request = b"GET /v1/snapshot HTTP/1.1\r\nhost: localhost\r\n\r\n";
         stream.write_all(request).await.unwrap();
         // It has begun, and is larger than what the system buffers.
         let mut first = [0; 16];

@@ -58,7 +58,7 @@ impl Stream {
     async fn open_with(address: SocketAddr, session: &str, query: &str, header: &str) -> Result<Self, Reply> {
         let mut socket = TcpStream::connect(address).await.unwrap();
         let head = format!(
-            "GET /v1/sessions/{session}/events{query} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{header}\r\n"
+            "GET /v1/sessions/{session}/events{query} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n"
         );
         socket.write_all(head.as_bytes()).await.unwrap();
         let mut bytes = Vec::new();

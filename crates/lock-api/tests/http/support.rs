@@ -264,7 +264,7 @@ fn head(method: &str, path: &str, token: Option<&str>, length: usize) -> String 
         format!("Authorization: Bearer {token}\r\n")
     });
     format!(
-        "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{shown}Content-Length: {length}\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{shown}Content-Length: {length}\r\n\r\n"
     )
 }
 

@@ -142,7 +142,7 @@ async fn greet(
         stream.set_nodelay(true)?;
         let (stream, proven) = secure(stream, gate, from).await?;
         let (reader, mut writer) = stream.into_split();
-        let mut reader = FrameReader::new(reader);
+        let mut reader = FrameReader::of_a_stranger(reader);
         let frame = reader.next().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
         let hello = read_hello(gate, &frame, &mut writer).await?;
         if let (Some(tls), Some(proven)) = (gate.tls(), &proven)
@@ -164,7 +164,10 @@ async fn greet(
         send_frames(&mut writer, &out).await?;
         fail_step!(async "peer::after_greeting", |error| error);
         match reply {
-            HelloReply::Welcome { .. } => Ok((hello, reader, writer)),
+            HelloReply::Welcome { .. } => {
+                reader.trust();
+                Ok((hello, reader, writer))
+            }
             HelloReply::Refused { reason, .. } => {
                 if gate.is_news(hello.from, &reason) {
                     tracing::warn!(node = hello.from, reason, "a peer was refused");
@@ -238,7 +241,10 @@ async fn answer(
     let read = async move {
         let pending = TaskTracker::new();
         while let Some(frame) = reader.next().await? {
-            let (id, ask): (u64, Ask) = decode_frame(&frame)?;
+            let (id, mut ask): (u64, Ask) = decode_frame(&frame)?;
+            if let Ask::Append(append) = ask {
+                ask = Ask::Append(append.sound().map_err(bad_data)?);
+            }
             #[cfg(feature = "failpoints")]
             crate::fail_points::asked(&ask).await?;
             // The place in the queue is taken here, in order; the answer may come in any order.
@@ -358,9 +364,13 @@ async fn append(reader: FrameReader<ReadHalf>, mut writer: WriteHalf, services: 
 }
 
 async fn next_append(reader: &mut FrameReader<ReadHalf>) -> io::Result<Option<WireAppend>> {
-    let append = reader.message().await?;
+    let append: Option<WireAppend> = reader.message().await?;
     fail_step!(async "append::after_receive", |error| error);
-    Ok(append)
+    append.map(WireAppend::sound).transpose().map_err(bad_data)
+}
+
+fn bad_data(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 #[cfg(test)]

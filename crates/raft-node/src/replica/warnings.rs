@@ -98,7 +98,7 @@ fn a_soft_quota_that_is_passed_is_warned_of_by_the_leader_alone() {
     };
     assert_eq!(
         warnings_of(true),
-        ["message=a soft quota was passed path=/a of=znodes limit=2 used=3 "]
+        ["message=a soft quota was passed path=\"/a\" of=znodes limit=2 used=3 "]
     );
     assert_eq!(warnings_of(false), [""; 0]);
 }

@@ -13,6 +13,7 @@ mod power;
 mod sessions;
 mod slow_disk;
 mod snapshots;
+mod strangers;
 mod troubled_disk;
 mod versions;
 mod watches;

@@ -1,11 +1,12 @@
-//! What peers say to each other: the questions and answers. Raft's own messages among them are in `raft.rs`, the way in
-//! which all become bytes in `frame.rs`.
+//! What peers say to each other: the questions and answers. Raft's own messages among them are in `raft.rs`, what they must
+//! be in `sound.rs`, the way in which all become bytes in `frame.rs`.
 //!
 //! Every message is a frame: its length as four bytes, little endian, then the message. A connection begins
 //! with a [`Hello`] and its [`HelloReply`] and is then used for one purpose, see [`Purpose`].
 
 mod frame;
 mod raft;
+mod sound;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
 //! What Raft's own messages are on the wire: structures of our own, with conversions to and from openraft's, so that its
-//! next version does not change a byte.
+//! next version does not change a byte. What they have to be beside decodable is in `sound.rs`.
 
 use bytes::Bytes;
 use openraft::EntryPayload;
@@ -8,6 +8,7 @@ use openraft::raft::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::sound::{AnyLogId, AnyMembership, AnyVote, openraft_membership};
 use crate::config::NodeId;
 use crate::storage::SnapshotKey;
 use crate::types::{
@@ -17,6 +18,7 @@ use crate::types::{
 
 /// A vote on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "AnyVote")]
 pub struct WireVote {
     /// The term.
     pub term: u64,
@@ -28,6 +30,7 @@ pub struct WireVote {
 
 /// A log id on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "AnyLogId")]
 pub struct WireLogId {
     /// The term.
     pub term: u64,
@@ -111,6 +114,7 @@ impl WireEntry {
 
 /// A membership on wire and disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "AnyMembership")]
 pub struct WireMembership {
     /// One set of voters, or two while it changes.
     pub voters: Vec<Vec<NodeId>>,
@@ -340,13 +344,7 @@ impl From<&Membership> for WireMembership {
 
 impl From<WireMembership> for Membership {
     fn from(membership: WireMembership) -> Self {
-        let voters = membership
-            .voters
-            .into_iter()
-            .map(|set| set.into_iter().collect())
-            .collect();
-        let members: std::collections::BTreeMap<_, _> = membership.members.into_iter().collect();
-        Membership::new(voters, members).expect("a membership that was valid once stays valid")
+        openraft_membership(membership).expect("it was looked at when it was decoded")
     }
 }
 

@@ -46,7 +46,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-pub use self::format::{RECORD_HEADER_BYTES, SECTOR_BYTES, SEGMENT_HEADER_BYTES};
+pub use self::format::{RECORD_HEADER_BYTES, SECTOR_BYTES, SEGMENT_HEADER_BYTES, record_start};
 pub use self::janitor::{RESERVED_SEGMENTS, SEGMENTS_AHEAD};
 pub use self::pulse::{Pulse, SYNC_CLASSES_US, SyncTimes};
 pub use self::types::*;

@@ -25,7 +25,7 @@ use super::format::{
 use super::janitor::is_spare_name;
 use super::segment::{Scan, ScanEnd, header_at};
 use super::view::{Place, View};
-use super::{LogPos, VoteRecord, WalIdentity, WalOptions};
+use super::{LogPos, MAX_POSITION, VoteRecord, WalIdentity, WalOptions};
 use crate::storage::disk::{Disk, DiskFile, read_all};
 use crate::storage::error::StorageError;
 
@@ -130,12 +130,21 @@ pub(super) fn recover(
 
     let view = replay.view;
     let range = view.range();
-    if first_is_missing
-        && !range.is_empty()
-        && view.purged().is_none_or(|purged| purged.index + 1 < range.start)
-    {
+    // Segments go when what they hold is purged, and for no other reason: without a purge point none can be gone.
+    let begins_late = match view.purged() {
+        None => true,
+        Some(purged) => !range.is_empty() && purged.index + 1 < range.start,
+    };
+    if first_is_missing && begins_late {
         let why = "does not begin where the purge point says: older segments have been removed";
         return Err(damaged(&dir.join(segment_name(sequences[0])), 0, why));
+    }
+    // What is committed was appended before, and neither is ever taken back.
+    if let (Some(committed), Some(newest)) = (view.committed, sequences.last())
+        && view.last().is_none_or(|last| last.index < committed.index)
+    {
+        let why = format!("lacks the end of the log: {committed} is committed and not there");
+        return Err(damaged(&dir.join(segment_name(*newest)), 0, &why));
     }
     tail.markers = Markers {
         vote: view.vote,
@@ -302,6 +311,11 @@ fn damaged(path: &Path, offset: usize, why: &str) -> StorageError {
     ))
 }
 
+/// Of a vote the place of the index says who got it, and ids of nodes are what people give them.
+fn names_no_position(record: &RecordHeader) -> bool {
+    record.kind == RecordKind::Vote && record.term <= MAX_POSITION
+}
+
 /// Applies records in their order.
 struct Replay {
     view: View,
@@ -317,6 +331,10 @@ impl Replay {
             term: record.term,
             index: record.index,
         };
+        // The index after the last one that there is would be none.
+        if record.term.max(record.index) > MAX_POSITION && !names_no_position(record) {
+            return Err(format!("{pos} is beyond every log"));
+        }
         match record.kind {
             RecordKind::Entry => {
                 let may_have_gap = self.first_is_missing && self.view.range().is_empty();

@@ -17,6 +17,9 @@ pub const DEFAULT_CACHED_BYTES: usize = 64 * 1024 * 1024;
 pub const MAX_QUEUED_BYTES: usize = 64 * 1024 * 1024;
 /// No entry is larger: it is written as one record of one segment, whose offsets have 32 bits.
 pub const MAX_PAYLOAD_BYTES: usize = 256 * 1024 * 1024;
+/// No term and no index is larger: numbers that JSON can carry, which zxids have to stay below, too. What comes close to the
+/// end of 64 bits is nobody's log, and the number after it is none.
+pub const MAX_POSITION: u64 = (1 << 53) - 1;
 /// When nothing else has been written for so long, a waiting commit mark is written for itself, without a
 /// sync. Long enough to never happen under load, short enough that a killed process restarts where it was.
 pub const DEFAULT_IDLE_FLUSH: Duration = Duration::from_millis(100);

@@ -1,0 +1,136 @@
+//! A data directory in memory: how a node opens it, and what its log then holds.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use raft_node::fuzz::decode_entry;
+use raft_node::storage::sim_disk::SimDisk;
+use raft_node::storage::wal::WalWriter;
+use raft_node::storage::{DataDir, Disk, LogPos, StorageError, VoteRecord, Wal, WalIdentity, WalOptions};
+
+pub const DATA_DIR: &str = "/data";
+pub const LOG_DIR: &str = "/data/log";
+pub const NODE: u64 = 1;
+pub const CLUSTER: &str = "c";
+
+/// Small, so that a few entries fill several segments.
+pub const SEGMENT_BYTES: usize = 4096;
+
+/// An opened directory.
+pub struct Opened {
+    pub wal: Wal,
+    pub writer: WalWriter,
+    _dir: DataDir,
+}
+
+/// Opens the directory as a node's start does. Every error has to be a refusal that says what is wrong with the files.
+pub fn open(disk: &SimDisk) -> Result<Opened, StorageError> {
+    let opened = try_open(disk);
+    if let Err(error) = &opened {
+        assert!(
+            matches!(error, StorageError::Damaged(_) | StorageError::Foreign(_)),
+            "this says nothing of damage: {error}"
+        );
+    }
+    opened
+}
+
+fn try_open(disk: &SimDisk) -> Result<Opened, StorageError> {
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let dir = DataDir::open(shared.clone(), Path::new(DATA_DIR), CLUSTER, NODE)?;
+    let identity = dir.identity();
+    let identity = WalIdentity {
+        cluster_id: identity.cluster_id.unwrap_or_default(),
+        disk_id: identity.disk_id,
+        node_id: NODE,
+    };
+    let options = WalOptions {
+        segment_bytes: SEGMENT_BYTES,
+        cached_bytes: 600,
+        idle_flush: None,
+        janitor_thread: false,
+    };
+    let (wal, writer) = Wal::open(shared, Path::new(LOG_DIR), identity, options)?;
+    Ok(Opened {
+        wal,
+        writer,
+        _dir: dir,
+    })
+}
+
+/// Puts a file on a disk.
+pub fn put(disk: &SimDisk, path: &Path, bytes: &[u8]) {
+    let dir = path.parent().expect("files are in directories");
+    disk.create_dir_all(dir).expect("the disk has no faults");
+    let file = disk.create(path).expect("there is no such file yet");
+    file.write_all_at(bytes, 0).expect("the disk has no faults");
+}
+
+/// A log, without its commit mark.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct State {
+    pub vote: Option<VoteRecord>,
+    pub purged: Option<LogPos>,
+    pub entries: BTreeMap<u64, (u64, Bytes)>,
+}
+
+impl State {
+    /// What a log holds, read through its public face. It has no holes, and its entries are decoded without a panic.
+    pub fn of(wal: &Wal) -> Self {
+        let read = wal
+            .read(0..u64::MAX)
+            .expect("what was there at the start can be read");
+        let mut entries = BTreeMap::new();
+        let mut before = None;
+        for entry in read {
+            let LogPos { term, index } = entry.pos;
+            assert!(
+                before.is_none_or(|before| before + 1 == index),
+                "a hole before {index}"
+            );
+            before = Some(index);
+            entries.insert(index, (term, entry.payload.clone()));
+            // An entry that is none ends a node, in words.
+            let _: Result<_, StorageError> = decode_entry(entry);
+        }
+        let state = Self {
+            vote: wal.vote(),
+            purged: wal.purged(),
+            entries,
+        };
+        assert_eq!(wal.last(), state.last());
+        state
+    }
+
+    /// The last entry, or the purge point if there is none after it.
+    pub fn last(&self) -> Option<LogPos> {
+        match self.entries.last_key_value() {
+            Some((index, (term, _))) => Some(LogPos {
+                term: *term,
+                index: *index,
+            }),
+            None => self.purged,
+        }
+    }
+}
+
+/// Whether a file is a segment of the log.
+pub fn is_segment(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "wal")
+}
+
+/// All files of a disk but the one that is only locked.
+pub fn contents(disk: &SimDisk) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let files = disk.files().into_iter().filter(|path| !path.ends_with("lock"));
+    files
+        .map(|path| {
+            let file = disk.open(&path).expect("it was just listed");
+            let length = file.len().expect("the disk has no faults");
+            let mut bytes = vec![0; usize::try_from(length).expect("it is in memory")];
+            file.read_exact_at(&mut bytes, 0).expect("the disk has no faults");
+            (path, bytes)
+        })
+        .collect()
+}

@@ -1,0 +1,40 @@
+//! The target `http`: any bytes as requests to a node's HTTP routes, one after the other. A node of a cluster of one answers
+//! them, without a socket; after each input its state is looked at and emptied.
+//!
+//! What must hold: nobody panics; every answer is a document of the kind that it says it is, and every failure is one of the
+//! table of problems, with its status; and whatever was asked, no lock is held by more than may hold it.
+
+pub mod script;
+pub mod seeds;
+
+mod answer;
+mod server;
+
+use std::sync::{LazyLock, Mutex};
+
+use self::answer::{Answered, Facts};
+use self::script::Script;
+use self::server::Server;
+
+/// One node for all inputs: a new one for each would be most of the time.
+static SERVER: LazyLock<Mutex<Server>> = LazyLock::new(|| Mutex::new(Server::start()));
+
+/// Asks what the input says; answers how many requests were carried out.
+pub fn run(bytes: &[u8]) -> usize {
+    let Some(script) = Script::of(bytes) else {
+        return 0;
+    };
+    let mut server = SERVER.lock().unwrap_or_else(|panicked| panicked.into_inner());
+    let mut facts = Facts::default();
+    let mut carried_out = 0;
+    for request in script.requests() {
+        let Some(request) = request.build(&facts) else {
+            continue;
+        };
+        let answered = server.ask(request);
+        answer::check(&answered, &mut facts);
+        carried_out += usize::from(matches!(&answered, Some(Answered { status, .. }) if status.is_success()));
+    }
+    server.look_and_empty();
+    carried_out
+}

@@ -1,0 +1,95 @@
+//! How an input says what is asked: requests as people write them, one behind the other.
+//!
+//! ```text
+//! POST /v1/locks/a/acquire
+//! x-some-header: and its value
+//!
+//! {"session": "{session}"}␞GET /v1/locks/a
+//! ```
+//!
+//! `{session}`, `{holder}` and `{token}` stand for what the last answers said. Which requests are left out is said here, too.
+
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, Method, Request, Uri};
+
+use super::answer::Facts;
+
+/// Between two requests: the character that ASCII has for that.
+pub const BETWEEN: u8 = 0x1e;
+
+/// More requests are not asked.
+const MAX_REQUESTS: usize = 12;
+
+/// Changes of the members make the node call whatever the input says is an address. What they decode, and what they answer,
+/// other tests of theirs look at.
+const LEFT_OUT: [&str; 2] = ["/v1/cluster/members", "/v1/cluster/leader"];
+
+/// An input, taken apart.
+pub struct Script<'a> {
+    requests: Vec<Asked<'a>>,
+}
+
+/// One request as it is written.
+pub struct Asked<'a> {
+    method: &'a [u8],
+    target: &'a str,
+    headers: Vec<(&'a [u8], &'a [u8])>,
+    body: &'a [u8],
+}
+
+impl<'a> Script<'a> {
+    /// Takes an input apart; none: there is no request in it.
+    pub fn of(bytes: &'a [u8]) -> Option<Self> {
+        let parts = bytes.split(|byte| *byte == BETWEEN).take(MAX_REQUESTS);
+        let requests: Vec<_> = parts.filter_map(Asked::of).collect();
+        (!requests.is_empty()).then_some(Self { requests })
+    }
+
+    /// The requests in their order.
+    pub fn requests(&self) -> impl Iterator<Item = &Asked<'a>> {
+        self.requests.iter()
+    }
+}
+
+impl<'a> Asked<'a> {
+    fn of(bytes: &'a [u8]) -> Option<Self> {
+        let end = bytes.windows(2).position(|two| two == b"\n\n");
+        let (head, body) = match end {
+            Some(end) => (&bytes[..end], &bytes[end + 2..]),
+            None => (bytes, &bytes[bytes.len()..]),
+        };
+        let mut lines = head.split(|byte| *byte == b'\n');
+        let first = lines.next()?;
+        let space = first.iter().position(|byte| *byte == b' ')?;
+        let target = std::str::from_utf8(&first[space + 1..]).ok()?;
+        let headers = lines.filter_map(|line| {
+            let colon = line.iter().position(|byte| *byte == b':')?;
+            Some((&line[..colon], line[colon + 1..].trim_ascii()))
+        });
+        Some(Self {
+            method: &first[..space],
+            target,
+            headers: headers.collect(),
+            body,
+        })
+    }
+
+    /// The request that a server would make of it; none: it would not let it through, or it is left out.
+    pub fn build(&self, facts: &Facts) -> Option<Request<Body>> {
+        let uri: Uri = facts.put_into_target(self.target).parse().ok()?;
+        if LEFT_OUT.iter().any(|left_out| uri.path().starts_with(left_out)) {
+            return None;
+        }
+        let mut request = Request::new(Body::from(facts.put_into_body(self.body)));
+        *request.method_mut() = Method::from_bytes(self.method).ok()?;
+        *request.uri_mut() = uri;
+        for (name, value) in &self.headers {
+            let (name, value) = (
+                HeaderName::from_bytes(name).ok()?,
+                HeaderValue::from_bytes(value).ok()?,
+            );
+            request.headers_mut().append(name, value);
+        }
+        Some(request)
+    }
+}

@@ -1,0 +1,186 @@
+//! The target `peer`: any bytes as a stream of frames from another node. Each frame is taken for everything that it may be, for
+//! nothing in it says what it is.
+
+pub mod seeds;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use raft_node::fuzz::{
+    Answer, Ask, ClusterId, DiskId, FrameReader, Gate, Hello, HelloReply, HelloStart, MAX_POSITION, Member,
+    Purpose, SnapshotHead, SnapshotResume, SnapshotTail, WireAppend, WireAppendResult, append_through_raft,
+    decode, decode_start, encode, put_frame, snapshot_meta_through_raft,
+};
+use raft_node::{MemberAddress, NodeId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+/// The node that is called.
+const HERE: NodeId = 1;
+/// The cluster's name.
+const CLUSTER: &str = "c";
+const CLUSTER_ID: ClusterId = ClusterId([7; 16]);
+
+/// Takes frames as long as there are whole ones, and answers how many of them were some message.
+pub fn run(bytes: &[u8]) -> usize {
+    let mut understood = 0;
+    let mut reader = FrameReader::new(bytes);
+    // What ends it is the end, or a length that no peer sends.
+    while let Ok(Some(frame)) = next(&mut reader) {
+        understood += usize::from(run_frame(&frame));
+    }
+    understood
+}
+
+fn next(reader: &mut FrameReader<&[u8]>) -> std::io::Result<Option<Bytes>> {
+    let next = reader.next().now_or_never();
+    next.expect("what is in memory is not waited for")
+}
+
+/// The frames of a stream that has nothing else.
+pub fn frames_of(bytes: &[u8]) -> Option<Vec<Bytes>> {
+    let mut reader = FrameReader::new(bytes);
+    let mut frames = Vec::new();
+    while let Some(frame) = next(&mut reader).ok()? {
+        frames.push(frame);
+    }
+    (!frames.is_empty()).then_some(frames)
+}
+
+/// The stream of some frames.
+pub fn stream_of<'a>(frames: impl IntoIterator<Item = &'a Bytes>) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for frame in frames {
+        stream.extend_from_slice(&(frame.len() as u32).to_le_bytes());
+        stream.extend_from_slice(frame);
+    }
+    stream
+}
+
+fn run_frame(frame: &[u8]) -> bool {
+    // Of a version that this program does not speak only the beginning is read.
+    let start = decode_start::<HelloStart>(frame);
+    let hello = check::<Hello>(frame).inspect(|hello| judge(hello));
+    assert!(hello.is_none() || start.is_ok(), "a hello that has no beginning");
+    let reply = check::<HelloReply>(frame).inspect(accept);
+    let ask = check::<(u64, Ask)>(frame).inspect(|(_, ask)| {
+        if let Ask::Append(append) = ask {
+            reaches_raft(append);
+        }
+    });
+    let append = check::<WireAppend>(frame).inspect(reaches_raft);
+    let head = check::<SnapshotHead>(frame).inspect(|head| {
+        let sent_on = snapshot_meta_through_raft(head.meta.clone());
+        assert_eq!(
+            snapshot_meta_through_raft(sent_on.clone()),
+            sent_on,
+            "what a snapshot covers changes on its way"
+        );
+    });
+    [
+        hello.is_some(),
+        reply.is_some(),
+        ask.is_some(),
+        append.is_some(),
+        head.is_some(),
+        check::<(u64, Answer)>(frame).is_some(),
+        check::<WireAppendResult>(frame).is_some(),
+        check::<SnapshotResume>(frame).is_some(),
+        check::<SnapshotTail>(frame).is_some(),
+        check::<Option<Bytes>>(frame).is_some(),
+    ]
+    .contains(&true)
+}
+
+/// What is decoded is encoded to the same value, and from then on to the same bytes. They may be others than the first ones:
+/// numbers can be written longer than they need be. None of it comes to more than what was sent, but for such numbers.
+fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(frame: &[u8]) -> Option<T> {
+    let value: T = decode(frame).ok()?;
+    let ours = encode(&value);
+    assert!(ours.len() <= frame.len(), "{value:?} has grown");
+    let again: T = decode(&ours).expect("what was encoded can be decoded");
+    assert_eq!(again, value, "an encoded message comes back as another one");
+    assert_eq!(encode(&again), ours, "what was encoded once has one form");
+    let mut framed = Default::default();
+    put_frame(&mut framed, &value);
+    assert_eq!(framed[4..], ours, "a frame is a length and a message");
+    Some(value)
+}
+
+/// Raft is handed only what its own side could have made.
+fn reaches_raft(append: &WireAppend) {
+    let Ok(append) = append.clone().sound() else {
+        return;
+    };
+    let mut next = append.prev.map(|prev| prev.index + 1);
+    for entry in &append.entries {
+        assert!(
+            next.is_none_or(|next| next == entry.at.index),
+            "entries with a hole: {append:?}"
+        );
+        assert!(entry.at.index <= MAX_POSITION && entry.at.term <= MAX_POSITION);
+        next = Some(entry.at.index + 1);
+    }
+    let sent_on = append_through_raft(append);
+    assert_eq!(
+        append_through_raft(sent_on.clone()),
+        sent_on,
+        "entries change on their way"
+    );
+}
+
+/// A node of a cluster of two that is at work.
+fn gate() -> Gate {
+    let gate = Gate::new(
+        HERE,
+        CLUSTER.into(),
+        disk(HERE),
+        Some(CLUSTER_ID),
+        BTreeMap::new(),
+        watch::Sender::new(None),
+    );
+    gate.set_members([HERE, 2].into_iter().map(|id| (id, member(id))).collect());
+    gate
+}
+
+fn disk(node: NodeId) -> DiskId {
+    DiskId([node as u8; 16])
+}
+
+fn member(node: NodeId) -> Member {
+    let place = format!("127.0.0.1:{node}");
+    Member {
+        address: MemberAddress {
+            peer: place.clone(),
+            http: place,
+        },
+        disk: disk(node),
+    }
+}
+
+/// Only who is a member, or knows this node's directory, is let in, and only by the names of cluster, node and directories.
+fn judge(hello: &Hello) {
+    let gate = gate();
+    if !matches!(gate.judge(hello), HelloReply::Welcome { .. }) {
+        return;
+    }
+    assert_eq!((hello.cluster.as_str(), hello.to), (CLUSTER, HERE));
+    assert!(hello.cluster_id.is_none_or(|id| id == CLUSTER_ID));
+    assert!(hello.to_disk.is_none_or(|to| to == disk(HERE)));
+    match hello.from {
+        HERE | 2 => assert_eq!(hello.from_disk, disk(hello.from)),
+        _ => assert_eq!(hello.to_disk, Some(disk(HERE))),
+    }
+}
+
+/// What a called node answers is taken only from the directory that the membership names.
+fn accept(reply: &HelloReply) {
+    let gate = gate();
+    let hello = gate.hello(2, Purpose::Control);
+    if let Ok(answering) = gate.accept(&hello, reply.clone()) {
+        assert_eq!(answering, disk(2));
+    }
+}

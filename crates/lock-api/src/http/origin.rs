@@ -1,0 +1,292 @@
+//! By which names a node is called, and from which pages: what keeps a page of somebody else's, in the browser of somebody who
+//! can reach this node, from calling it. Nobody else sends an `Origin`, so all others are asked for the name only.
+//!
+//! A page cannot set its browser's `Host`, `Origin` and `Sec-Fetch-Site`. A name that the node is not known by is that of a
+//! page whose owner has let its name point here (DNS rebinding); a foreign origin is a page that calls across sites. What
+//! proxies say of a request (`X-Forwarded-Host`, `Forwarded`) anybody can say, and nobody here reads.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use axum::extract::{Request, State};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use transport_security::ServerTls;
+
+use super::problem::{Code, Problem};
+use super::{Api, Shared};
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// The names by which a node may be called, beside those that it knows by itself: addresses, `localhost`, and the hosts of the
+/// members.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KnownNames {
+    /// Other hosts: `locks.example`, `*.locks.example` for all that have one more part, or `*` for any.
+    pub hosts: Vec<String>,
+    /// Pages that may call, as their browsers name them: `https://console.example`. For a proxy that shows this node under
+    /// another name, for nobody here allows answers to be read across sites.
+    pub origins: Vec<String>,
+    /// The certificate that is shown to callers; its names are known.
+    pub certificate: Option<ServerTls>,
+}
+
+/// Stands before all routes.
+pub async fn guard(State(api): State<Shared>, request: Request, next: Next) -> Response {
+    let allowed = check(&api, &request);
+    let mut response = match allowed {
+        Ok(()) => next.run(request).await,
+        Err(problem) => {
+            // Whoever makes a page call again and again would else fill the log.
+            tracing::debug!(refused = problem.detail(), "a request was not let in");
+            problem.into_response()
+        }
+    };
+    harden(response.headers_mut());
+    response
+}
+
+/// What every answer tells browsers and proxies: it is nobody's to keep, and is what it says that it is. A page is to go into
+/// nobody's frame, and to tell nobody who has looked at it; what else it may do it says itself.
+fn harden(headers: &mut HeaderMap) {
+    headers
+        .entry(CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let is_page = headers
+        .get(CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
+    if is_page {
+        headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+        headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    }
+}
+
+fn check(api: &Api, request: &Request) -> Result<(), Problem> {
+    let headers = request.headers();
+    let host = called_as(request)?;
+    if let Some(host) = &host
+        && !api.config.names.know(host.host())
+        && !is_members(api, host.host())
+    {
+        return Err(wrong_host(host.as_str()));
+    }
+    if let Some(origin) = headers.get(ORIGIN) {
+        let origin = origin.to_str().map_err(|_| foreign("that is no text"))?;
+        let listed = &api.config.names.origins;
+        if listed.iter().any(|listed| listed.eq_ignore_ascii_case(origin)) {
+            return Ok(());
+        }
+        if !is_own(origin, host.as_ref()) {
+            return Err(foreign(origin));
+        }
+    }
+    match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
+        None | Some(b"same-origin" | b"none") => Ok(()),
+        // Somebody follows a link to this node's own page.
+        Some(_) if request.method() == Method::GET && has(headers, &SEC_FETCH_MODE, b"navigate") => Ok(()),
+        Some(_) => Err(foreign("of another site")),
+    }
+}
+
+fn has(headers: &HeaderMap, name: &HeaderName, value: &[u8]) -> bool {
+    headers.get(name).is_some_and(|header| header.as_bytes() == value)
+}
+
+/// By which name this node was called. None: the caller does not say, as programs of old do and browsers never.
+fn called_as(request: &Request) -> Result<Option<Authority>, Problem> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let host = match (hosts.next(), hosts.next()) {
+        (None, _) => None,
+        (Some(host), None) => Some(parse_host(host)?),
+        (Some(_), Some(_)) => return Err(Problem::bad_request("there is more than one Host")),
+    };
+    match (request.uri().authority(), host) {
+        // As to a proxy. What the address says goes before the header (RFC 9112, 3.2.2), so both have to be good.
+        (Some(inside), Some(host)) if *inside != host => Err(wrong_host(inside.as_str())),
+        (Some(inside), _) => Ok(Some(inside.clone())),
+        (None, host) => Ok(host),
+    }
+}
+
+fn parse_host(host: &HeaderValue) -> Result<Authority, Problem> {
+    let bad = || Problem::bad_request("the Host is not of the form name:port");
+    let authority = Authority::try_from(host.as_bytes()).map_err(|_| bad())?;
+    // What is no port, and a name before the host, the type lets through.
+    let behind = authority
+        .as_str()
+        .strip_prefix(authority.host())
+        .ok_or_else(bad)?;
+    match behind.is_empty() || authority.port_u16().is_some() {
+        true => Ok(authority),
+        false => Err(bad()),
+    }
+}
+
+fn is_members(api: &Api, host: &str) -> bool {
+    let host = plain(host);
+    let same = |place: &str| {
+        place
+            .rsplit_once(':')
+            .is_some_and(|(name, _)| plain(name) == host)
+    };
+    let configured = api.node.config().members.values();
+    configured.map(|member| &member.http).any(|http| same(http))
+        || api.node.status().members.iter().any(|member| same(&member.http))
+}
+
+/// Whether a page comes from this very node: by the name under which the node was called, and from the same port.
+fn is_own(origin: &str, host: Option<&Authority>) -> bool {
+    let Some(host) = host else { return false };
+    let (place, usual_port) = match origin.split_once("://") {
+        Some(("http", place)) => (place, 80),
+        Some(("https", place)) => (place, 443),
+        // `null` among others: a page that hides where it is from.
+        _ => return false,
+    };
+    let Ok(page) = Authority::try_from(place) else {
+        return false;
+    };
+    let port = |authority: &Authority| authority.port_u16().unwrap_or(usual_port);
+    plain(page.host()) == plain(host.host()) && port(&page) == port(host)
+}
+
+/// A host's name as it is compared: in small letters, and without the dot behind which nothing is.
+fn plain(host: &str) -> String {
+    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+}
+
+impl KnownNames {
+    /// Whether a host may be called so, whatever the members' names are.
+    fn know(&self, host: &str) -> bool {
+        let host = plain(host);
+        let listed = |listed: &String| fits(&plain(listed), &host);
+        is_address(&host)
+            || host == "localhost"
+            || host.ends_with(".localhost")
+            || self.hosts.iter().any(listed)
+            || self
+                .certificate
+                .as_ref()
+                .is_some_and(|tls| tls.hosts().iter().any(listed))
+    }
+}
+
+/// An address points nowhere else, so no page can have let it point here.
+fn is_address(host: &str) -> bool {
+    let inside = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    match inside {
+        Some(inside) => inside.parse::<Ipv6Addr>().is_ok(),
+        None => host.parse::<Ipv4Addr>().is_ok(),
+    }
+}
+
+fn fits(listed: &str, host: &str) -> bool {
+    match listed.strip_prefix('*') {
+        None => listed == host,
+        Some("") => true,
+        Some(rest) => host.split_once('.').is_some_and(|(first, _)| {
+            !first.is_empty() && rest.starts_with('.') && host[first.len()..] == *rest
+        }),
+    }
+}
+
+fn wrong_host(host: &str) -> Problem {
+    let detail = format!(
+        "this node is not known as {host:?}. If it is meant to be, add the name to http.allowed_hosts in its configuration"
+    );
+    Problem::new(Code::WrongHost, detail)
+}
+
+fn foreign(origin: &str) -> Problem {
+    Problem::new(
+        Code::ForeignOrigin,
+        format!("a page {origin:?} may not call this node; http.allowed_origins lists those that may"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_known() {
+        let names = KnownNames {
+            hosts: vec!["Locks.Example".into(), "*.nodes.example".into()],
+            ..KnownNames::default()
+        };
+        for known in [
+            "127.0.0.1",
+            "192.0.2.7",
+            "[::1]",
+            "[2001:db8::1]",
+            "localhost",
+            "LOCALHOST",
+            "app.localhost",
+            "localhost.",
+            "locks.example",
+            "LOCKS.example.",
+            "a.nodes.example",
+        ] {
+            assert!(names.know(known), "{known}");
+        }
+        for stranger in [
+            "",
+            ".",
+            "evil.example",
+            "locks.example.evil.example",
+            "evillocks.example",
+            "nodes.example",
+            ".nodes.example",
+            "a.b.nodes.example",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "notlocalhost",
+            "127.1",
+            "0x7f.0.0.1",
+            "::1",
+            "[::1",
+            "*",
+            "*.nodes.example.evil",
+        ] {
+            assert!(!names.know(stranger), "{stranger}");
+        }
+        let any = KnownNames {
+            hosts: vec!["*".into()],
+            ..KnownNames::default()
+        };
+        assert!(any.know("evil.example"));
+    }
+
+    #[test]
+    fn a_page_is_this_nodes_own_by_name_and_port() {
+        let own = |origin: &str, host: &str| is_own(origin, Some(&host.parse().unwrap()));
+        for (origin, host) in [
+            ("http://localhost:7400", "localhost:7400"),
+            ("https://locks.example", "LOCKS.example"),
+            ("https://locks.example:443", "locks.example"),
+            ("http://locks.example", "locks.example:80"),
+            ("http://[::1]:7400", "[::1]:7400"),
+        ] {
+            assert!(own(origin, host), "{origin} {host}");
+        }
+        for (origin, host) in [
+            ("null", "localhost:7400"),
+            ("http://localhost:3000", "localhost:7400"),
+            ("http://localhost", "localhost:7400"),
+            ("http://evil.example:7400", "localhost:7400"),
+            ("https://locks.example", "locks.example:80"),
+            ("file://localhost:7400", "localhost:7400"),
+            ("http://localhost:7400.evil.example", "localhost:7400"),
+            ("", "localhost:7400"),
+        ] {
+            assert!(!own(origin, host), "{origin} {host}");
+        }
+        assert!(!is_own("http://localhost:7400", None));
+    }
+}

@@ -1,0 +1,140 @@
+//! The log as it is written: what is one event stays one line, and no terminal is told what to do by it.
+//!
+//! Names, notes, paths and certificates are other people's text, and come into the log at many places. So it is not the places
+//! that see to it, but the one writer through which all lines go: whatever is not meant to be seen is written as an escape.
+//! Colours are escapes, too, and that is why there are none.
+
+use std::fmt::Write as _;
+use std::io;
+
+/// How an escape looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Escapes {
+    /// As in Rust: `\n`, `\u{202e}`.
+    Text,
+    /// As in JSON: `\u000a`, `\u202e`. What JSON has to have escaped is so already.
+    Json,
+}
+
+/// A writer of whole lines, each in one call of `write`.
+#[derive(Debug)]
+pub struct OneLine<W> {
+    to: W,
+    escapes: Escapes,
+}
+
+impl<W> OneLine<W> {
+    /// Writes to `to`.
+    pub fn new(to: W, escapes: Escapes) -> Self {
+        Self { to, escapes }
+    }
+}
+
+impl<W: io::Write> io::Write for OneLine<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match harmless(line, self.escapes) {
+            None => self.to.write_all(line)?,
+            Some(escaped) => self.to.write_all(escaped.as_bytes())?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// The line with escapes; none: it needs no other form.
+fn harmless(line: &[u8], escapes: Escapes) -> Option<String> {
+    let (text, end) = match line.strip_suffix(b"\n") {
+        Some(text) => (text, "\n"),
+        None => (line, ""),
+    };
+    // Nearly every line is plain ASCII.
+    if text.iter().all(|byte| (b' '..=b'~').contains(byte)) {
+        return None;
+    }
+    let text = String::from_utf8_lossy(text);
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match (is_shown(character), escapes) {
+            (true, _) => escaped.push(character),
+            (false, Escapes::Text) => escaped.extend(character.escape_default()),
+            (false, Escapes::Json) => {
+                for unit in character.encode_utf16(&mut [0; 2]) {
+                    write!(escaped, "\\u{unit:04x}").expect("memory takes it");
+                }
+            }
+        }
+    }
+    escaped.push_str(end);
+    Some(escaped)
+}
+
+/// Whether a character is shown, and does nothing but that.
+fn is_shown(character: char) -> bool {
+    let directs = matches!(character,
+        // What turns the direction of text, so that a line can be made to look like another one.
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        // What some programs take for the end of a line.
+        | '\u{2028}' | '\u{2029}'
+        // What is not seen at all: spaces without width, marks of byte order, tags.
+        | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
+    !character.is_control() && !directs
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn written(line: &str, escapes: Escapes) -> String {
+        let mut log = Vec::new();
+        OneLine::new(&mut log, escapes)
+            .write_all(line.as_bytes())
+            .unwrap();
+        String::from_utf8(log).unwrap()
+    }
+
+    #[test]
+    fn what_is_shown_stays() {
+        for line in ["INFO all is well\n", "INFO Grüße, 世界 🔒\n", "no end", "\n", ""] {
+            assert_eq!(written(line, Escapes::Text), line);
+            assert_eq!(written(line, Escapes::Json), line);
+        }
+    }
+
+    #[test]
+    fn what_does_something_is_escaped() {
+        for (line, text, json) in [
+            ("a\nb\n", "a\\nb\n", "a\\u000ab\n"),
+            ("a\r\n", "a\\r\n", "a\\u000d\n"),
+            ("\x1b[2J", "\\u{1b}[2J", "\\u001b[2J"),
+            ("\u{9b}31m", "\\u{9b}31m", "\\u009b31m"),
+            ("\u{202e}txt", "\\u{202e}txt", "\\u202etxt"),
+            ("\u{7f}\u{0}", "\\u{7f}\\u{0}", "\\u007f\\u0000"),
+            ("x\u{2028}y", "x\\u{2028}y", "x\\u2028y"),
+            ("\u{e0041}", "\\u{e0041}", "\\udb40\\udc41"),
+        ] {
+            assert_eq!(written(line, Escapes::Text), text);
+            assert_eq!(written(line, Escapes::Json), json);
+        }
+    }
+
+    #[test]
+    fn escapes_of_json_are_json() {
+        let line = format!("\"{}\"", "\u{7f}\u{9b}\u{202e}\u{2028}\u{e0041}");
+        let read: String = serde_json::from_str(&written(&line, Escapes::Json)).unwrap();
+        assert_eq!(read, "\u{7f}\u{9b}\u{202e}\u{2028}\u{e0041}");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_written_as_such() {
+        let mut log = Vec::new();
+        OneLine::new(&mut log, Escapes::Text)
+            .write_all(b"a\xffb\n")
+            .unwrap();
+        assert_eq!(log, "a\u{fffd}b\n".as_bytes());
+    }
+}

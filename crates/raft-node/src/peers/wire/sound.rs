@@ -1,0 +1,210 @@
+//! What a message has to be beside decodable: positions that a log can have, voters that are members, which is looked at while
+//! it is decoded, so that nothing behind can be handed one that is not so; and entries that follow one another
+//! ([`WireAppend::sound`]). Raft takes for granted what its own side has made, and a node that trips over it ends.
+
+use serde::Deserialize;
+
+use super::raft::{WireAppend, WireEntry, WireLogId, WireMembership, WireVote};
+use crate::config::NodeId;
+use crate::storage::wal::MAX_POSITION;
+use crate::types::{Member, Membership};
+
+fn position(what: &str, number: u64) -> Result<u64, String> {
+    match number <= MAX_POSITION {
+        true => Ok(number),
+        false => Err(format!("{what} {number} is beyond every log")),
+    }
+}
+
+/// A [`WireLogId`] as it is written.
+#[derive(Deserialize)]
+pub(super) struct AnyLogId {
+    term: u64,
+    index: u64,
+}
+
+impl TryFrom<AnyLogId> for WireLogId {
+    type Error = String;
+
+    fn try_from(any: AnyLogId) -> Result<Self, String> {
+        Ok(Self {
+            term: position("term", any.term)?,
+            index: position("index", any.index)?,
+        })
+    }
+}
+
+/// A [`WireVote`] as it is written.
+#[derive(Deserialize)]
+pub(super) struct AnyVote {
+    term: u64,
+    node: NodeId,
+    committed: bool,
+}
+
+impl TryFrom<AnyVote> for WireVote {
+    type Error = String;
+
+    fn try_from(any: AnyVote) -> Result<Self, String> {
+        Ok(Self {
+            term: position("term", any.term)?,
+            node: any.node,
+            committed: any.committed,
+        })
+    }
+}
+
+/// A [`WireMembership`] as it is written.
+#[derive(Deserialize)]
+pub(super) struct AnyMembership {
+    voters: Vec<Vec<NodeId>>,
+    members: Vec<(NodeId, Member)>,
+}
+
+impl TryFrom<AnyMembership> for WireMembership {
+    type Error = String;
+
+    fn try_from(any: AnyMembership) -> Result<Self, String> {
+        let AnyMembership { voters, members } = any;
+        let it = Self { voters, members };
+        openraft_membership(it.clone()).map(|_| it)
+    }
+}
+
+/// The same in openraft's terms. It has a check of its own, but none that lets a cluster pass that is not formed yet.
+pub(super) fn openraft_membership(membership: WireMembership) -> Result<Membership, String> {
+    let WireMembership { voters, members } = membership;
+    if voters.is_empty() && members.is_empty() {
+        return Ok(Membership::default());
+    }
+    let voters = voters.into_iter().map(|set| set.into_iter().collect()).collect();
+    let members: std::collections::BTreeMap<_, _> = members.into_iter().collect();
+    Membership::new(voters, members).map_err(|error| format!("a membership that cannot be: {error}"))
+}
+
+impl WireAppend {
+    /// The same, if its entries follow one another and what is before them. To be asked of what has come from elsewhere.
+    pub fn sound(self) -> Result<Self, String> {
+        let mut before = self.prev;
+        for WireEntry { at, .. } in &self.entries {
+            if let Some(before) = before
+                && (at.index != before.index + 1 || at.term < before.term)
+            {
+                let (before, at) = ((before.term, before.index), (at.term, at.index));
+                return Err(format!("entry {at:?} (term, index) cannot follow {before:?}"));
+            }
+            before = Some(*at);
+        }
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::super::raft::WirePayload;
+    use super::*;
+    use crate::codec::{decode, encode};
+    use crate::config::MemberAddress;
+    use crate::types::DiskId;
+
+    const VOTE: WireVote = WireVote {
+        term: 3,
+        node: 1,
+        committed: true,
+    };
+
+    fn at(term: u64, index: u64) -> WireLogId {
+        WireLogId { term, index }
+    }
+
+    fn append(prev: Option<WireLogId>, entries: &[WireLogId]) -> WireAppend {
+        let entries = entries.iter().map(|at| WireEntry {
+            at: *at,
+            payload: WirePayload::Commands {
+                term: at.term,
+                batch: Bytes::new(),
+            },
+        });
+        WireAppend {
+            vote: VOTE,
+            prev,
+            commit: None,
+            entries: entries.collect(),
+        }
+    }
+
+    #[track_caller]
+    fn comes_through(append: &WireAppend, does: bool) {
+        let decoded: WireAppend = decode(&encode(append)).unwrap();
+        assert_eq!(&decoded, append);
+        assert_eq!(decoded.sound().is_ok(), does, "{append:?}");
+    }
+
+    #[test]
+    fn entries_follow_one_another_and_what_was_before() {
+        comes_through(&append(None, &[]), true);
+        comes_through(&append(None, &[at(2, 7), at(3, 8)]), true);
+        comes_through(&append(Some(at(2, 6)), &[at(2, 7)]), true);
+        for strange in [
+            append(Some(at(2, 5)), &[at(2, 7)]),
+            append(Some(at(2, 7)), &[at(2, 7)]),
+            append(Some(at(3, 6)), &[at(2, 7)]),
+            append(None, &[at(2, 7), at(2, 9)]),
+            append(None, &[at(2, 7), at(1, 8)]),
+        ] {
+            comes_through(&strange, false);
+        }
+    }
+
+    #[test]
+    fn no_position_is_beyond_the_last_one() {
+        for (number, fits) in [
+            (0, true),
+            (MAX_POSITION, true),
+            (MAX_POSITION + 1, false),
+            (u64::MAX, false),
+        ] {
+            assert_eq!(
+                decode::<WireLogId>(&encode(&at(number, 1))).is_ok(),
+                fits,
+                "{number}"
+            );
+            assert_eq!(
+                decode::<WireLogId>(&encode(&at(1, number))).is_ok(),
+                fits,
+                "{number}"
+            );
+            let vote = WireVote { term: number, ..VOTE };
+            assert_eq!(decode::<WireVote>(&encode(&vote)).is_ok(), fits, "{number}");
+        }
+    }
+
+    #[test]
+    fn voters_are_members() {
+        let member = |id: NodeId| {
+            let address = MemberAddress {
+                peer: "127.0.0.1:1".into(),
+                http: "127.0.0.1:2".into(),
+            };
+            let disk = DiskId([1; 16]);
+            (id, Member { address, disk })
+        };
+        let membership = |voters: &[&[NodeId]], members: &[NodeId]| WireMembership {
+            voters: voters.iter().map(|set| set.to_vec()).collect(),
+            members: members.iter().map(|id| member(*id)).collect(),
+        };
+        for (sound, it) in [
+            (true, membership(&[], &[])),
+            (true, membership(&[&[1, 2]], &[1, 2, 3])),
+            (true, membership(&[&[1], &[2]], &[1, 2])),
+            // Openraft ends the node that is asked to elect somebody out of nobody.
+            (false, membership(&[&[]], &[1])),
+            (false, membership(&[&[1, 2]], &[1])),
+        ] {
+            assert_eq!(decode::<WireMembership>(&encode(&it)).is_ok(), sound, "{it:?}");
+            let _: Result<Membership, _> = openraft_membership(it);
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Any bytes as requests to the HTTP routes: see `decoder_fuzz::http`.
+#![no_main]
+
+use decoder_fuzz::{http, mutate};
+use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
+
+fuzz_target!(|bytes: &[u8]| {
+    http::run(bytes);
+});
+
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    mutate::http(&mut data[..max_size], size, seed, &mut |data: &mut [u8], size| {
+        let room = data.len();
+        fuzzer_mutate(data, size, room)
+    })
+});
