@@ -27,10 +27,14 @@ pub async fn send_frames(to: &mut (impl AsyncWrite + Unpin), frames: &[u8]) -> i
 pub struct FrameReader<R> {
     from: R,
     buffer: BytesMut,
+    max_bytes: usize,
 }
 
 /// How much is asked of the socket at once.
 const READ_CHUNK_BYTES: usize = 64 * 1024;
+
+/// The longest greeting: a cluster's name, addresses, and some numbers. More is not kept for somebody who could be anybody.
+pub const MAX_GREETING_BYTES: usize = 8 * 1024;
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Reads from `from`.
@@ -38,7 +42,22 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         Self {
             from,
             buffer: BytesMut::with_capacity(READ_CHUNK_BYTES),
+            max_bytes: MAX_ENCODED_BYTES,
         }
+    }
+
+    /// Reads from whoever calls, of whom nothing is known yet: frames are short, and little is kept.
+    pub fn of_a_stranger(from: R) -> Self {
+        Self {
+            from,
+            buffer: BytesMut::new(),
+            max_bytes: MAX_GREETING_BYTES,
+        }
+    }
+
+    /// It is a peer, who may send whatever peers send.
+    pub fn trust(&mut self) {
+        self.max_bytes = MAX_ENCODED_BYTES;
     }
 
     /// The next frame's bytes; `None` when the peer closed the connection between two frames.
@@ -47,7 +66,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             if let Some(frame) = self.take_buffered()? {
                 return Ok(Some(frame));
             }
-            self.buffer.reserve(READ_CHUNK_BYTES);
+            self.buffer.reserve(READ_CHUNK_BYTES.min(self.max_bytes));
             if self.from.read_buf(&mut self.buffer).await? == 0 {
                 return match self.buffer.is_empty() {
                     true => Ok(None),
@@ -63,7 +82,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             return Ok(None);
         };
         let length = u32::from_le_bytes(*length) as usize;
-        if length > MAX_ENCODED_BYTES {
+        if length > self.max_bytes {
             let what = format!("a frame of {length} bytes is larger than any that a peer sends");
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
