@@ -13,6 +13,7 @@ mod event_types;
 mod events;
 mod exchange;
 mod history;
+mod load;
 mod lock_types;
 mod locks;
 mod multilock;
@@ -41,7 +42,8 @@ use raft_node::Node;
 
 use crate::locks::Locks;
 
-pub use config::HttpConfig;
+pub use config::{HttpConfig, SMALL_BODY_BYTES};
+pub use load::administration;
 pub use openapi::openapi;
 pub use peer::Peer;
 pub use serve::serve;
@@ -52,6 +54,7 @@ struct Api {
     locks: Locks,
     config: HttpConfig,
     metrics: metrics::Metrics,
+    budgets: load::Budgets,
 }
 
 /// One allocation for all requests.
@@ -64,16 +67,19 @@ type Shared = Arc<Api>;
 /// request's extensions.
 pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
     let metrics = metrics::Metrics::of(&node);
+    let budgets = load::Budgets::new(&config);
     let api = Arc::new(Api {
         node,
         locks,
         config,
         metrics,
+        budgets,
     });
     routes()
         .router
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(axum::middleware::from_fn_with_state(api.clone(), load::admit))
         .with_state(api)
 }
 

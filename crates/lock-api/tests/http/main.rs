@@ -19,6 +19,7 @@ mod conventions;
 mod events;
 mod golden;
 mod limits;
+mod load;
 mod locks;
 mod modes;
 mod openapi;

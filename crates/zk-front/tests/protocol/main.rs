@@ -9,6 +9,7 @@ mod client;
 mod cluster;
 
 mod handshake;
+mod load;
 mod order;
 mod quorum;
 mod refusals;
