@@ -6,6 +6,8 @@
 // clippy's exception for tests does not reach their helpers.
 #![allow(clippy::unwrap_used)]
 
+mod administration;
+mod attacks;
 mod backup;
 mod cert;
 mod client;
