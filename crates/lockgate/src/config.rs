@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lock_api::http::HttpConfig;
-use raft_node::{MemberAddress, NodeConfig, NodeId, StartError};
+use raft_node::{AdmissionConfig, MemberAddress, NodeConfig, NodeId, StartError};
 use transport_security::{ClientCertificates, HandshakeBounds};
 use zk_front::ZkConfig;
 use zk_front::words::FourLetterWord;
@@ -59,6 +59,8 @@ pub struct ServeConfig {
     pub http_listen: String,
     /// Where to listen for clients of ZooKeeper: `host:port`; none: nowhere.
     pub zookeeper_listen: Option<String>,
+    /// Where to listen for the people who look after the cluster: `host:port`; none: nowhere but at the other ports.
+    pub admin_listen: Option<String>,
     /// Worker threads of the runtime; 1 is a runtime on the main thread alone.
     pub workers: usize,
     /// Locked for as long as the process lives, with its process id in it.
@@ -67,6 +69,8 @@ pub struct ServeConfig {
     pub http: HttpConfig,
     /// The same for a client of ZooKeeper.
     pub zookeeper: ZkConfig,
+    /// The same for callers of the port for administration.
+    pub admin: HttpConfig,
     /// How connections are protected; none: not at all.
     pub tls: Option<TlsConfig>,
     /// Whether to start without protection where others than this machine can call.
@@ -219,6 +223,11 @@ impl Settings<'_> {
                 .map(|(host, _)| format!("{host}:{ZOOKEEPER_PORT}")),
         };
 
+        let admin_listen = match self.text("admin_listen") {
+            Some(address) if address != NOT_SERVED => Some(self.address("admin_listen", address)),
+            _ => None,
+        };
+
         let mut node = NodeConfig::new(node_id, cluster, members, data_dir);
         node.join = join.unwrap_or(node.join);
         node.peer_listen = self
@@ -286,6 +295,8 @@ impl Settings<'_> {
         self.size("events.streams_per_session", &mut node.events.streams_per_session);
         self.size("events.streams_per_node", &mut node.events.streams_per_node);
 
+        self.load(&mut node.admission);
+
         self.switch("history.enabled", &mut node.history.enabled);
         self.size("history.records", &mut node.history.bounds.records);
         self.duration("history.max_age_ms", &mut node.history.bounds.max_age);
@@ -312,16 +323,37 @@ impl Settings<'_> {
         self.size("http.max_body_bytes", &mut http.max_body_bytes);
         self.size("http.max_data_body_bytes", &mut http.max_data_body_bytes);
         self.size("http.max_connections", &mut http.max_connections);
+        self.size(
+            "http.max_connections_per_address",
+            &mut http.max_connections_per_address,
+        );
+        self.size("http.max_large_bodies_bytes", &mut http.max_large_bodies_bytes);
+        self.size("http.max_large_answers_bytes", &mut http.max_large_answers_bytes);
         self.duration("http.header_timeout_ms", &mut http.header_timeout);
         self.duration("http.body_timeout_ms", &mut http.body_timeout);
         self.duration("http.send_timeout_ms", &mut http.send_timeout);
         self.duration("http.drain_timeout_ms", &mut http.drain_timeout);
         self.list("http.allowed_hosts", &mut http.names.hosts);
         self.list("http.allowed_origins", &mut http.names.origins);
+        let mut admin = HttpConfig::administration();
+        self.size("admin.max_connections", &mut admin.max_connections);
+        admin.max_connections_per_address = admin.max_connections;
         let mut zookeeper = ZkConfig::default();
         self.size("zookeeper.max_request_bytes", &mut zookeeper.max_request_bytes);
         self.size("zookeeper.max_connections", &mut zookeeper.max_connections);
+        self.size(
+            "zookeeper.max_connections_per_address",
+            &mut zookeeper.max_connections_per_address,
+        );
         self.size("zookeeper.max_outstanding", &mut zookeeper.max_outstanding);
+        self.size(
+            "zookeeper.max_outstanding_bytes",
+            &mut zookeeper.max_outstanding_bytes,
+        );
+        self.size(
+            "zookeeper.max_large_requests_bytes",
+            &mut zookeeper.max_large_requests_bytes,
+        );
         self.duration("zookeeper.handshake_timeout_ms", &mut zookeeper.handshake_timeout);
         self.duration("zookeeper.send_timeout_ms", &mut zookeeper.send_timeout);
         self.duration("zookeeper.drain_timeout_ms", &mut zookeeper.drain_timeout);
@@ -357,15 +389,28 @@ impl Settings<'_> {
             node,
             http_listen,
             zookeeper_listen,
+            admin_listen,
             workers,
             pid_file,
             http,
             zookeeper,
+            admin,
             tls,
             insecure,
             access_required,
             log,
         }
+    }
+
+    /// How much is taken in.
+    fn load(&mut self, load: &mut AdmissionConfig) {
+        self.duration("load.target_ms", &mut load.target);
+        self.size("load.max_outstanding", &mut load.max_outstanding);
+        self.size("load.max_outstanding_bytes", &mut load.max_outstanding_bytes);
+        let openings = &mut load.openings;
+        self.count("load.session_openings_per_second", &mut openings.per_second);
+        self.count("load.session_openings_at_once", &mut openings.burst);
+        self.count("load.session_openings_share", &mut openings.share);
     }
 
     /// What protects connections: none without a certificate.
@@ -650,5 +695,7 @@ fn variable(key: &str) -> String {
     format!("{ENVIRONMENT_PREFIX}{}", key.replace('.', "_").to_uppercase())
 }
 
+#[cfg(test)]
+mod limits_table;
 #[cfg(test)]
 mod tests;

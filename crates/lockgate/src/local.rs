@@ -133,6 +133,7 @@ impl From<OpenSessionError> for LocalLockError {
         match error {
             OpenSessionError::Refused(refusal) => Self::Refused(refusal),
             OpenSessionError::Propose(error) => error.into(),
+            too_many @ OpenSessionError::TooMany { .. } => Self::Unavailable(too_many.to_string()),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! `lockgate serve`: one node as a process, from its configuration to its exit code.
 
+pub(crate) mod open_files;
+
 use std::io;
 use std::time::Duration;
 
@@ -27,6 +29,7 @@ const FAILED_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 pub fn serve(config: ServeConfig) -> anyhow::Result<()> {
     let _claim = config.pid_file.as_deref().map(PidFile::claim).transpose()?;
     start_logging(&config.log)?;
+    open_files::raise_for(&config);
     end_at_panics();
     #[cfg(feature = "failpoints")]
     raft_node::fail_points::order_from_environment().map_err(anyhow::Error::msg)?;
@@ -77,15 +80,20 @@ fn end_at_panics() {
     }));
 }
 
+/// After so many turns of tasks the runtime looks for what has come from the network. A turn may be a piece of work of many
+/// connections (see `front_door`), so tokio's own 61 would be long enough for a heartbeat of Raft to come late.
+const TURNS_BETWEEN_LOOKS: u32 = 8;
+
 /// One thread that does everything, or a pool of workers.
 fn runtime(workers: usize) -> io::Result<Runtime> {
-    match workers {
-        1 => runtime::Builder::new_current_thread().enable_all().build(),
-        workers => runtime::Builder::new_multi_thread()
-            .worker_threads(workers)
-            .enable_all()
-            .build(),
+    let mut builder = match workers {
+        1 => runtime::Builder::new_current_thread(),
+        _ => runtime::Builder::new_multi_thread(),
+    };
+    if workers > 1 {
+        builder.worker_threads(workers);
     }
+    builder.event_interval(TURNS_BETWEEN_LOOKS).enable_all().build()
 }
 
 async fn run(config: ServeConfig) -> anyhow::Result<()> {
@@ -103,8 +111,12 @@ async fn run(config: ServeConfig) -> anyhow::Result<()> {
     let mut server = Lockgate::configured(config.node)
         .http_listen(config.http_listen)
         .http_config(config.http)
+        .admin_config(config.admin)
         .zookeeper_config(config.zookeeper)
         .access_required(config.access_required);
+    if let Some(address) = config.admin_listen {
+        server = server.admin_listen(address);
+    }
     if let Some(address) = config.zookeeper_listen {
         server = server.zookeeper_listen(address);
     }
@@ -131,6 +143,9 @@ async fn run(config: ServeConfig) -> anyhow::Result<()> {
     if let Some(address) = server.http_address() {
         let scheme = if server.is_secured() { "https" } else { "http" };
         info!(node = node_id, "serving HTTP at {scheme}://{address}");
+    }
+    if let Some(address) = server.admin_address() {
+        info!(node = node_id, "serving administration at {address}");
     }
     if let Some(address) = server.zookeeper_address() {
         info!(node = node_id, "serving clients of ZooKeeper at {address}");

@@ -12,8 +12,8 @@ use lock_api::http;
 use lock_api::http::{HttpConfig, OperatorToken};
 use lock_api::locks::Locks;
 use raft_node::{
-    MemberAddress, MembershipChanged, MembershipError, Node, NodeConfig, NodeId, RaftTiming, SessionBounds,
-    SnapshotConfig, SweepConfig, WatchConfig,
+    AdmissionConfig, MemberAddress, MembershipChanged, MembershipError, Node, NodeConfig, NodeId, RaftTiming,
+    SessionBounds, SnapshotConfig, SweepConfig, WatchConfig,
 };
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Notify};
@@ -36,6 +36,7 @@ pub struct Lockgate {
     locks: Locks,
     http_address: Option<SocketAddr>,
     zookeeper_address: Option<SocketAddr>,
+    admin_address: Option<SocketAddr>,
     front_ends: Mutex<Vec<FrontEnd>>,
     /// Has the certificates looked at; none without TLS.
     certificates: Option<Arc<Notify>>,
@@ -78,6 +79,14 @@ pub enum StartError {
         /// Where.
         address: String,
     },
+    /// The address for administration is not to be had.
+    #[error("cannot listen for administration at {address}: {source}")]
+    Administration {
+        /// Which address.
+        address: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
     /// The address for clients of ZooKeeper is not to be had.
     #[error("cannot listen for clients of ZooKeeper at {address}: {source}")]
     ZooKeeper {
@@ -96,6 +105,8 @@ pub struct Builder {
     http_listen: HttpListen,
     zookeeper: ZkConfig,
     zookeeper_listen: Option<String>,
+    admin: HttpConfig,
+    admin_listen: Option<String>,
     tls: Option<TlsConfig>,
     insecure: bool,
     access_required: Option<bool>,
@@ -191,6 +202,26 @@ impl Builder {
         self
     }
 
+    /// Serves the same HTTP at another address, too, for the people who look after the cluster: with places of its own, which
+    /// clients cannot take, and without being refused because clients ask for much. Port 0: any free one, see
+    /// [`Lockgate::admin_address`]. It is protected as the other ports are; best have it listen on 127.0.0.1.
+    pub fn admin_listen(mut self, address: impl Into<String>) -> Self {
+        self.admin_listen = Some(address.into());
+        self
+    }
+
+    /// What one caller can cost there.
+    pub fn admin_config(mut self, config: HttpConfig) -> Self {
+        self.admin = config;
+        self
+    }
+
+    /// How much this node takes in for the cluster.
+    pub fn admission(mut self, admission: AdmissionConfig) -> Self {
+        self.config.admission = admission;
+        self
+    }
+
     /// Protects all connections, of peers and of clients. Without this, and without [`Builder::insecure`], a server does not start
     /// where others than its own machine can call it.
     pub fn tls(mut self, tls: TlsConfig) -> Self {
@@ -271,7 +302,8 @@ impl Builder {
             None if self.insecure => None,
             None => {
                 let zookeeper = self.zookeeper_listen.as_deref();
-                refuse_exposed(&self.config, address.as_deref(), zookeeper).await?;
+                let admin = self.admin_listen.as_deref();
+                refuse_exposed(&self.config, address.as_deref(), zookeeper, admin).await?;
                 None
             }
         };
@@ -293,7 +325,15 @@ impl Builder {
                     .map_err(|source| StartError::ZooKeeper { address, source })?,
             ),
         };
-        let bound = [&http, &zookeeper]
+        let admin = match self.admin_listen {
+            None => None,
+            Some(address) => Some(
+                listen(&address)
+                    .await
+                    .map_err(|source| StartError::Administration { address, source })?,
+            ),
+        };
+        let bound = [&http, &zookeeper, &admin]
             .into_iter()
             .flatten()
             .map(|(_, address)| *address);
@@ -308,30 +348,34 @@ impl Builder {
         });
         let locks = Locks::new(node.clone());
         let mut front_ends = Vec::new();
-        let mut http_address = None;
-        if let Some((listener, address)) = http {
-            http_address = Some(address);
-            if access_required {
-                let stop = CancellationToken::new();
-                let own = node.config().members.get(&node.id());
-                let unsecured = Unsecured {
-                    listens: address,
-                    called: own.map(|own| own.http.clone()).filter(|_| transport.is_some()),
-                    operator: operator.as_ref().map(|file| file.path().to_owned()),
-                };
-                front_ends.push(FrontEnd {
-                    task: tokio::spawn(unsecured.tell(node.clone(), stop.clone())),
-                    stop,
-                });
-            }
+        let tls = transport.as_ref().map(|transport| transport.http.clone());
+        self.http.names.certificate = tls.clone();
+        let router = http::router(node.clone(), locks.clone(), self.http.clone());
+        let http_address = http.as_ref().map(|(_, address)| *address);
+        let admin_address = admin.as_ref().map(|(_, address)| *address);
+        if let Some(listens) = http_address
+            && access_required
+        {
             let stop = CancellationToken::new();
-            let tls = transport.as_ref().map(|transport| transport.http.clone());
-            self.http.names.certificate = tls.clone();
-            let router = http::router(node.clone(), locks.clone(), self.http.clone());
+            let own = node.config().members.get(&node.id());
+            let unsecured = Unsecured {
+                listens,
+                called: own.map(|own| own.http.clone()).filter(|_| transport.is_some()),
+                operator: operator.as_ref().map(|file| file.path().to_owned()),
+            };
+            front_ends.push(FrontEnd {
+                task: tokio::spawn(unsecured.tell(node.clone(), stop.clone())),
+                stop,
+            });
+        }
+        let admin = admin.map(|(listener, _)| (listener, http::administration(router.clone()), self.admin));
+        let http = http.map(|(listener, _)| (listener, router, self.http));
+        for (listener, router, config) in [http, admin].into_iter().flatten() {
+            let stop = CancellationToken::new();
             let stopped = stop.clone().cancelled_owned();
             front_ends.push(FrontEnd {
                 stop,
-                task: tokio::spawn(http::serve(listener, router, self.http, tls, stopped)),
+                task: tokio::spawn(http::serve(listener, router, config, tls.clone(), stopped)),
             });
         }
         let mut zookeeper_address = None;
@@ -359,6 +403,7 @@ impl Builder {
             node,
             http_address,
             zookeeper_address,
+            admin_address,
             front_ends: Mutex::new(front_ends),
         })
     }
@@ -404,6 +449,8 @@ impl Lockgate {
             http_listen: HttpListen::AsMember,
             zookeeper: ZkConfig::default(),
             zookeeper_listen: None,
+            admin: HttpConfig::administration(),
+            admin_listen: None,
             tls: None,
             insecure: false,
             access_required: None,
@@ -429,6 +476,11 @@ impl Lockgate {
     /// Where clients of ZooKeeper are served; `None` where they are not.
     pub fn zookeeper_address(&self) -> Option<SocketAddr> {
         self.zookeeper_address
+    }
+
+    /// Where administration has a port of its own; `None` where it has none.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_address
     }
 
     /// Whether connections are protected.

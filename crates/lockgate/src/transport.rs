@@ -107,6 +107,7 @@ pub(crate) async fn refuse_exposed(
     config: &NodeConfig,
     http: Option<&str>,
     zookeeper: Option<&str>,
+    admin: Option<&str>,
 ) -> Result<(), StartError> {
     let peers = match config.peer_listen {
         Some(address) => Some(address.to_string()),
@@ -115,6 +116,7 @@ pub(crate) async fn refuse_exposed(
     let all = [
         ("HTTP", http),
         ("clients of ZooKeeper", zookeeper),
+        ("administration", admin),
         ("its peers", peers.as_deref()),
     ];
     for (what, address) in all {

@@ -6,17 +6,24 @@
 //! first, or a snapshot that hides what was applied, leaves an outcome unknown.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use znode_store::Applied;
 
+use crate::admission::Place;
 use crate::error::{ProposeError, Unavailable};
 use crate::peers::wire::Declined;
 
 /// What a caller waits for.
 pub type CallResult = Result<Applied, ProposeError>;
+
+/// How long the place of a call is kept that was given up on its way, if nobody ever hears of it again: longer than a run of
+/// calls is waited for.
+const LINGER: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 struct Call {
@@ -24,12 +31,23 @@ struct Call {
     /// The term in which it was last sent; `None` while it has not been.
     sent_in: Option<u64>,
     answer: oneshot::Sender<CallResult>,
+    place: Place,
+}
+
+/// A call that its caller has given up while it was on its way: it still is, so its place is not free. Else whoever asks and
+/// hangs up could ask for any number of things.
+#[derive(Debug)]
+struct GivenUp {
+    sent_in: u64,
+    at: Instant,
+    _place: Place,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
     calls: BTreeMap<u64, Call>,
+    given_up: BTreeMap<u64, GivenUp>,
     stopped: bool,
 }
 
@@ -40,9 +58,10 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Enters a new call. `encode` makes its envelope from the number that it gets.
+    /// Enters a new call, which has a place. `encode` makes its envelope from the number that it gets.
     pub fn enter(
         &self,
+        place: Place,
         encode: impl FnOnce(u64) -> Bytes,
     ) -> Result<(u64, Bytes, oneshot::Receiver<CallResult>), Unavailable> {
         let (tx, rx) = oneshot::channel();
@@ -57,6 +76,7 @@ impl Calls {
                 envelope: Bytes::new(),
                 sent_in: None,
                 answer: tx,
+                place,
             };
             table.calls.insert(number, call);
             number
@@ -90,6 +110,8 @@ impl Calls {
             if let Some(call) = table.calls.get_mut(number) {
                 call.sent_in = None;
                 again.push((*number, call.envelope.clone()));
+            } else {
+                table.given_up.remove(number);
             }
         }
         again
@@ -102,8 +124,7 @@ impl Calls {
             let Some(number) = numbers.get(*place as usize) else {
                 continue;
             };
-            let call = self.table.lock().calls.remove(number);
-            if let Some(call) = call {
+            if let Some(call) = self.take(*number) {
                 // The caller may be gone.
                 let unavailable = match declined.read_only {
                     true => Unavailable::read_only(&declined.reason),
@@ -116,17 +137,28 @@ impl Calls {
 
     /// Answers a call with what was applied.
     pub fn complete(&self, number: u64, applied: Applied) {
-        let call = self.table.lock().calls.remove(&number);
-        if let Some(call) = call {
+        if let Some(call) = self.take(number) {
+            call.place.carried_out();
             // The caller may be gone; what was done is done.
             let _ = call.answer.send(Ok(applied));
         }
+    }
+
+    /// Takes a call out that is over, or frees its place if nobody waits for it.
+    fn take(&self, number: u64) -> Option<Call> {
+        let mut table = self.table.lock();
+        let call = table.calls.remove(&number);
+        if call.is_none() {
+            table.given_up.remove(&number);
+        }
+        call
     }
 
     /// An entry of `term` was applied: what was sent in an earlier one and is not answered was not done.
     /// Returns those calls, in order, for another try.
     pub fn term_began(&self, term: u64) -> Vec<(u64, Bytes)> {
         let mut table = self.table.lock();
+        table.given_up.retain(|_, call| call.sent_in >= term);
         let mut again = Vec::new();
         for (number, call) in &mut table.calls {
             if call.sent_in.is_some_and(|sent| sent < term) {
@@ -141,6 +173,7 @@ impl Calls {
     pub fn lose_sent(&self) {
         let lost = {
             let mut table = self.table.lock();
+            table.given_up.clear();
             let sent: Vec<u64> = table
                 .calls
                 .iter()
@@ -159,11 +192,20 @@ impl Calls {
 
     /// The caller gives up. Says whether anything may have been done; `None` if it is answered already.
     pub fn give_up(&self, number: u64) -> Option<bool> {
-        self.table
-            .lock()
-            .calls
-            .remove(&number)
-            .map(|call| call.sent_in.is_some())
+        let mut table = self.table.lock();
+        let call = table.calls.remove(&number)?;
+        let Some(sent_in) = call.sent_in else {
+            return Some(false);
+        };
+        let at = Instant::now();
+        while let Some(first) = table.given_up.first_entry()
+            && at.saturating_duration_since(first.get().at) > LINGER
+        {
+            first.remove();
+        }
+        let _place = call.place;
+        table.given_up.insert(number, GivenUp { sent_in, at, _place });
+        Some(true)
     }
 
     /// Answers all calls that nothing was done, or that it is unknown; no call is entered any more.
@@ -171,6 +213,7 @@ impl Calls {
         let calls = {
             let mut table = self.table.lock();
             table.stopped = true;
+            table.given_up.clear();
             std::mem::take(&mut table.calls)
         };
         for call in calls.into_values() {
@@ -185,11 +228,64 @@ impl Calls {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use znode_store::{Command, Reply, Request, SessionId, Zxid};
+
     use super::*;
+    use crate::admission::{Admission, AdmissionConfig};
+
+    fn place(admission: &Arc<Admission>) -> Place {
+        let session = SessionId(1);
+        let request = Request::anonymous(Command::CloseSession { session });
+        admission.place(&request).unwrap()
+    }
 
     fn enter(calls: &Calls) -> (u64, oneshot::Receiver<CallResult>) {
-        let (number, _, rx) = calls.enter(|number| Bytes::from(number.to_string())).unwrap();
+        let place = place(&Arc::new(Admission::new(AdmissionConfig::default())));
+        let (number, _, rx) = calls
+            .enter(place, |number| Bytes::from(number.to_string()))
+            .unwrap();
         (number, rx)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_hangs_up_does_not_free_the_place_of_what_is_on_its_way() {
+        let admission = Arc::new(Admission::new(AdmissionConfig::default()));
+        let calls = Calls::default();
+        let enter = || {
+            let encode = |number: u64| Bytes::from(number.to_string());
+            calls.enter(place(&admission), encode).unwrap().0
+        };
+        let numbers: Vec<u64> = (0..5).map(|_| enter()).collect();
+        calls.mark_sent(
+            1,
+            &mut numbers[..4]
+                .iter()
+                .map(|number| (*number, Bytes::new()))
+                .collect(),
+        );
+        for number in &numbers {
+            calls.give_up(*number);
+        }
+        assert_eq!(admission.counts().kept, 4, "the last one was never sent");
+        calls.complete(
+            numbers[0],
+            Applied {
+                zxid: Zxid(1),
+                outcome: Ok(Reply::SessionClosed),
+            },
+        );
+        assert_eq!(admission.counts().kept, 3, "it was carried out");
+        assert!(calls.mark_unsent(&numbers[1..2]).is_empty());
+        assert_eq!(admission.counts().kept, 2, "it was refused");
+        tokio::time::advance(LINGER * 2).await;
+        let last = enter();
+        calls.mark_sent(1, &mut vec![(last, Bytes::new())]);
+        calls.give_up(last);
+        assert_eq!(admission.counts().kept, 1, "of the others nobody has heard again");
+        calls.term_began(2);
+        assert_eq!(admission.counts().kept, 0, "what is of an earlier term is void");
     }
 
     fn numbers(calls: Vec<(u64, Bytes)>) -> Vec<u64> {
@@ -235,6 +331,7 @@ mod tests {
         calls.stop();
         assert!(matches!(ra.await, Ok(Err(ProposeError::OutcomeUnknown(_)))));
         assert!(matches!(rb.await, Ok(Err(ProposeError::Unavailable(_)))));
-        assert!(calls.enter(|_| Bytes::new()).is_err());
+        let place = place(&Arc::new(Admission::new(AdmissionConfig::default())));
+        assert!(calls.enter(place, |_| Bytes::new()).is_err());
     }
 }

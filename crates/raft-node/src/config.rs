@@ -10,6 +10,7 @@ use transport_security::PeerTls;
 use znode_store::{Limits, MAX_DATA_BYTES};
 use znode_watch::WatchLimits;
 
+use crate::admission::AdmissionConfig;
 use crate::disks::DiskConfig;
 use crate::error::StartError;
 use crate::history::HistoryConfig;
@@ -72,6 +73,8 @@ pub struct NodeConfig {
     pub events: SessionEventsConfig,
     /// What is remembered of who held which lock.
     pub history: HistoryConfig,
+    /// How much this node takes in for the cluster. It changes nothing that is replicated, so nodes may differ in this.
+    pub admission: AdmissionConfig,
     /// After so long without an answer a proposal is given up; its outcome is then unknown.
     pub propose_timeout: Duration,
     /// The versions of the peer protocol that this node speaks. Less than [`WireRange::OWN`] is for tests of clusters of
@@ -105,6 +108,7 @@ impl NodeConfig {
             watches: WatchConfig::default(),
             events: SessionEventsConfig::default(),
             history: HistoryConfig::default(),
+            admission: AdmissionConfig::default(),
             propose_timeout: Duration::from_secs(10),
             wire: WireRange::OWN,
         }
@@ -175,6 +179,19 @@ impl NodeConfig {
         }
         if self.history.bounds.records == 0 || self.history.bounds.max_age.is_zero() {
             wrong.push("a history of no records or no age; it can be switched off".to_owned());
+        }
+        let admission = &self.admission;
+        if admission.target.is_zero()
+            || admission.max_outstanding == 0
+            || admission.max_outstanding_bytes == 0
+        {
+            wrong.push("no request may be on its way, or none may take any time".to_owned());
+        }
+        if admission.openings.per_second == 0
+            || admission.openings.burst == 0
+            || admission.openings.share == 0
+        {
+            wrong.push("no session may ever be opened".to_owned());
         }
         if self.propose_timeout < timing.election_max {
             wrong.push("a proposal must be allowed to outlast an election".to_owned());

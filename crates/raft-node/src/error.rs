@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use znode_store::Refusal;
 
+use crate::admission::TooFast;
+
 /// Nothing was done. Trying again later may help.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
@@ -59,6 +61,25 @@ pub enum OpenSessionError {
     /// There is no outcome.
     #[error(transparent)]
     Propose(#[from] ProposeError),
+    /// The caller's address opens sessions faster than one may; nothing was done.
+    #[error("too many sessions are opened from this address")]
+    TooMany {
+        /// When there is one for it again.
+        retry_after: Duration,
+    },
+}
+
+impl From<TooFast> for OpenSessionError {
+    fn from(too_fast: TooFast) -> Self {
+        match too_fast {
+            TooFast::OfAddress(retry_after) => Self::TooMany { retry_after },
+            TooFast::OfAll(retry_after) => Unavailable {
+                retry_after,
+                ..Unavailable::new("too many sessions are opened at this node")
+            }
+            .into(),
+        }
+    }
 }
 
 impl From<Unavailable> for OpenSessionError {

@@ -73,6 +73,7 @@ pub mod node;
 pub mod status;
 mod metrics;
 
+pub mod admission;
 mod submitter;
 mod proposer;
 pub mod disks;
@@ -110,6 +111,7 @@ pub mod fuzz;
 #[cfg(test)]
 mod golden;
 
+pub use admission::{AdmissionConfig, AdmissionCounts, Busy, OpeningBounds};
 pub use config::{
     MemberAddress, NodeConfig, NodeId, RaftTiming, SessionBounds, SessionEventsConfig, SnapshotConfig,
     SweepConfig, WatchConfig,

@@ -40,6 +40,7 @@ impl Collector for NodeMetrics {
         encode_raft(&mut encoder, &status)?;
         encode_disk(&mut encoder, &self.node, &status)?;
         encode_events(&mut encoder, &self.node)?;
+        encode_admission(&mut encoder, &self.node)?;
         encode_tls(&mut encoder, &self.node)
     }
 }
@@ -140,6 +141,33 @@ fn encode_events(encoder: &mut DescriptorEncoder, node: &Node) -> fmt::Result {
     let help =
         "How often a stream began with the present state because what it asked for was not known any more";
     counter(encoder, "event_resets", help, counts.resets)
+}
+
+fn encode_admission(encoder: &mut DescriptorEncoder, node: &Node) -> fmt::Result {
+    let counts = node.admission_counts();
+    let [new_refused, kept_refused] = counts.refused;
+    let help = "Requests on their way through the log: those that want something new, and those that keep or give back";
+    let mut outstanding = encoder.encode_descriptor("proposals", help, None, MetricType::Gauge)?;
+    for (work, count) in [("new", counts.new), ("keep", counts.kept)] {
+        let labels = [("work", work)];
+        outstanding
+            .encode_family(&labels)?
+            .encode_gauge(&(count as u64))?;
+    }
+    let help = "What these have, in bytes";
+    gauge(encoder, "proposals_bytes", help, &counts.bytes)?;
+    let help = "How many of each kind there may be: fewer while they take too long";
+    gauge(encoder, "proposals_limit", help, &counts.limit)?;
+    let help = "Requests that were refused because there were as many as there may be";
+    let mut refused = encoder.encode_descriptor("proposals_refused", help, None, MetricType::Counter)?;
+    for (work, count) in [("new", new_refused), ("keep", kept_refused)] {
+        let labels = [("work", work)];
+        refused
+            .encode_family(&labels)?
+            .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+    }
+    let help = "Sessions that were not opened because too many were";
+    counter(encoder, "session_openings_refused", help, counts.openings_refused)
 }
 
 fn encode_tls(encoder: &mut DescriptorEncoder, node: &Node) -> fmt::Result {

@@ -20,14 +20,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use znode_store::{
     Applied, Command, HolderId, Identities, LockName, Password, Refusal, Reply, Request, RequestId,
-    SessionFate, SessionId, Store, ZPath, Zxid,
+    SessionFate, SessionId, Step, Store, ZPath, Zxid,
 };
 use znode_watch::{TooManyWatches, WatchCounts, WatchKind};
 
 pub use self::backup::BackupRefused;
 pub use self::proposal::Proposal;
+use crate::admission::{Admission, AdmissionCounts, Busy, Place, Work};
 use crate::asker::{Asker, Questions};
-
 use crate::compaction;
 use crate::config::{NodeConfig, NodeId};
 use crate::disks::Disks;
@@ -76,6 +76,7 @@ struct Inner {
     failure: watch::Sender<Option<String>>,
     disks: Arc<Disks>,
     wal: Wal,
+    admission: Arc<Admission>,
     /// When this node last knew that it had applied all that was committed.
     confirmed: Mutex<Option<Instant>>,
     stop: CancellationToken,
@@ -116,9 +117,42 @@ impl Node {
     /// The same, without waiting: the request is on its way when this returns, behind all that were submitted before. If the
     /// leader changes they may be carried out in another order; whoever cannot have that names turns
     /// ([`Command::InTurn`]).
+    ///
+    /// It is refused at once while this node has as much to do as it can do in time.
     pub fn submit(&self, request: Request) -> Result<Proposal, ProposeError> {
         self.working()?;
-        Proposal::submit(self, request)
+        let place = self.inner.admission.place(&request).map_err(Unavailable::from)?;
+        Proposal::submit(self, request, place)
+    }
+
+    /// The same with a place that was taken before: by [`Node::place_for_step`].
+    pub fn submit_in(&self, request: Request, place: Place) -> Result<Proposal, ProposeError> {
+        self.working()?;
+        Proposal::submit(self, request, place)
+    }
+
+    /// A place for what a client that stays connected wants to have done. Where there is none, the client is best not listened to
+    /// until there is [`Node::room`].
+    pub fn place_for_step(&self, step: &Step) -> Result<Place, Busy> {
+        self.inner.admission.place_for_step(step)
+    }
+
+    /// Waits until such work may find a place.
+    pub async fn room(&self, work: Work) {
+        self.inner.admission.room(work).await;
+    }
+
+    /// Refuses something new that was not even read yet, if there is no place for it.
+    pub fn admit(&self) -> Result<(), Unavailable> {
+        match self.inner.admission.has_room(Work::New) {
+            true => Ok(()),
+            false => Err(self.inner.admission.refuse().into()),
+        }
+    }
+
+    /// How much of what clients want is on its way.
+    pub fn admission_counts(&self) -> AdmissionCounts {
+        self.inner.admission.counts()
     }
 
     /// A node that cannot go on takes nothing more, and says why.
@@ -158,6 +192,7 @@ impl Node {
         address: &str,
         request_id: Option<RequestId>,
     ) -> Result<OpenedSession, OpenSessionError> {
+        self.inner.admission.open_session(address)?;
         let bounds = &self.inner.config.sessions;
         let timeout = timeout.unwrap_or(bounds.default).clamp(bounds.min, bounds.max);
         let timeout_ms = timeout.as_millis().try_into().unwrap_or(u32::MAX);

@@ -299,6 +299,7 @@ mod tests {
     use znode_watch::WatchKind;
 
     use super::*;
+    use crate::admission::{Admission, AdmissionConfig};
     use crate::codec;
     use crate::config::{SessionEventsConfig, WatchConfig};
     use crate::hub::WatchesLost;
@@ -365,8 +366,9 @@ mod tests {
             tokio::sync::oneshot::Receiver<crate::calls::CallResult>,
         ) {
             let request = create(text);
+            let place = Arc::new(Admission::new(AdmissionConfig::default())).place(&request);
             let encode = |call| codec::encode(&Envelope::new(ORIGIN, call, request)).into();
-            self.replica.calls.enter(encode).unwrap()
+            self.replica.calls.enter(place.unwrap(), encode).unwrap()
         }
 
         fn sent(&self, term: u64, call: u64, envelope: &Bytes) {

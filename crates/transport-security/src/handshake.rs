@@ -33,9 +33,10 @@ impl Default for HandshakeBounds {
     }
 }
 
-/// All handshakes that are begun at one listener.
+/// All handshakes that are begun at one listener, of whatever kind: where no TLS is spoken, callers have to say who they are all
+/// the same.
 #[derive(Debug)]
-pub(crate) struct Crowd {
+pub struct Crowd {
     bounds: HandshakeBounds,
     begun: Mutex<Begun>,
 }
@@ -54,6 +55,7 @@ struct Place {
 }
 
 impl Crowd {
+    /// None yet.
     pub fn new(bounds: HandshakeBounds) -> Arc<Self> {
         Arc::new(Self {
             bounds,
@@ -62,16 +64,21 @@ impl Crowd {
     }
 
     /// Carries out a handshake within the bounds.
-    pub async fn carry_out<T>(
+    pub(crate) async fn carry_out<T>(
         self: &Arc<Self>,
         handshake: impl Future<Output = Result<T, HandshakeError>>,
     ) -> Result<T, HandshakeError> {
+        self.bound(handshake).await.flatten()
+    }
+
+    /// Waits for a handshake within the bounds, whatever comes of it.
+    pub async fn bound<T>(self: &Arc<Self>, handshake: impl Future<Output = T>) -> Result<T, HandshakeError> {
         let place = self.enter();
         tokio::select! {
             biased;
             () = place.gives_way.cancelled() => Err(HandshakeError::Crowded),
             done = tokio::time::timeout(self.bounds.timeout, handshake) => {
-                done.unwrap_or(Err(HandshakeError::TimedOut))
+                done.map_err(|_| HandshakeError::TimedOut)
             }
         }
     }

@@ -51,7 +51,7 @@ pub use client::ClientTls;
 pub use error::{HandshakeError, PeerFault, PeerRefused, TlsError};
 pub use files::{TlsFiles, secret_text};
 pub use halves::{ReadHalf, WriteHalf};
-pub use handshake::HandshakeBounds;
+pub use handshake::{Crowd, HandshakeBounds};
 pub use names::{NameError, PeerName};
 pub use peers::PeerTls;
 pub use reload::{EXPIRY_WARNING, LOOK_EVERY, Refresh, Reloadable, keep_fresh};

@@ -9,10 +9,17 @@ use crate::words::FourLetterWord;
 pub struct ZkConfig {
     /// The longest request in bytes, without its length. A longer one ends the connection.
     pub max_request_bytes: usize,
-    /// How many connections are served at once. More wait in the listener's backlog.
+    /// How many connections are served at once. Who comes then is hung up on, and tries another server.
     pub max_connections: usize,
+    /// How many of them one address may have: ZooKeeper's `maxClientCnxns`.
+    pub max_connections_per_address: usize,
     /// How many requests of one connection may wait for their answers. What it sends beyond that is not read for so long.
     pub max_outstanding: usize,
+    /// How many bytes those of them may have that are not begun yet. Likewise.
+    pub max_outstanding_bytes: usize,
+    /// How many bytes the large requests may have together that all clients are just sending: ZooKeeper's
+    /// `largeRequestMaxBytes`. Who begins one more is hung up on. Those of [`LARGE_REQUEST_BYTES`] or less do not count.
+    pub max_large_requests_bytes: usize,
     /// How long a client may take until it has said what it wants.
     pub handshake_timeout: Duration,
     /// How long a client may leave what was sent to it without taking it, before its connection is cut.
@@ -28,6 +35,10 @@ pub struct ZkConfig {
     pub secured_only: bool,
 }
 
+/// What is longer is a large request: ZooKeeper's own `largeRequestThreshold` is off; this is more than any recipe sends, and
+/// little enough for every connection to be in the middle of one.
+pub const LARGE_REQUEST_BYTES: usize = 16 * 1024;
+
 impl Default for ZkConfig {
     fn default() -> Self {
         Self {
@@ -36,8 +47,14 @@ impl Default for ZkConfig {
             // Each one costs a file descriptor and some kilobytes. Together with peers and HTTP it has to stay below the
             // usual hard limit of open files.
             max_connections: 10_000,
+            // ZooKeeper's is 60, which every user has to raise who has one machine with many clients. Half leaves as much to others.
+            max_connections_per_address: 5_000,
             // ZooKeeper's own for a whole server. More in flight brings no throughput: they share one log.
             max_outstanding: 1_000,
+            // A few of the largest.
+            max_outstanding_bytes: 4 * 1024 * 1024,
+            // ZooKeeper's own.
+            max_large_requests_bytes: 100 * 1024 * 1024,
             // Clients say it in their first packet.
             handshake_timeout: Duration::from_secs(10),
             // Long enough for a program that was stopped in a debugger for a moment; its session is over by then.

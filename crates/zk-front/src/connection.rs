@@ -8,7 +8,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use access_token::{Secret, Standing};
 use bytes::{Bytes, BytesMut};
-use raft_node::{ProposeError, Unavailable, WatchConnection, WatchesLost, fail_step};
+use raft_node::admission::{Place, Work};
+use raft_node::{Node, ProposeError, Unavailable, WatchConnection, WatchesLost, fail_step};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use transport_security::Stream;
@@ -19,6 +21,7 @@ use zk_wire::{
 use znode_store::{Applied, Command, Identities, Op, Refusal, SessionId, Step, Turn, Unproven, Zxid};
 
 use crate::auth::{AuthFailed, Proven};
+use crate::config::LARGE_REQUEST_BYTES;
 use crate::front::{Client, Front};
 use crate::handshake::{self, Session};
 use crate::outstanding::{Answer, Asked, Awaits, Barrier, Done, Outstanding};
@@ -47,7 +50,11 @@ pub(crate) struct Connection {
     watches: WatchConnection,
     pulse: Pulse,
     outstanding: Outstanding,
+    /// The first request that waits, waits for such a place, because this node has enough to do.
+    held_back: Option<Work>,
     inbox: BytesMut,
+    /// The room for a large request that has begun to come.
+    large: Option<OwnedSemaphorePermit>,
     out: BytesMut,
     /// Nothing more is taken from the client; the connection ends when all that it has asked is answered and sent.
     ending: Option<End>,
@@ -89,6 +96,8 @@ enum Broken {
     NotAllowed(Refusal),
     #[error("no leader has confirmed a heartbeat for most of its timeout")]
     CutOff,
+    #[error("it begins a large request, and there is no more room for those")]
+    NoRoom,
 }
 
 impl Connection {
@@ -118,7 +127,9 @@ impl Connection {
             watches,
             pulse: Pulse::new(front.node().clone(), session.id, caller, session.timeout),
             outstanding: Outstanding::default(),
+            held_back: None,
             inbox,
+            large: None,
             out,
             ending: None,
             closes: false,
@@ -156,7 +167,11 @@ impl Connection {
             let sender_holds_back = sender.holds_back();
             let has_room = self.out.len() < MAX_UNSENT;
             // All that was to be sent may have left at once: then nothing else would have this go on with what waited for room.
-            let more = has_room && (more || self.waits_for_room());
+            let more = has_room && (more || self.waits_for_room() && self.held_back.is_none());
+            // While it is not listened to, that it is not heard is not its fault.
+            if self.held_back.is_some() {
+                self.pulse.heard();
+            }
             let listens = self.ending.is_none() && has_room && self.has_place();
             tokio::select! {
                 biased;
@@ -181,6 +196,7 @@ impl Connection {
                     Err(Over::NotAllowed(refusal)) => return Err(Broken::NotAllowed(refusal)),
                     Err(Over::CutOff) => return Err(Broken::CutOff),
                 },
+                () = room(self.front.node(), self.held_back), if has_room => self.begin_waiting()?,
                 // What was received waits for others to have their turn.
                 () = tokio::task::yield_now(), if more => {}
                 () = &mut stopped, if self.ending.is_none() => {
@@ -196,7 +212,20 @@ impl Connection {
     }
 
     fn has_place(&self) -> bool {
-        self.outstanding.len() < self.front.config().max_outstanding
+        let config = self.front.config();
+        self.outstanding.len() < config.max_outstanding
+            && self.outstanding.waiting_bytes() < config.max_outstanding_bytes
+    }
+
+    /// Has the frame that has begun to come take its room, if it is a large one.
+    fn make_room(&mut self) -> Result<(), Broken> {
+        let Some(bytes) = frame::announced(&self.inbox) else {
+            return Ok(());
+        };
+        if bytes > LARGE_REQUEST_BYTES && self.large.is_none() {
+            self.large = Some(self.front.room_for_large(bytes).ok_or(Broken::NoRoom)?);
+        }
+        Ok(())
     }
 
     /// Takes the requests that have come, as many as there is place for. Says whether more may be there.
@@ -214,14 +243,17 @@ impl Connection {
                 if self.inbox.is_empty() && self.inbox.capacity() > KEPT_CAPACITY {
                     self.inbox = BytesMut::new();
                 }
+                self.make_room()?;
                 return Ok(false);
             };
+            self.large = None;
             self.take(body, now)?;
         }
         Ok(true)
     }
 
     fn take(&mut self, body: Bytes, since: Instant) -> Result<(), Broken> {
+        let bytes = body.len();
         let mut from = Reader::new(body);
         let RequestHeader { xid, op } = RequestHeader::decode(&mut from)?;
         self.client.received(xid, op);
@@ -246,7 +278,12 @@ impl Connection {
             }
             Ok(request) => Ok(request),
         };
-        let asked = Asked { xid, since, what };
+        let asked = Asked {
+            xid,
+            since,
+            what,
+            bytes,
+        };
         if self.outstanding.has_waiting() {
             self.outstanding.wait(asked);
             return Ok(());
@@ -270,9 +307,16 @@ impl Connection {
         Ok(())
     }
 
-    /// Begins a request, or answers it. A read that has to wait for what is on its way is given back.
+    /// Begins a request, or answers it. Given back is a read that has to wait for what is on its way, and a write that this node
+    /// has no place for yet.
     fn begin(&mut self, asked: Asked) -> Result<Option<Asked>, Broken> {
-        let Asked { xid, since, what } = asked;
+        self.held_back = None;
+        let Asked {
+            xid,
+            since,
+            what,
+            bytes,
+        } = asked;
         let request = match what {
             Ok(request) => request,
             Err(code) => return self.know(xid, since, Err(code)).map(|()| None),
@@ -280,22 +324,51 @@ impl Connection {
         match request {
             Request::Auth { scheme, auth, .. } => self.auth(xid, since, &scheme, auth.as_deref())?,
             Request::CloseSession => {
+                let Some(place) = self.place(&Step::CloseSession) else {
+                    let what = Ok(request);
+                    return Ok(Some(Asked {
+                        xid,
+                        since,
+                        what,
+                        bytes,
+                    }));
+                };
                 self.closes = true;
-                self.write(xid, since, Step::CloseSession, Answer::CloseSession)?;
+                self.write(xid, since, Step::CloseSession, place, Answer::CloseSession)?;
             }
-            Request::Multi(items) => {
+            Request::Multi(ref items) => {
                 let op = |item| translate::op(item, true).unwrap_or_else(translate::refused_with);
                 let ops: Vec<Op> = items.iter().map(op).collect();
+                let step = Step::Multi(ops);
+                let Some(place) = self.place(&step) else {
+                    let what = Ok(request);
+                    return Ok(Some(Asked {
+                        xid,
+                        since,
+                        what,
+                        bytes,
+                    }));
+                };
                 let shapes = items.iter().map(Shape::in_multi).collect();
-                self.write(xid, since, Step::Multi(ops), Answer::Multi(shapes))?;
+                self.write(xid, since, step, place, Answer::Multi(shapes))?;
             }
             Request::Create { .. }
             | Request::Delete { .. }
             | Request::SetData { .. }
             | Request::SetAcl { .. } => match translate::op(&request, false) {
                 Ok(op) => {
+                    let step = Step::Write(op);
+                    let Some(place) = self.place(&step) else {
+                        let what = Ok(request);
+                        return Ok(Some(Asked {
+                            xid,
+                            since,
+                            what,
+                            bytes,
+                        }));
+                    };
                     let answer = Answer::One(Shape::of(&request));
-                    self.write(xid, since, Step::Write(op), answer)?;
+                    self.write(xid, since, step, place, answer)?;
                 }
                 Err(code) => self.know(xid, since, Err(code))?,
             },
@@ -310,7 +383,12 @@ impl Connection {
             look => {
                 if self.outstanding.is_under_way() {
                     let what = Ok(look);
-                    return Ok(Some(Asked { xid, since, what }));
+                    return Ok(Some(Asked {
+                        xid,
+                        since,
+                        what,
+                        bytes,
+                    }));
                 }
                 self.look(xid, since, &look)?;
             }
@@ -335,6 +413,7 @@ impl Connection {
             Err(AuthFailed) => {
                 self.ending = Some(End::Early("it could not prove what it said".to_owned()));
                 self.outstanding.forget_waiting();
+                self.held_back = None;
                 ErrorCode::AUTH_FAILED
             }
         };
@@ -345,7 +424,21 @@ impl Connection {
         self.answer_auth(xid, since, code)
     }
 
-    fn write(&mut self, xid: i32, now: Instant, step: Step, answer: Answer) -> Result<(), Broken> {
+    /// A place for a write; none while this node has enough to do. ZooKeeper refuses nothing then, and does not listen on.
+    fn place(&mut self, step: &Step) -> Option<Place> {
+        let place = self.front.node().place_for_step(step).ok();
+        self.held_back = place.is_none().then(|| Work::of_step(step));
+        place
+    }
+
+    fn write(
+        &mut self,
+        xid: i32,
+        now: Instant,
+        step: Step,
+        place: Place,
+        answer: Answer,
+    ) -> Result<(), Broken> {
         let turn = self.next_turn;
         let request = znode_store::Request {
             session: Some(self.session),
@@ -353,7 +446,7 @@ impl Connection {
             caller: self.caller.clone(),
             command: Command::InTurn { turn, step },
         };
-        let proposal = self.front.node().submit(request)?;
+        let proposal = self.front.node().submit_in(request, place)?;
         self.next_turn.number += 1;
         self.outstanding.begin(xid, now, Awaits::Write(proposal, answer));
         Ok(())
@@ -517,6 +610,14 @@ fn now_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Waits until there is room for what is held back; for ever if nothing is.
+async fn room(node: &Node, held_back: Option<Work>) {
+    match held_back {
+        Some(work) => node.room(work).await,
+        None => std::future::pending().await,
+    }
 }
 
 fn write_notice(client: &Client, out: &mut BytesMut, notice: &raft_node::Notice) {

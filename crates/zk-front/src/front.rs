@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use raft_node::Node;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use zk_wire::op_code;
 
@@ -30,6 +31,8 @@ struct Inner {
     started: Instant,
     traffic: Traffic,
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
+    /// The bytes that large requests may have which are just coming.
+    large_requests: Arc<Semaphore>,
     next_client: AtomicU64,
 }
 
@@ -205,10 +208,12 @@ impl Drop for Listed {
 impl Front {
     /// A front end where nobody is connected. `address` is where it listens.
     pub fn new(node: Node, config: ZkConfig, address: SocketAddr) -> Self {
+        let large_requests = config.max_large_requests_bytes.min(Semaphore::MAX_PERMITS);
         Self {
             inner: Arc::new(Inner {
                 node,
                 config,
+                large_requests: Arc::new(Semaphore::new(large_requests)),
                 address,
                 started: Instant::now(),
                 traffic: Traffic::default(),
@@ -236,6 +241,16 @@ impl Front {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.inner.address
+    }
+
+    /// Room for a large request that has begun to come; none if others take it.
+    pub(crate) fn room_for_large(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let bytes = u32::try_from(bytes).ok()?;
+        self.inner
+            .large_requests
+            .clone()
+            .try_acquire_many_owned(bytes)
+            .ok()
     }
 
     /// For how long it has been there.

@@ -33,6 +33,6 @@ pub mod reads;
 pub mod translate;
 pub mod words;
 
-pub use config::ZkConfig;
+pub use config::{LARGE_REQUEST_BYTES, ZkConfig};
 pub use front::{Counts, Front};
 pub use serve::serve;

@@ -24,6 +24,8 @@ pub(crate) struct Asked {
     pub since: Instant,
     /// What is asked; a code if it cannot even be read.
     pub what: Result<Request, ErrorCode>,
+    /// How long it was when it came.
+    pub bytes: usize,
 }
 
 /// A request that is on its way.
@@ -69,9 +71,15 @@ pub(crate) enum Done {
 pub(crate) struct Outstanding {
     on_their_way: VecDeque<OnItsWay>,
     waiting: VecDeque<Asked>,
+    waiting_bytes: usize,
 }
 
 impl Outstanding {
+    /// How many bytes those have that wait to be begun.
+    pub fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
     pub fn len(&self) -> usize {
         self.on_their_way.len() + self.waiting.len()
     }
@@ -103,21 +111,26 @@ impl Outstanding {
 
     /// The request is begun later.
     pub fn wait(&mut self, asked: Asked) {
+        self.waiting_bytes += asked.bytes;
         self.waiting.push_back(asked);
     }
 
     /// Takes the first one that waits to be begun.
     pub fn take_waiting(&mut self) -> Option<Asked> {
-        self.waiting.pop_front()
+        let asked = self.waiting.pop_front()?;
+        self.waiting_bytes -= asked.bytes;
+        Some(asked)
     }
 
     /// Forgets what waits to be begun: the connection ends before it.
     pub fn forget_waiting(&mut self) {
         self.waiting.clear();
+        self.waiting_bytes = 0;
     }
 
     /// Puts it back.
     pub fn put_back(&mut self, asked: Asked) {
+        self.waiting_bytes += asked.bytes;
         self.waiting.push_front(asked);
     }
 

@@ -44,6 +44,12 @@ pub fn take(from: &mut BytesMut, max: usize) -> Result<Option<Bytes>, FrameError
     Ok(Some(from.split_to(length).freeze()))
 }
 
+/// How long the body of the first frame is going to be, if that is known already. Nothing that [`take`] refuses has a length.
+pub fn announced(from: &[u8]) -> Option<usize> {
+    let length = i32::from_be_bytes(*from.first_chunk::<LENGTH_BYTES>()?);
+    usize::try_from(length).ok()
+}
+
 /// Appends a frame whose body is what `body` writes.
 ///
 /// # Panics

@@ -8,12 +8,21 @@ use super::origin::KnownNames;
 /// Bounds that protect a node from its callers. Every one of them can be set; the defaults suit a small machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpConfig {
+    /// What the server that is bounded so is called in the log.
+    pub door: &'static str,
     /// The largest body in bytes of a request that carries no data of a znode.
     pub max_body_bytes: usize,
     /// The largest body in bytes of a request that writes data into the tree.
     pub max_data_body_bytes: usize,
-    /// How many connections are served at once. More wait in the listener's backlog.
+    /// How many connections are served at once. Who comes then is told to come again, or to go to another node.
     pub max_connections: usize,
+    /// How many of them one address may have; likewise.
+    pub max_connections_per_address: usize,
+    /// How many bytes the large bodies of all requests that are being served may have together. Those of
+    /// [`SMALL_BODY_BYTES`] or less are not counted, so nobody can take the room that ordinary requests need.
+    pub max_large_bodies_bytes: usize,
+    /// The same for large answers that are not sent yet.
+    pub max_large_answers_bytes: usize,
     /// How long a caller may take to send a request's head. As an idle connection is one whose next head has
     /// not come yet, this is also how long idle connections are kept.
     pub header_timeout: Duration,
@@ -32,9 +41,27 @@ pub struct HttpConfig {
     pub names: KnownNames,
 }
 
+/// What a body may have without being counted: more than all requests have that are about locks and sessions, and little enough
+/// for every connection to have one.
+pub const SMALL_BODY_BYTES: usize = 16 * 1024;
+
+impl HttpConfig {
+    /// For the people who look after the cluster: few connections, but places of their own.
+    pub fn administration() -> Self {
+        Self {
+            door: "administration",
+            // Some people, some programs that watch, and what they have left behind.
+            max_connections: 64,
+            max_connections_per_address: 64,
+            ..Self::default()
+        }
+    }
+}
+
 impl Default for HttpConfig {
     fn default() -> Self {
         Self {
+            door: "HTTP",
             // Names, notes and options come to a few kilobytes at the very most.
             max_body_bytes: 64 * 1024,
             // The largest data of one znode (1 MiB) in base64, with room for the rest of the request.
@@ -42,6 +69,13 @@ impl Default for HttpConfig {
             // Each one costs a file descriptor and about 16 KiB. Together with peers and clients of other
             // front ends it has to stay below the usual hard limit of open files.
             max_connections: 10_000,
+            // Whole fleets call from one address where something stands between, and programs from their own machine. Half
+            // leaves as much to all others.
+            max_connections_per_address: 5_000,
+            // Thirty of the largest requests at a time.
+            max_large_bodies_bytes: 64 * 1024 * 1024,
+            // Answers are as large as what was asked for by one request, a few megabytes.
+            max_large_answers_bytes: 128 * 1024 * 1024,
             // Shorter than the pools of common clients keep connections, so that this side closes first only
             // what is really idle; long enough for a heartbeat every few seconds to keep its connection.
             header_timeout: Duration::from_secs(60),

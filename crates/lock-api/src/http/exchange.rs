@@ -11,6 +11,7 @@ use futures_util::StreamExt;
 use raft_node::Unavailable;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
+use tokio::time::Instant;
 use utoipa::IntoParams;
 use znode_store::SessionId;
 
@@ -21,27 +22,44 @@ use super::problem::Problem;
 /// see the answer instead of a reset connection.
 const DISCARD_BYTES: usize = 1024 * 1024;
 
+/// How long a body may take to begin, and to go on where it does not flow at [`MIN_BODY_BYTES_PER_SECOND`].
+const BODY_GRACE: Duration = Duration::from_secs(5);
+
+/// The least rate at which a body has to come, beside the grace. A telephone at the edge of its network is faster, and who is
+/// slower on purpose gets no more time than a body of its size needs.
+const MIN_BODY_BYTES_PER_SECOND: u64 = 16 * 1024;
+
 /// What a handler comes to.
 pub type Answer = Result<Response, Problem>;
 
-/// Reads a whole body of at most `limit` bytes within `patience`.
+/// Reads a whole body of at most `limit` bytes within `patience`, and not slower than at a least rate.
 pub async fn read_body(body: Body, limit: usize, patience: Duration) -> Result<Bytes, Problem> {
     // A declared length that is far too large is refused before a byte of it is fetched.
     if body.size_hint().lower() > (limit + DISCARD_BYTES) as u64 {
         return Err(Problem::body_too_large(limit));
     }
-    match tokio::time::timeout(patience, collect(body, limit)).await {
-        Ok(read) => read,
-        Err(_) => Err(Problem::body_timeout(patience)),
-    }
+    collect(body, limit, patience).await
 }
 
-async fn collect(body: Body, limit: usize) -> Result<Bytes, Problem> {
+/// How long after its beginning a body may be without its next bytes.
+fn body_deadline(received: usize, patience: Duration) -> Duration {
+    let at_least_rate = Duration::from_millis(received as u64 * 1000 / MIN_BODY_BYTES_PER_SECOND);
+    patience.min(BODY_GRACE + at_least_rate)
+}
+
+async fn collect(body: Body, limit: usize, patience: Duration) -> Result<Bytes, Problem> {
+    let begin = Instant::now();
     let mut chunks = body.into_data_stream();
     let mut first = Bytes::new();
     let mut more = Vec::new();
     let mut length = 0;
-    while let Some(chunk) = chunks.next().await {
+    loop {
+        let within = body_deadline(length, patience);
+        let chunk = match tokio::time::timeout_at(begin + within, chunks.next()).await {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => break,
+            Err(_) => return Err(Problem::body_timeout(within)),
+        };
         let chunk = chunk.map_err(|error| Problem::bad_request(format!("the body: {error}")))?;
         length += chunk.len();
         if length > limit + DISCARD_BYTES {
@@ -215,6 +233,34 @@ mod tests {
         assert_eq!(
             read_body(body, 3, PATIENCE).await.unwrap_err().code(),
             Code::RequestTimeout
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_has_to_flow() {
+        // A byte a second would be within the patience for half a minute.
+        let drops = futures_util::stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Some((Ok::<_, std::io::Error>(Bytes::from_static(b"x")), ()))
+        });
+        let begin = Instant::now();
+        let read = read_body(Body::from_stream(drops), 1_000, 6 * PATIENCE).await;
+        assert_eq!(read.unwrap_err().code(), Code::RequestTimeout);
+        assert!(begin.elapsed() <= BODY_GRACE + Duration::from_secs(1));
+
+        // What flows may take its time.
+        let flow = futures_util::stream::unfold(0, |piece| async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let bytes = Bytes::from(vec![0; 2 * MIN_BODY_BYTES_PER_SECOND as usize]);
+            (piece < 20).then_some((Ok::<_, std::io::Error>(bytes), piece + 1))
+        });
+        let limit = 40 * MIN_BODY_BYTES_PER_SECOND as usize;
+        assert_eq!(
+            read_body(Body::from_stream(flow), limit, 6 * PATIENCE)
+                .await
+                .unwrap()
+                .len(),
+            limit
         );
     }
 

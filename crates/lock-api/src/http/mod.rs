@@ -19,6 +19,7 @@ mod event_types;
 mod events;
 mod exchange;
 mod history;
+mod load;
 mod lock_types;
 mod locks;
 mod multilock;
@@ -53,8 +54,9 @@ use self::door::{Needs, UnknownTokens};
 use self::route::Route;
 use crate::locks::Locks;
 
-pub use config::HttpConfig;
+pub use config::{HttpConfig, SMALL_BODY_BYTES};
 pub use door::OperatorToken;
+pub use load::administration;
 pub use openapi::openapi;
 pub use origin::KnownNames;
 pub use peer::Peer;
@@ -69,6 +71,7 @@ struct Api {
     /// Tokens that this node has not heard of.
     unknown: UnknownTokens,
     refusals: audit::Refusals,
+    budgets: load::Budgets,
 }
 
 /// One allocation for all requests.
@@ -81,6 +84,7 @@ type Shared = Arc<Api>;
 /// request's extensions, and whoever has the token that the request shows.
 pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
     let metrics = metrics::Metrics::of(&node);
+    let budgets = load::Budgets::new(&config);
     let api = Arc::new(Api {
         node,
         locks,
@@ -88,6 +92,7 @@ pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
         metrics,
         unknown: UnknownTokens::new(),
         refusals: audit::Refusals::default(),
+        budgets,
     });
     let mut router = Router::new();
     for route in routes() {
@@ -97,6 +102,7 @@ pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(api.clone(), origin::guard))
+        .layer(middleware::from_fn_with_state(api.clone(), load::admit))
         .with_state(api)
 }
 

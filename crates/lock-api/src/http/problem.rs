@@ -578,6 +578,9 @@ impl From<OpenSessionError> for Problem {
         match error {
             OpenSessionError::Refused(refusal) => refusal.into(),
             OpenSessionError::Propose(error) => error.into(),
+            OpenSessionError::TooMany { retry_after } => {
+                Self::new(Code::TooManyRequests, error.to_string()).retry_after(retry_after)
+            }
         }
     }
 }

@@ -1,18 +1,17 @@
-//! The accept loop: connections in, requests to the router, a graceful end.
+//! Connections over HTTP: from a socket to the router, within bounds, and to a graceful end.
 //!
 //! It is written here, on hyper, because `axum::serve` bounds neither the time a caller takes to send a head
-//! nor the number of connections. It knows no route.
+//! nor the number of connections. It knows no route; who is let in is `front_door`'s to say.
 
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
+use front_door::{Bounds, Door};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -21,27 +20,35 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 use transport_security::{ServerTls, Stream};
 
 use raft_node::fail_step;
 
 use super::config::HttpConfig;
 use super::peer::Peer;
-
-/// How long the loop rests when the system has no more file descriptors: an immediate retry would spin.
-const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
-
-/// How often at most the log says that all places are taken: at every connection it would be a flood.
-const CROWDED_EVERY: Duration = Duration::from_secs(10);
+use super::problem::{Code, Problem};
 
 /// The most bytes of a request's head, and of what is read of a body at once. hyper's own default is six times
 /// that; no head of ours comes near (the longest path, all percent-encoded, has 3 KiB).
 const MAX_HEAD_BYTES: usize = 64 * 1024;
+
+/// When who finds no place should come again.
+const REFUSED_RETRY_SECONDS: u64 = 1;
+
+/// What a caller hears that finds no place: the problem, as it would have come from a route. Nothing of its request was read.
+fn refusal(problem: Problem) -> Vec<u8> {
+    let status = problem.code().status();
+    let body = serde_json::to_string(&problem).expect("strings and numbers serialise");
+    let reason = status.canonical_reason().unwrap_or_default();
+    let (status, length) = (status.as_u16(), body.len());
+    format!(
+        "HTTP/1.1 {status} {reason}\r\ncontent-type: application/problem+json\r\ncontent-length: {length}\r\n\
+         retry-after: {REFUSED_RETRY_SECONDS}\r\nconnection: close\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
 
 /// Serves `router` on `listener` until `shutdown` completes and the requests in progress have been answered.
 ///
@@ -63,88 +70,41 @@ pub async fn serve(
 ) {
     // Turns the routes into services once, instead of at every request.
     let service = TowerToHyperService::new(router.with_state(()));
-    let places = Arc::new(Semaphore::new(config.max_connections));
     let draining = CancellationToken::new();
-    let mut connections = JoinSet::new();
-    let mut shutdown = pin!(shutdown);
-    let mut crowded = None;
-
-    loop {
-        // The finished are taken out as they end; their results were logged where they arose.
-        while connections.try_join_next().is_some() {}
-        if places.available_permits() == 0 && crowded.is_none_or(|at: Instant| at.elapsed() > CROWDED_EVERY) {
-            warn!(
-                connections = config.max_connections,
-                "all places for connections are taken, new callers wait"
-            );
-            crowded = Some(Instant::now());
+    // Whom to tell over TLS would take a handshake.
+    let told = |problem: Problem| {
+        if tls.is_none() {
+            refusal(problem)
+        } else {
+            Vec::new()
         }
-        let accepted = tokio::select! {
-            biased;
-            () = &mut shutdown => break,
-            accepted = accept(&listener, &places) => accepted,
-        };
-        match accepted {
-            Ok((stream, address, place)) => {
-                let connection = connection(
-                    stream,
-                    address,
-                    service.clone(),
-                    &config,
-                    tls.clone(),
-                    draining.clone(),
-                );
-                connections.spawn(async move {
-                    connection.await;
-                    drop(place);
-                });
-            }
-            // The caller was gone before it was accepted: its own affair.
-            Err(error) if is_of_the_caller(&error) => {
-                debug!(%error, "connection lost before it was accepted")
-            }
-            Err(error) => {
-                warn!(%error, "no connection can be accepted for now");
-                tokio::select! {
-                    () = &mut shutdown => break,
-                    () = tokio::time::sleep(ACCEPT_BACKOFF) => {}
-                }
-            }
-        }
-    }
-
-    drop(listener);
-    draining.cancel();
-    let drained = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(config.drain_timeout, drained).await.is_err() {
-        warn!(
-            connections = connections.len(),
-            "connections still busy at the end of the drain are cut off"
-        );
-        connections.shutdown().await;
-    }
-}
-
-/// Takes a place first and a connection then: who finds all places taken waits in the backlog, where it costs
-/// nothing.
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    let place = places
-        .clone()
-        .acquire_owned()
-        .await
-        .expect("the semaphore is never closed");
-    let (stream, address) = listener.accept().await?;
-    Ok((stream, address, place))
-}
-
-fn is_of_the_caller(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
-    )
+    };
+    let door = Door {
+        what: config.door,
+        bounds: Bounds {
+            in_all: config.max_connections,
+            of_an_address: config.max_connections_per_address,
+        },
+        when_full: told(Problem::new(
+            Code::Unavailable,
+            "this node has as many connections as there may be",
+        )),
+        when_too_many: told(Problem::new(
+            Code::TooManyRequests,
+            "this node has as many connections from this address as one may have",
+        )),
+        drain_timeout: config.drain_timeout,
+    };
+    let drain = draining.clone();
+    let connect = move |stream, address| {
+        let (service, tls, drain) = (service.clone(), tls.clone(), drain.clone());
+        Some(connection(stream, address, service, &config, tls, drain))
+    };
+    let shutdown = async {
+        shutdown.await;
+        draining.cancel();
+    };
+    front_door::serve(listener, door, connect, shutdown).await;
 }
 
 /// One connection, from its first byte to its last.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use lock_api::http::HttpConfig;
+use raft_node::OpeningBounds;
 use serde_json::{Value, json};
 
 use crate::contract::{self, Answer};
@@ -536,6 +537,13 @@ async fn read_only() -> BTreeSet<Answer> {
     end(server).await
 }
 
+/// An address opens two sessions, and another one a quarter of an hour later.
+const TWO_OPENINGS: OpeningBounds = OpeningBounds {
+    per_second: 1,
+    burst: 2_000,
+    share: 1_000,
+};
+
 /// What a node does not do that is told so, and what it has too much of.
 async fn bounded() -> BTreeSet<Answer> {
     let server = Server::start_node(HttpConfig::default(), |node| {
@@ -545,6 +553,7 @@ async fn bounded() -> BTreeSet<Answer> {
         node.limits.children = 3;
         node.limits.ephemerals = 1;
         node.limits.sessions = 1;
+        node.admission.openings = TWO_OPENINGS;
     })
     .await;
     let configured = server.node.config().limits;
@@ -593,6 +602,9 @@ async fn bounded() -> BTreeSet<Answer> {
         let refused = server.call(method, path, Some(&body.to_string())).await;
         refused.problem(409, "limit_reached");
     }
+    let refused = server.post("/v1/sessions", json!({})).await;
+    refused.problem(429, "too_many_requests");
+    assert!(refused.header("retry-after").is_some(), "{refused:?}");
     end(server).await
 }
 

@@ -21,6 +21,7 @@ mod conventions;
 mod events;
 mod golden;
 mod limits;
+mod load;
 mod locks;
 mod matrix;
 mod modes;

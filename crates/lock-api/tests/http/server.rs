@@ -141,24 +141,43 @@ async fn a_head_that_does_not_come_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn who_finds_no_place_waits_for_one() {
-    let server = start(HttpConfig {
-        max_connections: 2,
-        ..HttpConfig::default()
-    })
-    .await;
-    let _first = server.wait().await;
-    let _second = server.wait().await;
-    server.until_inside(2).await;
-    let third = ask(server.address, "/address").await;
-    let answered = tokio::time::timeout(Duration::from_millis(50), third.stream.readable());
-    assert!(answered.await.is_err(), "the third was served beside two");
-    // One of the two goes through and leaves its place.
-    server.gate.open.add_permits(1);
-    assert_eq!(third.reply().await.status, 200);
-    server.gate.open.add_permits(1);
-    server.until_inside(0).await;
-    server.stop().await;
+async fn who_finds_no_place_is_told_so_at_once() {
+    for (in_all, of_an_address, status) in [(2, 9, 503), (9, 2, 429)] {
+        let server = start(HttpConfig {
+            max_connections: in_all,
+            max_connections_per_address: of_an_address,
+            ..HttpConfig::default()
+        })
+        .await;
+        let first = server.wait().await;
+        let _second = server.wait().await;
+        server.until_inside(2).await;
+        let mut third = TcpStream::connect(server.address).await.unwrap();
+        let mut told = String::new();
+        in_time("the third is told", third.read_to_string(&mut told))
+            .await
+            .unwrap();
+        assert!(told.starts_with(&format!("HTTP/1.1 {status} ")), "{told}");
+        assert!(told.contains("\r\nretry-after: 1\r\n"), "{told}");
+        // One of the two goes through and leaves its place.
+        server.gate.open.add_permits(1);
+        first.reply().await;
+        until("there is a place", async || {
+            let mut stream = TcpStream::connect(server.address).await.unwrap();
+            let head = "GET /address HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+            let mut told = String::new();
+            // Who is refused may find the connection reset while it still sends.
+            let asked = async {
+                stream.write_all(head.as_bytes()).await?;
+                stream.read_to_string(&mut told).await
+            };
+            in_time("an answer comes", asked).await.is_ok() && told.starts_with("HTTP/1.1 200 ")
+        })
+        .await;
+        server.gate.open.add_permits(1);
+        server.until_inside(0).await;
+        server.stop().await;
+    }
 }
 
 #[tokio::test]

@@ -52,6 +52,11 @@ impl Server {
         server
     }
 
+    /// One that may never be ready.
+    pub async fn start_unready(config: HttpConfig, adjust: impl FnOnce(&mut NodeConfig)) -> Self {
+        Self::begin(config, adjust).await
+    }
+
     /// Of two members there is one, so nobody leads.
     pub async fn start_alone() -> Self {
         Self::begin(HttpConfig::default(), |node| {

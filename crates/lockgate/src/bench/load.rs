@@ -60,10 +60,11 @@ struct Granted<'a> {
 impl Load {
     /// Runs it. All clients share this thread: it has to do less per request than the nodes.
     pub async fn run(&self) -> anyhow::Result<LoadReport> {
-        LocalSet::new().run_until(self.run_clients()).await
+        LocalSet::new().run_until(self.run_here()).await
     }
 
-    async fn run_clients(&self) -> anyhow::Result<LoadReport> {
+    /// The same for who has a `LocalSet` already.
+    pub async fn run_here(&self) -> anyhow::Result<LoadReport> {
         // A name of its own for every run: what an aborted one left behind does not matter.
         let run = request_id();
         let mut clients = Vec::new();

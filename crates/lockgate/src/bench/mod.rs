@@ -1,9 +1,12 @@
 //! `lockgate bench`: what a cluster does under load, seen from outside, over HTTP and over ZooKeeper's protocol.
 
+pub mod attack;
+pub mod bystanders;
 pub mod catch_up;
 pub mod failover;
 pub mod large;
 pub mod load;
+pub mod overload;
 pub mod processes;
 pub mod queue;
 mod report;
@@ -19,6 +22,7 @@ use clap::{Args, Subcommand};
 use nix::unistd::Pid;
 
 use crate::cluster::LocalCluster;
+use crate::serve::open_files;
 use load::{Load, Workload};
 
 /// What can be measured.
@@ -40,6 +44,10 @@ pub enum Command {
     CatchUp(catch_up::Arguments),
     /// Znodes and locks over ZooKeeper's own protocol: the same load at Lockgate's nodes or at any ZooKeeper
     Zookeeper(zookeeper::Arguments),
+    /// Several times as many requests as the cluster can serve: whether sessions live, the leader stays, and locks are granted
+    Overload(overload::Arguments),
+    /// What strangers can do by asking: slow, silent and very many connections, floods, nonsense; and whether others notice
+    Attack(attack::Arguments),
 }
 
 /// Whom to put under load.
@@ -115,6 +123,8 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Restart(args) => restart::run(args).await,
         Command::CatchUp(args) => catch_up::run(args).await,
         Command::Zookeeper(args) => zookeeper::run(args).await,
+        Command::Overload(args) => overload::run(args).await,
+        Command::Attack(args) => attack::run(args).await,
     }
 }
 

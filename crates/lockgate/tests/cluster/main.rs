@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod access;
+mod administration;
+mod attacks;
 mod backup;
 mod cert;
 mod client;

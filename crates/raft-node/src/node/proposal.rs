@@ -10,6 +10,7 @@ use tokio::time::{Instant, Sleep};
 use znode_store::{Applied, Request};
 
 use super::Node;
+use crate::admission::Place;
 use crate::calls::CallResult;
 use crate::codec::{self, Envelope};
 use crate::error::{ProposeError, Unavailable};
@@ -28,14 +29,13 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    pub(super) fn submit(node: &Node, request: Request) -> Result<Self, ProposeError> {
+    pub(super) fn submit(node: &Node, request: Request, place: Place) -> Result<Self, ProposeError> {
         let inner = &node.inner;
         #[cfg(feature = "planted")]
         let request = at_the_door(node, request);
-        let (number, envelope, answer) = inner
-            .replica
-            .calls
-            .enter(|call| codec::encode(&Envelope::new(inner.replica.origin, call, request)).into())?;
+        let (number, envelope, answer) = inner.replica.calls.enter(place, |call| {
+            codec::encode(&Envelope::new(inner.replica.origin, call, request)).into()
+        })?;
         let patience = inner.config.propose_timeout;
         let proposal = Self {
             node: node.clone(),

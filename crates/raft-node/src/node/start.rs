@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use znode_store::Applied;
 
 use super::{Inner, Node, backup, random_bytes, random_u64};
+use crate::admission::Admission;
 use crate::asker::{self, Asker};
 use crate::backup::Seed;
 use crate::codec::Origin;
@@ -190,6 +191,7 @@ impl Node {
                 failure,
                 disks: disks.clone(),
                 wal: log.clone(),
+                admission: Arc::new(Admission::new(config.admission.clone())),
                 confirmed: Mutex::new(None),
                 stop: stop.clone(),
                 tasks: tasks.clone(),

@@ -10,7 +10,7 @@ use openraft::raft::TransferLeaderRequest;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use transport_security::PeerName;
+use transport_security::{Crowd, HandshakeBounds, PeerName};
 
 use super::gate::{Gate, HandshakeError};
 use super::link::CONNECT_TIMEOUT;
@@ -35,6 +35,10 @@ use crate::types::Raft;
 /// Connections of peers at a time: four purposes each and a few that are being replaced, for a large
 /// cluster; and whoever is not a peer cannot exhaust the node's files.
 const MAX_CONNECTIONS: usize = 256;
+
+/// Callers who have not said yet who they are: with one more the oldest gives way, so that half of the places stay out of reach
+/// for whoever connects and is silent. A peer says it within a round trip.
+const MAX_GREETINGS: usize = 128;
 
 /// Answers that wait to be written to one peer; questions are not read when there are more.
 const MAX_ANSWERS_QUEUED: usize = 1024;
@@ -68,6 +72,10 @@ pub struct Services {
 pub async fn serve(listener: PeerListener, gate: Arc<Gate>, services: Services, stop: CancellationToken) {
     let connections = TaskTracker::new();
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let crowd = Crowd::new(HandshakeBounds {
+        timeout: CONNECT_TIMEOUT,
+        at_once: MAX_GREETINGS,
+    });
     loop {
         let permit = room
             .clone()
@@ -87,12 +95,12 @@ pub async fn serve(listener: PeerListener, gate: Arc<Gate>, services: Services, 
                 continue;
             }
         };
-        let (gate, services, stop) = (gate.clone(), services.clone(), stop.clone());
+        let (gate, services, stop, crowd) = (gate.clone(), services.clone(), stop.clone(), crowd.clone());
         connections.spawn(async move {
             let _alarm = Alarm::new(&gate, "the connection of a peer");
             let served = async {
                 let (hello, reader, writer) =
-                    greet(stream, &from.to_string(), &gate, &services.storage).await?;
+                    greet(stream, &from.to_string(), &gate, &services.storage, &crowd).await?;
                 let conversation = async {
                     match hello.purpose {
                         Purpose::Control | Purpose::Traffic => answer(reader, writer, &gate, &services).await,
@@ -136,6 +144,7 @@ async fn greet(
     from: &str,
     gate: &Gate,
     storage: &Arc<Storage>,
+    crowd: &Arc<Crowd>,
 ) -> io::Result<(Hello, FrameReader<ReadHalf>, WriteHalf)> {
     let shake = async {
         fail_step!(async "peer::before_greeting", |error| error);
@@ -176,9 +185,9 @@ async fn greet(
             }
         }
     };
-    match tokio::time::timeout(CONNECT_TIMEOUT, shake).await {
+    match crowd.bound(shake).await {
         Ok(shaken) => shaken,
-        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        Err(cut) => Err(cut.into()),
     }
 }
 

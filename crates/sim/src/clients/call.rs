@@ -67,6 +67,7 @@ pub async fn perform(node: &Node, locks: &Locks, ask: Ask, network: &Shared) -> 
                 Ok(opened) => Answer::Opened(opened.session, now, micros(opened.timeout)),
                 Err(OpenSessionError::Refused(refusal)) => Answer::Refused(refusal),
                 Err(OpenSessionError::Propose(error)) => error.into(),
+                Err(OpenSessionError::TooMany { .. }) => Answer::Unavailable,
             }
         }
         Ask::Heartbeat(session) => match node.heartbeat(session).await {

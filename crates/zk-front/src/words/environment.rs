@@ -15,9 +15,6 @@ use crate::front::Front;
 /// Where ZooKeeper has a number that is not configured.
 const NOT_CONFIGURED: i32 = -1;
 
-/// ZooKeeper's word for no limit.
-const NO_LIMIT: u32 = 0;
-
 pub(super) fn conf(front: &Front) -> String {
     let config = front.node().config();
     let sessions = &config.sessions;
@@ -33,7 +30,7 @@ pub(super) fn conf(front: &Front) -> String {
     }
     // ZooKeeper's shortest session has two ticks.
     add("tickTime", &(sessions.min / 2).as_millis());
-    add("maxClientCnxns", &NO_LIMIT);
+    add("maxClientCnxns", &front.config().max_connections_per_address);
     add("minSessionTimeout", &sessions.min.as_millis());
     add("maxSessionTimeout", &sessions.max.as_millis());
     add("clientPortListenBacklog", &NOT_CONFIGURED);

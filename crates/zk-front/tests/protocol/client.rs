@@ -99,6 +99,16 @@ impl Stream {
         self.inbox.to_vec()
     }
 
+    /// The same where the server may hang up at any time.
+    pub async fn try_connect(&mut self, request: &ConnectRequest) -> Option<ConnectResponse> {
+        let mut out = BytesMut::new();
+        request.write_frame(&mut out);
+        self.stream.write_all(&out).await.ok()?;
+        self.stream.flush().await.ok()?;
+        let body = self.frame().await?;
+        Some(ConnectResponse::decode(&mut Reader::new(body)).unwrap())
+    }
+
     pub async fn connect(&mut self, request: &ConnectRequest) -> Option<ConnectResponse> {
         let mut out = BytesMut::new();
         request.write_frame(&mut out);

@@ -45,6 +45,19 @@ impl Cluster {
     }
 
     pub async fn start_secured(size: u64, zookeeper: ZkConfig, tls: Option<ServerTls>) -> Self {
+        Self::begin(size, zookeeper, tls, |_| ()).await
+    }
+
+    pub async fn start_adjusted(size: u64, zookeeper: ZkConfig, adjust: impl Fn(&mut NodeConfig)) -> Self {
+        Self::begin(size, zookeeper, None, adjust).await
+    }
+
+    async fn begin(
+        size: u64,
+        zookeeper: ZkConfig,
+        tls: Option<ServerTls>,
+        adjust: impl Fn(&mut NodeConfig),
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut listeners = BTreeMap::new();
         let mut members = BTreeMap::new();
@@ -63,6 +76,7 @@ impl Cluster {
             config.timing.election_min = Duration::from_millis(150);
             config.timing.election_max = Duration::from_millis(300);
             config.sessions.min = SHORTEST;
+            adjust(&mut config);
             let node = Node::start_on(config, listener).await.unwrap();
             served.insert(id, Served::start(node, zookeeper.clone(), tls.clone()).await);
         }

@@ -367,7 +367,7 @@ async fn where_and_with_what_it_runs() {
         conf,
         format!(
             "clientPort={}\nsecureClientPort=-1\ndataDir={data}/snapshots\ndataDirSize=0\ndataLogDir={data}/log\n\
-             dataLogSize={bytes}\ntickTime={}\nmaxClientCnxns=0\nminSessionTimeout={min}\n\
+             dataLogSize={bytes}\ntickTime={}\nmaxClientCnxns=5000\nminSessionTimeout={min}\n\
              maxSessionTimeout={max}\nclientPortListenBacklog=-1\nserverId=1\n",
             cluster.address(1).port(),
             min / 2,

@@ -2,7 +2,7 @@
 //!
 //! Both are asked by the same program with the same bytes, so what differs is the servers.
 
-mod session;
+pub(super) mod session;
 mod workload;
 mod load;
 mod tree;

@@ -36,7 +36,7 @@ const MAX_ANSWER_BYTES: usize = 1 << 30;
 const ROOM: usize = 4 * 1024;
 
 /// See the module.
-pub(super) struct Session {
+pub(in crate::bench) struct Session {
     stream: TcpStream,
     inbox: BytesMut,
     out: BytesMut,

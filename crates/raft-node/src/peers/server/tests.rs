@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use transport_security::issue::{Authority, Wanted};
 use transport_security::{HandshakeBounds, HandshakeError, PeerTls, Stream, TlsFiles};
 
+use super::super::wire::MAX_GREETING_BYTES;
 use super::*;
 use crate::config::{MemberAddress, NodeConfig};
 use crate::node::Node;
@@ -104,5 +105,40 @@ async fn a_peer_is_whom_its_certificate_says() {
     let socket = TcpStream::connect(&address).await.unwrap();
     let refused = two.connect(3, socket).await.map(drop).unwrap_err();
     assert!(matches!(refused, HandshakeError::Peer(_)), "{refused}");
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn who_is_silent_keeps_no_peer_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let member = |id: NodeId, peer: &str| {
+        let http = format!("127.0.0.1:{id}");
+        let peer = peer.to_owned();
+        (id, MemberAddress { peer, http })
+    };
+    let members = BTreeMap::from([member(1, &address), member(2, "127.0.0.1:2")]);
+    let config = NodeConfig::new(1, "c", members.clone(), dir.path().join("data"));
+    let node = Node::start_on(config, listener).await.unwrap();
+    // More than there are places. Some announce a greeting that nobody may send.
+    let mut strangers = Vec::new();
+    for number in 0..MAX_CONNECTIONS + 50 {
+        let mut stranger = TcpStream::connect(&address).await.unwrap();
+        if number % 2 == 0 {
+            let length = (MAX_GREETING_BYTES as u32 + 1).to_le_bytes();
+            // It may have given way to a later one already.
+            let _ = tokio::io::AsyncWriteExt::write_all(&mut stranger, &length).await;
+        }
+        strangers.push(stranger);
+    }
+    assert!(answered(&address, &members, None, 2).await.is_some());
+    // Who announces too much is hung up on before the time for a greeting is over, or after: but never answered.
+    let mut told = Vec::new();
+    let hung_up = tokio::io::AsyncReadExt::read_to_end(&mut strangers[0], &mut told);
+    let hung_up = tokio::time::timeout(PATIENCE, hung_up)
+        .await
+        .expect("it is hung up on");
+    assert!(hung_up.is_err() || told.is_empty());
     node.stop().await;
 }

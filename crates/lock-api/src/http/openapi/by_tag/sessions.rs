@@ -39,7 +39,7 @@ pub fn operations() -> Vec<Operation> {
                 "It is open, and lives for `ttl_ms` from when the request was sent.",
                 json!({"session": SESSION, "ttl_ms": 10_000}),
             )
-            .fails(&[Code::LimitReached, Code::RequestIdReused])
+            .fails(&[Code::LimitReached, Code::RequestIdReused, Code::TooManyRequests])
             .fails(&CHANGE)
             .fails(&GROWS),
         one(Operation::get(

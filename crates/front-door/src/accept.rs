@@ -1,0 +1,147 @@
+//! The accept loop: sockets in, connections to their turns, an orderly end.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use crate::places::{Bounds, NoPlace, Places};
+use crate::turns::Turns;
+
+/// How long the loop rests when the system has no more file descriptors: an immediate retry would spin.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
+/// How often at most the log says that callers were refused: at every connection it would be a flood.
+const CROWDED_EVERY: Duration = Duration::from_secs(10);
+
+/// What is behind a door.
+#[derive(Debug, Clone)]
+pub struct Door {
+    /// For whom it is, in a word for the log.
+    pub what: &'static str,
+    /// How many are let in.
+    pub bounds: Bounds,
+    /// What is said to a caller who finds all places taken, before the connection is closed; nothing where TLS is spoken.
+    pub when_full: Vec<u8>,
+    /// The same for a caller whose address has as many as it may.
+    pub when_too_many: Vec<u8>,
+    /// How long connections that still have something to do are waited for in the end.
+    pub drain_timeout: Duration,
+}
+
+/// Accepts connections until `shutdown` completes, and then waits until they are over; those that take too long are cut off.
+/// All connections are gone when this returns. `connect` makes a connection of a socket, or nothing if it is of no use.
+///
+/// # Panics
+///
+/// If no connection may be let in at all.
+pub async fn serve<Connection>(
+    listener: TcpListener,
+    door: Door,
+    mut connect: impl FnMut(TcpStream, SocketAddr) -> Option<Connection>,
+    shutdown: impl Future<Output = ()>,
+) where
+    Connection: Future<Output = ()> + Send + 'static,
+{
+    let bounds = door.bounds;
+    assert!(
+        bounds.in_all > 0 && bounds.of_an_address > 0,
+        "a door that lets nobody in"
+    );
+    let places = Places::new(bounds);
+    let mut turns = Turns::new();
+    let mut refusals = Refusals::default();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, address)) => match places.take(address.ip()) {
+                Ok(place) => {
+                    if let Some(connection) = connect(stream, address) {
+                        turns.serve(async move {
+                            connection.await;
+                            drop(place);
+                        });
+                    }
+                }
+                Err(why) => {
+                    refuse(&stream, &door, why);
+                    refusals.note(&door, why, address);
+                }
+            },
+            // The caller was gone before it was accepted: its own affair.
+            Err(error) if is_of_the_caller(&error) => {
+                debug!(%error, "connection lost before it was accepted")
+            }
+            Err(error) => {
+                warn!(%error, "no connection can be accepted for now");
+                tokio::select! {
+                    () = &mut shutdown => break,
+                    () = tokio::time::sleep(ACCEPT_BACKOFF) => {}
+                }
+            }
+        }
+    }
+    drop(listener);
+    if turns.finish(door.drain_timeout).await {
+        warn!(
+            door = door.what,
+            "connections still busy at the end of the drain were cut off"
+        );
+    }
+}
+
+/// Says why, if that takes no time. Whoever has sent much already may not hear it.
+fn refuse(stream: &TcpStream, door: &Door, why: NoPlace) {
+    let said = match why {
+        NoPlace::Full => &door.when_full,
+        NoPlace::TooMany => &door.when_too_many,
+    };
+    if !said.is_empty()
+        && let Err(error) = stream.try_write(said)
+    {
+        debug!(%error, "a caller that was refused is gone");
+    }
+}
+
+/// What was refused since the log said so.
+#[derive(Default)]
+struct Refusals {
+    since_told: u64,
+    told: Option<Instant>,
+}
+
+impl Refusals {
+    fn note(&mut self, door: &Door, why: NoPlace, address: SocketAddr) {
+        self.since_told += 1;
+        if self.told.is_some_and(|at| at.elapsed() < CROWDED_EVERY) {
+            return;
+        }
+        let (door, refused, limit) = match why {
+            NoPlace::Full => (door.what, self.since_told, door.bounds.in_all),
+            NoPlace::TooMany => (door.what, self.since_told, door.bounds.of_an_address),
+        };
+        let of = match why {
+            NoPlace::Full => "in all",
+            NoPlace::TooMany => "of one address",
+        };
+        warn!(door, refused, limit, of, %address, "there are as many connections as there may be, callers are refused");
+        self.told = Some(Instant::now());
+        self.since_told = 0;
+    }
+}
+
+fn is_of_the_caller(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
+    )
+}

@@ -1,0 +1,234 @@
+//! Who is served under load, decided before anything of a request but its head is looked at: what is refused has to cost
+//! less than what is done. The same is decided again where something is proposed, for those who do not come this way.
+//!
+//! While the node has as much to do as it can do in time, requests that want something new are refused at once, and those that
+//! keep something or give it back are served. Large bodies and large answers have a budget each; small ones need none.
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::{Extension, Request, State};
+use axum::http::Method;
+use axum::http::header::CONTENT_LENGTH;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::{Router, body};
+use raft_node::Unavailable;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::Shared;
+use super::config::{HttpConfig, SMALL_BODY_BYTES};
+use super::problem::Problem;
+
+/// What budgets are counted in, so that a semaphore can count gigabytes.
+const UNIT_BYTES: usize = 1024;
+
+/// What is left of the room for large things.
+pub struct Budgets {
+    bodies: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
+}
+
+impl Budgets {
+    /// As they are configured.
+    pub fn new(config: &HttpConfig) -> Self {
+        let of = |bytes: usize| Arc::new(Semaphore::new(units(bytes).min(Semaphore::MAX_PERMITS)));
+        Self {
+            bodies: of(config.max_large_bodies_bytes),
+            answers: of(config.max_large_answers_bytes),
+        }
+    }
+}
+
+fn units(bytes: usize) -> usize {
+    bytes.div_ceil(UNIT_BYTES)
+}
+
+fn take(budget: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
+    let units = u32::try_from(units(bytes)).ok()?;
+    budget.clone().try_acquire_many_owned(units).ok()
+}
+
+/// The mark of requests that came in by the door for administration.
+#[derive(Debug, Clone, Copy)]
+struct Administration;
+
+/// The same routes for the people who look after the cluster: not refused because others ask for much.
+pub fn administration(router: Router) -> Router {
+    router.layer(Extension(Administration))
+}
+
+/// Lets a request through or refuses it.
+pub async fn admit(State(api): State<Shared>, request: Request, next: Next) -> Response {
+    match admit_request(&api, request, next).await {
+        Ok(response) => response,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn admit_request(api: &Shared, request: Request, next: Next) -> Result<Response, Problem> {
+    let is_administration = request.extensions().get::<Administration>().is_some();
+    if !is_administration && !keeps(request.method(), request.uri().path()) {
+        api.node.admit()?;
+    }
+    let body_bytes = body_bytes(&request, api.config.max_data_body_bytes);
+    let _room = match body_bytes > SMALL_BODY_BYTES && !is_administration {
+        true => Some(take(&api.budgets.bodies, body_bytes).ok_or_else(no_room)?),
+        false => None,
+    };
+    let response = next.run(request).await;
+    match is_administration {
+        true => Ok(response),
+        false => within_budget(response, &api.budgets.answers).await,
+    }
+}
+
+fn no_room() -> Problem {
+    Unavailable::new("this node has as many large requests as it has room for").into()
+}
+
+/// About how many bytes of a body are going to be kept. Who does not say may send as many as there may be.
+fn body_bytes(request: &Request, most: usize) -> usize {
+    if request.body().is_end_stream() {
+        return 0;
+    }
+    let declared = request.headers().get(CONTENT_LENGTH);
+    let declared = declared.and_then(|length| length.to_str().ok()?.parse().ok());
+    // What is too large is refused without being kept.
+    declared.unwrap_or(most).min(most)
+}
+
+/// Has a large answer keep its part of the budget until its last byte is sent. Answers without a length, such as streams and
+/// backups, are made while they are sent.
+async fn within_budget(response: Response, budget: &Arc<Semaphore>) -> Result<Response, Problem> {
+    let length = response.body().size_hint().exact();
+    let Some(length) = length.and_then(|length| usize::try_from(length).ok()) else {
+        return Ok(response);
+    };
+    if length <= SMALL_BODY_BYTES {
+        return Ok(response);
+    }
+    let permit = take(budget, length).ok_or_else(no_room)?;
+    let (head, body) = response.into_parts();
+    let bytes = body::to_bytes(body, length)
+        .await
+        .map_err(|error| Problem::internal(format!("an answer cannot be read: {error}")))?;
+    let counted = Bytes::from_owner(Counted {
+        bytes,
+        _permit: permit,
+    });
+    Ok(Response::from_parts(head, Body::from(counted)))
+}
+
+/// Bytes that count for as long as anybody has them.
+struct Counted {
+    bytes: Bytes,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Whether a request keeps something or gives it back, or shows how the node is: it is served under any load. Whatever is not
+/// named here can come again.
+fn keeps(method: &Method, path: &str) -> bool {
+    // The documents cost no more than a refusal does.
+    if matches!(
+        path,
+        "/healthz" | "/readyz" | "/metrics" | "/v1/openapi.json" | "/docs" | "/docs/style.css"
+    ) {
+        return true;
+    }
+    let last = path.rsplit('/').next().unwrap_or_default();
+    let path = path.strip_prefix("/v1/").unwrap_or_default();
+    let (family, rest) = path.split_once('/').unwrap_or((path, ""));
+    match family {
+        // How the cluster is, and what its operators do about it.
+        "cluster" | "snapshot" | "access" | "tokens" | "roles" | "certificates" | "debug" => true,
+        // A heartbeat, the events (whose stream is one, too), the end.
+        "sessions" => {
+            !rest.is_empty() && (method == Method::DELETE || last == "heartbeat" || last == "events")
+        }
+        "locks" => match *method {
+            Method::POST => matches!(last, "release" | "downgrade" | "break"),
+            Method::PUT => true,
+            _ => false,
+        },
+        "multilock" => last == "release",
+        "znodes" => method == Method::DELETE,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_back_or_kept_up_is_served_under_any_load() {
+        for kept in [
+            "GET /healthz",
+            "GET /readyz",
+            "GET /metrics",
+            "GET /v1/cluster",
+            "POST /v1/cluster/leader",
+            "GET /v1/snapshot",
+            "POST /v1/access/secure",
+            "DELETE /v1/tokens/1",
+            "POST /v1/sessions/1/heartbeat",
+            "GET /v1/sessions/1/events",
+            "DELETE /v1/sessions/1",
+            "POST /v1/locks/orders/42/release",
+            "POST /v1/locks/orders/downgrade",
+            "POST /v1/locks/orders/break",
+            "PUT /v1/locks/orders",
+            "POST /v1/multilock/release",
+            "DELETE /v1/znodes/locks/a/b",
+        ] {
+            let (method, path) = kept.split_once(' ').unwrap();
+            assert!(keeps(&method.parse().unwrap(), path), "{kept}");
+        }
+        for new in [
+            "POST /v1/sessions",
+            "GET /v1/sessions",
+            "GET /v1/sessions/1",
+            "POST /v1/locks/orders/acquire",
+            "POST /v1/locks/orders/upgrade",
+            "GET /v1/locks/release",
+            "POST /v1/multilock/acquire",
+            "PUT /v1/znodes/a",
+            "POST /v1/txn",
+            "POST /v1/read",
+            "GET /v1/watch/a",
+            "GET /nothing",
+        ] {
+            let (method, path) = new.split_once(' ').unwrap();
+            assert!(!keeps(&method.parse().unwrap(), path), "{new}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_large_answer_counts_until_it_is_sent() {
+        let config = HttpConfig {
+            max_large_answers_bytes: 100_000,
+            ..HttpConfig::default()
+        };
+        let budgets = Budgets::new(&config);
+        let answer =
+            |bytes: usize| within_budget(Response::new(Body::from(vec![7; bytes])), &budgets.answers);
+        let first = answer(60_000).await.unwrap();
+        assert_eq!(answer(60_000).await.unwrap_err().code().status(), 503);
+        assert!(
+            answer(SMALL_BODY_BYTES).await.is_ok(),
+            "small ones need no budget"
+        );
+        let sent = body::to_bytes(first.into_body(), usize::MAX).await.unwrap();
+        assert_eq!((sent.len(), sent[59_999]), (60_000, 7));
+        assert!(answer(60_000).await.is_err(), "it is still in somebody's hands");
+        drop(sent);
+        assert!(answer(60_000).await.is_ok());
+    }
+}

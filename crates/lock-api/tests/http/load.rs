@@ -1,0 +1,104 @@
+//! A node that has as much to do as it can: what it refuses, before anything is proposed, and what it goes on taking in.
+
+use std::time::Duration;
+
+use lock_api::http::HttpConfig;
+use raft_node::MemberAddress;
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use znode_store::SessionId;
+
+use crate::support::{Call, Server, until};
+
+/// Two requests of each kind may be on their way, and stay so: the only other member is missing, so nothing is committed.
+async fn stuck() -> Server {
+    Server::start_unready(HttpConfig::default(), |node| {
+        let missing = MemberAddress {
+            peer: "127.0.0.1:1".into(),
+            http: "127.0.0.1:1".into(),
+        };
+        node.members.insert(2, missing);
+        node.propose_timeout = Duration::from_secs(600);
+        node.admission.max_outstanding = 2;
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_is_new_is_refused_at_once_and_what_is_given_back_is_taken_in() {
+    let server = stuck().await;
+    let create = async |name: &'static str| Call::send(server.address, "POST", name, Some("{}")).await;
+    let _waiting = (create("/v1/znodes/a").await, create("/v1/znodes/b").await);
+    until("two are on their way", async || {
+        server.node.admission_counts().new == 2
+    })
+    .await;
+
+    let session = SessionId::from_random(1).to_string();
+    for (method, path, body) in [
+        ("POST", "/v1/znodes/c".to_owned(), json!({})),
+        ("POST", "/v1/sessions".to_owned(), json!({})),
+        (
+            "POST",
+            "/v1/locks/a/acquire".to_owned(),
+            json!({"session": session}),
+        ),
+        ("PUT", "/v1/znodes/a".to_owned(), json!({"data": "x"})),
+    ] {
+        let refused = server.call(method, &path, Some(&body.to_string())).await;
+        refused.problem(503, "unavailable");
+        assert_eq!(refused.header("retry-after"), Some("1"), "{path}");
+    }
+    server.get("/v1/znodes").await.problem(503, "unavailable");
+    assert!(server.node.admission_counts().refused[0] >= 5);
+    assert_eq!(server.node.admission_counts().new, 2, "nothing more was proposed");
+
+    server.get("/healthz").await;
+    assert_eq!(server.get("/v1/cluster").await.status, 200);
+    assert_eq!(server.get("/metrics").await.status, 200);
+    let body = json!({"session": session, "holder": "none"}).to_string();
+    let _released = Call::send(server.address, "POST", "/v1/locks/a/release", Some(&body)).await;
+    let _deleted = Call::send(server.address, "DELETE", "/v1/znodes/a", None).await;
+    until("both are taken in", async || {
+        server.node.admission_counts().kept == 2
+    })
+    .await;
+    // Also what is kept up has its bound.
+    server.delete("/v1/znodes/b").await.problem(503, "unavailable");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn large_bodies_have_their_room_and_small_ones_need_none() {
+    let config = HttpConfig {
+        max_large_bodies_bytes: 64 * 1024,
+        ..HttpConfig::default()
+    };
+    let server = Server::start_with(config).await;
+    // It has announced a large body, and sends it slowly.
+    let mut slow = TcpStream::connect(server.address).await.unwrap();
+    let head = "POST /v1/znodes/slow HTTP/1.1\r\nHost: test\r\nContent-Length: 50000\r\n\r\n{";
+    slow.write_all(head.as_bytes()).await.unwrap();
+    let large = json!({"data": "x".repeat(30_000)});
+    until("there is no room for another", async || {
+        let name = "/v1/znodes/large";
+        let reply = server.post(name, large.clone()).await;
+        if reply.status == 201 {
+            server.delete(name).await.expect(204);
+            return false;
+        }
+        reply.problem(503, "unavailable");
+        true
+    })
+    .await;
+    server.session().await;
+    let small = json!({"data": "x".repeat(10_000)});
+    server.post("/v1/znodes/small", small).await.expect(201);
+    drop(slow);
+    until("there is room again", async || {
+        server.post("/v1/znodes/again", large.clone()).await.status == 201
+    })
+    .await;
+    server.stop().await;
+}

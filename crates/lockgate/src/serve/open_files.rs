@@ -1,0 +1,51 @@
+//! The process's limit of open files, which every connection counts against. A node that has none left can open no segment of its
+//! log, so connections must never be what uses them up.
+
+use anyhow::{Context, ensure};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tracing::{info, warn};
+
+use crate::config::ServeConfig;
+
+/// What a node opens beside the connections of clients: those of peers (256), the log's segments, snapshots and their
+/// transfers, the history, and what the runtime needs.
+const OWN_FILES: u64 = 1_024;
+
+/// Raises the limit to what all places for clients need, as far as the system allows, and says so if that does not suffice.
+pub fn raise_for(config: &ServeConfig) {
+    if let Err(error) = raise(wanted(config)) {
+        warn!(
+            "{error:#}: fewer files may be open than all clients need that are let in; raise the limit (`ulimit -n`, \
+             LimitNOFILE=), or have fewer connections (http.max_connections, zookeeper.max_connections)"
+        );
+    }
+}
+
+/// Raises the limit, so that so many files can be open. An error says how many can.
+pub fn raise(wanted: u64) -> anyhow::Result<()> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("the limit of open files")?;
+    if soft >= wanted {
+        return Ok(());
+    }
+    let raised = wanted.min(hard);
+    if raised > soft {
+        setrlimit(Resource::RLIMIT_NOFILE, raised, hard).context("raising the limit of open files")?;
+        info!(from = soft, to = raised, "raised the limit of open files");
+    }
+    ensure!(
+        raised >= wanted,
+        "{wanted} files should be open, and the limit is {raised}"
+    );
+    Ok(())
+}
+
+fn wanted(config: &ServeConfig) -> u64 {
+    let places = |listens: bool, places: usize| if listens { places as u64 } else { 0 };
+    OWN_FILES
+        + places(true, config.http.max_connections)
+        + places(
+            config.zookeeper_listen.is_some(),
+            config.zookeeper.max_connections,
+        )
+        + places(config.admin_listen.is_some(), config.admin.max_connections)
+}

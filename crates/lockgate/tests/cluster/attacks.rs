@@ -1,0 +1,105 @@
+//! Small versions of what `lockgate bench overload` and `lockgate bench attack` measure: a cluster that is asked for far more
+//! than it can do, or for nonsense, goes on serving its well-behaved clients.
+
+use std::process::Stdio;
+
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::harness::{LOCKGATE, TestCluster};
+
+/// What a measurement came to. Whether it was content is not asked: how fast a machine is that also does something else, and
+/// whether it stands still for an election's time, is not what these tests are about.
+async fn measure(cluster: &TestCluster, arguments: &[&str]) -> Value {
+    let output = Command::new(LOCKGATE)
+        .arg("bench")
+        .args(arguments)
+        .arg("--json")
+        .arg("--dir")
+        .arg(cluster.dir())
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .unwrap();
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        let told = String::from_utf8_lossy(&output.stderr);
+        panic!("{error}: {} {told}", String::from_utf8_lossy(&output.stdout))
+    })
+}
+
+#[tokio::test]
+async fn under_overload_sessions_live_and_locks_are_granted_and_given_back() {
+    // So little may be on its way that a small load is too much.
+    let cluster = TestCluster::start_with("[load]\nmax_outstanding = 8\n").await;
+    let arguments = [
+        "overload",
+        "--seconds",
+        "5",
+        "--capacity-seconds",
+        "2",
+        "--capacity-clients",
+        "6",
+    ];
+    let more = [
+        "--connections",
+        "300",
+        "--sessions",
+        "20",
+        "--factor",
+        "5",
+        "--ttl-ms",
+        "20000",
+    ];
+    let report = measure(&cluster, &[&arguments[..], &more[..]].concat()).await;
+    assert_eq!(report["bystanders"]["lost_sessions"], 0, "{report}");
+    assert_eq!(report["errors"], 0, "no release was refused: {report}");
+    assert!(report["cycle"]["count"].as_u64().unwrap() > 0, "{report}");
+    assert!(report["refusal"]["count"].as_u64().unwrap() > 0, "{report}");
+    assert!(
+        report["bystanders"]["heartbeat"]["count"].as_u64().unwrap() > 0,
+        "{report}"
+    );
+}
+
+#[tokio::test]
+async fn well_behaved_clients_are_served_beside_every_attack() {
+    let settings = "[http]\nmax_connections = 400\nmax_connections_per_address = 200\n\
+                    [zookeeper]\nmax_connections_per_address = 50\n\
+                    [load]\nsession_openings_per_second = 20\nsession_openings_at_once = 200\n";
+    let cluster = TestCluster::start_with(settings).await;
+    let arguments = [
+        "attack",
+        "--seconds",
+        "3",
+        "--connections",
+        "450",
+        "--watches",
+        "3000",
+        "--clients",
+        "3",
+    ];
+    let reports = measure(&cluster, &arguments).await;
+    let reports = reports.as_array().unwrap();
+    assert_eq!(
+        reports.len(),
+        12,
+        "eleven attacks and the time before: {reports:?}"
+    );
+    for report in reports {
+        let seen = &report["bystanders"];
+        assert_eq!(
+            (&seen["errors"], &seen["lost_sessions"]),
+            (&0.into(), &0.into()),
+            "{report}"
+        );
+        assert!(seen["cycle"]["count"].as_u64().unwrap() > 0, "{report}");
+    }
+    let of = |attack: &str| reports.iter().find(|report| report["attack"] == attack).unwrap();
+    let count =
+        |attack: &str, answer: &str| of(attack)["got"]["answers"][answer].as_u64().unwrap_or_default();
+    assert!(count("large-bodies", "413") > 0 && of("large-bodies")["got"]["let_in"] == 0);
+    assert!(count("deep-paths", "400") > 0 && of("deep-paths")["got"]["let_in"] == 0);
+    assert!(count("sessions", "429") > 0, "{}", of("sessions"));
+    assert_eq!(of("watches")["got"]["let_in"], 3_000);
+}

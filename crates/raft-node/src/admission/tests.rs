@@ -1,0 +1,101 @@
+//! Places are taken and given back, each kind its own.
+
+use znode_store::{Command, Op, SessionId, ZPath};
+
+use super::*;
+
+fn admission(max_outstanding: usize, max_outstanding_bytes: usize) -> Arc<Admission> {
+    Arc::new(Admission::new(AdmissionConfig {
+        max_outstanding,
+        max_outstanding_bytes,
+        ..AdmissionConfig::default()
+    }))
+}
+
+fn new(bytes: usize) -> Request {
+    let path = ZPath::parse("/a").unwrap();
+    let data = vec![0; bytes].into();
+    Request::anonymous(Command::Write(Op::Set {
+        path,
+        data,
+        version: -1,
+    }))
+}
+
+fn keep() -> Request {
+    let session = SessionId(1);
+    Request::anonymous(Command::CloseSession { session })
+}
+
+#[tokio::test]
+async fn what_is_new_cannot_take_the_places_of_what_is_kept_up() {
+    let admission = admission(2, 1_000_000);
+    let places: Vec<Place> = (0..2).map(|_| admission.place(&new(0)).unwrap()).collect();
+    assert_eq!(admission.place(&new(0)).unwrap_err(), Busy { outstanding: 2 });
+    assert!(!admission.has_room(Work::New));
+    let kept: Vec<Place> = (0..2).map(|_| admission.place(&keep()).unwrap()).collect();
+    assert!(admission.place(&keep()).is_err(), "nothing is without bounds");
+    let own = Request::internal(Command::CloseSession {
+        session: SessionId(1),
+    });
+    let own: Vec<Place> = (0..10).map(|_| admission.place(&own).unwrap()).collect();
+    let counts = admission.counts();
+    assert_eq!((counts.new, counts.kept, counts.refused), (2, 2, [1, 1]));
+    drop((places, own));
+    assert!(admission.has_room(Work::New));
+    drop(kept);
+    let counts = admission.counts();
+    assert_eq!((counts.new, counts.kept, counts.bytes), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn bytes_are_bounded_too_and_what_is_large_passes_alone() {
+    let admission = admission(100, 10_000);
+    let large = admission.place(&new(20_000)).unwrap();
+    assert!(admission.place(&new(0)).is_err());
+    assert!(admission.place(&keep()).is_ok());
+    drop(large);
+    let places: Vec<Place> = (0..2).map(|_| admission.place(&new(5_000)).unwrap()).collect();
+    assert!(!admission.has_room(Work::New));
+    assert!(admission.place(&new(0)).is_err());
+    drop(places);
+    assert!(admission.place(&new(0)).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_for_room_are_woken_even_if_others_do_not_use_theirs() {
+    let admission = admission(1, 1_000_000);
+    for (request, work) in [(new(0), Work::New), (keep(), Work::Keep)] {
+        let place = admission.place(&request).unwrap();
+        let waiters: Vec<_> = (0..3)
+            .map(|_| {
+                let admission = admission.clone();
+                tokio::spawn(async move { admission.room(work).await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+        drop(place);
+        for waiter in waiters {
+            waiter.await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_cluster_takes_less_in() {
+    let most = 4 * LEAST_OUTSTANDING;
+    let admission = admission(most, usize::MAX);
+    for _ in 0..200 {
+        let place = admission.place(&new(0)).unwrap();
+        tokio::time::advance(Duration::from_millis(300)).await;
+        place.carried_out();
+    }
+    assert_eq!(admission.counts().limit, LEAST_OUTSTANDING);
+    for _ in 0..2_000 {
+        let place = admission.place(&new(0)).unwrap();
+        tokio::time::advance(Duration::from_millis(10)).await;
+        place.carried_out();
+    }
+    assert_eq!(admission.counts().limit, most);
+}

@@ -1,0 +1,179 @@
+//! What kind of work a request is: what has to go on under any load, and what can be asked to come again. The decision is
+//! by the command alone, before anything is known of its outcome.
+
+use znode_store::{Command, Identity, LockCommand, Op, Request, Step};
+
+/// What a command costs beside its data, in bytes: its names, its envelope, and its place in the tables.
+const COMMAND_BYTES: usize = 512;
+
+/// Kinds of work. Each of the first two has places of its own, so that neither can take the other's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Work {
+    /// Gives something back, or keeps what is there: it makes the next request's life easier, and whoever waits for it may be
+    /// holding others up.
+    Keep,
+    /// Wants something new. Whoever is refused has lost nothing and can come again.
+    New,
+    /// The cluster's own: bounded by those who do it, and never refused.
+    Own,
+}
+
+impl Work {
+    /// Which kind a request is.
+    pub fn of(request: &Request) -> Self {
+        if request
+            .caller
+            .iter()
+            .any(|identity| *identity == Identity::Internal)
+        {
+            return Self::Own;
+        }
+        match &request.command {
+            Command::OpenSession { .. } => Self::New,
+            // Who comes back keeps what it had.
+            Command::CloseSession { .. } | Command::Reconnect { .. } => Self::Keep,
+            Command::ExpireSessions { .. } | Command::Sweep(_) | Command::SetLimits(_) => Self::Own,
+            Command::Write(op) => Self::of_op(op),
+            Command::Multi(ops) => Self::of_ops(ops),
+            Command::InTurn { step, .. } => Self::of_step(step),
+            Command::Lock(command) => Self::of_lock(command),
+            // An operator who shuts somebody out must not have to wait for that one's flood to end.
+            Command::Access(_) => Self::Keep,
+        }
+    }
+
+    /// Which kind a step of a client is that stays connected.
+    pub fn of_step(step: &Step) -> Self {
+        match step {
+            Step::Write(op) => Self::of_op(op),
+            Step::Multi(ops) => Self::of_ops(ops),
+            Step::CloseSession => Self::Keep,
+        }
+    }
+
+    fn of_ops(ops: &[Op]) -> Self {
+        match ops.iter().all(|op| Self::of_op(op) == Self::Keep) {
+            true => Self::Keep,
+            false => Self::New,
+        }
+    }
+
+    fn of_op(op: &Op) -> Self {
+        match op {
+            // So clients of ZooKeeper give their locks back. A check beside it changes nothing.
+            Op::Delete { .. } | Op::Check { .. } | Op::Held { .. } => Self::Keep,
+            // It may have to look at very many.
+            Op::DeleteRecursive { .. } => Self::New,
+            Op::Create { .. } | Op::Set { .. } | Op::SetAcl { .. } => Self::New,
+        }
+    }
+
+    fn of_lock(command: &LockCommand) -> Self {
+        match command {
+            LockCommand::Release { .. }
+            | LockCommand::ReleaseMany { .. }
+            | LockCommand::Withdraw { .. }
+            | LockCommand::WithdrawMany { .. }
+            | LockCommand::Downgrade { .. }
+            | LockCommand::AnswerRevoke { .. } => Self::Keep,
+            // What operators do about a lock that is in trouble.
+            LockCommand::Break { .. } | LockCommand::Configure { .. } => Self::Keep,
+            LockCommand::Acquire { .. }
+            | LockCommand::AcquireMany { .. }
+            | LockCommand::Upgrade { .. }
+            | LockCommand::Revoke { .. } => Self::New,
+            LockCommand::CountDelays { .. } => Self::Own,
+        }
+    }
+}
+
+/// About how many bytes a request takes while it is on its way.
+pub fn weight(request: &Request) -> usize {
+    match &request.command {
+        Command::Write(op) => weight_of_op(op),
+        Command::Multi(ops) => ops.iter().map(weight_of_op).sum(),
+        Command::InTurn { step, .. } => weight_of_step(step),
+        Command::Lock(LockCommand::AcquireMany { wishes, .. }) => wishes.len() * COMMAND_BYTES,
+        Command::Lock(LockCommand::ReleaseMany { holders } | LockCommand::WithdrawMany { holders, .. }) => {
+            holders.len() * COMMAND_BYTES
+        }
+        _ => COMMAND_BYTES,
+    }
+}
+
+/// Likewise of a step.
+pub fn weight_of_step(step: &Step) -> usize {
+    match step {
+        Step::Write(op) => weight_of_op(op),
+        Step::Multi(ops) => ops.iter().map(weight_of_op).sum(),
+        Step::CloseSession => COMMAND_BYTES,
+    }
+}
+
+fn weight_of_op(op: &Op) -> usize {
+    let data = match op {
+        Op::Create { data, .. } | Op::Set { data, .. } => data.len(),
+        _ => 0,
+    };
+    COMMAND_BYTES + data
+}
+
+#[cfg(test)]
+mod tests {
+    use znode_store::{Identities, SessionId, ZPath, Zxid};
+
+    use super::*;
+
+    fn delete() -> Op {
+        let path = ZPath::parse("/locks/a/b").unwrap();
+        Op::Delete { path, version: -1 }
+    }
+
+    fn set(bytes: usize) -> Op {
+        let path = ZPath::parse("/a").unwrap();
+        let data = vec![0; bytes].into();
+        Op::Set {
+            path,
+            data,
+            version: -1,
+        }
+    }
+
+    #[test]
+    fn giving_back_is_kept_up_and_asking_is_new() {
+        let session = SessionId(1);
+        for (command, work) in [
+            (Command::CloseSession { session }, Work::Keep),
+            (Command::Write(delete()), Work::Keep),
+            (Command::Write(set(1)), Work::New),
+            (Command::Multi(vec![delete(), delete()]), Work::Keep),
+            // Who hides something new among what is kept up gets no further by it.
+            (Command::Multi(vec![delete(), set(1)]), Work::New),
+            (
+                Command::ExpireSessions {
+                    sessions: vec![session],
+                    term: 1,
+                    as_of: Zxid(1),
+                },
+                Work::Own,
+            ),
+        ] {
+            assert_eq!(
+                Work::of(&Request::anonymous(command.clone())),
+                work,
+                "{command:?}"
+            );
+        }
+        let own = Request {
+            caller: Identities::internal(),
+            ..Request::anonymous(Command::Write(set(1)))
+        };
+        assert_eq!(Work::of(&own), Work::Own);
+    }
+
+    #[test]
+    fn data_weighs_what_it_has() {
+        let request = Request::anonymous(Command::Multi(vec![set(1000), set(5)]));
+        assert_eq!(weight(&request), 1005 + 2 * COMMAND_BYTES);
+    }
+}

@@ -1,0 +1,142 @@
+//! Clients that ask for more than there is room for: they wait, in their order, and none is refused.
+
+use std::time::Duration;
+
+use bytes::{BufMut, BytesMut};
+use zk_front::ZkConfig;
+use zk_wire::Request;
+
+use crate::client::{Came, Client, PERSISTENT, Stream, create, delete, get, new_session, set};
+use crate::cluster::{Cluster, SHORTEST, in_time};
+
+/// How many requests each client sends without waiting.
+const SENT: usize = 400;
+
+/// A create, a look at what it made, a change, and its end.
+fn requests(client: usize) -> Vec<Request> {
+    (0..SENT / 4)
+        .flat_map(|number| {
+            let path = format!("/client-{client}-{number}");
+            [
+                create(&path, PERSISTENT),
+                get(&path, false),
+                set(&path, "x"),
+                delete(&path),
+            ]
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn while_a_node_has_enough_to_do_its_clients_wait() {
+    // Two changes at a time, for all clients together.
+    let cluster = Cluster::start_adjusted(1, ZkConfig::default(), |node| {
+        node.admission.max_outstanding = 2;
+    })
+    .await;
+    let address = cluster.address(1);
+    let mut clients = Vec::new();
+    for client in 0..4 {
+        // One after the other: a session that finds no place is refused.
+        let mut connected = Client::connect(address).await;
+        clients.push(async move {
+            let requests = requests(client);
+            let sent = connected.send_all(&requests).await;
+            for (xid, request) in sent.into_iter().zip(&requests) {
+                match connected.receive(request).await {
+                    Came::Reply {
+                        xid: answered,
+                        outcome,
+                        ..
+                    } => {
+                        assert_eq!(answered, xid);
+                        assert!(outcome.is_ok(), "{request:?}: {outcome:?}");
+                    }
+                    other => panic!("{request:?}: {other:?}"),
+                }
+            }
+            assert!(connected.call(&Request::CloseSession).await.is_ok());
+        });
+    }
+    let clients: Vec<_> = clients.into_iter().map(tokio::spawn).collect();
+    for client in clients {
+        in_time("all are answered", client).await.unwrap();
+    }
+    let counts = cluster.node(1).admission_counts();
+    assert_eq!((counts.new, counts.kept, counts.bytes), (0, 0, 0));
+    assert_eq!(counts.refused, [0, 0]);
+    assert_eq!(counts.limit, 2);
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn an_address_has_as_many_connections_as_it_may() {
+    let config = ZkConfig {
+        max_connections_per_address: 2,
+        ..ZkConfig::default()
+    };
+    let cluster = Cluster::start_with(1, config).await;
+    let first = Client::connect(cluster.address(1)).await;
+    let mut second = Client::connect(cluster.address(1)).await;
+    let mut third = Stream::open(cluster.address(1)).await;
+    assert_eq!(third.frame().await, None, "it is hung up on");
+    second.create("/a", PERSISTENT).await;
+    drop(first);
+    in_time("there is a place again", async {
+        loop {
+            let mut again = Stream::open(cluster.address(1)).await;
+            if again.try_connect(&new_session(SHORTEST)).await.is_some() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn large_requests_have_their_room_and_small_ones_need_none() {
+    let config = ZkConfig {
+        max_large_requests_bytes: 50_000,
+        ..ZkConfig::default()
+    };
+    let cluster = Cluster::start_with(1, config).await;
+    let mut other = Client::connect(cluster.address(1)).await;
+    other.create("/a", PERSISTENT).await;
+    // It announces a large request and sends the beginning of it.
+    let mut slow = Client::connect(cluster.address(1)).await;
+    let mut beginning = BytesMut::new();
+    beginning.put_i32(40_000);
+    slow.stream.write(&beginning).await;
+    // An answer shows that the beginning before it was seen: so another client asks until there is no room.
+    in_time("there is no room for another", async {
+        loop {
+            let mut client = Client::connect(cluster.address(1)).await;
+            // Half of it first, so that it has to wait for the rest.
+            let mut half = BytesMut::new();
+            half.put_i32(40_000);
+            half.put_bytes(0, 20_000);
+            client.stream.write(&half).await;
+            let ended = tokio::time::timeout(Duration::from_millis(100), client.stream.frame());
+            if ended.await == Ok(None) {
+                break;
+            }
+        }
+    })
+    .await;
+    assert!(other.call(&set("/a", "small")).await.is_ok());
+    drop(slow);
+    in_time("there is room again", async {
+        loop {
+            let mut client = Client::connect(cluster.address(1)).await;
+            client.send(&set("/a", &"x".repeat(40_000))).await;
+            if let Came::Reply { outcome, .. } = client.receive(&set("/a", "")).await {
+                assert!(outcome.is_ok(), "{outcome:?}");
+                break;
+            }
+        }
+    })
+    .await;
+    cluster.stop().await;
+}
