@@ -3,13 +3,27 @@
 use std::fs;
 
 use lockgate::cluster::START_TIMEOUT;
-use lockgate::http_client::request;
+use lockgate::http_client::{Response, request};
+use lockgate::raft_node::NodeId;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
 use super::{done, run, text};
 use crate::harness::{ACCESS_REQUIRED, TestCluster, eventually};
+
+/// What a node says to who shows nothing, as soon as it can say anything: on a busy machine it may be behind for a moment.
+async fn answer_of(cluster: &TestCluster, id: NodeId, method: &str, path: &str, body: &Value) -> Response {
+    let mut last = None;
+    eventually("the node serves", async || {
+        let answer = cluster.send(id, method, path, body).await;
+        let serves = answer.status != 503;
+        last = Some(answer);
+        serves
+    })
+    .await;
+    last.expect("it has answered")
+}
 
 #[tokio::test]
 async fn nobody_is_served_before_the_cluster_is_secured() {
@@ -22,7 +36,7 @@ async fn nobody_is_served_before_the_cluster_is_secured() {
         ("/v1/locks", 401),
         ("/v1/cluster", 401),
     ] {
-        let answer = cluster.send(1, "GET", path, &Value::Null).await;
+        let answer = answer_of(&cluster, 1, "GET", path, &Value::Null).await;
         assert_eq!(answer.status, status, "{path}: {}", answer.json());
         if status == 401 {
             assert_eq!(answer.code(), "unauthenticated");
@@ -30,9 +44,7 @@ async fn nobody_is_served_before_the_cluster_is_secured() {
             assert!(told.contains("lockgate access secure"), "{told}");
         }
     }
-    let opened = cluster
-        .send(1, "POST", "/v1/sessions", &json!({ "ttl_ms": 5000 }))
-        .await;
+    let opened = answer_of(&cluster, 1, "POST", "/v1/sessions", &json!({ "ttl_ms": 5000 })).await;
     assert_eq!(opened.status, 401);
     let mut zookeeper = TcpStream::connect(node.zookeeper.as_ref().unwrap())
         .await
@@ -80,9 +92,7 @@ async fn nobody_is_served_before_the_cluster_is_secured() {
         })
         .await;
     }
-    let opened = cluster
-        .send(2, "POST", "/v1/tokens", &json!({ "role": "admin" }))
-        .await;
+    let opened = answer_of(&cluster, 2, "POST", "/v1/tokens", &json!({ "role": "admin" })).await;
     assert_eq!(opened.status, 401, "{}", opened.json());
     let servers = cluster.http_addresses().join(",");
     let listed = done(&["token", "list", "--server", &servers, "--token-file", out]).await;
