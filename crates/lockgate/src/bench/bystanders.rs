@@ -30,8 +30,12 @@ pub struct Seen {
     pub cycle: Percentiles,
     /// Heartbeats that were confirmed.
     pub heartbeat: Percentiles,
-    /// Requests that were answered with anything but 200, or not at all.
+    /// Locks that were not granted, or could not be given back.
     pub errors: u64,
+    /// What the first of these was told.
+    pub first_error: Option<String>,
+    /// Heartbeats that were not confirmed and had to be tried again.
+    pub heartbeats_again: u64,
     /// Sessions whose heartbeats could not be confirmed for their whole time, or that have ended.
     pub lost_sessions: u64,
 }
@@ -41,6 +45,8 @@ struct Counted {
     cycles: RefCell<Durations>,
     heartbeats: RefCell<Durations>,
     errors: Cell<u64>,
+    first_error: RefCell<Option<String>>,
+    heartbeats_again: Cell<u64>,
     lost_sessions: Cell<u64>,
     stop: Cell<bool>,
 }
@@ -100,6 +106,8 @@ impl Bystanders {
             cycle: self.counted.cycles.take().percentiles(),
             heartbeat: self.counted.heartbeats.take().percentiles(),
             errors: self.counted.errors.take(),
+            first_error: self.counted.first_error.take(),
+            heartbeats_again: self.counted.heartbeats_again.take(),
             lost_sessions: self.counted.lost_sessions.get(),
         }
     }
@@ -137,7 +145,7 @@ async fn beat(node: String, session: String, ttl: Duration, counted: Rc<Counted>
                 tracing::warn!(session, "a session of a client with heartbeats has ended");
                 return;
             }
-            Ok(_) | Err(_) => counted.errors.set(counted.errors.get() + 1),
+            Ok(_) | Err(_) => counted.heartbeats_again.set(counted.heartbeats_again.get() + 1),
         }
         if confirmed.elapsed() >= ttl {
             counted.lost_sessions.set(counted.lost_sessions.get() + 1);
@@ -181,6 +189,10 @@ impl Locker {
                 Ok(()) => counted.cycles.borrow_mut().record(begin.elapsed()),
                 Err(error) => {
                     tracing::warn!(%error, "a well-behaved client was not served");
+                    counted
+                        .first_error
+                        .borrow_mut()
+                        .get_or_insert_with(|| error.to_string());
                     counted.errors.set(counted.errors.get() + 1);
                     connection = None;
                 }

@@ -198,7 +198,8 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
         let seen = &report.bystanders;
         ensure!(
             seen.errors == 0 && seen.lost_sessions == 0,
-            "{what}: well-behaved clients were not served"
+            "{what}: well-behaved clients were not served: {}",
+            seen.first_error.as_deref().unwrap_or("a session was lost")
         );
         ensure!(seen.cycle.count > 0, "{what}: no lock was taken");
         ensure!(report.elections == 0, "{what}: there was an election");

@@ -75,6 +75,8 @@ pub struct OverloadReport {
     pub refusal: Percentiles,
     /// Releases that were answered with anything but 200; and acquires with anything but 200 and 503.
     pub errors: u64,
+    /// What the first of these was told.
+    pub first_error: Option<String>,
     /// What those saw who only sent heartbeats.
     pub bystanders: Seen,
     /// How many elections there were: by how much the term has grown.
@@ -105,7 +107,8 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
         "sessions with heartbeats were lost"
     );
     ensure!(report.elections == 0, "there were elections");
-    ensure!(report.errors == 0, "requests failed that must not");
+    let told = report.first_error.as_deref().unwrap_or_default();
+    ensure!(report.errors == 0, "requests failed that must not: {told}");
     ensure!(
         report.goodput >= args.least_goodput,
         "only {:.0} % of the capacity were served",
@@ -137,7 +140,7 @@ fn print(report: &OverloadReport) -> anyhow::Result<()> {
     }
     say(format!(
         "{} sessions lost, {} heartbeats tried again, {} elections, {} errors",
-        report.bystanders.lost_sessions, report.bystanders.errors, report.elections, report.errors
+        report.bystanders.lost_sessions, report.bystanders.heartbeats_again, report.elections, report.errors
     ))?;
     for (node, (before, most)) in report.memory_bytes.iter().enumerate() {
         say(format!(
@@ -191,6 +194,7 @@ async fn measure(args: &Arguments) -> anyhow::Result<OverloadReport> {
         cycle,
         refusal,
         errors: seen.errors,
+        first_error: seen.first_error,
         bystanders: beside,
         elections,
         memory_bytes: memory_before.into_iter().zip(peaks).collect(),

@@ -39,6 +39,8 @@ pub struct Seen {
     pub sent: u64,
     /// What was answered otherwise.
     pub errors: u64,
+    /// How the first of these was.
+    pub first_error: Option<String>,
 }
 
 /// Connections that are ready.
@@ -167,6 +169,7 @@ impl Client {
             };
             tracing::warn!(ended, "a request of the load failed");
             seen.borrow_mut().errors += 1;
+            seen.borrow_mut().first_error.get_or_insert(ended);
             match Connection::connect(&self.node).await {
                 Ok(connection) => self.connection = connection,
                 Err(error) => {
