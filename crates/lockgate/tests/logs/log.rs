@@ -1,0 +1,96 @@
+//! A log in memory, written as the program writes its own.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use lockgate::log_lines::{Escapes, OneLine};
+use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::fmt;
+use tracing_subscriber::prelude::*;
+
+/// Everything, but for what openraft says of every entry: it prints no client's text, and would fill the memory.
+const LEVEL: &str = "trace,openraft=info";
+
+/// Clones are the same log.
+#[derive(Clone)]
+pub struct Log {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    escapes: Escapes,
+}
+
+/// Has all that this process logs written to both.
+pub fn start(text: &Log, json: &Log) {
+    let (text, json) = (text.clone(), json.clone());
+    tracing_subscriber::registry()
+        .with(EnvFilter::new(LEVEL))
+        .with(
+            fmt::layer()
+                .with_ansi(false)
+                .with_writer(move || OneLine::new(text.clone(), Escapes::Text)),
+        )
+        .with(
+            fmt::layer()
+                .json()
+                .with_writer(move || OneLine::new(json.clone(), Escapes::Json)),
+        )
+        .init();
+}
+
+impl Log {
+    pub fn new(escapes: Escapes) -> Self {
+        Self {
+            bytes: Arc::default(),
+            escapes,
+        }
+    }
+
+    pub fn written(&self) -> String {
+        String::from_utf8(self.bytes.lock().unwrap().clone()).unwrap()
+    }
+
+    /// Every line is an event of its own, and nothing in it is a control character.
+    pub fn check_lines(&self) {
+        let written = self.written();
+        assert!(written.ends_with('\n'));
+        for line in written.split_terminator('\n') {
+            let strange = line.chars().find(|character| {
+                character.is_control() || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+            });
+            assert_eq!(strange, None, "{line:?}");
+            match self.escapes {
+                Escapes::Text => {
+                    let time = line.split(' ').next().unwrap();
+                    assert!(is_time(time), "this line is no event: {line}");
+                    // What the strangers wrote for the time is not at the beginning of any line.
+                    assert!(!line.starts_with("2026-11-22T00:00:00Z"), "{line}");
+                }
+                Escapes::Json => {
+                    let event: serde_json::Value = serde_json::from_str(line).unwrap();
+                    assert!(event["timestamp"].is_string(), "{line}");
+                }
+            }
+        }
+    }
+}
+
+/// Times with microseconds, as the log has them.
+fn is_time(text: &str) -> bool {
+    text.len() == "2026-01-01T00:00:00.000000Z".len() && text.ends_with('Z') && text.as_bytes()[10] == b'T'
+}
+
+/// How bytes may come into a log.
+pub fn forms(bytes: &[u8]) -> Vec<String> {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    vec![format!("{bytes:?}"), hex.to_uppercase(), hex]
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+//! What a node logs of what strangers say, at the most talkative level: everything stays on one line and does nothing to a
+//! terminal, and no secret is in it.
+//!
+//! One test in a process of its own, for a process has one log.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on may say so shortly, also in its helpers"
+)]
+
+mod http;
+mod hostile;
+mod log;
+mod peer;
+mod zookeeper;
+
+use std::time::Duration;
+
+use lockgate::Lockgate;
+use lockgate::log_lines::Escapes;
+
+use crate::log::Log;
+
+/// No step takes longer, unless something is broken.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[tokio::test]
+async fn nothing_that_is_said_to_a_node_forges_its_log() {
+    let (text, json) = (Log::new(Escapes::Text), Log::new(Escapes::Json));
+    log::start(&text, &json);
+    let dir = tempfile::tempdir().unwrap();
+    let server = Lockgate::builder()
+        .member(1, "127.0.0.1:0", "127.0.0.1:0")
+        .data_dir(dir.path())
+        .http_listen("127.0.0.1:0")
+        .zookeeper_listen("127.0.0.1:0")
+        .peer_listen(peer::address())
+        .start()
+        .await
+        .unwrap();
+    in_time("the node leads itself", async {
+        while !server.node().status().ready {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+
+    http::say_everything(server.http_address().unwrap()).await;
+    let passwords = zookeeper::say_everything(server.zookeeper_address().unwrap()).await;
+    peer::say_everything().await;
+    in_time("the server stops", server.stop()).await;
+
+    for log in [&text, &json] {
+        let written = log.written();
+        // What is said is in the log: else nothing would have been tried.
+        assert!(written.contains(hostile::MARK), "nothing hostile was logged");
+        log.check_lines();
+        for secret in hostile::SECRETS {
+            assert!(!written.contains(secret), "{secret} is in the log");
+        }
+        for password in &passwords {
+            for form in log::forms(password) {
+                assert!(
+                    !written.contains(&form),
+                    "a session's password is in the log: {form}"
+                );
+            }
+        }
+    }
+}
+
+async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("not in time: {what}"),
+    }
+}
