@@ -63,7 +63,7 @@ pub fn stream_of<'a>(frames: impl IntoIterator<Item = &'a Bytes>) -> Vec<u8> {
 fn run_frame(frame: &[u8]) -> bool {
     // Of a version that this program does not speak only the beginning is read.
     let start = decode_start::<HelloStart>(frame);
-    let hello = check::<Hello>(frame).inspect(|hello| judge(hello));
+    let hello = check::<Hello>(frame).inspect(judge);
     assert!(hello.is_none() || start.is_ok(), "a hello that has no beginning");
     let reply = check::<HelloReply>(frame).inspect(accept);
     let ask = check::<(u64, Ask)>(frame).inspect(|(_, ask)| {
