@@ -156,7 +156,7 @@ fn encode_admission(encoder: &mut DescriptorEncoder, node: &Node) -> fmt::Result
     }
     let help = "What these have, in bytes";
     gauge(encoder, "proposals_bytes", help, &counts.bytes)?;
-    let help = "How many of each kind there may be: fewer while they take too long";
+    let help = "How many new ones there may be: fewer while they take too long";
     gauge(encoder, "proposals_limit", help, &counts.limit)?;
     let help = "Requests that were refused because there were as many as there may be";
     let mut refused = encoder.encode_descriptor("proposals_refused", help, None, MetricType::Counter)?;

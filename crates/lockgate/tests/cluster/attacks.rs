@@ -55,7 +55,7 @@ async fn under_overload_sessions_live_and_locks_are_granted_and_given_back() {
         "--factor",
         "5",
         "--ttl-ms",
-        "20000",
+        "12000",
     ];
     let report = measure(&cluster, &[&arguments[..], &more[..]].concat()).await;
     assert_eq!(report["bystanders"]["lost_sessions"], 0, "{report}");

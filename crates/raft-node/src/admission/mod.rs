@@ -28,6 +28,10 @@ use crate::error::Unavailable;
 /// the target, fewer at a time would make nobody faster, only all of them fewer.
 pub const LEAST_OUTSTANDING: usize = 128;
 
+/// For each place for something new there are so many for what keeps or gives back. What was let in is given back later, and much of
+/// it at a time: with as many places as for what is new, releases were refused in a burst.
+pub const KEPT_PLACES: usize = 4;
+
 /// When who is refused should come again: what was taken in is through several times over by then.
 pub const BUSY_RETRY: Duration = Duration::from_secs(1);
 
@@ -36,7 +40,7 @@ pub const BUSY_RETRY: Duration = Duration::from_secs(1);
 pub struct AdmissionConfig {
     /// How long a proposal should take at the most. While all take longer, fewer are taken in.
     pub target: Duration,
-    /// How many proposals of each kind may be on their way at the most.
+    /// How many proposals that want something new may be on their way at the most; of the others [`KEPT_PLACES`] times as many.
     pub max_outstanding: usize,
     /// How many bytes those of each kind may have together.
     pub max_outstanding_bytes: usize,
@@ -68,7 +72,7 @@ pub struct AdmissionCounts {
     pub kept: usize,
     /// The bytes of both.
     pub bytes: usize,
-    /// How many of each kind there may be now.
+    /// How many new ones there may be now.
     pub limit: usize,
     /// How many were refused since the node was started: new ones, others.
     pub refused: [u64; 2],
@@ -250,12 +254,13 @@ impl State {
 
     /// The last one that is let in may pass the bound of bytes: so whatever is as large as a request may be finds a place at all.
     fn has_room(&self, work: Work, config: &AdmissionConfig) -> bool {
-        let taken = match work {
-            Work::New => self.new,
-            Work::Keep => self.keep,
+        let limit = self.pace.limit();
+        let (taken, limit) = match work {
+            Work::New => (self.new, limit),
+            Work::Keep => (self.keep, limit.saturating_mul(KEPT_PLACES)),
             Work::Own => return true,
         };
-        taken.proposals < self.pace.limit() && taken.bytes < config.max_outstanding_bytes
+        taken.proposals < limit && taken.bytes < config.max_outstanding_bytes
     }
 }
 

@@ -33,14 +33,19 @@ async fn what_is_new_cannot_take_the_places_of_what_is_kept_up() {
     let places: Vec<Place> = (0..2).map(|_| admission.place(&new(0)).unwrap()).collect();
     assert_eq!(admission.place(&new(0)).unwrap_err(), Busy { outstanding: 2 });
     assert!(!admission.has_room(Work::New));
-    let kept: Vec<Place> = (0..2).map(|_| admission.place(&keep()).unwrap()).collect();
+    let kept: Vec<Place> = (0..2 * KEPT_PLACES)
+        .map(|_| admission.place(&keep()).unwrap())
+        .collect();
     assert!(admission.place(&keep()).is_err(), "nothing is without bounds");
     let own = Request::internal(Command::CloseSession {
         session: SessionId(1),
     });
     let own: Vec<Place> = (0..10).map(|_| admission.place(&own).unwrap()).collect();
     let counts = admission.counts();
-    assert_eq!((counts.new, counts.kept, counts.refused), (2, 2, [1, 1]));
+    assert_eq!(
+        (counts.new, counts.kept, counts.refused),
+        (2, 2 * KEPT_PLACES, [1, 1])
+    );
     drop((places, own));
     assert!(admission.has_room(Work::New));
     drop(kept);
@@ -66,7 +71,10 @@ async fn bytes_are_bounded_too_and_what_is_large_passes_alone() {
 async fn those_who_wait_for_room_are_woken_even_if_others_do_not_use_theirs() {
     let admission = admission(1, 1_000_000);
     for (request, work) in [(new(0), Work::New), (keep(), Work::Keep)] {
-        let place = admission.place(&request).unwrap();
+        let mut places = Vec::new();
+        while let Ok(place) = admission.place(&request) {
+            places.push(place);
+        }
         let waiters: Vec<_> = (0..3)
             .map(|_| {
                 let admission = admission.clone();
@@ -75,7 +83,7 @@ async fn those_who_wait_for_room_are_woken_even_if_others_do_not_use_theirs() {
             .collect();
         tokio::task::yield_now().await;
         assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
-        drop(place);
+        drop(places.pop());
         for waiter in waiters {
             waiter.await.unwrap();
         }
