@@ -1,4 +1,4 @@
-//! The accept loop: sockets in, connections to their turns, an orderly end.
+//! The accept loop: sockets in, a task for each connection, an orderly end.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,11 +6,11 @@ use std::pin::pin;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::places::{Bounds, NoPlace, Places};
-use crate::turns::Turns;
 
 /// How long the loop rests when the system has no more file descriptors: an immediate retry would spin.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
@@ -53,10 +53,12 @@ pub async fn serve<Connection>(
         "a door that lets nobody in"
     );
     let places = Places::new(bounds);
-    let mut turns = Turns::new();
+    let mut connections = JoinSet::new();
     let mut refusals = Refusals::default();
     let mut shutdown = pin!(shutdown);
     loop {
+        // The finished are taken out as they end; their results were logged where they arose.
+        while connections.try_join_next().is_some() {}
         let accepted = tokio::select! {
             biased;
             () = &mut shutdown => break,
@@ -66,7 +68,7 @@ pub async fn serve<Connection>(
             Ok((stream, address)) => match places.take(address.ip()) {
                 Ok(place) => {
                     if let Some(connection) = connect(stream, address) {
-                        turns.serve(async move {
+                        connections.spawn(async move {
                             connection.await;
                             drop(place);
                         });
@@ -91,11 +93,14 @@ pub async fn serve<Connection>(
         }
     }
     drop(listener);
-    if turns.finish(door.drain_timeout).await {
+    let drained = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(door.drain_timeout, drained).await.is_err() {
         warn!(
             door = door.what,
-            "connections still busy at the end of the drain were cut off"
+            connections = connections.len(),
+            "connections still busy at the end of the drain are cut off"
         );
+        connections.shutdown().await;
     }
 }
 

@@ -80,20 +80,15 @@ fn end_at_panics() {
     }));
 }
 
-/// After so many turns of tasks the runtime looks for what has come from the network. A turn may be a piece of work of many
-/// connections (see `front_door`), so tokio's own 61 would be long enough for a heartbeat of Raft to come late.
-const TURNS_BETWEEN_LOOKS: u32 = 8;
-
 /// One thread that does everything, or a pool of workers.
 fn runtime(workers: usize) -> io::Result<Runtime> {
-    let mut builder = match workers {
-        1 => runtime::Builder::new_current_thread(),
-        _ => runtime::Builder::new_multi_thread(),
-    };
-    if workers > 1 {
-        builder.worker_threads(workers);
+    match workers {
+        1 => runtime::Builder::new_current_thread().enable_all().build(),
+        workers => runtime::Builder::new_multi_thread()
+            .worker_threads(workers)
+            .enable_all()
+            .build(),
     }
-    builder.event_interval(TURNS_BETWEEN_LOOKS).enable_all().build()
 }
 
 async fn run(config: ServeConfig) -> anyhow::Result<()> {

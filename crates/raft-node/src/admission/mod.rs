@@ -2,7 +2,7 @@
 //! encoded or queued, and keeps it until nothing of it is on its way any more.
 //!
 //! There are places for what is new and others for what keeps or gives back ([`Work`]), so however many ask for locks, they
-//! can be released. How many there are is learnt from how long proposals take ([`pace`]), beneath a fixed bound; so when a
+//! can be released. How many there are is learnt from how long proposals take (`pace.rs`), beneath a fixed bound; so when a
 //! leader has more to do than it can, all nodes take less in, and what was taken in is answered soon.
 
 mod openings;

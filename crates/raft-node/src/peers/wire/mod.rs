@@ -46,7 +46,7 @@ pub enum Purpose {
 /// The beginning of every [`Hello`], whatever its version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HelloStart {
-    /// [`MAGIC`].
+    /// The same eight bytes always.
     pub magic: [u8; 8],
     /// The versions of the peer protocol that the caller speaks.
     pub wire: WireRange,
@@ -57,7 +57,7 @@ pub struct HelloStart {
 /// over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// [`MAGIC`].
+    /// The same eight bytes always.
     pub magic: [u8; 8],
     /// The versions of the peer protocol that the caller speaks.
     pub wire: WireRange,
