@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use lock_api::http::HttpConfig;
 use raft_node::MemberAddress;
-use raft_node::admission::KEPT_PLACES;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
