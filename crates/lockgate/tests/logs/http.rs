@@ -21,6 +21,8 @@ pub async fn say_everything(server: SocketAddr) {
             }
             let named = format!("{}?session={1}&prefix={1}", put(address, &text), encode(&text));
             ask(server, "GET", &named, None).await;
+            // Whoever shows a bad token is refused, and it is a secret all the same: perhaps another cluster's.
+            ask_with(server, "POST", &path, Some(body(&text)), Some(TOKEN)).await;
         }
         a_lock(server, &text).await;
         a_quota(server, &text).await;
@@ -126,9 +128,22 @@ async fn a_quota(server: SocketAddr, text: &str) {
 
 /// Asks, as somebody who shows a token, and gives the document that is answered, if it is one.
 async fn ask(server: SocketAddr, method: &str, path: &str, body: Option<Value>) -> Value {
+    ask_with(server, method, path, body, None).await
+}
+
+async fn ask_with(
+    server: SocketAddr,
+    method: &str,
+    path: &str,
+    body: Option<Value>,
+    token: Option<&str>,
+) -> Value {
     let body = body.map(|body| body.to_string()).unwrap_or_default();
+    let shown = token.map_or(String::new(), |token| {
+        format!("Authorization: Bearer {token}\r\n")
+    });
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{shown}Connection: close\r\n\
          Content-Length: {}\r\n\r\n{body}",
         body.len()
     );
