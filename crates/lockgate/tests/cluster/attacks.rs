@@ -101,6 +101,10 @@ async fn well_behaved_clients_are_served_beside_every_attack() {
     let of = |attack: &str| reports.iter().find(|report| report["attack"] == attack).unwrap();
     let count =
         |attack: &str, answer: &str| of(attack)["got"]["answers"][answer].as_u64().unwrap_or_default();
+    // They are attacks only as long as they get to what they attack.
+    for held in ["slow-http", "slow-bodies", "idle"] {
+        assert!(of(held)["got"]["let_in"].as_u64().unwrap() > 0, "{}", of(held));
+    }
     assert!(count("large-bodies", "413") > 0 && of("large-bodies")["got"]["let_in"] == 0);
     assert!(count("deep-paths", "400") > 0 && of("deep-paths")["got"]["let_in"] == 0);
     assert!(count("sessions", "429") > 0, "{}", of("sessions"));

@@ -298,7 +298,7 @@ async fn make(attack: Option<Attack>, means: &Means) -> anyhow::Result<Got> {
             slow::drip(means, slow::Port::Http, b"GET /v1/cluster HTTP/1.1\r\nx-slow: ").await
         }
         Attack::SlowBodies => {
-            let head = b"POST /v1/sessions HTTP/1.1\r\nhost: a\r\ncontent-length: 60000\r\n\r\n";
+            let head = b"POST /v1/sessions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 60000\r\n\r\n";
             slow::drip(means, slow::Port::Http, head).await
         }
         // The length of a request for a session, and then nothing of it.
