@@ -25,6 +25,15 @@ impl Credentials {
         }
     }
 
+    /// What is given here, and what is not from `other`.
+    pub fn or(self, other: &Self) -> Self {
+        Self {
+            tls: self.tls.or_else(|| other.tls.clone()),
+            token: self.token.or_else(|| other.token.clone()),
+            insecure: self.insecure,
+        }
+    }
+
     /// The token to show to the node at `host:port`. An error if whoever listens on the way could use it.
     pub(crate) fn token_for(&self, address: &str) -> io::Result<Option<&Token>> {
         match &self.token {

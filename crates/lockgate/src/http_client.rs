@@ -30,6 +30,11 @@ const DOWNLOAD_READ_BYTES: usize = 256 * 1024;
 /// A node on the same network that does not accept a connection for so long does not live.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The host of `host:port`.
+pub(crate) fn host_of(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
+}
+
 /// A connection to one node.
 pub struct Connection {
     address: String,
@@ -94,8 +99,7 @@ impl Connection {
             let Some(tls) = tls else {
                 return Ok::<_, io::Error>(Stream::Plain(socket));
             };
-            let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-            Ok(tls.connect(host, socket).await?)
+            Ok(tls.connect(host_of(address), socket).await?)
         };
         let stream = tokio::time::timeout(CONNECT_TIMEOUT, dial)
             .await

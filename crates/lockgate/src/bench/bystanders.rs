@@ -11,6 +11,7 @@ use serde::Serialize;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::nodes::Nodes;
 use super::processes;
 use super::report::{Durations, Percentiles};
 use crate::api_client::{ApiClient, request_id};
@@ -62,7 +63,7 @@ impl Bystanders {
     /// So many clients, spread over the nodes, each with a session of this ttl and heartbeats. Those who `lock` take a lock of
     /// their own and give it back, with a pause between.
     pub async fn start(
-        nodes: &[String],
+        nodes: &Nodes,
         clients: usize,
         ttl: Duration,
         lock: Option<Duration>,
@@ -71,12 +72,15 @@ impl Bystanders {
         let run = request_id();
         let (mut tasks, mut sessions) = (Vec::new(), Vec::new());
         for number in 0..clients {
-            let mut api = ApiClient::new(nodes, number, PATIENCE);
+            let mut api = nodes.client(number, PATIENCE);
             let session = api.open_session(ttl, "lockgate bench: a bystander").await;
             let session = session.with_context(|| format!("opening a session at {}", api.node()))?;
-            let node = nodes[number % nodes.len()].clone();
+            let place = Place {
+                nodes: nodes.clone(),
+                number,
+            };
             tasks.push(tokio::task::spawn_local(beat(
-                node.clone(),
+                place.clone(),
                 session.clone(),
                 ttl,
                 counted.clone(),
@@ -84,7 +88,7 @@ impl Bystanders {
             if let Some(pause) = lock {
                 let lock = format!("bench/{run}/bystander-{number}");
                 let locker = Locker {
-                    node,
+                    place,
                     session: session.clone(),
                     lock,
                     pause,
@@ -125,14 +129,21 @@ impl Bystanders {
     }
 }
 
+/// Where a client is connected.
+#[derive(Clone)]
+struct Place {
+    nodes: Nodes,
+    number: usize,
+}
+
 /// Heartbeats of one session, on a connection of their own.
-async fn beat(node: String, session: String, ttl: Duration, counted: Rc<Counted>) {
+async fn beat(place: Place, session: String, ttl: Duration, counted: Rc<Counted>) {
     let path = format!("/v1/sessions/{session}/heartbeat");
     let mut connection = None;
     let mut confirmed = Instant::now();
     while !counted.stop.get() {
         let sent = Instant::now();
-        match ask(&mut connection, &node, "POST", &path, "", ttl).await {
+        match ask(&mut connection, &place, "POST", &path, "", ttl).await {
             Ok(200) => {
                 counted.heartbeats.borrow_mut().record(sent.elapsed());
                 confirmed = sent;
@@ -157,7 +168,7 @@ async fn beat(node: String, session: String, ttl: Duration, counted: Rc<Counted>
 }
 
 struct Locker {
-    node: String,
+    place: Place,
     session: String,
     lock: String,
     pause: Duration,
@@ -172,7 +183,7 @@ impl Locker {
         while !counted.stop.get() {
             let begin = Instant::now();
             let cycle = async {
-                let connection = connected(&mut connection, &self.node).await?;
+                let connection = connected(&mut connection, &self.place).await?;
                 let granted = connection.send("POST", &acquire_path, &acquire_body).await?;
                 let holder = granted.json()["holder"].as_str().unwrap_or_default().to_owned();
                 ensure!(granted.status == 200, "acquire: {}", granted.json());
@@ -204,10 +215,10 @@ impl Locker {
 
 async fn connected<'c>(
     connection: &'c mut Option<Connection>,
-    node: &str,
+    place: &Place,
 ) -> anyhow::Result<&'c mut Connection> {
     if connection.is_none() {
-        *connection = Some(Connection::connect(node).await?);
+        *connection = Some(place.nodes.connect(place.number).await?);
     }
     Ok(connection.as_mut().expect("it was connected just now"))
 }
@@ -215,14 +226,14 @@ async fn connected<'c>(
 /// One request within a time; its status.
 async fn ask(
     connection: &mut Option<Connection>,
-    node: &str,
+    place: &Place,
     method: &str,
     path: &str,
     body: &str,
     within: Duration,
 ) -> anyhow::Result<u16> {
     let asked = async {
-        Ok(connected(connection, node)
+        Ok(connected(connection, place)
             .await?
             .send(method, path, body)
             .await?

@@ -8,8 +8,9 @@ use serde::Deserialize;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
+use super::nodes::Nodes;
 use super::report::{Durations, LoadReport};
-use crate::api_client::{ApiClient, KeptSession, request_id};
+use crate::api_client::{KeptSession, request_id};
 use crate::http_client::Connection;
 
 /// Long enough that a heartbeat every third of it costs nothing, short enough that an aborted run's locks are
@@ -34,7 +35,7 @@ pub struct Load {
     /// Which locks.
     pub workload: Workload,
     /// Where the nodes serve HTTP; clients are spread over them.
-    pub nodes: Vec<String>,
+    pub nodes: Nodes,
     /// How many clients.
     pub clients: usize,
     /// How long to run before measuring.
@@ -69,14 +70,11 @@ impl Load {
         let run = request_id();
         let mut clients = Vec::new();
         for number in 0..self.clients {
-            let mut api = ApiClient::new(&self.nodes, number, PATIENCE);
+            let mut api = self.nodes.client(number, PATIENCE);
             let session = KeptSession::open(&mut api, SESSION_TTL, "lockgate bench")
                 .await
                 .with_context(|| format!("opening a session at {}", api.node()))?;
-            let node = &self.nodes[number % self.nodes.len()];
-            let connection = Connection::connect(node)
-                .await
-                .with_context(|| format!("connecting to {node}"))?;
+            let connection = self.nodes.connect(number).await?;
             let lock = match self.workload {
                 Workload::Lock => format!("bench/{run}/{number}"),
                 Workload::Contended => format!("bench/{run}/all"),
@@ -112,7 +110,7 @@ impl Load {
                 Workload::Contended => "contended",
             },
             clients: self.clients,
-            nodes: self.nodes.len(),
+            nodes: self.nodes.count(),
             seconds: self.measured.as_secs_f64(),
             cycles_per_second: cycle.count as f64 / self.measured.as_secs_f64(),
             cycle,

@@ -6,6 +6,7 @@ pub mod catch_up;
 pub mod failover;
 pub mod large;
 pub mod load;
+pub mod nodes;
 pub mod overload;
 pub mod processes;
 pub mod queue;
@@ -21,9 +22,11 @@ use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
 use nix::unistd::Pid;
 
+use crate::cli::secured::Secured;
 use crate::cluster::LocalCluster;
 use crate::serve::open_files;
 use load::{Load, Workload};
+use nodes::Nodes;
 
 /// What can be measured.
 #[derive(Debug, Subcommand)]
@@ -59,6 +62,8 @@ pub struct Target {
     /// Nodes to call instead, as HOST:PORT, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "NODES")]
     target: Vec<String>,
+    #[command(flatten)]
+    secured: Secured,
 }
 
 impl Target {
@@ -68,7 +73,7 @@ impl Target {
             return Ok(None);
         }
         let executable = std::env::current_exe().context("finding this program's own file")?;
-        LocalCluster::open_plain(&self.dir, &executable)
+        LocalCluster::open(&self.dir, &executable)
             .context("start one with `lockgate cluster up`, or name nodes with --target")
             .map(Some)
     }
@@ -84,11 +89,13 @@ impl Target {
         Ok(pids)
     }
 
-    /// Where the nodes serve HTTP.
-    fn nodes(&self) -> anyhow::Result<Vec<String>> {
+    /// Where the nodes serve HTTP, and what is shown to them: of a cluster on this machine what its administrator has, unless
+    /// something else is given.
+    fn nodes(&self) -> anyhow::Result<Nodes> {
+        let given = self.secured.credentials()?;
         Ok(match self.local()? {
-            Some(cluster) => cluster.http_addresses(),
-            None => self.target.clone(),
+            Some(cluster) => Nodes::new(cluster.http_addresses(), given.or(cluster.credentials())),
+            None => Nodes::new(self.target.clone(), given),
         })
     }
 }

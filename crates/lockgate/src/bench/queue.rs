@@ -16,9 +16,10 @@ use tokio::sync::Notify;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
+use super::nodes::Nodes;
 use super::report::{self, Durations, Percentiles, ms};
 use super::{Target, processes};
-use crate::api_client::{ApiClient, request_id};
+use crate::api_client::request_id;
 use crate::cli::say;
 use crate::http_client::Connection;
 
@@ -116,7 +117,7 @@ fn print(report: &QueueReport, first: bool) -> anyhow::Result<()> {
 
 /// What all clients share.
 struct Queue {
-    nodes: Vec<String>,
+    nodes: Nodes,
     processes: Vec<Pid>,
     lock: String,
     hand_overs: u64,
@@ -261,7 +262,7 @@ impl Queue {
 
     /// Waits until so many stand in the queue.
     async fn wait_queued(&self, waiters: usize) -> anyhow::Result<()> {
-        let mut client = ApiClient::new(&self.nodes, 0, PATIENCE);
+        let mut client = self.nodes.client(0, PATIENCE);
         let path = format!("/v1/locks?prefix={}&linearizable=true", self.lock);
         loop {
             if let Some(failure) = &self.seen.borrow().failure {
@@ -285,7 +286,7 @@ impl Queue {
         let share = sessions.len().div_ceil(AT_A_TIME);
         while !sessions.is_empty() {
             let some = sessions.split_off(sessions.len().saturating_sub(share));
-            let mut client = ApiClient::new(&self.nodes, closing.len(), PATIENCE);
+            let mut client = self.nodes.client(closing.len(), PATIENCE);
             closing.spawn(async move {
                 for session in some {
                     client.close_session(&session).await?;
@@ -301,11 +302,8 @@ impl Queue {
 }
 
 impl Client {
-    async fn open(nodes: &[String], number: usize) -> anyhow::Result<Self> {
-        let node = &nodes[number % nodes.len()];
-        let mut connection = Connection::connect(node)
-            .await
-            .with_context(|| format!("connecting to {node}"))?;
+    async fn open(nodes: &Nodes, number: usize) -> anyhow::Result<Self> {
+        let mut connection = nodes.connect(number).await?;
         #[derive(Deserialize)]
         struct Opened {
             session: String,

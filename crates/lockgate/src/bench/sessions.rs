@@ -137,7 +137,7 @@ async fn measure(args: &Arguments) -> anyhow::Result<SessionsReport> {
                 if number >= sessions {
                     return anyhow::Ok(());
                 }
-                let mut api = ApiClient::new(&nodes, number, PATIENCE);
+                let mut api = nodes.client(number, PATIENCE);
                 let session = api.open_session(ttl, "lockgate bench").await?;
                 let held = api
                     .acquire_with(&session, &format!("bench/{run}/{number}"), serde_json::json!({}))

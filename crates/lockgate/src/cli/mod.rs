@@ -12,7 +12,7 @@ mod locks;
 mod made;
 mod policy;
 mod run;
-mod secured;
+pub(crate) mod secured;
 mod table;
 mod token;
 mod znodes;

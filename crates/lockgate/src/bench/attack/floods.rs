@@ -1,13 +1,16 @@
 //! Requests as fast as they are answered, of kinds that cost a server more than they should if it is careless.
 
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
+use anyhow::Context;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{Got, Means};
+use crate::bench::nodes::Nodes;
 use crate::http_client::Connection;
 
 /// So many connections send at a time.
@@ -75,12 +78,17 @@ async fn shoot(means: &Means, shots: Vec<Shot>) -> anyhow::Result<Got> {
     let shots = Rc::new(shots);
     let mut senders = JoinSet::new();
     for number in 0..SENDERS {
-        let node = means.nodes[number % means.nodes.len()].http.clone();
-        senders.spawn_local(sender(node, shots.clone(), number, means.over.clone()));
+        let nodes = means.callers.clone();
+        senders.spawn_local(sender(nodes, shots.clone(), number, means.over.clone()));
     }
+    together(senders).await
+}
+
+/// What all of them got.
+async fn together(mut attackers: JoinSet<Got>) -> anyhow::Result<Got> {
     let mut all = Got::default();
-    while let Some(got) = senders.join_next().await {
-        let got = got?;
+    while let Some(got) = attackers.join_next().await {
+        let got = got.context("an attacker")?;
         all.tried += got.tried;
         all.let_in += got.let_in;
         for (answer, count) in got.answers {
@@ -90,17 +98,25 @@ async fn shoot(means: &Means, shots: Vec<Shot>) -> anyhow::Result<Got> {
     Ok(all)
 }
 
-async fn sender(node: String, shots: Rc<Vec<Shot>>, first: usize, over: CancellationToken) -> Got {
+/// An error in a word, so that equal ones are counted together.
+fn kind_of(error: &anyhow::Error) -> String {
+    match error.downcast_ref::<io::Error>() {
+        Some(error) => error.kind().to_string(),
+        None => error.to_string(),
+    }
+}
+
+async fn sender(nodes: Nodes, shots: Rc<Vec<Shot>>, number: usize, over: CancellationToken) -> Got {
     let mut got = Got::default();
     let mut connection: Option<Connection> = None;
-    for shot in shots.iter().cycle().skip(first % shots.len()) {
+    for shot in shots.iter().cycle().skip(number % shots.len()) {
         let send = async {
             let mut open = match connection.take() {
                 Some(open) => open,
-                None => Connection::connect(&node).await?,
+                None => nodes.connect(number).await?,
             };
             let answer = open.send(shot.method, &shot.path, &shot.body).await?;
-            Ok::<_, std::io::Error>((open, answer))
+            anyhow::Ok((open, answer))
         };
         let sent = tokio::select! {
             sent = send => sent,
@@ -116,7 +132,7 @@ async fn sender(node: String, shots: Rc<Vec<Shot>>, first: usize, over: Cancella
                 connection = Some(open);
             }
             Err(error) => {
-                got.answer(error.kind().to_string());
+                got.answer(kind_of(&error));
                 // Who is hung up on in the middle of a body comes again, but a server that is gone is not called in a loop.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -155,14 +171,28 @@ pub async fn reconnects(means: &Means) -> anyhow::Result<Got> {
             got
         });
     }
-    let mut all = Got::default();
-    while let Some(got) = callers.join_next().await {
-        let got = got?;
-        all.tried += got.tried;
-        all.let_in += got.let_in;
-        for (answer, count) in got.answers {
-            *all.answers.entry(answer).or_default() += count;
-        }
+    together(callers).await
+}
+
+/// Makes handshakes, at the ports of clients, and closes.
+pub async fn handshakes(means: &Means) -> anyhow::Result<Got> {
+    let mut callers = JoinSet::new();
+    for number in 0..SENDERS {
+        let (nodes, over) = (means.callers.clone(), means.over.clone());
+        callers.spawn_local(async move {
+            let mut got = Got::default();
+            loop {
+                let connected = tokio::select! {
+                    connected = nodes.connect(number) => connected,
+                    () = over.cancelled() => return got,
+                };
+                got.tried += 1;
+                match connected {
+                    Ok(_) => got.let_in += 1,
+                    Err(error) => got.answer(kind_of(&error)),
+                }
+            }
+        });
     }
-    Ok(all)
+    together(callers).await
 }

@@ -18,6 +18,7 @@ use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
 use super::bystanders::{Bystanders, Seen, memory, term};
+use super::nodes::Nodes;
 use super::report::{self, ms};
 use super::{Target, open_files};
 use crate::cli::say;
@@ -84,13 +85,15 @@ pub enum Attack {
     Sessions,
     /// Connections that are opened and closed as fast as can be.
     Reconnects,
+    /// The same with a whole handshake of TLS each, where that is spoken: the dearest thing that a stranger can ask for.
+    Handshakes,
     /// Very many watches of one client.
     Watches,
 }
 
 impl Attack {
     /// All of them, in the order in which they are made.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::SlowHttp,
         Self::SlowBodies,
         Self::SlowZookeeper,
@@ -100,6 +103,7 @@ impl Attack {
         Self::LargeBodies,
         Self::DeepPaths,
         Self::Reconnects,
+        Self::Handshakes,
         Self::Watches,
         // The last one, because its sessions stay for a while.
         Self::Sessions,
@@ -117,6 +121,7 @@ impl Attack {
             Self::DeepPaths => "deep-paths",
             Self::Sessions => "sessions",
             Self::Reconnects => "reconnects",
+            Self::Handshakes => "handshakes",
             Self::Watches => "watches",
         }
     }
@@ -172,6 +177,8 @@ pub struct AttackReport {
 /// What an attack is made on, and with how much.
 struct Means {
     nodes: Vec<LocalNode>,
+    /// How these are called by who has what it takes to be let in.
+    callers: Nodes,
     connections: usize,
     watches: usize,
     /// Cancelled when the attack is to end.
@@ -248,19 +255,24 @@ async fn all(args: &Arguments) -> anyhow::Result<Vec<AttackReport>> {
         .local()?
         .context("it needs a cluster on this machine, for its memory and its term")?;
     let nodes: Vec<LocalNode> = cluster.nodes().cloned().collect();
-    let addresses = cluster.http_addresses();
-    let bystanders = Bystanders::start(&addresses, args.clients, TTL, Some(REST)).await?;
+    let callers = args.target.nodes()?;
+    let bystanders = Bystanders::start(&callers, args.clients, TTL, Some(REST)).await?;
     let attacks = match args.attacks.is_empty() {
         true => Attack::ALL.to_vec(),
         false => args.attacks.clone(),
     };
+    let speaks_tls = callers.credentials().tls.is_some();
+    let attacks = attacks
+        .into_iter()
+        .filter(|attack| speaks_tls || *attack != Attack::Handshakes);
     let mut reports = Vec::new();
-    for attack in [None].into_iter().chain(attacks.into_iter().map(Some)) {
+    for attack in [None].into_iter().chain(attacks.map(Some)) {
         let pids = args.target.processes()?;
         let (term_before, memory_before) = (term(&cluster).await?, memory(&pids)?);
         bystanders.look();
         let means = Means {
             nodes: nodes.clone(),
+            callers: callers.clone(),
             connections: args.connections,
             watches: args.watches,
             over: CancellationToken::new(),
@@ -304,16 +316,17 @@ async fn make(attack: Option<Attack>, means: &Means) -> anyhow::Result<Got> {
         // The length of a request for a session, and then nothing of it.
         Attack::SlowZookeeper => slow::drip(means, slow::Port::ZooKeeper, &[0, 0, 0, 45]).await,
         Attack::SlowPeers => slow::drip(means, slow::Port::Peers, &[]).await,
-        Attack::Idle => slow::hold(means, &[slow::Port::Http], b"").await,
+        Attack::Idle => slow::hold(means, slow::Port::Http, b"").await,
         Attack::HalfHandshakes => {
             let ports = [slow::Port::Http, slow::Port::ZooKeeper, slow::Port::Peers];
             // The beginning of a ClientHello that never ends.
-            slow::hold(means, &ports, &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]).await
+            slow::hold_bare(means, &ports, &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]).await
         }
         Attack::LargeBodies => floods::large_bodies(means).await,
         Attack::DeepPaths => floods::deep_paths(means).await,
         Attack::Sessions => floods::sessions(means).await,
         Attack::Reconnects => floods::reconnects(means).await,
+        Attack::Handshakes => floods::handshakes(means).await,
         Attack::Watches => watches::arm(means).await,
     }
 }

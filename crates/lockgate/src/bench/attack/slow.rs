@@ -8,7 +8,10 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use transport_security::{ClientTls, Stream};
+
 use super::{Got, Means};
+use crate::http_client::host_of;
 
 /// So long there is between two bytes.
 const DRIP_EVERY: Duration = Duration::from_secs(1);
@@ -27,20 +30,35 @@ pub enum Port {
     Peers,
 }
 
-/// Opens as many connections as there are means for, spread over nodes and ports, says something, and is silent.
-pub async fn hold(means: &Means, ports: &[Port], said: &'static [u8]) -> anyhow::Result<Got> {
-    occupy(means, ports, said, None).await
+/// Opens as many connections as there are means for, spread over nodes and ports, says something, and is silent. What is said
+/// comes first of all, before any handshake of TLS.
+pub async fn hold_bare(means: &Means, ports: &[Port], said: &'static [u8]) -> anyhow::Result<Got> {
+    occupy(means, ports, said, None, None).await
 }
 
-/// The same at one port, with a byte now and then.
+/// The same at one port, after a handshake where the port speaks TLS with anybody.
+pub async fn hold(means: &Means, port: Port, said: &'static [u8]) -> anyhow::Result<Got> {
+    occupy(means, &[port], said, tls_of(means, port), None).await
+}
+
+/// The same with a byte now and then.
 pub async fn drip(means: &Means, port: Port, said: &'static [u8]) -> anyhow::Result<Got> {
-    occupy(means, &[port], said, Some(DRIP_EVERY)).await
+    occupy(means, &[port], said, tls_of(means, port), Some(DRIP_EVERY)).await
+}
+
+/// What strangers need to be heard at a port. Among nodes only nodes are, and these are strangers.
+fn tls_of(means: &Means, port: Port) -> Option<&ClientTls> {
+    match port {
+        Port::Http | Port::ZooKeeper => means.callers.credentials().tls.as_ref(),
+        Port::Peers => None,
+    }
 }
 
 async fn occupy(
     means: &Means,
     ports: &[Port],
     said: &'static [u8],
+    tls: Option<&ClientTls>,
     drip: Option<Duration>,
 ) -> anyhow::Result<Got> {
     let mut addresses = Vec::new();
@@ -68,7 +86,7 @@ async fn occupy(
             break;
         }
         got.tried += 1;
-        opening.spawn_local(open(address.clone(), said));
+        opening.spawn_local(open(address.clone(), said, tls.cloned()));
     }
     while let Some(opened) = opening.join_next().await {
         keep(opened?, &mut held, &mut got, drip, &means.over);
@@ -85,15 +103,23 @@ async fn occupy(
     Ok(got)
 }
 
-async fn open(address: String, said: &'static [u8]) -> io::Result<TcpStream> {
-    let connected = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&address)).await;
+async fn open(address: String, said: &'static [u8], tls: Option<ClientTls>) -> io::Result<Stream> {
+    let connected = async {
+        let socket = TcpStream::connect(&address).await?;
+        match tls {
+            None => Ok::<_, io::Error>(Stream::Plain(socket)),
+            Some(tls) => Ok(tls.connect(host_of(&address), socket).await?),
+        }
+    };
+    let connected = tokio::time::timeout(CONNECT_TIMEOUT, connected).await;
     let mut stream = connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     stream.write_all(said).await?;
+    stream.flush().await?;
     Ok(stream)
 }
 
 fn keep(
-    opened: io::Result<TcpStream>,
+    opened: io::Result<Stream>,
     held: &mut JoinSet<Ended>,
     got: &mut Got,
     drip: Option<Duration>,
@@ -115,7 +141,7 @@ enum Ended {
     Closed(String),
 }
 
-async fn stay(mut stream: TcpStream, drip: Option<Duration>, over: CancellationToken) -> Ended {
+async fn stay(mut stream: Stream, drip: Option<Duration>, over: CancellationToken) -> Ended {
     let mut told = Vec::new();
     loop {
         let pause = async {
@@ -130,9 +156,15 @@ async fn stay(mut stream: TcpStream, drip: Option<Duration>, over: CancellationT
                 Ok(0) | Err(_) => return Ended::Closed(word(&told)),
                 Ok(_) => {}
             },
-            () = pause => if stream.write_all(b"a").await.is_err() {
-                return Ended::Closed(word(&told));
-            },
+            () = pause => {
+                let sent = async {
+                    stream.write_all(b"a").await?;
+                    stream.flush().await
+                };
+                if sent.await.is_err() {
+                    return Ended::Closed(word(&told));
+                }
+            }
         }
     }
 }

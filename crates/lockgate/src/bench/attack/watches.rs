@@ -4,6 +4,7 @@ use anyhow::Context;
 use zk_wire::Request;
 
 use super::{Got, Means};
+use crate::bench::nodes::Nodes;
 use crate::bench::zookeeper::session::Session;
 
 /// So many are asked for before their answers are looked at.
@@ -13,7 +14,8 @@ const AT_A_TIME: usize = 1_000;
 pub async fn arm(means: &Means) -> anyhow::Result<Got> {
     let server = means.nodes.iter().find_map(|node| node.zookeeper.clone());
     let server = server.context("no node serves clients of ZooKeeper")?;
-    let mut session = Session::open(&server).await?;
+    let server = Nodes::new(vec![server], means.callers.credentials().clone());
+    let mut session = Session::open(&server, 0).await?;
     let mut got = Got::default();
     let mut number = 0;
     while number < means.watches && !means.over.is_cancelled() {

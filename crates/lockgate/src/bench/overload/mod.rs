@@ -20,6 +20,9 @@ use crate::cli::say;
 /// What this program opens beside the connections of its clients.
 const OTHER_FILES: u64 = 256;
 
+/// What has to be sent at least of what was to be sent: with less there was no such overload.
+const LEAST_OFFERED: f64 = 0.9;
+
 /// What `lockgate bench overload` is told.
 #[derive(Debug, Args)]
 pub struct Arguments {
@@ -109,6 +112,12 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     ensure!(report.elections == 0, "there were elections");
     let told = report.first_error.as_deref().unwrap_or_default();
     ensure!(report.errors == 0, "requests failed that must not: {told}");
+    ensure!(
+        report.offered_per_second >= LEAST_OFFERED * report.wanted_per_second,
+        "only {:.0} of {:.0} requests in a second could be sent: this program needs more of the machine, or more --connections",
+        report.offered_per_second,
+        report.wanted_per_second
+    );
     ensure!(
         report.goodput >= args.least_goodput,
         "only {:.0} % of the capacity were served",

@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
 use crate::api_client::{ApiClient, request_id};
+use crate::bench::nodes::Nodes;
 use crate::bench::report::Durations;
 use crate::http_client::Connection;
 
@@ -50,7 +51,8 @@ pub struct Offered {
 }
 
 struct Client {
-    node: String,
+    nodes: Nodes,
+    number: usize,
     connection: Connection,
     acquire_path: String,
     acquire_body: String,
@@ -60,21 +62,20 @@ struct Client {
 
 impl Offered {
     /// Connects, and opens the sessions.
-    pub async fn connect(nodes: &[String], connections: usize) -> anyhow::Result<Self> {
+    pub async fn connect(nodes: &Nodes, connections: usize) -> anyhow::Result<Self> {
         let run = request_id();
         let (mut clients, mut sessions) = (Vec::new(), Vec::new());
         for number in 0..connections {
             if number % LOCKS_OF_A_SESSION == 0 {
-                let mut api = ApiClient::new(nodes, number / LOCKS_OF_A_SESSION, PATIENCE);
+                let mut api = nodes.client(number / LOCKS_OF_A_SESSION, PATIENCE);
                 let session = api.open_session(SESSION_TTL, "lockgate bench overload").await;
                 sessions.push((api, session.context("opening a session")?));
             }
             let (_, session) = sessions.last().expect("the first one was opened");
-            let node = nodes[number % nodes.len()].clone();
-            let connection = Connection::connect(&node).await;
             clients.push(Client {
-                connection: connection.with_context(|| format!("connecting to {node}"))?,
-                node,
+                connection: nodes.connect(number).await?,
+                nodes: nodes.clone(),
+                number,
                 acquire_path: format!("/v1/locks/bench/{run}/{number}/acquire"),
                 acquire_body: format!("{{\"session\":\"{session}\",\"wait_ms\":0}}"),
                 release_path: format!("/v1/locks/bench/{run}/{number}/release"),
@@ -170,7 +171,7 @@ impl Client {
             tracing::warn!(ended, "a request of the load failed");
             seen.borrow_mut().errors += 1;
             seen.borrow_mut().first_error.get_or_insert(ended);
-            match Connection::connect(&self.node).await {
+            match self.nodes.connect(self.number).await {
                 Ok(connection) => self.connection = connection,
                 Err(error) => {
                     tracing::warn!(%error, "a client of the load cannot connect again");

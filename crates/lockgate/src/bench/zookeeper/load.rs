@@ -12,6 +12,7 @@ use super::ZookeeperReport;
 use super::session::{Session, refused};
 use super::tree::Tree;
 use super::workload::{Cycle, Workload};
+use crate::bench::nodes::Nodes;
 use crate::bench::processes;
 use crate::bench::report::Durations;
 
@@ -20,7 +21,7 @@ pub(super) struct Load<'a> {
     /// What the clients do.
     pub workload: Workload,
     /// Where the servers listen; clients are spread over them.
-    pub servers: &'a [String],
+    pub servers: &'a Nodes,
     /// Where what they need is created.
     pub tree: &'a Tree,
     /// How many clients.
@@ -44,12 +45,14 @@ impl Load<'_> {
     /// Runs it, between making what it needs and taking that away. All clients share this thread.
     pub async fn run(&self) -> anyhow::Result<ZookeeperReport> {
         let data = Bytes::from(vec![b'x'; self.data_bytes]);
-        let server = &self.servers[0];
-        self.tree.make(server, self.workload, self.clients, &data).await?;
+        let servers = self.servers;
+        self.tree
+            .make(servers, self.workload, self.clients, &data)
+            .await?;
         let mut clients = Vec::new();
         for number in 0..self.clients {
             let home = self.workload.home(self.tree, number);
-            let mut session = Session::open(&self.servers[number % self.servers.len()]).await?;
+            let mut session = Session::open(self.servers, number).await?;
             // Its server may not have heard of what was made at another one.
             let sync = Request::Sync { path: home.clone() };
             session.call(&sync).await?.map(drop).or_else(refused)?;
@@ -77,13 +80,13 @@ impl Load<'_> {
             }
         }
         let spent = spent.await.context("looking at the clock")??;
-        self.tree.remove(server).await?;
+        self.tree.remove(servers).await?;
 
         let operation = seen.operations.percentiles();
         Ok(ZookeeperReport {
             workload: self.workload,
             clients: self.clients,
-            servers: self.servers.len(),
+            servers: self.servers.count(),
             seconds: self.measured.as_secs_f64(),
             operations_per_second: operation.count as f64 / self.measured.as_secs_f64(),
             operation,

@@ -15,9 +15,11 @@ use clap::Args;
 use serde::Serialize;
 use tokio::task::LocalSet;
 
+use super::nodes::Nodes;
 use super::report::{self, Percentiles, ms};
 use crate::api_client::request_id;
 use crate::cli::say;
+use crate::cli::secured::Secured;
 use crate::cluster::LocalCluster;
 use load::Load;
 use tree::Tree;
@@ -35,6 +37,8 @@ pub struct Arguments {
     /// Servers to call instead, ZooKeeper's or Lockgate's, as HOST:PORT, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "SERVERS")]
     servers: Vec<String>,
+    #[command(flatten)]
+    secured: Secured,
     /// What the clients do, one after the other
     #[arg(
         long,
@@ -62,18 +66,20 @@ pub struct Arguments {
 
 impl Arguments {
     /// Where the servers listen for clients of ZooKeeper.
-    fn servers(&self) -> anyhow::Result<Vec<String>> {
+    fn servers(&self) -> anyhow::Result<Nodes> {
+        let given = self.secured.credentials()?;
         if !self.servers.is_empty() {
-            return Ok(self.servers.clone());
+            return Ok(Nodes::new(self.servers.clone(), given));
         }
         let executable = std::env::current_exe().context("finding this program's own file")?;
-        let cluster = LocalCluster::open_plain(&self.dir, &executable)
+        let cluster = LocalCluster::open(&self.dir, &executable)
             .context("start one with `lockgate cluster up`, or name servers with --servers")?;
         let of = |node: &crate::cluster::LocalNode| {
             let address = node.zookeeper.clone();
             address.with_context(|| format!("node {} does not serve clients of ZooKeeper", node.id))
         };
-        cluster.nodes().map(of).collect()
+        let addresses = cluster.nodes().map(of).collect::<anyhow::Result<_>>()?;
+        Ok(Nodes::new(addresses, given.or(cluster.credentials())))
     }
 }
 
@@ -122,7 +128,7 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     drop(clients);
     if measured.is_err() {
         // Nobody else knows what is left, and these servers may have other users.
-        tree.remove(&servers[0])
+        tree.remove(&servers)
             .await
             .with_context(|| format!("{} could not be removed", tree.paths().join(" and ")))?;
     }
@@ -141,7 +147,7 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn measure(args: &Arguments, servers: &[String], tree: &Tree) -> anyhow::Result<Vec<ZookeeperReport>> {
+async fn measure(args: &Arguments, servers: &Nodes, tree: &Tree) -> anyhow::Result<Vec<ZookeeperReport>> {
     let mut reports = Vec::new();
     for &workload in &args.workloads {
         for &clients in &args.clients {

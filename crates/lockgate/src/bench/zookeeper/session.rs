@@ -7,12 +7,18 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use bytes::{Bytes, BytesMut};
+use lock_client::Token;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use transport_security::Stream;
 use zk_wire::{
     ConnectRequest, ConnectResponse, ErrorCode, Outcome, Reader, Reply, ReplyHeader, Request, frame, xid,
 };
+
+use crate::bench::nodes::Nodes;
+use crate::credentials::Credentials;
+use crate::http_client::host_of;
 
 /// Within what ZooKeeper grants by default (4 to 40 s), and long enough that an election does not end a measurement.
 const SESSION_TIMEOUT_MS: i32 = 30_000;
@@ -37,7 +43,7 @@ const ROOM: usize = 4 * 1024;
 
 /// See the module.
 pub(in crate::bench) struct Session {
-    stream: TcpStream,
+    stream: Stream,
     inbox: BytesMut,
     out: BytesMut,
     next_xid: i32,
@@ -45,19 +51,25 @@ pub(in crate::bench) struct Session {
 }
 
 impl Session {
-    /// Opens a session at a server, `HOST:PORT`.
-    pub async fn open(server: &str) -> anyhow::Result<Self> {
-        tokio::time::timeout(HANDSHAKE_TIMEOUT, Self::connect(server))
+    /// Opens a session at the server whose turn it is for the client with this number.
+    pub async fn open(servers: &Nodes, number: usize) -> anyhow::Result<Self> {
+        let server = servers.address(number);
+        tokio::time::timeout(HANDSHAKE_TIMEOUT, Self::connect(server, servers.credentials()))
             .await
             .map_err(anyhow::Error::from)
             .flatten()
             .with_context(|| format!("opening a session at {server}"))
     }
 
-    async fn connect(server: &str) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(server).await?;
+    async fn connect(server: &str, credentials: &Credentials) -> anyhow::Result<Self> {
+        let token = credentials.token_for(server)?;
+        let socket = TcpStream::connect(server).await?;
         // Requests are single small writes; Nagle's algorithm would hold each back for the last one's ACK.
-        stream.set_nodelay(true)?;
+        socket.set_nodelay(true)?;
+        let stream = match &credentials.tls {
+            Some(tls) => tls.connect(host_of(server), socket).await?,
+            None => Stream::Plain(socket),
+        };
         let mut session = Self {
             stream,
             inbox: BytesMut::new(),
@@ -81,7 +93,23 @@ impl Session {
             "the server grants no session"
         );
         session.pings = pings(answer.timeout_ms);
+        if let Some(token) = token {
+            session.show(token).await?;
+        }
         Ok(session)
+    }
+
+    /// Says who calls, to a cluster that is secured.
+    async fn show(&mut self, token: &Token) -> anyhow::Result<()> {
+        let request = Request::Auth {
+            kind: 0,
+            scheme: "token".into(),
+            auth: Some(Bytes::copy_from_slice(token.expose().as_bytes())),
+        };
+        request.write_frame(xid::AUTH, &mut self.out);
+        self.send().await?;
+        let shown = self.answer(xid::AUTH, &request).await?;
+        shown.map(drop).or_else(refused).context("showing the token")
     }
 
     /// Sends one request and waits for its answer.
@@ -121,6 +149,7 @@ impl Session {
 
     async fn send(&mut self) -> anyhow::Result<()> {
         self.stream.write_all(&self.out).await.context("sending")?;
+        self.stream.flush().await.context("sending")?;
         self.out.clear();
         Ok(())
     }

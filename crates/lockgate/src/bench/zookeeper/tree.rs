@@ -8,6 +8,7 @@ use zk_wire::{ErrorCode, Outcome, Request};
 
 use super::session::{Session, refused};
 use super::workload::{Workload, create, delete, names};
+use crate::bench::nodes::Nodes;
 
 /// Where the recipes of Lockgate's other clients have their locks.
 const LOCKS: &str = "/locks";
@@ -54,12 +55,12 @@ impl Tree {
     /// Creates what so many clients of this workload need.
     pub async fn make(
         &self,
-        server: &str,
+        servers: &Nodes,
         workload: Workload,
         clients: usize,
         data: &Bytes,
     ) -> anyhow::Result<()> {
-        let mut session = Session::open(server).await?;
+        let mut session = Session::open(servers, 0).await?;
         let mut requests = vec![create(self.znodes.clone(), Bytes::new())];
         if workload == Workload::Lock {
             requests.push(create(LOCKS.to_owned(), Bytes::new()));
@@ -79,8 +80,8 @@ impl Tree {
     }
 
     /// Deletes all that the run has created, as far as it is there.
-    pub async fn remove(&self, server: &str) -> anyhow::Result<()> {
-        let mut session = Session::open(server).await?;
+    pub async fn remove(&self, servers: &Nodes) -> anyhow::Result<()> {
+        let mut session = Session::open(servers, 0).await?;
         for path in self.paths() {
             remove(&mut session, path)
                 .await
