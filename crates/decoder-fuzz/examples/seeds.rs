@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use decoder_fuzz::disk::{files, rot};
-use decoder_fuzz::{http, peer, seeds, wire};
+use decoder_fuzz::{doors, http, peer, seeds, wire};
 
 fn main() -> io::Result<()> {
     let Some(corpus) = std::env::args_os().nth(1).map(PathBuf::from) else {
@@ -16,7 +16,8 @@ fn main() -> io::Result<()> {
     write(&corpus.join("peer"), &peer::seeds::streams())?;
     write(&corpus.join("log"), &files::inputs())?;
     write(&corpus.join("rot"), &rot::inputs())?;
-    write(&corpus.join("http"), &http::seeds::scripts())
+    write(&corpus.join("http"), &http::seeds::scripts())?;
+    write(&corpus.join("doors"), &doors::seeds::scripts())
 }
 
 fn write(dir: &Path, inputs: &[Vec<u8>]) -> io::Result<()> {

@@ -12,6 +12,7 @@
 //! | [`disk::files::run`] (`log`) | a node's identity and log | refused as damaged, or a log without holes that goes on |
 //! | [`disk::rot::run`] (`rot`) | what becomes of the files that a node has written | refused, or what was written up to some moment |
 //! | [`http::run`] | requests to the HTTP routes | documents, problems of the table, and no lock with two holders |
+//! | [`doors::run`] | the same to a secured cluster, by callers who may do little | they see and change nothing that they may not |
 //!
 //! libFuzzer calls them from `fuzz/` in the root of the repository, which needs a nightly compiler; `fuzz/README.md` says
 //! how. Here is all that needs none: the targets, what the first inputs are made of ([`seeds`]), how inputs are changed
@@ -23,6 +24,7 @@
 
 pub mod command;
 pub mod disk;
+pub mod doors;
 pub mod http;
 pub mod mutate;
 pub mod peer;

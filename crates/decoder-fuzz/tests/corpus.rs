@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use decoder_fuzz::disk::{files, rot};
-use decoder_fuzz::{command, http, mutate, peer, seeds, snapshot, wire};
+use decoder_fuzz::{command, doors, http, mutate, peer, seeds, snapshot, wire};
 
 /// The kept inputs of a target.
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
@@ -137,6 +137,41 @@ fn the_seeds_of_requests() {
         "{understood} of {}",
         seeds.len()
     );
+}
+
+#[test]
+fn the_seeds_of_callers_who_may_do_little() {
+    let understood = |named: &str| {
+        let seeds = doors::seeds::scripts();
+        let of_caller: Vec<_> = seeds
+            .iter()
+            .filter(|bytes| String::from_utf8_lossy(bytes).contains(named))
+            .collect();
+        let understood = of_caller.iter().filter(|bytes| doors::run(bytes) > 0).count();
+        (understood, of_caller.len())
+    };
+    let (worker, of_worker) = understood("{worker}");
+    assert!(
+        3 * worker > of_worker,
+        "{worker} of {of_worker}: it may do some of it"
+    );
+    let (nobody, of_nobody) = understood("lg_none");
+    // What everybody may ask: whether the node is alive, and what the API is.
+    assert!(
+        8 * nobody < of_nobody * 2,
+        "{nobody} of {of_nobody}: a token that does not count"
+    );
+}
+
+#[test]
+fn the_corpus_of_callers_who_may_do_little() {
+    let inputs = corpus("doors");
+    assert!(!inputs.is_empty());
+    for (name, bytes) in inputs {
+        println!("{name}");
+        // Most of them are refused, as they have to be.
+        doors::run(&bytes);
+    }
 }
 
 #[test]

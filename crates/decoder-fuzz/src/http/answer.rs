@@ -21,13 +21,25 @@ pub struct Facts {
     session: String,
     holder: String,
     token: String,
+    /// What inputs may name from the beginning.
+    given: Vec<(&'static str, String)>,
 }
 
 impl Facts {
+    /// With something that inputs may name from the beginning.
+    pub fn with(given: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        Self {
+            given: given.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
     /// A target with what it names.
     pub fn put_into_target(&self, target: &str) -> String {
+        let given = self.given.iter().map(|(name, value)| (*name, value.as_str()));
         self.named()
-            .iter()
+            .into_iter()
+            .chain(given)
             .fold(target.to_owned(), |text, (name, value)| text.replace(name, value))
     }
 

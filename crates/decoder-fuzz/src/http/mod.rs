@@ -7,17 +7,19 @@
 pub mod script;
 pub mod seeds;
 
-mod answer;
-mod server;
+pub(crate) mod answer;
+pub(crate) mod server;
 
 use std::sync::{LazyLock, Mutex};
+
+use lock_api::http::HttpConfig;
 
 use self::answer::{Answered, Facts};
 use self::script::Script;
 use self::server::Server;
 
 /// One node for all inputs: a new one for each would be most of the time.
-static SERVER: LazyLock<Mutex<Server>> = LazyLock::new(|| Mutex::new(Server::start()));
+static SERVER: LazyLock<Mutex<Server>> = LazyLock::new(|| Mutex::new(Server::start(HttpConfig::default())));
 
 /// Asks what the input says; answers how many requests were carried out.
 pub fn run(bytes: &[u8]) -> usize {

@@ -7,7 +7,7 @@
 //! {"session": "{session}"}␞GET /v1/locks/a
 //! ```
 //!
-//! `{session}`, `{holder}` and `{token}` stand for what the last answers said. Which requests are left out is said here, too.
+//! `{session}`, `{holder}` and `{token}` stand for what the last answers said, and a target may have more such names. Which requests are left out is said here, too.
 
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Method, Request, Uri};
@@ -86,7 +86,7 @@ impl<'a> Asked<'a> {
         for (name, value) in &self.headers {
             let (name, value) = (
                 HeaderName::from_bytes(name).ok()?,
-                HeaderValue::from_bytes(value).ok()?,
+                HeaderValue::from_bytes(&facts.put_into_body(value)).ok()?,
             );
             request.headers_mut().append(name, value);
         }

@@ -42,7 +42,7 @@ pub struct Server {
 
 impl Server {
     /// Starts the node, and waits until it leads.
-    pub fn start() -> Self {
+    pub fn start(http: HttpConfig) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime can be built");
         let dir = tempfile::tempdir().expect("there is room for a directory");
@@ -60,7 +60,7 @@ impl Server {
             config.log.segment_bytes = 1024 * 1024;
             let node = Node::start(config).await.expect("an empty directory is enough");
             let locks = Locks::new(node.clone());
-            let router = router(node.clone(), locks, HttpConfig::default());
+            let router = router(node.clone(), locks, http);
             let ready = async {
                 while node.not_ready().is_some() {
                     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -105,6 +105,11 @@ impl Server {
                 whole,
             })
         })
+    }
+
+    /// Looks at the state.
+    pub fn read<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
+        self.node.read(look)
     }
 
     /// Looks at all that there is, and takes it away.

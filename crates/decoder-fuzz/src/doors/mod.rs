@@ -1,0 +1,49 @@
+//! The target `doors`: any bytes as requests to a node of a secured cluster, by callers who may do little or nothing.
+//!
+//! What must hold, beside what must for `http`: nothing that such a caller may not see is in any answer that it gets, and nothing
+//! that it may not change has changed after any of its requests.
+
+pub mod seeds;
+
+mod house;
+
+use std::sync::{LazyLock, Mutex};
+
+use self::house::House;
+use crate::http::answer::{self, Answered};
+use crate::http::script::Script;
+
+/// One node for all inputs, as in `http`.
+static HOUSE: LazyLock<Mutex<House>> = LazyLock::new(|| Mutex::new(House::open()));
+
+/// Asks what the input says; answers how many requests were carried out.
+pub fn run(bytes: &[u8]) -> usize {
+    let Some(script) = Script::of(bytes) else {
+        return 0;
+    };
+    let mut house = HOUSE.lock().unwrap_or_else(|panicked| panicked.into_inner());
+    house.furnish();
+    let before = house.not_theirs();
+    let mut facts = house.facts();
+    let mut carried_out = 0;
+    for request in script.requests() {
+        let Some(request) = request.build(&facts) else {
+            continue;
+        };
+        let asked = format!("{} {}", request.method(), request.uri());
+        let answered = house.server.ask(request);
+        answer::check(&answered, &mut facts);
+        if let Some(answered) = &answered {
+            house.tells_no_secret(&asked, answered);
+        }
+        let after = house.not_theirs();
+        assert!(
+            before == after,
+            "{asked} has changed what its caller may not: {}",
+            house::difference(&before, &after)
+        );
+        carried_out += usize::from(matches!(&answered, Some(Answered { status, .. }) if status.is_success()));
+    }
+    house.server.look_and_empty();
+    carried_out
+}
