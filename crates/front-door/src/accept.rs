@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::places::{Bounds, NoPlace, Places};
+use crate::turns::{Socket, Turns};
 
 /// How long the loop rests when the system has no more file descriptors: an immediate retry would spin.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
@@ -42,7 +43,7 @@ pub struct Door {
 pub async fn serve<Connection>(
     listener: TcpListener,
     door: Door,
-    mut connect: impl FnMut(TcpStream, SocketAddr) -> Option<Connection>,
+    mut connect: impl FnMut(Socket, SocketAddr) -> Option<Connection>,
     shutdown: impl Future<Output = ()>,
 ) where
     Connection: Future<Output = ()> + Send + 'static,
@@ -53,6 +54,7 @@ pub async fn serve<Connection>(
         "a door that lets nobody in"
     );
     let places = Places::new(bounds);
+    let turns = Turns::new();
     let mut connections = JoinSet::new();
     let mut refusals = Refusals::default();
     let mut shutdown = pin!(shutdown);
@@ -67,7 +69,7 @@ pub async fn serve<Connection>(
         match accepted {
             Ok((stream, address)) => match places.take(address.ip()) {
                 Ok(place) => {
-                    if let Some(connection) = connect(stream, address) {
+                    if let Some(connection) = connect(Socket::new(stream, &turns), address) {
                         connections.spawn(async move {
                             connection.await;
                             drop(place);

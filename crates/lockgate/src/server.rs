@@ -368,14 +368,15 @@ impl Builder {
                 stop,
             });
         }
-        let admin = admin.map(|(listener, _)| (listener, http::administration(router.clone()), self.admin));
-        let http = http.map(|(listener, _)| (listener, router, self.http));
-        for (listener, router, config) in [http, admin].into_iter().flatten() {
+        let administration = http::administration(router.clone());
+        let admin = admin.map(|(listener, _)| (listener, administration, self.admin, None));
+        let http = http.map(|(listener, _)| (listener, router, self.http, Some(node.clone())));
+        for (listener, router, config, busy) in [http, admin].into_iter().flatten() {
             let stop = CancellationToken::new();
             let stopped = stop.clone().cancelled_owned();
             front_ends.push(FrontEnd {
                 stop,
-                task: tokio::spawn(http::serve(listener, router, config, tls.clone(), stopped)),
+                task: tokio::spawn(http::serve(listener, router, config, tls.clone(), busy, stopped)),
             });
         }
         let mut zookeeper_address = None;

@@ -142,11 +142,13 @@ impl Node {
         self.inner.admission.room(work).await;
     }
 
-    /// Refuses something new that was not even read yet, if there is no place for it.
-    pub fn admit(&self) -> Result<(), Unavailable> {
-        match self.inner.admission.has_room(Work::New) {
+    /// Refuses something new that was not even read yet, if there is no place for it, or if it could not be done in time because
+    /// its caller has `waited` for so long to be heard at all.
+    pub fn admit(&self, waited: Duration) -> Result<(), Unavailable> {
+        let admission = &self.inner.admission;
+        match admission.is_in_time(waited) && admission.has_room(Work::New) {
             true => Ok(()),
-            false => Err(self.inner.admission.refuse().into()),
+            false => Err(admission.refuse().into()),
         }
     }
 

@@ -13,7 +13,6 @@ use raft_node::{Node, ProposeError, Unavailable, WatchConnection, WatchesLost, f
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use transport_security::Stream;
 use zk_wire::{
     ConnectResponse, DecodeError, ErrorCode, FrameError, Outcome, Reader, Reply, ReplyHeader, Request,
     RequestHeader, frame, op_code, xid,
@@ -27,7 +26,7 @@ use crate::handshake::{self, Session};
 use crate::outstanding::{Answer, Asked, Awaits, Barrier, Done, Outstanding};
 use crate::pulse::{Over, Pulse};
 use crate::reads::{Looker, Seen};
-use crate::socket::{self, Sender};
+use crate::socket::{self, Sender, Stream};
 use crate::translate::{self, Shape};
 
 /// While more waits to be sent than this, nothing more is taken from the client, nor from its notices.

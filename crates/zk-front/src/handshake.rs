@@ -5,19 +5,20 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use front_door::Socket;
 use raft_node::{Node, OpenSessionError, ProposeError, fail_step};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
-use transport_security::{ClientCertificate, HandshakeError, ServerTls, Stream};
+use transport_security::{ClientCertificate, HandshakeError, ServerTls};
 use zk_wire::{ConnectRequest, ConnectResponse, DecodeError, FrameError, Reader, frame, op_code};
 use znode_store::{Command, Identities, Password, Refusal, Reply, Request, SessionId, Zxid};
 
 use crate::auth::Proven;
 use crate::connection::{Connection, End};
 use crate::front::{Front, Listed};
+use crate::socket::Stream;
 use crate::words;
 
 /// What clients of ZooKeeper call their sessions to people: they have no words of their own for it.
@@ -72,7 +73,7 @@ pub(crate) enum Refused {
 pub(crate) async fn serve(
     front: Front,
     client: Listed,
-    socket: TcpStream,
+    socket: Socket,
     tls: Option<ServerTls>,
     stop: CancellationToken,
 ) {
@@ -101,7 +102,7 @@ pub(crate) async fn serve(
 
 /// What is spoken on: with TLS only what comes out of its handshake, which has a deadline of its own.
 async fn secure(
-    socket: TcpStream,
+    socket: Socket,
     tls: Option<&ServerTls>,
     stop: &CancellationToken,
 ) -> Result<(Stream, Option<ClientCertificate>), Refused> {

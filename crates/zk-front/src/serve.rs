@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use front_door::{Bounds, Door};
+use front_door::{Bounds, Door, Socket};
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -32,8 +32,8 @@ pub async fn serve(listener: TcpListener, front: Front, tls: Option<ServerTls>, 
         drain_timeout: config.drain_timeout,
     };
     let (serving, stopping) = (front.clone(), stop.clone());
-    let connect = move |stream, address| {
-        if let Err(error) = prepare(&stream, serving.config().send_timeout) {
+    let connect = move |socket: Socket, address| {
+        if let Err(error) = prepare(socket.tcp(), serving.config().send_timeout) {
             debug!(%error, %address, "connection lost");
             return None;
         }
@@ -46,7 +46,7 @@ pub async fn serve(listener: TcpListener, front: Front, tls: Option<ServerTls>, 
         Some(handshake::serve(
             serving.clone(),
             client,
-            stream,
+            socket,
             tls.clone(),
             stopping.clone(),
         ))

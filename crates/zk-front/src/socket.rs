@@ -12,11 +12,13 @@ use std::task::{Context, Poll, Waker};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::tcp;
-use transport_security::Stream;
+
+/// What is spoken on with a client.
+pub(crate) type Stream = transport_security::Stream<front_door::Socket>;
 
 /// What is read from.
 pub(crate) enum Receiver<'a> {
-    Plain(tcp::ReadHalf<'a>),
+    Plain(front_door::Receiver<'a>),
     Tls(tokio::io::ReadHalf<&'a mut Stream>),
 }
 

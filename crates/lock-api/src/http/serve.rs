@@ -4,6 +4,7 @@
 //! nor the number of connections. It knows no route; who is let in is `front_door`'s to say.
 
 use std::convert::Infallible;
+use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -11,7 +12,8 @@ use std::pin::pin;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
-use front_door::{Bounds, Door};
+use front_door::{Bounds, Door, Socket};
+use futures_util::future::Either;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -19,14 +21,15 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use nix::sys::socket::{setsockopt, sockopt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 use transport_security::{ServerTls, Stream};
 
-use raft_node::fail_step;
+use raft_node::{Node, fail_step};
 
 use super::config::HttpConfig;
+use super::load::refuse_early;
 use super::peer::Peer;
 use super::problem::{Code, Problem};
 
@@ -59,6 +62,9 @@ fn refusal(problem: Problem) -> Vec<u8> {
 ///
 /// A caller that hangs up has its handler's future dropped at once, which takes it out of a lock's queue.
 ///
+/// While the node that is given as `busy` has enough to do, requests for something new are refused here, before their route is even
+/// looked for. Administration is never refused, and gives none.
+///
 /// With `tls` nothing else is spoken, and a caller is also who its certificate says. Handshakes are made by the connections'
 /// own tasks, so a slow one keeps nobody waiting.
 pub async fn serve(
@@ -66,6 +72,7 @@ pub async fn serve(
     router: Router,
     config: HttpConfig,
     tls: Option<ServerTls>,
+    busy: Option<Node>,
     shutdown: impl Future<Output = ()>,
 ) {
     // Turns the routes into services once, instead of at every request.
@@ -96,9 +103,9 @@ pub async fn serve(
         drain_timeout: config.drain_timeout,
     };
     let drain = draining.clone();
-    let connect = move |stream, address| {
-        let (service, tls, drain) = (service.clone(), tls.clone(), drain.clone());
-        Some(connection(stream, address, service, &config, tls, drain))
+    let connect = move |socket, address| {
+        let (service, tls, busy, drain) = (service.clone(), tls.clone(), busy.clone(), drain.clone());
+        Some(connection(socket, address, service, &config, tls, busy, drain))
     };
     let shutdown = async {
         shutdown.await;
@@ -109,31 +116,33 @@ pub async fn serve(
 
 /// One connection, from its first byte to its last.
 fn connection(
-    stream: TcpStream,
+    socket: Socket,
     address: SocketAddr,
     service: TowerToHyperService<Router>,
     config: &HttpConfig,
     tls: Option<ServerTls>,
+    busy: Option<Node>,
     draining: CancellationToken,
 ) -> impl Future<Output = ()> + Send + use<> {
     let header_timeout = config.header_timeout;
     let send_timeout = config.send_timeout;
     async move {
         // Answers are single small writes; Nagle's algorithm would hold each back for the last one's ACK.
-        if let Err(error) = stream.set_nodelay(true) {
+        if let Err(error) = socket.tcp().set_nodelay(true) {
             debug!(%error, %address, "connection lost");
             return;
         }
         let send_timeout_ms = u32::try_from(send_timeout.as_millis()).unwrap_or(u32::MAX);
-        if let Err(error) = setsockopt(&stream, sockopt::TcpUserTimeout, &send_timeout_ms) {
+        if let Err(error) = setsockopt(socket.tcp(), sockopt::TcpUserTimeout, &send_timeout_ms) {
             debug!(%error, %address, "connection lost");
             return;
         }
+        let waited = socket.waited();
         let (stream, certificate) = match tls {
-            None => (Stream::Plain(stream), None),
+            None => (Stream::Plain(socket), None),
             Some(tls) => {
                 let accepted = tokio::select! {
-                    accepted = tls.accept(stream) => accepted,
+                    accepted = tls.accept(socket) => accepted,
                     // It has asked for nothing yet.
                     () = draining.cancelled() => return,
                 };
@@ -152,8 +161,16 @@ fn connection(
         };
         let peer = Peer::new(address, certificate.as_ref());
         let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(peer.clone());
-            let answer = service.call(request);
+            let refused = busy
+                .as_ref()
+                .and_then(|node| refuse_early(node, &request, waited.last()));
+            let answer = match refused {
+                Some(refused) => Either::Left(ready(Ok(refused))),
+                None => {
+                    request.extensions_mut().insert(peer.clone());
+                    Either::Right(service.call(request))
+                }
+            };
             async move {
                 let Ok(answer): Result<Response<Body>, Infallible> = answer.await;
                 fail_step!(async "http::before_answer", |error| error);

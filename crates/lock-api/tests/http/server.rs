@@ -62,6 +62,7 @@ async fn start(config: HttpConfig) -> Loop {
         router,
         config,
         None,
+        None,
         stop.clone().cancelled_owned(),
     ));
     Loop {

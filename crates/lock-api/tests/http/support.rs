@@ -106,6 +106,7 @@ impl Server {
             router(node.clone(), locks.clone(), config.clone()),
             config,
             None,
+            Some(node.clone()),
             stopped,
         ));
         Self {

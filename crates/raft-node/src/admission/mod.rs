@@ -28,8 +28,8 @@ use crate::error::Unavailable;
 /// the target, fewer at a time would make nobody faster, only all of them fewer.
 pub const LEAST_OUTSTANDING: usize = 128;
 
-/// For each place for something new there are so many for what keeps or gives back. What was let in is given back later, and much of
-/// it at a time: with as many places as for what is new, releases were refused in a burst.
+/// For each place that there may be at the most for something new, there are so many for what keeps or gives back, however slow
+/// everything is: what was let in has to be given back, and much of that comes at a time.
 pub const KEPT_PLACES: usize = 4;
 
 /// When who is refused should come again: what was taken in is through several times over by then.
@@ -183,6 +183,11 @@ impl Admission {
         self.state.lock().has_room(work, &self.config)
     }
 
+    /// Whether something new that waited for so long to be heard can still be done in time. Half of the time is the commit's.
+    pub fn is_in_time(&self, waited: Duration) -> bool {
+        waited <= self.config.target / 2
+    }
+
     /// Notes that something new was refused before it was even read.
     pub fn refuse(&self) -> Busy {
         let mut state = self.state.lock();
@@ -254,10 +259,9 @@ impl State {
 
     /// The last one that is let in may pass the bound of bytes: so whatever is as large as a request may be finds a place at all.
     fn has_room(&self, work: Work, config: &AdmissionConfig) -> bool {
-        let limit = self.pace.limit();
         let (taken, limit) = match work {
-            Work::New => (self.new, limit),
-            Work::Keep => (self.keep, limit.saturating_mul(KEPT_PLACES)),
+            Work::New => (self.new, self.pace.limit()),
+            Work::Keep => (self.keep, config.max_outstanding.saturating_mul(KEPT_PLACES)),
             Work::Own => return true,
         };
         taken.proposals < limit && taken.bytes < config.max_outstanding_bytes
