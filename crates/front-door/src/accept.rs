@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
+use crate::meter::DoorMeter;
 use crate::places::{Bounds, NoPlace, Places};
 
 /// How long the loop rests when the system has no more file descriptors: an immediate retry would spin.
@@ -31,6 +32,8 @@ pub struct Door {
     pub when_too_many: Vec<u8>,
     /// How long connections that still have something to do are waited for in the end.
     pub drain_timeout: Duration,
+    /// Counts who comes and who is there.
+    pub meter: DoorMeter,
 }
 
 /// Accepts connections until `shutdown` completes, and then waits until they are over; those that take too long are cut off.
@@ -53,6 +56,7 @@ pub async fn serve<Connection>(
         "a door that lets nobody in"
     );
     let places = Places::new(bounds);
+    door.meter.opens(bounds);
     let mut connections = JoinSet::new();
     let mut refusals = Refusals::default();
     let mut shutdown = pin!(shutdown);
@@ -68,14 +72,17 @@ pub async fn serve<Connection>(
             Ok((stream, address)) => match places.take(address.ip()) {
                 Ok(place) => {
                     if let Some(connection) = connect(stream, address) {
+                        let counted = door.meter.connection();
                         connections.spawn(async move {
                             connection.await;
+                            drop(counted);
                             drop(place);
                         });
                     }
                 }
                 Err(why) => {
                     refuse(&stream, &door, why);
+                    door.meter.refused(why);
                     refusals.note(&door, why, address);
                 }
             },

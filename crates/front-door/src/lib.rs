@@ -8,7 +8,9 @@
 //! said to those who speak TLS and are not let in, because that would take a handshake.
 
 mod accept;
+mod meter;
 mod places;
 
 pub use accept::{Door, serve};
+pub use meter::{DoorCounts, DoorMeter};
 pub use places::Bounds;

@@ -302,6 +302,13 @@ impl Settings<'_> {
         self.duration("history.max_age_ms", &mut node.history.bounds.max_age);
         self.positive("history.cache_bytes", &mut node.history.bounds.cache_bytes);
 
+        self.list("metrics.lock_prefixes", &mut node.metrics.lock_prefixes);
+        match self.integer("log.slow_ms") {
+            None => {}
+            Some(0) => node.metrics.slow = None,
+            Some(ms) => node.metrics.slow = Some(Duration::from_millis(ms)),
+        }
+
         // Whether it makes sense as a whole the node knows best; without id and members it would only say so.
         if node_id != 0
             && !node.members.is_empty()

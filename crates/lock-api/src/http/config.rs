@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use front_door::DoorMeter;
+
 use super::door::OperatorToken;
 use super::origin::KnownNames;
 
@@ -39,6 +41,8 @@ pub struct HttpConfig {
     pub secured_only: bool,
     /// By which names this node may be called, and from which pages.
     pub names: KnownNames,
+    /// Counts the connections.
+    pub meter: DoorMeter,
 }
 
 /// What a body may have without being counted: more than all requests have that are about locks and sessions, and little enough
@@ -89,6 +93,7 @@ impl Default for HttpConfig {
             operator: None,
             secured_only: false,
             names: KnownNames::default(),
+            meter: DoorMeter::default(),
         }
     }
 }

@@ -49,6 +49,7 @@ use axum::Router;
 use axum::http::{Method, Uri};
 use axum::middleware;
 use raft_node::Node;
+use raft_node::metrics::sheet::Registry;
 
 use self::door::{Needs, UnknownTokens};
 use self::route::Route;
@@ -57,6 +58,7 @@ use crate::locks::Locks;
 pub use config::{HttpConfig, SMALL_BODY_BYTES};
 pub use door::OperatorToken;
 pub use load::administration;
+pub use metrics::register_doors;
 pub use openapi::openapi;
 pub use origin::KnownNames;
 pub use peer::Peer;
@@ -67,7 +69,8 @@ struct Api {
     node: Node,
     locks: Locks,
     config: HttpConfig,
-    metrics: metrics::Metrics,
+    registry: Registry,
+    requests: Arc<metrics::requests::Requests>,
     /// Tokens that this node has not heard of.
     unknown: UnknownTokens,
     refusals: audit::Refusals,
@@ -83,13 +86,20 @@ type Shared = Arc<Api>;
 /// The router may be merged into another one or be called without a socket. Who calls is the [`Peer`] among the
 /// request's extensions, and whoever has the token that the request shows.
 pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
-    let metrics = metrics::Metrics::of(&node);
+    measured_router(node, locks, config, Registry::default())
+}
+
+/// The same, with more in `registry` for those who ask for `/metrics`: what else is measured in this process.
+pub fn measured_router(node: Node, locks: Locks, config: HttpConfig, mut registry: Registry) -> Router {
+    let requests = Arc::new(metrics::requests::Requests::new(&served()));
+    metrics::register(&mut registry, &node, &requests);
     let budgets = load::Budgets::new(&config);
     let api = Arc::new(Api {
         node,
         locks,
         config,
-        metrics,
+        registry,
+        requests,
         unknown: UnknownTokens::new(),
         refusals: audit::Refusals::default(),
         budgets,
@@ -103,6 +113,10 @@ pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(api.clone(), origin::guard))
         .layer(middleware::from_fn_with_state(api.clone(), load::admit))
+        .layer(middleware::from_fn_with_state(
+            api.clone(),
+            metrics::requests::count,
+        ))
         .with_state(api)
 }
 

@@ -2,11 +2,12 @@
 //! who measure something; what is measured they keep in numbers of their own, and write it here when they are asked.
 
 use std::fmt;
+use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Registry;
+pub use prometheus_client::registry::Registry;
 
 use super::numbers::Measured;
 
@@ -21,6 +22,12 @@ pub type Label<'a> = (&'static str, &'a str);
 pub trait Instruments: Send + Sync + 'static {
     /// Writes it down.
     fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result;
+}
+
+impl<T: Instruments> Instruments for Arc<T> {
+    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        T::write(self, sheet)
+    }
 }
 
 /// Has `instruments` asked at every scrape. All their names begin with `lockgate_`.

@@ -1,5 +1,11 @@
-//! `GET /metrics`: what the node and this front end measure, in the text format that Prometheus reads. What is measured
-//! is for those to say who register it.
+//! `GET /metrics`: what the node, its front ends and the process measure, in the text format that Prometheus reads. What is
+//! measured is for those to say who register it; docs/metrics.md has every name.
+
+mod doors;
+mod process;
+pub mod requests;
+
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
@@ -7,35 +13,32 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, Uri};
 use axum::response::Response;
 use prometheus_client::encoding::text;
-use prometheus_client::registry::Registry;
 use raft_node::Node;
+use raft_node::metrics::sheet::{self, Registry};
 
+use self::requests::Requests;
 use super::Shared;
 use super::exchange::{Answer, no_query};
 use super::problem::Problem;
 
+pub use doors::register_doors;
+
 /// The format: OpenMetrics, which Prometheus asks for first, and which everything else that scrapes reads, too.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// All that is measured here.
-pub struct Metrics {
-    registry: Registry,
-}
-
-impl Metrics {
-    /// What the node measures.
-    pub fn of(node: &Node) -> Self {
-        let mut registry = Registry::default();
-        node.register_metrics(&mut registry);
-        Self { registry }
-    }
+/// Has the node, its process and the HTTP front end asked at every scrape.
+pub fn register(registry: &mut Registry, node: &Node, requests: &Arc<Requests>) {
+    node.register_metrics(registry);
+    sheet::register(registry, requests.clone());
+    sheet::register(registry, process::Build);
+    sheet::register_unprefixed(registry, process::Process);
 }
 
 /// `GET /metrics`.
 pub async fn metrics(State(api): State<Shared>, uri: Uri) -> Answer {
     no_query(&uri)?;
     let mut text = String::new();
-    text::encode(&mut text, &api.metrics.registry)
+    text::encode(&mut text, &api.registry)
         .map_err(|error| Problem::internal(format!("the metrics cannot be written: {error}")))?;
     let mut response = Response::new(Body::from(text));
     response
