@@ -32,6 +32,10 @@ impl Instruments for Process {
         if let Some((virtual_bytes, resident_bytes)) = memory() {
             let help = "Memory that the process has in use";
             sheet.gauge("process_resident_memory_bytes", help, resident_bytes)?;
+            if let Some(limit) = memory_limit() {
+                let help = "Memory that it may have: its control group's limit, or all that the machine has";
+                sheet.gauge("process_memory_limit_bytes", help, limit)?;
+            }
             let help = "Addresses that it has reserved";
             sheet.gauge("process_virtual_memory_bytes", help, virtual_bytes)?;
         }
@@ -63,6 +67,29 @@ fn memory() -> Option<(u64, u64)> {
     Some((size * page, resident * page))
 }
 
+/// The limit of the process's control group, or what the machine has if that is less or there is none.
+fn memory_limit() -> Option<u64> {
+    let machine = fs::read_to_string("/proc/meminfo").ok()?;
+    let total = machine.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let total: u64 = total.trim().strip_suffix(" kB")?.parse().ok()?;
+    let machine = total * 1024;
+    // The path is that of version 2, seen from the root of the control groups; within a container that is its own.
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = groups
+        .lines()
+        .find_map(|line| line.strip_prefix("0::"))
+        .unwrap_or("/");
+    let limits = [
+        format!("/sys/fs/cgroup{own}/memory.max"),
+        "/sys/fs/cgroup/memory.max".to_owned(),
+    ];
+    // "max" is no number: there is no limit.
+    let limits = limits
+        .iter()
+        .filter_map(|path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok());
+    limits.chain([machine]).min()
+}
+
 /// Read once: the clock may be set later, but the process was not started at another time then.
 static STARTED: LazyLock<f64> = LazyLock::new(|| {
     let now = SystemTime::now()
@@ -92,6 +119,8 @@ mod tests {
     fn linux_tells_what_the_process_takes() {
         let (virtual_bytes, resident_bytes) = memory().expect("Linux tells");
         assert!(resident_bytes > 1 << 20 && virtual_bytes >= resident_bytes);
+        let limit = memory_limit().expect("Linux tells");
+        assert!(limit > resident_bytes, "{limit}");
         let age = age().expect("Linux tells");
         assert!((0.0..3600.0).contains(&age), "{age}");
     }
