@@ -78,17 +78,4 @@ impl Scrape {
     pub fn value(&self, series: &str) -> f64 {
         self.series.get(series).copied().unwrap_or_default()
     }
-
-    /// The names under which Prometheus finds a family's series.
-    pub fn names(&self) -> BTreeSet<String> {
-        let names = self.types.iter().flat_map(|(family, kind)| {
-            let ends: &[&str] = match kind.as_str() {
-                "counter" => &["_total"],
-                "histogram" => &["_bucket", "_sum", "_count"],
-                _ => &[""],
-            };
-            ends.iter().map(move |end| format!("{family}{end}"))
-        });
-        names.collect()
-    }
 }

@@ -1,7 +1,5 @@
 //! A cluster loses nodes, leaders, sessions and finally its quorum.
 
-use std::time::Duration;
-
 use lockgate::cluster::START_TIMEOUT;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -73,19 +71,17 @@ async fn what_is_lost_is_told() {
 
     // One node is started again and again, each time long enough to be scraped.
     let follower = cluster.followers().await[0];
+    let instance = cluster.http(follower);
     for _ in 0..4 {
-        let started = Scrape::of(&cluster, follower)
-            .await
-            .value("process_start_time_seconds");
-        prometheus
-            .wait_scraped(&format!(
-                "max(process_start_time_seconds)>={:.0}",
-                started.floor()
-            ))
-            .await;
+        let seen = Scrape::of(&cluster, follower).await;
+        let started = seen.value("process_start_time_seconds");
+        let scraped = format!(
+            "process_start_time_seconds{{instance=\"{instance}\"}} > {}",
+            started - 0.1
+        );
+        prometheus.wait_scraped(&scraped).await;
         cluster.kill(follower).await.unwrap();
         cluster.up(START_TIMEOUT).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(1_100)).await;
     }
     prometheus.wait_for(JOB, "LockgateNodeRestarts").await;
 

@@ -180,9 +180,10 @@ impl Prometheus {
         .await;
     }
 
-    /// Waits until every target was scraped, also for rules that look at a whole window.
+    /// Waits until an expression finds something.
     pub async fn wait_scraped(&self, expression: &str) {
-        let path = format!("/api/v1/query?query={expression}");
+        let encoded: String = expression.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let path = format!("/api/v1/query?query={encoded}");
         eventually(&format!("Prometheus knows {expression}"), async || {
             let answer = self.ask(&path).await;
             let found = answer["data"]["result"].as_array();
