@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_api::http;
-use lock_api::http::{HttpConfig, OperatorToken};
+use lock_api::http::{HttpConfig, OperatorToken, Tracing};
 use lock_api::locks::Locks;
 use raft_node::metrics::sheet::Registry;
 use raft_node::{
@@ -283,6 +283,12 @@ impl Builder {
     /// Which locks are also counted on their own, and what is told of as slow.
     pub fn metrics(mut self, metrics: MetricsConfig) -> Self {
         self.config.metrics = metrics;
+        self
+    }
+
+    /// Traces requests over HTTP, all of them or a part; call it after [`Builder::http_config`].
+    pub fn traces(mut self, tracing: Tracing) -> Self {
+        self.http.tracing = Some(tracing);
         self
     }
 

@@ -2,6 +2,7 @@
 //! [`Scope`]; what it proposes while it runs within becomes spans of their own. Who collects them, and how they travel, is
 //! not known here; where nobody does, this costs the look at an empty place.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -21,6 +22,18 @@ pub type SpanId = [u8; 8];
 pub trait Collector: Send + Sync {
     /// Takes one that is over.
     fn collect(&self, span: Span);
+
+    /// What became of those that were taken.
+    fn counts(&self) -> SpanCounts;
+}
+
+/// What became of spans.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SpanCounts {
+    /// They are where they were to go.
+    pub sent: u64,
+    /// They were lost.
+    pub dropped: u64,
 }
 
 /// Which side of a request a span stands for.
@@ -42,7 +55,7 @@ pub struct Span {
     /// What it is a part of.
     pub parent: Option<SpanId>,
     /// What was done.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// On which side.
     pub kind: SpanKind,
     /// From when.
@@ -97,7 +110,7 @@ impl Scope {
             trace: self.trace,
             id,
             parent: Some(parent),
-            name,
+            name: Cow::Borrowed(name),
             kind: SpanKind::Internal,
             begin: at(begin),
             end: at(end),

@@ -6,6 +6,7 @@ use front_door::DoorMeter;
 
 use super::door::OperatorToken;
 use super::origin::KnownNames;
+use super::trace::Tracing;
 
 /// Bounds that protect a node from its callers. Every one of them can be set; the defaults suit a small machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub struct HttpConfig {
     pub secured_only: bool,
     /// By which names this node may be called, and from which pages.
     pub names: KnownNames,
+    /// Whether and where requests are traced.
+    pub tracing: Option<Tracing>,
     /// Counts the connections.
     pub meter: DoorMeter,
 }
@@ -93,6 +96,7 @@ impl Default for HttpConfig {
             operator: None,
             secured_only: false,
             names: KnownNames::default(),
+            tracing: None,
             meter: DoorMeter::default(),
         }
     }

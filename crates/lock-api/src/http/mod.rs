@@ -37,6 +37,7 @@ mod session_types;
 mod sessions;
 mod snapshot;
 mod tokens;
+mod trace;
 mod txn;
 mod url;
 mod watch;
@@ -63,6 +64,7 @@ pub use openapi::openapi;
 pub use origin::KnownNames;
 pub use peer::Peer;
 pub use serve::serve;
+pub use trace::Tracing;
 
 /// What every handler gets.
 struct Api {
@@ -93,6 +95,9 @@ pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
 pub fn measured_router(node: Node, locks: Locks, config: HttpConfig, mut registry: Registry) -> Router {
     let requests = Arc::new(metrics::requests::Requests::new(&served()));
     metrics::register(&mut registry, &node, &requests);
+    if let Some(tracing) = &config.tracing {
+        metrics::register_traces(&mut registry, tracing.clone());
+    }
     let budgets = load::Budgets::new(&config);
     let api = Arc::new(Api {
         node,
@@ -108,7 +113,7 @@ pub fn measured_router(node: Node, locks: Locks, config: HttpConfig, mut registr
     for route in routes() {
         router = router.route(route.address(), route.behind_its_door(&api));
     }
-    router
+    router = router
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(api.clone(), origin::guard))
@@ -116,8 +121,12 @@ pub fn measured_router(node: Node, locks: Locks, config: HttpConfig, mut registr
         .layer(middleware::from_fn_with_state(
             api.clone(),
             metrics::requests::count,
-        ))
-        .with_state(api)
+        ));
+    // Where nothing is traced there is no step more on the way of a request.
+    if api.config.tracing.is_some() {
+        router = router.layer(middleware::from_fn_with_state(api.clone(), trace::follow));
+    }
+    router.with_state(api)
 }
 
 /// Every address that is routed, as axum writes it. For those who hold [`openapi()`] against it.

@@ -21,4 +21,5 @@ mod dashboard;
 mod documented;
 mod scrape;
 mod slow;
+mod traces;
 mod zookeeper;

@@ -5,6 +5,7 @@ mod doors;
 mod process;
 pub mod requests;
 
+use std::fmt;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -14,12 +15,14 @@ use axum::http::{HeaderValue, Uri};
 use axum::response::Response;
 use prometheus_client::encoding::text;
 use raft_node::Node;
-use raft_node::metrics::sheet::{self, Registry};
+use raft_node::metrics::sheet::{self, Instruments, Registry, Sheet};
+use raft_node::traces::SpanCounts;
 
 use self::requests::Requests;
 use super::Shared;
 use super::exchange::{Answer, no_query};
 use super::problem::Problem;
+use super::trace::Tracing;
 
 pub use doors::register_doors;
 
@@ -32,6 +35,24 @@ pub fn register(registry: &mut Registry, node: &Node, requests: &Arc<Requests>) 
     sheet::register(registry, requests.clone());
     sheet::register(registry, process::Build);
     sheet::register_unprefixed(registry, process::Process);
+}
+
+/// Has whoever collects spans asked what became of them.
+pub fn register_traces(registry: &mut Registry, tracing: Tracing) {
+    sheet::register(registry, tracing);
+}
+
+impl Instruments for Tracing {
+    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let SpanCounts { sent, dropped } = self.collector.counts();
+        let help = "Spans of traced requests that the collector has taken, and that are lost because it did not, or not in time";
+        let counts = [("sent", sent), ("dropped", dropped)];
+        sheet.counters(
+            "trace_spans",
+            help,
+            counts.map(|(word, count)| ([("outcome", word)], count)),
+        )
+    }
 }
 
 /// `GET /metrics`.

@@ -103,6 +103,12 @@ impl Requests {
         });
     }
 
+    /// What a request asks for, in words: its method, and its address as it is routed.
+    pub fn words(&self, request: &Request) -> (&'static str, &str) {
+        let operation = &self.operations[self.operation(request)];
+        (operation.method, &operation.route)
+    }
+
     /// The operation that a request asks for.
     fn operation(&self, request: &Request) -> usize {
         let Some(matched) = request.extensions().get::<MatchedPath>() else {
