@@ -29,6 +29,7 @@ async fn a_change_that_waits_for_its_commit_says_so() {
             now.value("lockgate_proposals{work=\"new\"}") > 0.0
         })
         .await;
+        // What makes it slow, and nothing that is waited for.
         tokio::time::sleep(std::time::Duration::from_millis(400)).await;
         for follower in &followers {
             cluster.signal(*follower, Signal::SIGCONT).expect("the node runs");
