@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
+use crate::meter::DoorMeter;
 use crate::places::{Bounds, NoPlace, Places};
 use crate::turns::{Socket, Turns};
 
@@ -32,6 +33,8 @@ pub struct Door {
     pub when_too_many: Vec<u8>,
     /// How long connections that still have something to do are waited for in the end.
     pub drain_timeout: Duration,
+    /// Counts who comes and who is there.
+    pub meter: DoorMeter,
 }
 
 /// Accepts connections until `shutdown` completes, and then waits until they are over; those that take too long are cut off.
@@ -55,6 +58,7 @@ pub async fn serve<Connection>(
     );
     let places = Places::new(bounds);
     let turns = Turns::new();
+    door.meter.opens(bounds);
     let mut connections = JoinSet::new();
     let mut refusals = Refusals::default();
     let mut shutdown = pin!(shutdown);
@@ -70,14 +74,17 @@ pub async fn serve<Connection>(
             Ok((stream, address)) => match places.take(address.ip()) {
                 Ok(place) => {
                     if let Some(connection) = connect(Socket::new(stream, &turns), address) {
+                        let counted = door.meter.connection();
                         connections.spawn(async move {
                             connection.await;
+                            drop(counted);
                             drop(place);
                         });
                     }
                 }
                 Err(why) => {
                     refuse(&stream, &door, why);
+                    door.meter.refused(why);
                     refusals.note(&door, why, address);
                 }
             },

@@ -9,9 +9,11 @@
 //! said to those who speak TLS and are not let in, because that would take a handshake.
 
 mod accept;
+mod meter;
 mod places;
 mod turns;
 
 pub use accept::{Door, serve};
+pub use meter::{DoorCounts, DoorMeter};
 pub use places::Bounds;
 pub use turns::{Receiver, Socket, Waited};

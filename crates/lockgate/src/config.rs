@@ -19,6 +19,7 @@ use zk_front::ZkConfig;
 use zk_front::words::FourLetterWord;
 
 use self::given_files::GivenFiles;
+use crate::traces::TracesConfig;
 use crate::transport::TlsConfig;
 
 /// The beginning of every environment variable that overrides a setting.
@@ -40,6 +41,9 @@ const MIN_SEGMENT_BYTES: usize = 4096;
 
 /// A start reads the segment that was written to last as a whole.
 const MAX_SEGMENT_BYTES: usize = 256 * 1024 * 1024;
+
+/// Enough to see a pattern, and little enough to cost nothing.
+const DEFAULT_TRACES_RATIO: f64 = 0.01;
 
 /// Where clients of ZooKeeper look for a server.
 const ZOOKEEPER_PORT: u16 = 2181;
@@ -80,6 +84,8 @@ pub struct ServeConfig {
     pub access_required: Option<bool>,
     /// What to log, and how.
     pub log: LogConfig,
+    /// Which requests are traced; none: none is.
+    pub traces: Option<TracesConfig>,
 }
 
 /// What to log, and how.
@@ -302,6 +308,13 @@ impl Settings<'_> {
         self.duration("history.max_age_ms", &mut node.history.bounds.max_age);
         self.positive("history.cache_bytes", &mut node.history.bounds.cache_bytes);
 
+        self.list("metrics.lock_prefixes", &mut node.metrics.lock_prefixes);
+        match self.integer("log.slow_ms") {
+            None => {}
+            Some(0) => node.metrics.slow = None,
+            Some(ms) => node.metrics.slow = Some(Duration::from_millis(ms)),
+        }
+
         // Whether it makes sense as a whole the node knows best; without id and members it would only say so.
         if node_id != 0
             && !node.members.is_empty()
@@ -385,6 +398,7 @@ impl Settings<'_> {
                 "is a level (error, warn, info, debug, trace) or a list of directives",
             );
         }
+        let traces = self.traces();
         ServeConfig {
             node,
             http_listen,
@@ -399,6 +413,7 @@ impl Settings<'_> {
             insecure,
             access_required,
             log,
+            traces,
         }
     }
 
@@ -411,6 +426,24 @@ impl Settings<'_> {
         self.count("load.session_openings_per_second", &mut openings.per_second);
         self.count("load.session_openings_at_once", &mut openings.burst);
         self.count("load.session_openings_share", &mut openings.share);
+    }
+
+    /// Where spans go, and of how many requests.
+    fn traces(&mut self) -> Option<TracesConfig> {
+        let endpoint = self.text("traces.endpoint").unwrap_or_default();
+        let mut ratio = DEFAULT_TRACES_RATIO;
+        self.ratio("traces.ratio", &mut ratio);
+        if endpoint.is_empty() {
+            return None;
+        }
+        match TracesConfig::parse(&endpoint) {
+            Ok((collector, path)) => Some(TracesConfig {
+                collector,
+                path,
+                ratio,
+            }),
+            Err(fact) => self.wrong("traces.endpoint", &fact),
+        }
     }
 
     /// What protects connections: none without a certificate.
@@ -588,6 +621,21 @@ impl Settings<'_> {
             Given::File(_) => None,
         };
         number.or_else(|| self.wrong(key, "must be a whole number, not negative"))
+    }
+
+    /// A part of all: 0 to 1.
+    fn ratio(&mut self, key: &'static str, setting: &mut f64) {
+        let given = match self.value(key) {
+            None => return,
+            Some(Given::Environment(text)) => text.trim().parse().ok(),
+            Some(Given::File(toml::Value::Float(ratio))) => Some(ratio),
+            Some(Given::File(toml::Value::Integer(number))) => Some(number as f64),
+            Some(Given::File(_)) => None,
+        };
+        match given {
+            Some(ratio) if (0.0..=1.0).contains(&ratio) => *setting = ratio,
+            _ => self.wrong(key, "must be a number from 0 to 1"),
+        }
     }
 
     fn flag(&mut self, key: &'static str) -> Option<bool> {

@@ -71,6 +71,8 @@ mod secret_file;
 mod serve;
 #[cfg(feature = "cli")]
 pub mod snapshot;
+#[cfg(feature = "cli")]
+pub mod traces;
 
 pub use local::{AcquireOptions, LocalGuard, LocalLockError, LocalSession};
 pub use server::{Builder, Lockgate, StartError};

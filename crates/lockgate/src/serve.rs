@@ -3,11 +3,14 @@
 pub(crate) mod open_files;
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use lock_api::http::Tracing;
 use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
@@ -15,6 +18,7 @@ use crate::cluster::process::PidFile;
 use crate::config::{LogConfig, LogFormat, ServeConfig};
 use crate::log_lines::{Escapes, OneLine};
 use crate::server::Lockgate;
+use crate::traces;
 
 /// The node is no member of its cluster any more.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +100,7 @@ async fn run(config: ServeConfig) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let node_id = config.node.node_id;
+    let cluster = config.node.cluster.clone();
     info!(
         node = node_id,
         cluster = config.node.cluster,
@@ -134,6 +139,17 @@ async fn run(config: ServeConfig) -> anyhow::Result<()> {
             "insecure: whoever reaches this node can do everything"
         );
     }
+    let exporting = CancellationToken::new();
+    let mut exporter = None;
+    if let Some(traces) = config.traces {
+        let ratio = traces.ratio;
+        let (spans, sends) = traces::exporter(traces, &cluster, node_id);
+        server = server.traces(Tracing {
+            collector: Arc::new(spans),
+            ratio,
+        });
+        exporter = Some(tokio::spawn(sends.run(exporting.clone())));
+    }
     let server = server.insecure(config.insecure).start().await?;
     if let Some(address) = server.http_address() {
         let scheme = if server.is_secured() { "https" } else { "http" };
@@ -160,6 +176,12 @@ async fn run(config: ServeConfig) -> anyhow::Result<()> {
         None => {
             info!(node = node_id, "stopping");
             server.stop().await;
+            exporting.cancel();
+            if let Some(exporter) = exporter
+                && let Err(error) = exporter.await
+            {
+                error!(%error, "whoever sends spans has ended badly");
+            }
             info!(node = node_id, "stopped");
             Ok(())
         }

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_api::http;
-use lock_api::http::{HttpConfig, OperatorToken};
+use lock_api::http::{HttpConfig, OperatorToken, Tracing};
 use lock_api::locks::Locks;
+use raft_node::metrics::sheet::Registry;
 use raft_node::{
-    AdmissionConfig, MemberAddress, MembershipChanged, MembershipError, Node, NodeConfig, NodeId, RaftTiming,
-    SessionBounds, SnapshotConfig, SweepConfig, WatchConfig,
+    AdmissionConfig, MemberAddress, MembershipChanged, MembershipError, MetricsConfig, Node, NodeConfig,
+    NodeId, RaftTiming, SessionBounds, SnapshotConfig, SweepConfig, WatchConfig,
 };
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Notify};
@@ -279,6 +280,18 @@ impl Builder {
         self
     }
 
+    /// Which locks are also counted on their own, and what is told of as slow.
+    pub fn metrics(mut self, metrics: MetricsConfig) -> Self {
+        self.config.metrics = metrics;
+        self
+    }
+
+    /// Traces requests over HTTP, all of them or a part; call it after [`Builder::http_config`].
+    pub fn traces(mut self, tracing: Tracing) -> Self {
+        self.http.tracing = Some(tracing);
+        self
+    }
+
     /// After so long without an answer a proposal's outcome is given as unknown.
     pub fn propose_timeout(mut self, timeout: Duration) -> Self {
         self.config.propose_timeout = timeout;
@@ -350,7 +363,24 @@ impl Builder {
         let mut front_ends = Vec::new();
         let tls = transport.as_ref().map(|transport| transport.http.clone());
         self.http.names.certificate = tls.clone();
-        let router = http::router(node.clone(), locks.clone(), self.http.clone());
+        let zookeeper = zookeeper.map(|(listener, address)| {
+            (
+                listener,
+                zk_front::Front::new(node.clone(), self.zookeeper, address),
+                address,
+            )
+        });
+        let mut registry = Registry::default();
+        let mut doors = vec![("http", self.http.meter.clone())];
+        if admin.is_some() {
+            doors.push(("administration", self.admin.meter.clone()));
+        }
+        if let Some((_, front, _)) = &zookeeper {
+            doors.push(("zookeeper", front.meter().clone()));
+            front.register_metrics(&mut registry);
+        }
+        http::register_doors(&mut registry, doors);
+        let router = http::measured_router(node.clone(), locks.clone(), self.http.clone(), registry);
         let http_address = http.as_ref().map(|(_, address)| *address);
         let admin_address = admin.as_ref().map(|(_, address)| *address);
         if let Some(listens) = http_address
@@ -380,10 +410,9 @@ impl Builder {
             });
         }
         let mut zookeeper_address = None;
-        if let Some((listener, address)) = zookeeper {
+        if let Some((listener, front, address)) = zookeeper {
             zookeeper_address = Some(address);
             let stop = CancellationToken::new();
-            let front = zk_front::Front::new(node.clone(), self.zookeeper, address);
             let tls = transport.as_ref().map(|transport| transport.zookeeper.clone());
             front_ends.push(FrontEnd {
                 stop: stop.clone(),

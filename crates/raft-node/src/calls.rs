@@ -21,6 +21,82 @@ use crate::peers::wire::Declined;
 /// What a caller waits for.
 pub type CallResult = Result<Applied, ProposeError>;
 
+/// The same, with when what happened to it.
+#[derive(Debug)]
+pub struct Answered {
+    /// What came of it.
+    pub result: CallResult,
+    /// `None`: it was not applied here.
+    pub stamps: Option<Stamps>,
+}
+
+impl From<CallResult> for Answered {
+    fn from(result: CallResult) -> Self {
+        Self { result, stamps: None }
+    }
+}
+
+/// When the entry with a call was applied here.
+#[derive(Debug, Clone, Copy)]
+pub struct Applying {
+    /// Its first command's turn came.
+    pub began: Instant,
+    /// Its last one was carried out, and all who watch were told.
+    pub ended: Instant,
+}
+
+/// When what happened to a call that was applied.
+#[derive(Debug, Clone, Copy)]
+pub struct Stamps {
+    /// It was sent to the leader, for the last time.
+    pub sent: Instant,
+    /// Its entry was applied.
+    pub applying: Applying,
+}
+
+/// How long which part of a call took, from when it was asked for until its caller had the answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// When it was asked for.
+    pub asked: Instant,
+    /// What happened to it.
+    pub stamps: Stamps,
+    /// When whoever waited had the answer.
+    pub answered: Instant,
+}
+
+impl Times {
+    /// Until it was sent to the leader, with all tries that were in vain.
+    pub fn queued(&self) -> Duration {
+        self.stamps.sent.saturating_duration_since(self.asked)
+    }
+
+    /// Until its entry was committed and this node had come to it.
+    pub fn committing(&self) -> Duration {
+        self.stamps
+            .applying
+            .began
+            .saturating_duration_since(self.stamps.sent)
+    }
+
+    /// While its entry was applied.
+    pub fn applying(&self) -> Duration {
+        let Applying { began, ended } = self.stamps.applying;
+        ended.saturating_duration_since(began)
+    }
+
+    /// Until whoever waited had woken.
+    pub fn replying(&self) -> Duration {
+        self.answered
+            .saturating_duration_since(self.stamps.applying.ended)
+    }
+
+    /// All of it.
+    pub fn in_all(&self) -> Duration {
+        self.answered.saturating_duration_since(self.asked)
+    }
+}
+
 /// How long the place of a call is kept that was given up on its way, if nobody ever hears of it again: longer than a run of
 /// calls is waited for.
 const LINGER: Duration = Duration::from_secs(30);
@@ -30,7 +106,9 @@ struct Call {
     envelope: Bytes,
     /// The term in which it was last sent; `None` while it has not been.
     sent_in: Option<u64>,
-    answer: oneshot::Sender<CallResult>,
+    /// When that was.
+    sent_at: Option<Instant>,
+    answer: oneshot::Sender<Answered>,
     place: Place,
 }
 
@@ -63,7 +141,7 @@ impl Calls {
         &self,
         place: Place,
         encode: impl FnOnce(u64) -> Bytes,
-    ) -> Result<(u64, Bytes, oneshot::Receiver<CallResult>), Unavailable> {
+    ) -> Result<(u64, Bytes, oneshot::Receiver<Answered>), Unavailable> {
         let (tx, rx) = oneshot::channel();
         let number = {
             let mut table = self.table.lock();
@@ -75,6 +153,7 @@ impl Calls {
             let call = Call {
                 envelope: Bytes::new(),
                 sent_in: None,
+                sent_at: None,
                 answer: tx,
                 place,
             };
@@ -91,10 +170,12 @@ impl Calls {
 
     /// Notes that the calls are about to be sent in `term`. Those that were given up are left out.
     pub fn mark_sent(&self, term: u64, numbers: &mut Vec<(u64, Bytes)>) {
+        let now = Instant::now();
         let mut table = self.table.lock();
         numbers.retain(|(number, _)| match table.calls.get_mut(number) {
             Some(call) => {
                 call.sent_in = Some(term);
+                call.sent_at = Some(now);
                 true
             }
             None => false,
@@ -130,17 +211,24 @@ impl Calls {
                     true => Unavailable::read_only(&declined.reason),
                     false => Unavailable::new(&declined.reason),
                 };
-                let _ = call.answer.send(Err(unavailable.into()));
+                let _ = call.answer.send(CallResult::Err(unavailable.into()).into());
             }
         }
     }
 
     /// Answers a call with what was applied.
-    pub fn complete(&self, number: u64, applied: Applied) {
+    pub fn complete(&self, number: u64, applied: Applied, applying: Applying) {
         if let Some(call) = self.take(number) {
             call.place.carried_out();
+            let stamps = Stamps {
+                sent: call.sent_at.unwrap_or(applying.began),
+                applying,
+            };
             // The caller may be gone; what was done is done.
-            let _ = call.answer.send(Ok(applied));
+            let _ = call.answer.send(Answered {
+                result: Ok(applied),
+                stamps: Some(stamps),
+            });
         }
     }
 
@@ -186,7 +274,9 @@ impl Calls {
         };
         for call in lost {
             let why = "this node fell behind and caught up by a snapshot".to_owned();
-            let _ = call.answer.send(Err(ProposeError::OutcomeUnknown(why)));
+            let _ = call
+                .answer
+                .send(CallResult::Err(ProposeError::OutcomeUnknown(why)).into());
         }
     }
 
@@ -221,7 +311,7 @@ impl Calls {
                 Some(_) => ProposeError::OutcomeUnknown("this node stopped before it knew".to_owned()),
                 None => Unavailable::new("this node is stopping").into(),
             };
-            let _ = call.answer.send(Err(error));
+            let _ = call.answer.send(CallResult::Err(error).into());
         }
     }
 }
@@ -241,7 +331,7 @@ mod tests {
         admission.place(&request).unwrap()
     }
 
-    fn enter(calls: &Calls) -> (u64, oneshot::Receiver<CallResult>) {
+    fn enter(calls: &Calls) -> (u64, oneshot::Receiver<Answered>) {
         let place = place(&Arc::new(Admission::new(AdmissionConfig::default())));
         let (number, _, rx) = calls
             .enter(place, |number| Bytes::from(number.to_string()))
@@ -274,6 +364,10 @@ mod tests {
             Applied {
                 zxid: Zxid(1),
                 outcome: Ok(Reply::SessionClosed),
+            },
+            Applying {
+                began: Instant::now(),
+                ended: Instant::now(),
             },
         );
         assert_eq!(admission.counts().kept, 3, "it was carried out");
@@ -329,8 +423,10 @@ mod tests {
         let (_b, rb) = enter(&calls);
         calls.mark_sent(1, &mut vec![(a, Bytes::new())]);
         calls.stop();
-        assert!(matches!(ra.await, Ok(Err(ProposeError::OutcomeUnknown(_)))));
-        assert!(matches!(rb.await, Ok(Err(ProposeError::Unavailable(_)))));
+        let unknown = ra.await.unwrap().result;
+        assert!(matches!(unknown, Err(ProposeError::OutcomeUnknown(_))));
+        let unavailable = rb.await.unwrap().result;
+        assert!(matches!(unavailable, Err(ProposeError::Unavailable(_))));
         let place = place(&Arc::new(Admission::new(AdmissionConfig::default())));
         assert!(calls.enter(place, |_| Bytes::new()).is_err());
     }

@@ -149,11 +149,13 @@ pub async fn run(compaction: Compaction, mut queue: OrderQueue, stop: Cancellati
                 Ok(_) => {
                     earlier = draw_earlier();
                     failed = None;
+                    compaction.replica.meters.snapshots_made.up();
                     queue.failure.send_replace(None);
                 }
                 Err(error) => {
                     tracing::error!(%error, "no snapshot could be made");
                     failed = Some(Instant::now());
+                    compaction.replica.meters.snapshots_failed.up();
                     queue.failure.send_replace(Some(error.to_string()));
                 }
             }

@@ -14,6 +14,7 @@ use crate::admission::AdmissionConfig;
 use crate::disks::DiskConfig;
 use crate::error::StartError;
 use crate::history::HistoryConfig;
+use crate::metrics::MetricsConfig;
 use crate::storage::WalOptions;
 use crate::storage::identity::MAX_CLUSTER_NAME_BYTES;
 use crate::versions::WireRange;
@@ -75,6 +76,8 @@ pub struct NodeConfig {
     pub history: HistoryConfig,
     /// How much this node takes in for the cluster. It changes nothing that is replicated, so nodes may differ in this.
     pub admission: AdmissionConfig,
+    /// What is counted on its own, and what is told of as slow.
+    pub metrics: MetricsConfig,
     /// After so long without an answer a proposal is given up; its outcome is then unknown.
     pub propose_timeout: Duration,
     /// The versions of the peer protocol that this node speaks. Less than [`WireRange::OWN`] is for tests of clusters of
@@ -109,6 +112,7 @@ impl NodeConfig {
             events: SessionEventsConfig::default(),
             history: HistoryConfig::default(),
             admission: AdmissionConfig::default(),
+            metrics: MetricsConfig::default(),
             propose_timeout: Duration::from_secs(10),
             wire: WireRange::OWN,
         }
@@ -193,6 +197,7 @@ impl NodeConfig {
         {
             wrong.push("no session may ever be opened".to_owned());
         }
+        wrong.extend(self.metrics.problems());
         if self.propose_timeout < timing.election_max {
             wrong.push("a proposal must be allowed to outlast an election".to_owned());
         }

@@ -191,10 +191,11 @@ pub async fn follow(
 ) {
     let mut metrics = raft.server_metrics();
     let mut members = None;
+    let mut stood_in = None;
     #[cfg(feature = "planted")]
     let mut known_leader = None;
     loop {
-        let (view, leads, membership, committed) = {
+        let (view, leads, stands, membership, committed) = {
             let now = metrics.borrow_watched();
             let view = LeaderView {
                 term: now.vote.leader_id.term,
@@ -203,6 +204,7 @@ pub async fn follow(
             (
                 view,
                 now.state == ServerState::Leader,
+                now.state == ServerState::Candidate,
                 now.membership_config.clone(),
                 now.committed_membership_config.clone(),
             )
@@ -218,8 +220,16 @@ pub async fn follow(
             peers.keep_members();
             members = Some(known);
         }
+        // A candidate that wins at once was never seen as one: its term tells.
+        if (stands || leads) && stood_in != Some(view.term) {
+            stood_in = Some(view.term);
+            replica.meters.elections.up();
+        }
         views.send_if_modified(|before| {
             let changed = *before != view;
+            if changed && view.leader.is_some() && (before.term, before.leader) != (view.term, view.leader) {
+                replica.meters.leader_changes.up();
+            }
             if changed {
                 tracing::info!(term = view.term, leader = ?view.leader, "the view of who leads changed");
                 *before = view;
@@ -267,6 +277,7 @@ fn take_up(replica: &Replica, term: u64) {
         .sessions()
         .into_iter()
         .map(|view| (view.session, timeout(view.timeout_ms)));
+    replica.meters.locks.forget();
     replica.sessions.lead(term, Instant::now(), sessions);
 }
 

@@ -71,7 +71,10 @@
 pub mod config;
 pub mod node;
 pub mod status;
-mod metrics;
+pub mod metrics;
+pub mod traces;
+mod slow;
+mod subject;
 
 pub mod admission;
 mod submitter;
@@ -127,6 +130,7 @@ pub use lock_history;
 pub use membership::{
     MAX_MEMBERS, MAX_PROMOTE_LAG, MembershipChange, MembershipChanged, MembershipError, MembershipRefusal,
 };
+pub use metrics::MetricsConfig;
 pub use node::{BackupRefused, Node, OpenedSession, Proposal};
 pub use session_stream::{FollowError, SessionStream, StreamBegin, StreamLook, Told, ToldWhat};
 pub use status::{ClusterStatus, Followers, MemberStatus, Role, SnapshotMade};

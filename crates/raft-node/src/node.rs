@@ -36,6 +36,7 @@ use crate::history::{History, HistoryError, LockHistory};
 use crate::hub::{ArmedWatches, GrantWait, Watcher, WatchesLost};
 use crate::leader::LeaderView;
 use crate::membership::change::MembershipLeader;
+use crate::metrics::Meters;
 use crate::peers::Gate;
 use crate::peers::wire::Touched;
 use crate::replica::Replica;
@@ -379,6 +380,10 @@ impl Node {
         let page = crate::blocking::run(move || history.page(&lock, before, count, holds, told));
         let page = page.await.map_err(|error| Unavailable::new(error.to_string()))?;
         Ok(page?)
+    }
+
+    pub(crate) fn meters(&self) -> &Meters {
+        &self.inner.replica.meters
     }
 
     pub(crate) fn wal(&self) -> &Wal {

@@ -146,6 +146,7 @@ impl Proposer {
                 }
                 let (responder, outcome) =
                     OneshotResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::new_pair();
+                let commands = envelopes.len() as u64;
                 let batch = CommandBatch {
                     time_ms: wall_clock::now_ms(),
                     envelopes,
@@ -154,6 +155,11 @@ impl Proposer {
                     term,
                     commands: batch.encode(),
                 };
+                self.replica.meters.batches.count(commands);
+                self.replica
+                    .meters
+                    .proposed_bytes
+                    .add(proposal.commands.len() as u64);
                 let leader = CommittedLeaderId::new(term);
                 fail_step!(async "propose::before_write");
                 if self

@@ -16,10 +16,11 @@ use znode_store::{
     Applied, Command, ContenderEnd, EntryContext, Event, HolderId, LockMode, LockName, Reply, Standing, Store,
 };
 
-use crate::calls::Calls;
+use crate::calls::{Applying, Calls};
 use crate::codec::{BadBytes, CommandBatch, Envelope, Origin};
 use crate::fail_step;
 use crate::hub::{GrantWait, Hub, Verdict};
+use crate::metrics::{Meters, times_out};
 use crate::sessions::SessionTracker;
 use crate::tap::Tap;
 use crate::types::Proposal;
@@ -55,6 +56,8 @@ pub struct Replica {
     pub calls: Calls,
     /// Deadlines, while this node leads.
     pub sessions: SessionTracker,
+    /// What is counted.
+    pub meters: Arc<Meters>,
     /// Tells of holds that began and ended.
     tap: Tap,
     applied: watch::Sender<LogPosition>,
@@ -73,6 +76,7 @@ impl Replica {
             hub: Arc::new(hub),
             calls: Calls::default(),
             sessions: SessionTracker::default(),
+            meters: Arc::default(),
             tap: Tap::default(),
             applied: watch::Sender::new(LogPosition::default()),
             generation: AtomicU64::new(0),
@@ -83,6 +87,11 @@ impl Replica {
     /// The same, with somebody who is told of holds.
     pub(crate) fn with_tap(self, tap: Tap) -> Self {
         Self { tap, ..self }
+    }
+
+    /// The same, counting in `meters`.
+    pub(crate) fn with_meters(self, meters: Arc<Meters>) -> Self {
+        Self { meters, ..self }
     }
 
     /// Nothing more will be applied: whoever is told of holds can go.
@@ -141,6 +150,8 @@ impl Replica {
             term: at.term,
         };
         let now = Instant::now();
+        // What happens in the whole cluster is counted once, by whoever leads.
+        let counts = self.sessions.leading_term().is_some();
         let mut answers: Vec<(u64, Applied)> = Vec::new();
         let mut events = Vec::new();
         {
@@ -155,6 +166,7 @@ impl Replica {
                     self.sessions.heard(session, now);
                 }
                 let opening = opened_timeout(&envelope.request.command);
+                let timed_out = counts && times_out(&envelope.request.command);
                 #[cfg(feature = "failpoints")]
                 crate::fail_points::applying(&envelope.request.command);
                 let applied = store.apply(&entry, envelope.request, &mut events);
@@ -164,6 +176,10 @@ impl Replica {
                 self.hub.dispatch(applied.zxid, &events, store.sight());
                 self.hub.sessions.happened(applied.zxid, store.time_ms(), &events);
                 fail_step!("watch::after_dispatch");
+                if counts && !events.is_empty() {
+                    self.meters.locks.follow(&store, timed_out, &events);
+                    self.meters.follow_sessions(&events);
+                }
                 if let Some(holds) = &mut holds {
                     holds.follow(applied.zxid.0, store.time_ms(), &events);
                 }
@@ -177,9 +193,15 @@ impl Replica {
             self.tap.applied(holds, &store);
         }
         self.advance(at);
+        let applying = Applying {
+            began: now,
+            ended: Instant::now(),
+        };
+        self.meters.applied.add(batch.envelopes.len() as u64);
+        self.meters.applying.took(applying.ended - applying.began);
         fail_step!("apply::before_answers");
         for (call, applied) in answers {
-            self.calls.complete(call, applied);
+            self.calls.complete(call, applied, applying);
         }
         fail_step!("apply::after_answers");
         Ok(())
@@ -357,14 +379,7 @@ mod tests {
     }
 
     impl Caller {
-        fn call(
-            &self,
-            text: &str,
-        ) -> (
-            u64,
-            Bytes,
-            tokio::sync::oneshot::Receiver<crate::calls::CallResult>,
-        ) {
+        fn call(&self, text: &str) -> (u64, Bytes, tokio::sync::oneshot::Receiver<crate::calls::Answered>) {
             let request = create(text);
             let place = Arc::new(Admission::new(AdmissionConfig::default())).place(&request);
             let encode = |call| codec::encode(&Envelope::new(ORIGIN, call, request)).into();
@@ -422,7 +437,7 @@ mod tests {
             .apply_commands(at(3, 2), &proposal(3, &envelope))
             .unwrap();
         assert!(caller.has("/a"));
-        let applied = answer.await.unwrap().unwrap();
+        let applied = answer.await.unwrap().result.unwrap();
         assert!(applied.outcome.is_ok());
         assert_eq!(
             caller.replica.store.read().zxid(),
@@ -443,7 +458,7 @@ mod tests {
             .replica
             .apply_commands(at(1, 1), &proposal(1, &envelope))
             .unwrap();
-        let applied = answer.await.unwrap().unwrap();
+        let applied = answer.await.unwrap().result.unwrap();
         // Without waiting: an event that comes later would be too late.
         let event = futures_util::FutureExt::now_or_never(watcher.fired()).flatten();
         assert_eq!(event.map(|event| event.zxid), Some(applied.zxid));
@@ -456,7 +471,7 @@ mod tests {
         let (_, _, mut waiting) = caller.call("/b");
         caller.sent(1, call, &envelope);
         drop(caller.replica.replace(at(1, 10), Store::new()));
-        let unknown = answer.await.unwrap();
+        let unknown = answer.await.unwrap().result;
         assert!(
             matches!(unknown, Err(crate::error::ProposeError::OutcomeUnknown(_))),
             "{unknown:?}"

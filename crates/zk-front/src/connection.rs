@@ -26,6 +26,7 @@ use crate::handshake::{self, Session};
 use crate::outstanding::{Answer, Asked, Awaits, Barrier, Done, Outstanding};
 use crate::pulse::{Over, Pulse};
 use crate::reads::{Looker, Seen};
+use crate::requests::Came;
 use crate::socket::{self, Sender, Stream};
 use crate::translate::{self, Shape};
 
@@ -251,10 +252,11 @@ impl Connection {
         Ok(true)
     }
 
-    fn take(&mut self, body: Bytes, since: Instant) -> Result<(), Broken> {
+    fn take(&mut self, body: Bytes, at: Instant) -> Result<(), Broken> {
         let bytes = body.len();
         let mut from = Reader::new(body);
         let RequestHeader { xid, op } = RequestHeader::decode(&mut from)?;
+        let since = Came { at, op };
         self.client.received(xid, op);
         let what = match Request::decode(op, &mut from) {
             Ok(Request::Ping) => {
@@ -395,7 +397,7 @@ impl Connection {
         Ok(None)
     }
 
-    fn auth(&mut self, xid: i32, since: Instant, scheme: &str, shown: Option<&[u8]>) -> Result<(), Broken> {
+    fn auth(&mut self, xid: i32, since: Came, scheme: &str, shown: Option<&[u8]>) -> Result<(), Broken> {
         let super_digest = self.front.config().super_digest.as_deref();
         let node = self.front.node();
         let is_good = |id, secret: &Secret| {
@@ -433,7 +435,7 @@ impl Connection {
     fn write(
         &mut self,
         xid: i32,
-        now: Instant,
+        since: Came,
         step: Step,
         place: Place,
         answer: Answer,
@@ -447,12 +449,13 @@ impl Connection {
         };
         let proposal = self.front.node().submit_in(request, place)?;
         self.next_turn.number += 1;
-        self.outstanding.begin(xid, now, Awaits::Write(proposal, answer));
+        self.outstanding
+            .begin(xid, since, Awaits::Write(proposal, answer));
         Ok(())
     }
 
     /// Answers with what is known already, in its turn.
-    fn know(&mut self, xid: i32, since: Instant, outcome: Outcome) -> Result<(), Broken> {
+    fn know(&mut self, xid: i32, since: Came, outcome: Outcome) -> Result<(), Broken> {
         if self.outstanding.is_under_way() {
             self.outstanding.begin(xid, since, Awaits::Known(outcome));
             return Ok(());
@@ -464,7 +467,7 @@ impl Connection {
         self.front.node().read(|store| store.zxid())
     }
 
-    fn look(&mut self, xid: i32, since: Instant, request: &Request) -> Result<(), Broken> {
+    fn look(&mut self, xid: i32, since: Came, request: &Request) -> Result<(), Broken> {
         let looker = Looker {
             session: self.session,
             caller: &self.caller,
@@ -475,7 +478,7 @@ impl Connection {
     }
 
     /// The first request in the queue can be answered.
-    fn finish(&mut self, xid: i32, since: Instant, done: Done) -> Result<(), Broken> {
+    fn finish(&mut self, xid: i32, since: Came, done: Done) -> Result<(), Broken> {
         match done {
             Done::Write(Ok(applied), answer) => {
                 self.pulse.confirmed();
@@ -503,7 +506,7 @@ impl Connection {
     fn answer_write(
         &mut self,
         xid: i32,
-        since: Instant,
+        since: Came,
         applied: Applied,
         answer: Answer,
     ) -> Result<(), Broken> {
@@ -547,7 +550,7 @@ impl Connection {
     }
 
     /// Answers a request, after whatever the client has to hear before.
-    fn answer(&mut self, xid: i32, since: Instant, zxid: Zxid, outcome: Outcome) -> Result<(), Broken> {
+    fn answer(&mut self, xid: i32, since: Came, zxid: Zxid, outcome: Outcome) -> Result<(), Broken> {
         self.tell()?;
         match &outcome {
             Ok(reply) => self.write_reply(xid, since, zxid, ErrorCode::OK, Some(reply)),
@@ -557,7 +560,7 @@ impl Connection {
     }
 
     /// ZooKeeper's answer to auth has no position.
-    fn answer_auth(&mut self, xid: i32, since: Instant, code: ErrorCode) -> Result<(), Broken> {
+    fn answer_auth(&mut self, xid: i32, since: Came, code: ErrorCode) -> Result<(), Broken> {
         self.tell()?;
         self.write_reply(xid, since, Zxid(0), code, None);
         Ok(())
@@ -567,8 +570,12 @@ impl Connection {
         if pings > 0 {
             self.tell()?;
             let zxid = self.position();
+            let came = Came {
+                at: Instant::now(),
+                op: op_code::PING,
+            };
             for _ in 0..pings {
-                self.write_reply(xid::PING, Instant::now(), zxid, ErrorCode::OK, None);
+                self.write_reply(xid::PING, came, zxid, ErrorCode::OK, None);
             }
         }
         Ok(())
@@ -587,11 +594,11 @@ impl Connection {
         }
     }
 
-    fn write_reply(&mut self, xid: i32, since: Instant, zxid: Zxid, err: ErrorCode, body: Option<&Reply>) {
+    fn write_reply(&mut self, xid: i32, since: Came, zxid: Zxid, err: ErrorCode, body: Option<&Reply>) {
         let zxid = zxid.0.cast_signed();
         ReplyHeader { xid, zxid, err }.write_frame(body, &mut self.out);
         self.client.sent(zxid);
-        self.client.answered(since);
+        self.client.answered(since, err);
     }
 
     /// Sends as much as the client takes now.

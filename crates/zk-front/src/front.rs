@@ -6,13 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use front_door::DoorMeter;
 use parking_lot::Mutex;
 use raft_node::Node;
+use raft_node::metrics::sheet::{self, Registry};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
-use zk_wire::op_code;
+use zk_wire::{ErrorCode, op_code};
 
 use crate::config::ZkConfig;
+use crate::requests::{Came, Requests};
 
 /// Where a client has not asked for anything, or what was counted has been reset: no number that a client or a node gives.
 pub(crate) const NOTHING: i32 = -1;
@@ -30,6 +33,8 @@ struct Inner {
     address: SocketAddr,
     started: Instant,
     traffic: Traffic,
+    requests: Requests,
+    meter: DoorMeter,
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
     /// The bytes that large requests may have which are just coming.
     large_requests: Arc<Semaphore>,
@@ -170,9 +175,10 @@ impl Client {
         self.front.inner.traffic.sent.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A request that came `since` was answered.
-    pub fn answered(&self, since: Instant) {
-        let took = since.elapsed();
+    /// A request was answered.
+    pub fn answered(&self, came: Came, code: ErrorCode) {
+        self.front.inner.requests.answered(came, code);
+        let took = came.at.elapsed();
         self.traffic.answered(took);
         self.front.inner.traffic.answered(took);
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
@@ -183,6 +189,16 @@ impl Client {
 
     pub fn counts(&self) -> Counts {
         self.traffic.counts()
+    }
+
+    /// Whether it has a session.
+    pub fn has_session(&self) -> bool {
+        self.session.load(Ordering::Relaxed) != 0
+    }
+
+    /// How many of its requests are not answered.
+    pub fn outstanding(&self) -> u64 {
+        self.outstanding.load(Ordering::Relaxed)
     }
 
     /// Begins to count anew, and forgets what was last.
@@ -217,6 +233,8 @@ impl Front {
                 address,
                 started: Instant::now(),
                 traffic: Traffic::default(),
+                requests: Requests::default(),
+                meter: DoorMeter::default(),
                 clients: Mutex::default(),
                 next_client: AtomicU64::new(0),
             }),
@@ -261,6 +279,21 @@ impl Front {
     /// What all clients together have asked and been told since the start, or the last reset.
     pub fn counts(&self) -> Counts {
         self.inner.traffic.counts()
+    }
+
+    /// What is counted of requests.
+    pub(crate) fn requests(&self) -> &Requests {
+        &self.inner.requests
+    }
+
+    /// What is counted at its door.
+    pub fn meter(&self) -> &DoorMeter {
+        &self.inner.meter
+    }
+
+    /// Has this front end asked at every scrape.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        sheet::register(registry, self.clone());
     }
 
     /// How many clients are connected.

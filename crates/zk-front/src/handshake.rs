@@ -12,12 +12,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 use transport_security::{ClientCertificate, HandshakeError, ServerTls};
-use zk_wire::{ConnectRequest, ConnectResponse, DecodeError, FrameError, Reader, frame, op_code};
+use zk_wire::{ConnectRequest, ConnectResponse, DecodeError, ErrorCode, FrameError, Reader, frame, op_code};
 use znode_store::{Command, Identities, Password, Refusal, Reply, Request, SessionId, Zxid};
 
 use crate::auth::Proven;
 use crate::connection::{Connection, End};
 use crate::front::{Front, Listed};
+use crate::requests::Came;
 use crate::socket::Stream;
 use crate::words;
 
@@ -195,7 +196,11 @@ async fn begin(
         read_only: asked.read_only.map(|_| false),
     };
     client.0.sent(session.since.0.cast_signed());
-    client.0.answered(since);
+    let came = Came {
+        at: since,
+        op: op_code::CREATE_SESSION,
+    };
+    client.0.answered(came, ErrorCode::OK);
     let connection = Connection::new(front, &client.0, session, proven, watches, inbox, &granted);
     Ok(Some((connection, stream)))
 }

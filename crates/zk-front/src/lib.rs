@@ -28,6 +28,7 @@ mod socket;
 mod connection;
 mod pulse;
 mod outstanding;
+mod requests;
 mod auth;
 pub mod reads;
 pub mod translate;

@@ -10,18 +10,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use raft_node::{Proposal, ProposeError, Unavailable};
-use tokio::time::Instant;
 use zk_wire::{ErrorCode, Outcome, Request};
 use znode_store::Applied;
 
+use crate::requests::Came;
 use crate::translate::Shape;
 
 /// A request that has come.
 pub(crate) struct Asked {
     /// Its number.
     pub xid: i32,
-    /// When it came.
-    pub since: Instant,
+    /// When it came, and what for.
+    pub since: Came,
     /// What is asked; a code if it cannot even be read.
     pub what: Result<Request, ErrorCode>,
     /// How long it was when it came.
@@ -31,7 +31,7 @@ pub(crate) struct Asked {
 /// A request that is on its way.
 struct OnItsWay {
     xid: i32,
-    since: Instant,
+    since: Came,
     awaits: Awaits,
 }
 
@@ -105,7 +105,7 @@ impl Outstanding {
     }
 
     /// The request was begun.
-    pub fn begin(&mut self, xid: i32, since: Instant, awaits: Awaits) {
+    pub fn begin(&mut self, xid: i32, since: Came, awaits: Awaits) {
         self.on_their_way.push_back(OnItsWay { xid, since, awaits });
     }
 
@@ -136,11 +136,11 @@ impl Outstanding {
 
     /// Waits until the first request on its way can be answered, and takes it out. Given up, it has taken none. Pending for
     /// ever if there is none.
-    pub async fn next(&mut self) -> (i32, Instant, Done) {
+    pub async fn next(&mut self) -> (i32, Came, Done) {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<(i32, Instant, Done)> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<(i32, Came, Done)> {
         let Some(first) = self.on_their_way.front_mut() else {
             return Poll::Pending;
         };

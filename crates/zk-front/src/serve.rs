@@ -30,6 +30,7 @@ pub async fn serve(listener: TcpListener, front: Front, tls: Option<ServerTls>, 
         when_full: Vec::new(),
         when_too_many: Vec::new(),
         drain_timeout: config.drain_timeout,
+        meter: front.meter().clone(),
     };
     let (serving, stopping) = (front.clone(), stop.clone());
     let connect = move |socket: Socket, address| {

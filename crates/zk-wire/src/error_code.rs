@@ -11,6 +11,9 @@ macro_rules! codes {
         #[allow(missing_docs, reason = "the names are ZooKeeper's own")]
         impl ErrorCode {
             $(pub const $name: Self = Self($code);)*
+
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
         }
 
         impl fmt::Display for ErrorCode {

@@ -4,6 +4,9 @@ macro_rules! op_codes {
     ($($constant:ident = $code:literal, $name:literal;)*) => {
         $(#[doc = concat!("ZooKeeper's `", $name, "`.")] pub const $constant: i32 = $code;)*
 
+        /// All of them.
+        pub const ALL: &[i32] = &[$($code,)*];
+
         /// ZooKeeper's name of an operation, for logs and metrics; none if there is no such operation.
         pub fn name(op: i32) -> Option<&'static str> {
             match op {

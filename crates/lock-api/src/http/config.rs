@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use front_door::DoorMeter;
+
 use super::door::OperatorToken;
 use super::origin::KnownNames;
+use super::trace::Tracing;
 
 /// Bounds that protect a node from its callers. Every one of them can be set; the defaults suit a small machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +42,10 @@ pub struct HttpConfig {
     pub secured_only: bool,
     /// By which names this node may be called, and from which pages.
     pub names: KnownNames,
+    /// Whether and where requests are traced.
+    pub tracing: Option<Tracing>,
+    /// Counts the connections.
+    pub meter: DoorMeter,
 }
 
 /// What a body may have without being counted: more than all requests have that are about locks and sessions, and little enough
@@ -89,6 +96,8 @@ impl Default for HttpConfig {
             operator: None,
             secured_only: false,
             names: KnownNames::default(),
+            tracing: None,
+            meter: DoorMeter::default(),
         }
     }
 }

@@ -37,6 +37,7 @@ mod session_types;
 mod sessions;
 mod snapshot;
 mod tokens;
+mod trace;
 mod txn;
 mod url;
 mod watch;
@@ -49,6 +50,7 @@ use axum::Router;
 use axum::http::{Method, Uri};
 use axum::middleware;
 use raft_node::Node;
+use raft_node::metrics::sheet::Registry;
 
 use self::door::{Needs, UnknownTokens};
 use self::route::Route;
@@ -57,17 +59,20 @@ use crate::locks::Locks;
 pub use config::{HttpConfig, SMALL_BODY_BYTES};
 pub use door::OperatorToken;
 pub use load::administration;
+pub use metrics::register_doors;
 pub use openapi::openapi;
 pub use origin::KnownNames;
 pub use peer::Peer;
 pub use serve::serve;
+pub use trace::Tracing;
 
 /// What every handler gets.
 struct Api {
     node: Node,
     locks: Locks,
     config: HttpConfig,
-    metrics: metrics::Metrics,
+    registry: Registry,
+    requests: Arc<metrics::requests::Requests>,
     /// Tokens that this node has not heard of.
     unknown: UnknownTokens,
     refusals: audit::Refusals,
@@ -83,13 +88,23 @@ type Shared = Arc<Api>;
 /// The router may be merged into another one or be called without a socket. Who calls is the [`Peer`] among the
 /// request's extensions, and whoever has the token that the request shows.
 pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
-    let metrics = metrics::Metrics::of(&node);
+    measured_router(node, locks, config, Registry::default())
+}
+
+/// The same, with more in `registry` for those who ask for `/metrics`: what else is measured in this process.
+pub fn measured_router(node: Node, locks: Locks, config: HttpConfig, mut registry: Registry) -> Router {
+    let requests = Arc::new(metrics::requests::Requests::new(&served()));
+    metrics::register(&mut registry, &node, &requests);
+    if let Some(tracing) = &config.tracing {
+        metrics::register_traces(&mut registry, tracing.clone());
+    }
     let budgets = load::Budgets::new(&config);
     let api = Arc::new(Api {
         node,
         locks,
         config,
-        metrics,
+        registry,
+        requests,
         unknown: UnknownTokens::new(),
         refusals: audit::Refusals::default(),
         budgets,
@@ -98,12 +113,20 @@ pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
     for route in routes() {
         router = router.route(route.address(), route.behind_its_door(&api));
     }
-    router
+    router = router
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(api.clone(), origin::guard))
         .layer(middleware::from_fn_with_state(api.clone(), load::admit))
-        .with_state(api)
+        .layer(middleware::from_fn_with_state(
+            api.clone(),
+            metrics::requests::count,
+        ));
+    // Where nothing is traced there is no step more on the way of a request.
+    if api.config.tracing.is_some() {
+        router = router.layer(middleware::from_fn_with_state(api.clone(), trace::follow));
+    }
+    router.with_state(api)
 }
 
 /// Every address that is routed, as axum writes it. For those who hold [`openapi()`] against it.

@@ -682,6 +682,8 @@ impl IntoResponse for Problem {
         let bytes = serde_json::to_vec(&self).expect("strings, numbers and lists of them serialise");
         let mut response = Response::new(Body::from(bytes));
         *response.status_mut() = code.status();
+        // For whoever counts answers by their codes.
+        response.extensions_mut().insert(code);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(after) = retry_after {

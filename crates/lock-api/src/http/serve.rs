@@ -101,6 +101,7 @@ pub async fn serve(
             "this node has as many connections from this address as one may have",
         )),
         drain_timeout: config.drain_timeout,
+        meter: config.meter.clone(),
     };
     let drain = draining.clone();
     let connect = move |socket, address| {

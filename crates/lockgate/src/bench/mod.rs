@@ -12,6 +12,7 @@ pub mod processes;
 pub mod queue;
 mod report;
 pub mod restart;
+pub mod scrape;
 pub mod sessions;
 pub mod zookeeper;
 
@@ -51,6 +52,8 @@ pub enum Command {
     Overload(overload::Arguments),
     /// What strangers can do by asking: slow, silent and very many connections, floods, nonsense; and whether others notice
     Attack(attack::Arguments),
+    /// What it costs to be watched: the same load with and without scrapes of `/metrics`, by turns
+    Scrape(scrape::Arguments),
 }
 
 /// Whom to put under load.
@@ -132,6 +135,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Zookeeper(args) => zookeeper::run(args).await,
         Command::Overload(args) => overload::run(args).await,
         Command::Attack(args) => attack::run(args).await,
+        Command::Scrape(args) => scrape::run(args).await,
     }
 }
 

@@ -1,5 +1,6 @@
 //! How the node is: what it knows of the cluster, and whether it can serve.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, SystemTime};
 
@@ -138,6 +139,18 @@ impl Node {
             }
         }
         Some(followers)
+    }
+
+    /// How long ago each other member has answered this node; `None` if it does not lead. A member that has not answered yet has
+    /// `None` for its own.
+    pub(crate) fn silences(&self) -> Option<BTreeMap<NodeId, Option<Duration>>> {
+        let metrics = self.inner.raft.metrics().borrow_watched().clone();
+        if metrics.state != ServerState::Leader {
+            return None;
+        }
+        let answered = metrics.heartbeat.unwrap_or_default().into_iter();
+        let others = answered.filter(|(id, _)| *id != self.id());
+        Some(others.map(|(id, at)| (id, at.map(|at| at.elapsed()))).collect())
     }
 
     /// Where this node keeps its log and its snapshots, and how large they are. Waits for the disk.

@@ -11,9 +11,12 @@ use znode_store::{Applied, Request};
 
 use super::Node;
 use crate::admission::Place;
-use crate::calls::CallResult;
+use crate::calls::{Answered, CallResult, Times};
 use crate::codec::{self, Envelope};
 use crate::error::{ProposeError, Unavailable};
+use crate::metrics::Ended;
+use crate::subject::Subject;
+use crate::traces::Scope;
 
 /// A proposal that is on its way. Ready when this node has applied it, or has given it up; see [`Node::propose`]. A caller
 /// that drops it takes its call along: it is then carried out or not, and nobody is told.
@@ -21,9 +24,15 @@ use crate::error::{ProposeError, Unavailable};
 pub struct Proposal {
     node: Node,
     number: u64,
-    answer: oneshot::Receiver<CallResult>,
+    answer: oneshot::Receiver<Answered>,
     patience: Duration,
-    deadline: Instant,
+    /// When it was asked for.
+    asked: Instant,
+    subject: Subject,
+    /// Part of what is traced; of nearly all nothing is.
+    traced: Option<Scope>,
+    /// Whoever waits has the answer.
+    is_over: bool,
     /// Made when somebody waits: most are answered before they are asked twice.
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -31,6 +40,8 @@ pub struct Proposal {
 impl Proposal {
     pub(super) fn submit(node: &Node, request: Request, place: Place) -> Result<Self, ProposeError> {
         let inner = &node.inner;
+        let asked = Instant::now();
+        let subject = Subject::of(&request.command);
         #[cfg(feature = "planted")]
         let request = at_the_door(node, request);
         let (number, envelope, answer) = inner.replica.calls.enter(place, |call| {
@@ -42,13 +53,47 @@ impl Proposal {
             number,
             answer,
             patience,
-            deadline: Instant::now() + patience,
+            asked,
+            subject,
+            traced: Scope::current(),
+            is_over: false,
             timer: None,
         };
         match inner.queue.send((number, envelope)) {
             Ok(()) => Ok(proposal),
             Err(_) => Err(Unavailable::new("this node is stopping").into()),
         }
+    }
+
+    /// Whoever waits has the answer: it is counted, told of if it took long, and traced if that is wanted.
+    fn over(&mut self, answered: Answered) -> CallResult {
+        self.is_over = true;
+        let Answered { result, stamps } = answered;
+        let how = match &result {
+            Ok(Applied { outcome: Ok(_), .. }) => Ended::Done,
+            Ok(Applied { outcome: Err(_), .. }) => Ended::Refused,
+            Err(ProposeError::Unavailable(_)) => Ended::Unavailable,
+            Err(ProposeError::OutcomeUnknown(_)) => Ended::Unknown,
+        };
+        let now = Instant::now();
+        let times = stamps.map(|stamps| Times {
+            asked: self.asked,
+            stamps,
+            answered: now,
+        });
+        let meters = &self.node.inner.replica.meters;
+        meters.ended(how, times.as_ref());
+        match &times {
+            Some(times) => meters.slow.note(&self.subject, times, how.word()),
+            None => {
+                let took = now.saturating_duration_since(self.asked);
+                meters.slow.note_unanswered(&self.subject, took, how.word());
+            }
+        }
+        if let Some(scope) = self.traced.take() {
+            scope.proposed(&self.subject, self.asked, now, times.as_ref(), how.word());
+        }
+        result
     }
 
     /// Takes the call out of the table. Says whether anything may have been done; `None` if it is answered already.
@@ -83,13 +128,13 @@ impl Future for Proposal {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if let Poll::Ready(answer) = Pin::new(&mut self.answer).poll(cx) {
-            return Poll::Ready(answer.unwrap_or_else(|_| {
-                Err(ProposeError::OutcomeUnknown(
-                    "this node stopped before it knew".into(),
-                ))
-            }));
+            let answered = answer.unwrap_or_else(|_| {
+                let why = "this node stopped before it knew".to_owned();
+                CallResult::Err(ProposeError::OutcomeUnknown(why)).into()
+            });
+            return Poll::Ready(self.over(answered));
         }
-        let deadline = self.deadline;
+        let deadline = self.asked + self.patience;
         let timer = self
             .timer
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
@@ -97,18 +142,22 @@ impl Future for Proposal {
             return Poll::Pending;
         }
         let patience = self.patience;
-        Poll::Ready(Err(match self.give_up() {
+        let unanswered = match self.give_up() {
             Some(false) => {
                 let reason = self.node.why_unavailable();
                 Unavailable::new(format!("{reason}, for {patience:?}")).into()
             }
             Some(true) | None => ProposeError::OutcomeUnknown(format!("no answer within {patience:?}")),
-        }))
+        };
+        Poll::Ready(self.over(CallResult::Err(unanswered).into()))
     }
 }
 
 impl Drop for Proposal {
     fn drop(&mut self) {
-        self.give_up();
+        if !self.is_over {
+            self.give_up();
+            self.node.inner.replica.meters.ended(Ended::GivenUp, None);
+        }
     }
 }

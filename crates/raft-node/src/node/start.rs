@@ -26,6 +26,7 @@ use crate::leader::{self, LeaderView};
 use crate::machine::StateMachine;
 use crate::membership::change::MembershipLeader;
 use crate::membership::knock::Knocker;
+use crate::metrics::Meters;
 use crate::panics::{Alarm, Tasks};
 use crate::peers::network::Network;
 use crate::peers::server::{self, Services};
@@ -126,7 +127,8 @@ impl Node {
         };
         let (queue, queued) = mpsc::unbounded_channel();
         let hub = Hub::new(&config.watches, &config.events, random_u64());
-        let replica = Replica::new(origin, hub, queue.clone());
+        let meters = Arc::new(Meters::new(&config.metrics));
+        let replica = Replica::new(origin, hub, queue.clone()).with_meters(meters);
         let (replica, history) = match keeps_history {
             true => {
                 let (replica, history) = history::keep(replica, &config, identity.disk_id)?;

@@ -53,7 +53,7 @@ pub use deadlock::{
 pub use many::MAX_LOCKS_AT_ONCE;
 pub use rule::{holders as holders_by_rule, holders_after as holders_by_rule_after};
 pub use state::{MAX_CONFIGURED_LOCKS, MAX_LOCK_DELAY_MS};
-pub use view::{ClosedView, ContenderView, LockSummary, LockView, Standing};
+pub use view::{ClosedView, ContenderView, LockCounts, LockSummary, LockView, Standing};
 
 pub(crate) use configure::lifts;
 pub(crate) use queue::Queue;

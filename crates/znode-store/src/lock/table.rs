@@ -13,6 +13,7 @@ use super::configure::ClosedLock;
 use super::contender::Facts;
 use super::queue::{Contender, Position, Queue};
 use super::state::{Closed, LockState, Terms};
+use super::view::LockCounts;
 use crate::ids::{Data, SessionId, Zxid};
 use crate::path::LockName;
 use crate::stable_hash::{self, Table};
@@ -23,6 +24,9 @@ use crate::tree::Damage;
 pub(crate) struct LockTable {
     /// Locks without contenders are not in it.
     queues: BTreeMap<ByName, Queue>,
+    /// How many stand in all queues, and how many of them hold their lock: for those who watch over a node, at no cost.
+    contenders: usize,
+    holding: usize,
     /// Locks whose waiters may have got a chance in this command, in no order, some perhaps twice.
     touched: Vec<LockName>,
     /// Locks that have a state of their own. Few of all.
@@ -108,6 +112,7 @@ impl LockTable {
             queue.leak(*leaked);
         }
         queue.insert(contender);
+        self.contenders += 1;
     }
 
     /// See `leaked`.
@@ -132,6 +137,8 @@ impl LockTable {
         if queue.is_empty() {
             self.queues.remove(lock.as_str());
         }
+        self.contenders -= 1;
+        self.holding -= usize::from(held);
         // A lock whose last contender is gone may have a state that ends with it.
         if self.queues.contains_key(lock.as_str()) || self.state(lock).is_some() {
             self.touched.push(lock.clone());
@@ -219,6 +226,7 @@ impl LockTable {
         };
         let newly = queue.promote(terms);
         let newly: Vec<Contender> = newly.filter_map(|at| queue.get(at).cloned()).collect();
+        self.holding += newly.len();
         for contender in &newly {
             if let Some(owner) = &contender.owner {
                 self.waits_no_more(&(contender.session, owner.clone()), lock, contender.position());
@@ -342,12 +350,22 @@ impl LockTable {
                 }
             }
         }
+        self.holding = self.queues.values().map(Queue::holding).sum();
         let orphan = |(ByName(lock), state): (&ByName, &LockState)| {
             state.upgrading && !self.queues.contains_key(lock.as_str())
         };
         match self.states.iter().any(orphan) {
             true => Err("an upgrade in it cannot be"),
             false => Ok(()),
+        }
+    }
+
+    /// How many there are of what.
+    pub(super) fn counts(&self) -> LockCounts {
+        LockCounts {
+            locks: self.queues.len(),
+            holders: self.holding,
+            waiters: self.contenders - self.holding,
         }
     }
 

@@ -91,6 +91,17 @@ pub struct LockSummary {
     pub waiters: u32,
 }
 
+/// How many there are of what.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LockCounts {
+    /// Locks that have contenders.
+    pub locks: usize,
+    /// Contenders that hold one.
+    pub holders: usize,
+    /// Those that wait.
+    pub waiters: usize,
+}
+
 /// Where a contender stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
@@ -166,6 +177,38 @@ impl Store {
             waiters: count_u32(queue.len() - queue.holding()),
         })
         .collect()
+    }
+
+    /// How many locks are in use, and by how many. Costs nothing.
+    pub fn lock_counts(&self) -> LockCounts {
+        self.locks.counts()
+    }
+
+    /// The same for up to `count` of the locks whose names begin with `prefix` and come after `after`; with the last of them, if
+    /// there may be more. It looks at each of them, and copies none.
+    pub fn lock_counts_below(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        count: usize,
+    ) -> (LockCounts, Option<LockName>) {
+        let mut counts = LockCounts::default();
+        let mut last = None;
+        for (lock, queue) in self.locks.page(prefix, after).take(count) {
+            counts.locks += 1;
+            counts.holders += queue.holding();
+            counts.waiters += queue.len() - queue.holding();
+            last = Some(lock);
+        }
+        let last = last.filter(|_| counts.locks == count).cloned();
+        (counts, last)
+    }
+
+    /// When a contender came, in milliseconds since 1970: how long it has waited, for whoever sees it let in.
+    pub fn contender_came_ms(&self, lock: &LockName, holder: &str) -> Option<u64> {
+        let lock = self.tree.find(lock.znode())?;
+        let node = self.tree.child(lock, holder)?;
+        Some(self.tree.node(node).ctime_ms)
     }
 
     /// Where the contender `holder` of a lock stands; `None` if there is none of that name.

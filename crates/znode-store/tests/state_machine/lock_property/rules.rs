@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use znode_store::{
-    Command, ContenderEnd, ContenderView, Event, Grant, Hold, HolderId, LockCommand, LockMode, LockName,
-    LockView, Outcome, Reply, SessionFate, Standing, Store, Zxid,
+    Command, ContenderEnd, ContenderView, Event, Grant, Hold, HolderId, LockCommand, LockCounts, LockMode,
+    LockName, LockView, Outcome, Reply, SessionFate, Standing, Store, Zxid,
 };
 
 use super::steps::LOCKS;
@@ -15,10 +15,23 @@ pub type Views = BTreeMap<LockName, LockView>;
 
 pub fn views(store: &Store) -> Views {
     let locks = LOCKS.map(|lock| LockName::parse(lock).expect("the name is legal"));
-    locks
+    let views: Views = locks
         .into_iter()
         .filter_map(|lock| Some((lock.clone(), store.lock(&lock)?)))
-        .collect()
+        .collect();
+    let used = views.values().filter(|view| !all(view).is_empty());
+    let counted = LockCounts {
+        locks: used.count(),
+        holders: views.values().map(|view| view.holders.len()).sum(),
+        waiters: views.values().map(|view| view.queue.len()).sum(),
+    };
+    assert_eq!(store.lock_counts(), counted, "what is counted is what there is");
+    assert_eq!(
+        store.lock_counts_below("", None, usize::MAX),
+        (counted, None),
+        "and what a look at all of them counts"
+    );
+    views
 }
 
 pub fn alive(views: &Views, holder: &str) -> bool {

@@ -1,0 +1,85 @@
+//! Who is behind a door, in numbers, for whoever watches over it. Nothing is decided by them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use crate::places::{Bounds, NoPlace};
+
+/// What is counted at a door. Cheap to clone: all clones count together.
+#[derive(Debug, Clone, Default)]
+pub struct DoorMeter(Arc<Numbers>);
+
+#[derive(Debug, Default)]
+struct Numbers {
+    limit: AtomicUsize,
+    open: AtomicUsize,
+    accepted: AtomicU64,
+    full: AtomicU64,
+    too_many: AtomicU64,
+}
+
+/// What was counted, at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DoorCounts {
+    /// How many connections there may be; 0 while nothing listens.
+    pub limit: usize,
+    /// How many there are.
+    pub open: usize,
+    /// How many there were, with those that are.
+    pub accepted: u64,
+    /// How many callers found all places taken.
+    pub full: u64,
+    /// How many callers had as many connections as one address may have.
+    pub too_many: u64,
+}
+
+/// What was counted is no part of what is configured, beside which it stands.
+impl PartialEq for DoorMeter {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for DoorMeter {}
+
+impl DoorMeter {
+    /// What was counted so far.
+    pub fn counts(&self) -> DoorCounts {
+        let numbers = &self.0;
+        DoorCounts {
+            limit: numbers.limit.load(Relaxed),
+            open: numbers.open.load(Relaxed),
+            accepted: numbers.accepted.load(Relaxed),
+            full: numbers.full.load(Relaxed),
+            too_many: numbers.too_many.load(Relaxed),
+        }
+    }
+
+    pub(crate) fn opens(&self, bounds: Bounds) {
+        self.0.limit.store(bounds.in_all, Relaxed);
+    }
+
+    /// A connection that counts until it is dropped.
+    pub(crate) fn connection(&self) -> Connection {
+        self.0.accepted.fetch_add(1, Relaxed);
+        self.0.open.fetch_add(1, Relaxed);
+        Connection(self.clone())
+    }
+
+    pub(crate) fn refused(&self, why: NoPlace) {
+        let counter = match why {
+            NoPlace::Full => &self.0.full,
+            NoPlace::TooMany => &self.0.too_many,
+        };
+        counter.fetch_add(1, Relaxed);
+    }
+}
+
+/// See [`DoorMeter::connection`].
+pub(crate) struct Connection(DoorMeter);
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.0.0.open.fetch_sub(1, Relaxed);
+    }
+}

@@ -1,0 +1,40 @@
+//! The connections of clients: how many there are at each port, how many there may be, and how many found no place.
+
+use std::fmt;
+
+use front_door::{DoorCounts, DoorMeter};
+use raft_node::metrics::sheet::{self, Instruments, Registry, Sheet};
+
+/// Has these doors asked at every scrape, each under its name.
+pub fn register_doors(registry: &mut Registry, doors: Vec<(&'static str, DoorMeter)>) {
+    sheet::register(registry, Doors(doors));
+}
+
+struct Doors(Vec<(&'static str, DoorMeter)>);
+
+impl Instruments for Doors {
+    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let counts: Vec<(&str, DoorCounts)> = self
+            .0
+            .iter()
+            .map(|(door, meter)| (*door, meter.counts()))
+            .collect();
+        let each = |of: fn(&DoorCounts) -> u64| {
+            let counts = counts.iter();
+            counts.map(move |(door, counts)| ([("door", *door)], of(counts)))
+        };
+        let help = "Connections of clients that are open, at each port";
+        sheet.gauges("connections", help, each(|counts| counts.open as u64))?;
+        let help = "How many there may be";
+        sheet.gauges("connections_limit", help, each(|counts| counts.limit as u64))?;
+        let help = "Connections that were let in";
+        sheet.counters("connections_accepted", help, each(|counts| counts.accepted))?;
+        let help =
+            "Callers that found no place: all were taken, or their address had as many as one may have";
+        let refused = counts.iter().flat_map(|(door, counts)| {
+            [("full", counts.full), ("address", counts.too_many)]
+                .map(|(reason, count)| ([("door", *door), ("reason", reason)], count))
+        });
+        sheet.counters("connections_refused", help, refused)
+    }
+}

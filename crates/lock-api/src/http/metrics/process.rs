@@ -1,0 +1,127 @@
+//! What the process takes of its machine, under the names that every dashboard knows; and which program it is. Linux tells it in
+//! `/proc`; what another system does not tell is left out.
+
+use std::fmt;
+use std::fs;
+use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
+use nix::unistd::{SysconfVar, sysconf};
+use raft_node::metrics::sheet::{Instruments, Sheet};
+
+/// Which program this is.
+pub struct Build;
+
+impl Instruments for Build {
+    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let help = "Always 1: the version of the program";
+        sheet.gauges(
+            "build_info",
+            help,
+            [([("version", env!("CARGO_PKG_VERSION"))], 1_u64)],
+        )
+    }
+}
+
+/// What the process takes.
+pub struct Process;
+
+impl Instruments for Process {
+    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        if let Some((virtual_bytes, resident_bytes)) = memory() {
+            let help = "Memory that the process has in use";
+            sheet.gauge("process_resident_memory_bytes", help, resident_bytes)?;
+            if let Some(limit) = memory_limit() {
+                let help = "Memory that it may have: its control group's limit, or all that the machine has";
+                sheet.gauge("process_memory_limit_bytes", help, limit)?;
+            }
+            let help = "Addresses that it has reserved";
+            sheet.gauge("process_virtual_memory_bytes", help, virtual_bytes)?;
+        }
+        if let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) {
+            let (user, system) = (usage.user_time(), usage.system_time());
+            let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+            let help = "Time that the process has computed";
+            sheet.counter_of_seconds("process_cpu_seconds", help, seconds(user) + seconds(system))?;
+        }
+        if let Ok(open) = fs::read_dir("/proc/self/fd") {
+            let help = "Files and connections that it has open";
+            // To ask takes one.
+            sheet.gauge("process_open_fds", help, open.count().saturating_sub(1))?;
+        }
+        if let Ok((limit, _)) = getrlimit(Resource::RLIMIT_NOFILE) {
+            sheet.gauge("process_max_fds", "How many it may have open", limit)?;
+        }
+        let help = "When the process was started, in seconds since 1970";
+        sheet.gauge("process_start_time_seconds", help, *STARTED)
+    }
+}
+
+/// Reserved and resident bytes.
+fn memory() -> Option<(u64, u64)> {
+    let page = u64::try_from(sysconf(SysconfVar::PAGE_SIZE).ok()??).ok()?;
+    let text = fs::read_to_string("/proc/self/statm").ok()?;
+    let mut pages = text.split_whitespace().map(str::parse::<u64>);
+    let (size, resident) = (pages.next()?.ok()?, pages.next()?.ok()?);
+    Some((size * page, resident * page))
+}
+
+/// The limit of the process's control group, or what the machine has if that is less or there is none.
+fn memory_limit() -> Option<u64> {
+    let machine = fs::read_to_string("/proc/meminfo").ok()?;
+    let total = machine.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let total: u64 = total.trim().strip_suffix(" kB")?.parse().ok()?;
+    let machine = total * 1024;
+    // The path is that of version 2, seen from the root of the control groups; within a container that is its own.
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = groups
+        .lines()
+        .find_map(|line| line.strip_prefix("0::"))
+        .unwrap_or("/");
+    let limits = [
+        format!("/sys/fs/cgroup{own}/memory.max"),
+        "/sys/fs/cgroup/memory.max".to_owned(),
+    ];
+    // "max" is no number: there is no limit.
+    let limits = limits
+        .iter()
+        .filter_map(|path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok());
+    limits.chain([machine]).min()
+}
+
+/// Read once: the clock may be set later, but the process was not started at another time then.
+static STARTED: LazyLock<f64> = LazyLock::new(|| {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0.0, |since| since.as_secs_f64());
+    age().map_or(now, |age| now - age)
+});
+
+/// For how many seconds the process has been there: how long the machine is up, less how long it was when this began.
+fn age() -> Option<f64> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    // The second field is the program's name, in parentheses, with anything in it.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    // The twenty-second of all.
+    let began_ticks: f64 = fields.split_whitespace().nth(19)?.parse().ok()?;
+    let ticks = sysconf(SysconfVar::CLK_TCK).ok()?? as f64;
+    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    let uptime: f64 = uptime.split_whitespace().next()?.parse().ok()?;
+    Some((uptime - began_ticks / ticks).max(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linux_tells_what_the_process_takes() {
+        let (virtual_bytes, resident_bytes) = memory().expect("Linux tells");
+        assert!(resident_bytes > 1 << 20 && virtual_bytes >= resident_bytes);
+        let limit = memory_limit().expect("Linux tells");
+        assert!(limit > resident_bytes, "{limit}");
+        let age = age().expect("Linux tells");
+        assert!((0.0..3600.0).contains(&age), "{age}");
+    }
+}

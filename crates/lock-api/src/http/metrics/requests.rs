@@ -1,0 +1,291 @@
+//! Requests over HTTP, counted by operation and by what came of them, with how long they took. An operation is a method and an
+//! address as it is routed, never as it was called; whatever else is asked for is one more: so the number of series is that
+//! of the table of routes, whoever calls what.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::Response;
+use raft_node::metrics::numbers::{Classes, Counter, Histogram};
+use raft_node::metrics::sheet::{Instruments, Sheet};
+use tokio::time::Instant;
+
+use crate::http::Shared;
+use crate::http::problem::Code;
+use crate::http::url::Verb;
+
+/// The address of all locks, whose last segment may be a verb.
+const LOCKS: &str = "/v1/locks/{*name_and_verb}";
+
+/// What a lock's address is called here, as in the documentation.
+const LOCK: &str = "/v1/locks/{name}";
+
+/// Statuses of answers that are no problem. Others are counted together.
+const GOOD: [StatusCode; 3] = [StatusCode::OK, StatusCode::CREATED, StatusCode::NO_CONTENT];
+
+/// A caller that had hung up before it was answered. Nobody gets this status; proxies write it in their logs.
+const GONE: &str = "499";
+
+/// See the module.
+pub struct Requests {
+    operations: Vec<Operation>,
+    /// The operations at each routed address.
+    by_address: HashMap<&'static str, Vec<At>>,
+    under_way: AtomicU64,
+}
+
+struct Operation {
+    method: &'static str,
+    route: String,
+    times: Histogram,
+    good: [Counter; GOOD.len()],
+    other: Counter,
+    problems: Vec<Counter>,
+    gone: Counter,
+}
+
+/// Which operation it is that is asked for by a method.
+struct At {
+    method: Method,
+    /// Only with this verb at the end.
+    verb: Option<Verb>,
+    operation: usize,
+}
+
+/// Whatever is not served: the first operation.
+const NOTHING: usize = 0;
+
+impl Requests {
+    /// For these addresses, each with a method.
+    pub fn new(served: &[(&'static str, Method)]) -> Self {
+        let mut requests = Self {
+            operations: vec![Operation::new("", String::new())],
+            by_address: HashMap::new(),
+            under_way: AtomicU64::new(0),
+        };
+        for (address, method) in served {
+            if *address != LOCKS {
+                requests.add(address, method, None, (*address).to_owned());
+                continue;
+            }
+            // Verbs first: what has none of them is the lock's own.
+            for verb in Verb::ALL {
+                if verb.method().split(',').any(|of_verb| of_verb == method.as_str()) {
+                    requests.add(address, method, Some(verb), format!("{LOCK}/{}", verb.word()));
+                }
+            }
+            requests.add(address, method, None, LOCK.to_owned());
+        }
+        requests
+    }
+
+    fn add(&mut self, address: &'static str, method: &Method, verb: Option<Verb>, route: String) {
+        // The root of a tree has several addresses, and is one operation with all below it.
+        let route = shown(&route);
+        let word = word(method);
+        let known = self
+            .operations
+            .iter()
+            .position(|one| one.method == word && one.route == route);
+        let operation = known.unwrap_or(self.operations.len());
+        if known.is_none() {
+            self.operations.push(Operation::new(word, route));
+        }
+        self.by_address.entry(address).or_default().push(At {
+            method: method.clone(),
+            verb,
+            operation,
+        });
+    }
+
+    /// What a request asks for, in words: its method, and its address as it is routed.
+    pub fn words(&self, request: &Request) -> (&'static str, &str) {
+        let operation = &self.operations[self.operation(request)];
+        (operation.method, &operation.route)
+    }
+
+    /// The operation that a request asks for.
+    fn operation(&self, request: &Request) -> usize {
+        let Some(matched) = request.extensions().get::<MatchedPath>() else {
+            return NOTHING;
+        };
+        let method = match *request.method() {
+            Method::HEAD => &Method::GET,
+            ref method => method,
+        };
+        let last = request.uri().path().rsplit('/').next().unwrap_or_default();
+        let at = self.by_address.get(matched.as_str()).into_iter().flatten();
+        let mut at = at.filter(|at| at.method == *method && at.verb.is_none_or(|verb| verb.word() == last));
+        at.next().map_or(NOTHING, |at| at.operation)
+    }
+}
+
+/// A method as a label.
+fn word(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        _ => "OTHER",
+    }
+}
+
+/// An address as the documentation writes it.
+fn shown(address: &str) -> String {
+    let address = address.replace("{*", "{");
+    match address.strip_suffix('/') {
+        Some(shorter) if !shorter.is_empty() => shorter.to_owned(),
+        _ => address,
+    }
+}
+
+impl Operation {
+    fn new(method: &'static str, route: String) -> Self {
+        Self {
+            method,
+            route,
+            times: Histogram::new(&Classes::LATENCY),
+            good: Default::default(),
+            other: Counter::default(),
+            problems: Code::ALL.iter().map(|_| Counter::default()).collect(),
+            gone: Counter::default(),
+        }
+    }
+
+    fn answered(&self, response: &Response) {
+        match response.extensions().get::<Code>() {
+            Some(code) => self.problems[*code as usize].up(),
+            None => {
+                let good = GOOD.iter().position(|status| *status == response.status());
+                good.map_or(&self.other, |good| &self.good[good]).up();
+            }
+        }
+    }
+
+    /// All answers that were given, by status and code.
+    fn answers(&self) -> impl Iterator<Item = (String, &'static str, u64)> {
+        let good = GOOD.iter().zip(&self.good);
+        let good = good.map(|(status, counter)| (status.as_str().to_owned(), "", counter.get()));
+        let other = ("other".to_owned(), "", self.other.get());
+        let problems = Code::ALL.iter().zip(&self.problems);
+        let problems =
+            problems.map(|(code, counter)| (code.status().as_str().to_owned(), code.word(), counter.get()));
+        let gone = (GONE.to_owned(), "caller_gone", self.gone.get());
+        good.chain(problems)
+            .chain([other, gone])
+            .filter(|(_, _, count)| *count > 0)
+    }
+}
+
+/// Stands before everything else, so that what is refused is counted, too.
+pub async fn count(State(api): State<Shared>, request: Request, next: Next) -> Response {
+    let requests = api.requests.clone();
+    let mut asked = Asked::begin(requests.clone(), requests.operation(&request));
+    let response = next.run(request).await;
+    asked.answer(&response);
+    response
+}
+
+/// A request that is not answered yet.
+struct Asked {
+    requests: Arc<Requests>,
+    operation: usize,
+    since: Instant,
+    is_answered: bool,
+}
+
+impl Asked {
+    fn begin(requests: Arc<Requests>, operation: usize) -> Self {
+        requests.under_way.fetch_add(1, Relaxed);
+        Self {
+            requests,
+            operation,
+            since: Instant::now(),
+            is_answered: false,
+        }
+    }
+
+    fn answer(&mut self, response: &Response) {
+        self.is_answered = true;
+        self.requests.operations[self.operation].answered(response);
+    }
+}
+
+impl Drop for Asked {
+    /// Answered, or its caller has hung up, and the handler with it.
+    fn drop(&mut self) {
+        let operation = &self.requests.operations[self.operation];
+        operation.times.took(self.since.elapsed());
+        if !self.is_answered {
+            operation.gone.up();
+        }
+        self.requests.under_way.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Instruments for Requests {
+    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let help = "Requests over HTTP that are not answered yet, those that wait for a lock among them";
+        sheet.gauge("http_requests_in_flight", help, self.under_way.load(Relaxed))?;
+        let answers: Vec<(&Operation, String, &str, u64)> = self
+            .operations
+            .iter()
+            .flat_map(|one| {
+                one.answers()
+                    .map(move |(code, problem, count)| (one, code, problem, count))
+            })
+            .collect();
+        let help = "Requests over HTTP, by method, routed address, status, and the code of the problem if there was one";
+        let answers = answers.iter().map(|(one, code, problem, count)| {
+            let labels = [
+                ("method", one.method),
+                ("route", one.route.as_str()),
+                ("code", code.as_str()),
+                ("problem", problem),
+            ];
+            (labels, *count)
+        });
+        sheet.counters("http_requests", help, answers)?;
+        let help =
+            "How long they took until the answer began; an acquire takes as long as it waits for its lock";
+        let asked = self.operations.iter().filter(|one| !one.times.is_empty());
+        let times = asked.map(|one| {
+            let labels = [("method", one.method), ("route", one.route.as_str())];
+            (labels, one.times.measured())
+        });
+        sheet.histograms("http_request_duration_seconds", help, times)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_named_as_the_documentation_names_them() {
+        let requests = Requests::new(&crate::http::served());
+        let routes: Vec<String> = requests
+            .operations
+            .iter()
+            .map(|one| format!("{} {}", one.method, one.route))
+            .collect();
+        for route in [
+            "POST /v1/locks/{name}/acquire",
+            "GET /v1/locks/{name}/history",
+            "GET /v1/locks/{name}",
+            "PUT /v1/locks/{name}",
+            "GET /v1/znodes/{path}",
+            "GET /metrics",
+        ] {
+            let times = routes.iter().filter(|one| *one == route).count();
+            assert_eq!(times, 1, "{route}: {routes:#?}");
+        }
+        assert!(!routes.iter().any(|one| one.contains('*')), "{routes:#?}");
+    }
+}

@@ -1,0 +1,106 @@
+//! Nodes whose disks, certificates and memory are a trouble to them from the start, each in a cluster of its own.
+
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+use lockgate::transport_security::PeerName;
+use lockgate::transport_security::issue::{Authority, Issued, Wanted};
+use serde_json::Value;
+
+use super::job;
+use super::prometheus::Prometheus;
+use crate::harness::{TestCluster, eventually};
+use crate::scrape::Scrape;
+
+/// What fires here.
+pub const ALERTS: &[&str] = &[
+    "LockgateReadOnly",
+    "LockgateDiskNearlyFull",
+    "LockgateSnapshotFails",
+    "LockgateCertificateExpires",
+    "LockgateMemory",
+    "LockgateNotSecured",
+];
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+#[tokio::test]
+async fn troubles_of_disks_are_told() {
+    // No disk has so much space.
+    let full = TestCluster::start_with("[disk]\nlow_water_bytes = 1000000000000000\n").await;
+    let other = TestCluster::start().await;
+    let jobs = [job("lockgate-full", &full), job("lockgate-other", &other)];
+    let Some(prometheus) = Prometheus::start(&jobs).await else {
+        return;
+    };
+    for alert in [
+        "LockgateReadOnly",
+        "LockgateDiskNearlyFull",
+        "LockgateNotSecured",
+        "LockgateMemory",
+    ] {
+        prometheus.wait_for("lockgate-full", alert).await;
+    }
+    // Somebody has tidied up.
+    let leader = other.leader_now().await;
+    let node = other.node(leader).unwrap();
+    fs::remove_dir_all(node.data_dir().join("snapshots")).unwrap();
+    let made = other
+        .send(leader, "POST", "/v1/cluster/snapshot", &Value::Null)
+        .await;
+    assert_eq!(made.status, 503, "{}", made.json());
+    prometheus
+        .wait_for("lockgate-other", "LockgateSnapshotFails")
+        .await;
+    let firing = prometheus.firing().await;
+    for alert in ["LockgateReadOnly", "LockgateDiskNearlyFull"] {
+        let wrongly = ("lockgate-other".to_owned(), alert.to_owned());
+        assert!(
+            !firing.contains(&wrongly),
+            "{alert} fires of a disk that has room"
+        );
+    }
+}
+
+/// Certificates that are good for three days more, in the place of those of a year.
+fn shorten(cluster: &TestCluster) {
+    let read = |name: &str| fs::read_to_string(cluster.dir().join(name)).unwrap();
+    let authority = Authority::read(&Issued {
+        certificate: read("ca.pem"),
+        key: read("ca.key"),
+    });
+    let authority = authority.unwrap();
+    for node in cluster.nodes() {
+        let name = PeerName {
+            cluster: "local".to_owned(),
+            node: node.id,
+        };
+        let hosts = ["127.0.0.1".to_owned(), "localhost".to_owned()];
+        let now = SystemTime::now();
+        let wanted = Wanted::node(&name, &hosts, DAY).valid(now - DAY, now + 3 * DAY);
+        let issued = authority.issue(&wanted).unwrap();
+        fs::write(node.dir.join("node.pem"), issued.certificate).unwrap();
+        fs::write(node.dir.join("node.key"), issued.key).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_that_expires_soon_is_told() {
+    let mut cluster = TestCluster::configure_secured();
+    shorten(&cluster);
+    cluster.up(lockgate::cluster::START_TIMEOUT).await.unwrap();
+    let Some(prometheus) = Prometheus::start(&[job("lockgate-tls", &cluster)]).await else {
+        return;
+    };
+    prometheus
+        .wait_for("lockgate-tls", "LockgateCertificateExpires")
+        .await;
+    eventually("the node says the same", async || {
+        let seen = Scrape::of(&cluster, 1).await;
+        let at = seen.value("lockgate_peer_certificate_expiry_timestamp_seconds");
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let left = at - now.as_secs_f64();
+        (0.0..4.0 * DAY.as_secs_f64()).contains(&left)
+    })
+    .await;
+}

@@ -1,0 +1,123 @@
+//! The dashboard for Grafana: that it can be read, has what an operator looks for, and asks for nothing that no node tells. The
+//! same for what the rules of alerts ask for.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::alerts::expressions;
+use crate::documented::{documented, file};
+
+const DASHBOARD: &str = "deploy/grafana/lockgate.json";
+
+/// The rows that it has to have.
+const ROWS: [&str; 7] = [
+    "Cluster",
+    "Raft",
+    "Storage",
+    "Locks",
+    "Sessions and watches",
+    "Requests",
+    "Process",
+];
+
+/// The names of ours in an expression of PromQL, with `up`, which every target has.
+fn names(expression: &str) -> BTreeSet<String> {
+    let words = expression.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
+    let ours = words.filter(|word| word.starts_with("lockgate_") || word.starts_with("process_"));
+    ours.map(str::to_owned).collect()
+}
+
+/// Every name under which Prometheus finds something of a node.
+fn told() -> BTreeSet<String> {
+    let told = documented()
+        .into_iter()
+        .flat_map(|(name, (kind, _))| match kind.as_str() {
+            "histogram" => ["_bucket", "_sum", "_count"]
+                .map(|end| format!("{name}{end}"))
+                .to_vec(),
+            _ => vec![name],
+        });
+    told.collect()
+}
+
+fn panels(dashboard: &Value) -> Vec<&Value> {
+    dashboard["panels"]
+        .as_array()
+        .expect("a list of panels")
+        .iter()
+        .collect()
+}
+
+#[test]
+fn the_dashboard_shows_what_nodes_tell() {
+    let dashboard: Value = serde_json::from_str(&file(DASHBOARD)).expect("it is JSON");
+    let panels = panels(&dashboard);
+    let rows: Vec<&str> = panels
+        .iter()
+        .filter(|panel| panel["type"] == "row")
+        .filter_map(|panel| panel["title"].as_str())
+        .collect();
+    assert_eq!(rows, ROWS);
+    let told = told();
+    let mut ids = BTreeSet::new();
+    let mut shown = BTreeSet::new();
+    let mut places = BTreeSet::new();
+    for panel in panels {
+        let title = panel["title"].as_str().expect("every panel has a title");
+        assert!(
+            ids.insert(panel["id"].as_u64().expect("every panel has an id")),
+            "{title}"
+        );
+        let place = ["x", "y"].map(|at| panel["gridPos"][at].as_u64().expect("every panel has a place"));
+        assert!(places.insert(place), "{title} stands on another one");
+        if panel["type"] == "row" {
+            continue;
+        }
+        assert!(
+            !panel["description"].as_str().unwrap_or_default().is_empty(),
+            "{title}"
+        );
+        assert!(
+            panel["fieldConfig"]["defaults"]["unit"].is_string(),
+            "{title} has a unit"
+        );
+        let targets = panel["targets"]
+            .as_array()
+            .expect("every panel asks for something");
+        assert!(!targets.is_empty(), "{title}");
+        for target in targets {
+            let expression = target["expr"].as_str().expect("an expression");
+            assert!(
+                expression.contains("job=\"$job\""),
+                "{title} shows one cluster: {expression}"
+            );
+            let names = names(expression);
+            for name in &names {
+                assert!(told.contains(name), "{title}: no node tells {name}");
+            }
+            shown.extend(names);
+        }
+    }
+    for important in [
+        "lockgate_lock_wait_duration_seconds_bucket",
+        "lockgate_raft_follower_lag_entries",
+    ] {
+        assert!(shown.contains(important), "{important} is nowhere to be seen");
+    }
+}
+
+#[test]
+fn alerts_ask_for_what_nodes_tell() {
+    let told = told();
+    for (alert, expression) in expressions() {
+        let names = names(&expression);
+        assert!(
+            !names.is_empty() || expression.contains("up{"),
+            "{alert} asks for nothing"
+        );
+        for name in names {
+            assert!(told.contains(&name), "{alert}: no node tells {name}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! docs/metrics.md against what nodes tell: every name with its type and its labels, and no other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::harness::{TestCluster, eventually};
+use crate::scrape::Scrape;
+use crate::zookeeper::ask_once;
+
+/// A file of the project.
+pub fn file(path: &str) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Where the project is.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A cluster that has something to tell of everything: certificates, an alarm, locks below a prefix, clients of both kinds.
+pub async fn everything() -> Scrape {
+    // No disk has so much space, so every node raises its alarm; and a cluster with that is read-only.
+    let mut cluster = TestCluster::configure_secured_with(
+        "[disk]\nlow_water_bytes = 1000000000000000\n[metrics]\nlock_prefixes = \"orders/\"\n",
+    );
+    cluster
+        .up(lockgate::cluster::START_TIMEOUT)
+        .await
+        .expect("the cluster starts");
+    let leader = cluster.leader_now().await;
+    let mut seen = Scrape::default();
+    eventually("the alarms are told", async || {
+        seen = Scrape::of(&cluster, leader).await;
+        seen.types.contains_key("lockgate_alarm_active")
+    })
+    .await;
+    let refused = cluster.send(leader, "POST", "/v1/sessions", &json!({})).await;
+    assert_eq!((refused.status, refused.code().as_str()), (503, "read_only"));
+    let made = cluster
+        .send(leader, "POST", "/v1/cluster/snapshot", &Value::Null)
+        .await;
+    assert_eq!(made.status, 200, "{}", made.json());
+    let seen = seen.and(Scrape::of(&cluster, leader).await);
+
+    // And one of clients of ZooKeeper, which is not kept from writing.
+    // Where nobody takes the spans they are counted all the same.
+    let plain = TestCluster::start_with("[traces]\nendpoint = \"http://127.0.0.1:1\"\n").await;
+    let server = plain.node(1).expect("there is a node 1").zookeeper.clone();
+    ask_once(&server.expect("it serves clients of ZooKeeper")).await;
+    eventually("the client was counted", async || {
+        let now = Scrape::of(&plain, 1).await;
+        now.types.contains_key("lockgate_zookeeper_requests")
+    })
+    .await;
+    seen.and(Scrape::of(&plain, 1).await)
+}
+
+/// The rows of the tables: the type and the labels of each name.
+pub fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
+    let text = file("docs/metrics.md");
+    let rows = text.lines().filter(|line| line.starts_with("| `"));
+    let rows = rows.map(|line| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [name, kind, labels, meaning] = cells[..] else {
+            panic!("four cells: {line}")
+        };
+        assert!(!meaning.is_empty(), "{line}");
+        let labels = labels.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        (name.trim_matches('`').to_owned(), (kind.to_owned(), labels))
+    });
+    let mut documented = BTreeMap::new();
+    for (name, row) in rows {
+        assert_eq!(
+            documented.insert(name.clone(), row),
+            None,
+            "{name} is there twice"
+        );
+    }
+    documented
+}
+
+#[tokio::test]
+async fn every_metric_is_documented_and_every_documented_one_is_there() {
+    let seen = everything().await;
+    let told: BTreeMap<String, (String, BTreeSet<String>)> = seen
+        .types
+        .iter()
+        .map(|(family, kind)| {
+            let name = match kind.as_str() {
+                "counter" => format!("{family}_total"),
+                _ => family.clone(),
+            };
+            (name, (kind.clone(), seen.labels[family].clone()))
+        })
+        .collect();
+    let documented = documented();
+    let missing: Vec<_> = told
+        .iter()
+        .filter(|(name, _)| !documented.contains_key(*name))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "docs/metrics.md does not tell of {missing:#?}"
+    );
+    for (name, row) in &documented {
+        let actual = told.get(name).unwrap_or_else(|| panic!("no node tells {name}"));
+        assert_eq!(row, actual, "docs/metrics.md: {name}");
+    }
+}
+
+#[test]
+fn names_follow_the_conventions_of_prometheus() {
+    for (name, (kind, _)) in documented() {
+        let rest = name
+            .strip_prefix("lockgate_")
+            .or_else(|| name.strip_prefix("process_"))
+            .unwrap_or_else(|| panic!("{name} has a prefix"));
+        assert_eq!(kind == "counter", rest.ends_with("_total"), "{name}");
+        for part in [
+            "_ms",
+            "_milliseconds",
+            "_us",
+            "_minutes",
+            "_kb",
+            "_mb",
+            "_percent",
+        ] {
+            assert!(!rest.contains(part), "{name} is in a base unit");
+        }
+        assert!(
+            rest.chars()
+                .all(|letter| letter.is_ascii_lowercase() || letter == '_'),
+            "{name}"
+        );
+    }
+}

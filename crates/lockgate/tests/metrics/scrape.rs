@@ -1,0 +1,81 @@
+//! One scrape, taken apart as Prometheus does: families with their types, series with their labels.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::harness::TestCluster;
+
+/// What one node has told, or several together.
+#[derive(Debug, Default, Clone)]
+pub struct Scrape {
+    /// The type of each family, by its name without what is added to it.
+    pub types: BTreeMap<String, String>,
+    /// The names of the labels of each family; those of a histogram's classes are not told.
+    pub labels: BTreeMap<String, BTreeSet<String>>,
+    /// Every series with its value.
+    pub series: BTreeMap<String, f64>,
+}
+
+impl Scrape {
+    /// What a node tells now.
+    pub async fn of(cluster: &TestCluster, node: u64) -> Self {
+        let response = cluster.send(node, "GET", "/metrics", &Value::Null).await;
+        let text = String::from_utf8(response.body).expect("a scrape is text");
+        assert_eq!(response.status, 200, "{text}");
+        Self::parse(&text)
+    }
+
+    /// Takes a scrape apart.
+    pub fn parse(text: &str) -> Self {
+        let mut scrape = Self::default();
+        let mut family = String::new();
+        for line in text.lines() {
+            if let Some(declared) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = declared.split_once(' ').expect("a name and a type");
+                family = name.to_owned();
+                let before = scrape.types.insert(family.clone(), kind.to_owned());
+                assert_eq!(before, None, "{name} is told twice");
+                scrape.labels.entry(family.clone()).or_default();
+            } else if !line.starts_with('#') {
+                scrape.take(&family, line);
+            }
+        }
+        assert!(text.ends_with("# EOF\n"), "the scrape is cut off: {text}");
+        scrape
+    }
+
+    fn take(&mut self, family: &str, line: &str) {
+        let (series, value) = line.rsplit_once(' ').expect("a series and a value");
+        let name = series.split('{').next().unwrap_or_default();
+        assert!(name.starts_with(family), "{line} does not belong to {family}");
+        let labels = series.strip_suffix('}').and_then(|series| series.split_once('{'));
+        let labels = labels.map_or("", |(_, labels)| labels);
+        // No label of ours has a comma or a quote in its value.
+        for label in labels.split(',').filter(|label| !label.is_empty()) {
+            let (label, _) = label.split_once('=').expect("a label and its value");
+            if label != "le" {
+                let of_family = self.labels.get_mut(family).expect("it was declared");
+                of_family.insert(label.to_owned());
+            }
+        }
+        let value = value.parse().unwrap_or_else(|_| panic!("{line} has no number"));
+        let before = self.series.insert(series.to_owned(), value);
+        assert_eq!(before, None, "{series} is told twice");
+    }
+
+    /// With what another one has.
+    pub fn and(mut self, other: Self) -> Self {
+        self.types.extend(other.types);
+        for (family, labels) in other.labels {
+            self.labels.entry(family).or_default().extend(labels);
+        }
+        self.series.extend(other.series);
+        self
+    }
+
+    /// The value of a series; 0 if there is none.
+    pub fn value(&self, series: &str) -> f64 {
+        self.series.get(series).copied().unwrap_or_default()
+    }
+}

@@ -1,0 +1,259 @@
+//! Requests as traces: a collector in this test takes what nodes send, as one of OpenTelemetry would.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::harness::{TestCluster, eventually};
+use crate::scrape::Scrape;
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const CALLER: &str = "00f067aa0ba902b7";
+
+/// Takes spans.
+struct Collector {
+    address: String,
+    taken: Arc<Mutex<Vec<Value>>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Collector {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let taken = Arc::<Mutex<Vec<Value>>>::default();
+        let takes = taken.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (head, body) = take(stream).await;
+                assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
+                assert!(head.contains("content-type: application/json\r\n"), "{head}");
+                takes
+                    .lock()
+                    .push(serde_json::from_str(&body).expect("an export is JSON"));
+            }
+        });
+        Self { address, taken, task }
+    }
+
+    fn settings(&self, ratio: f64) -> String {
+        format!(
+            "[traces]\nendpoint = \"http://{}\"\nratio = {ratio:?}\n",
+            self.address
+        )
+    }
+
+    /// All spans so far, with the id of the node that has sent each.
+    fn spans(&self) -> Vec<(String, Value)> {
+        let mut spans = Vec::new();
+        for export in &*self.taken.lock() {
+            for of_node in export["resourceSpans"].as_array().expect("a list") {
+                let attributes = attributes(&of_node["resource"]);
+                assert_eq!(attributes["service.name"], "lockgate");
+                let node = attributes["service.instance.id"].as_str().unwrap().to_owned();
+                for scope in of_node["scopeSpans"].as_array().expect("a list") {
+                    let all = scope["spans"].as_array().expect("a list").iter();
+                    spans.extend(all.map(|span| (node.clone(), span.clone())));
+                }
+            }
+        }
+        spans
+    }
+
+    /// Those of one trace, by their names, when there are so many.
+    async fn of_trace(&self, trace: &str, count: usize) -> BTreeMap<String, (String, Value)> {
+        let of_trace = || -> Vec<(String, Value)> {
+            let spans = self.spans().into_iter();
+            spans.filter(|(_, span)| span["traceId"] == trace).collect()
+        };
+        eventually(&format!("{count} spans have come"), async || {
+            of_trace().len() >= count
+        })
+        .await;
+        let all = of_trace();
+        assert_eq!(all.len(), count, "{all:#?}");
+        let named = all.into_iter();
+        named
+            .map(|(node, span)| (span["name"].as_str().unwrap().to_owned(), (node, span)))
+            .collect()
+    }
+}
+
+/// Reads one request, and says that it was taken.
+async fn take(mut stream: TcpStream) -> (String, String) {
+    let mut received = Vec::new();
+    let (head, body) = loop {
+        stream.read_buf(&mut received).await.unwrap();
+        let text = String::from_utf8(received.clone()).expect("requests are text");
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length: "));
+            let length: usize = length.expect("a length").parse().unwrap();
+            if body.len() == length {
+                break (format!("{head}\r\n"), body.to_owned());
+            }
+        }
+    };
+    let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
+    stream.write_all(answer.as_bytes()).await.unwrap();
+    (head, body)
+}
+
+fn attributes(of: &Value) -> BTreeMap<String, Value> {
+    let all = of["attributes"].as_array().expect("a list of attributes").iter();
+    all.map(|attribute| {
+        let value = attribute["value"].as_object().expect("a value");
+        let (_, value) = value.iter().next().expect("a value");
+        (attribute["key"].as_str().unwrap().to_owned(), value.clone())
+    })
+    .collect()
+}
+
+fn time(span: &Value, which: &str) -> u64 {
+    let text = span[which].as_str().expect("64-bit numbers are text");
+    text.parse().unwrap()
+}
+
+/// Sends a request by somebody who is traced; answers with the head.
+async fn traced(http: &str, path: &str, body: &Value, parent: &str) -> String {
+    let body = body.to_string();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ntraceparent: {parent}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(http).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn a_callers_trace_goes_on_through_the_log() {
+    let collector = Collector::start().await;
+    let cluster = TestCluster::start_with(&collector.settings(0.0)).await;
+    let follower = cluster.followers().await[0];
+    let (_client, session) = cluster.session(follower, "traced").await;
+    let acquire = json!({"session": session.id()});
+    let parent = |flags: &str| format!("00-{TRACE}-{CALLER}-{flags}");
+    let path = "/v1/locks/orders/42/acquire";
+    // One that its caller does not trace is not traced here either.
+    let answer = traced(&cluster.http(follower), path, &acquire, &parent("00")).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && !answer.contains("traceresponse"),
+        "{answer}"
+    );
+    let answer = traced(&cluster.http(follower), path, &acquire, &parent("01")).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+
+    let spans = collector.of_trace(TRACE, 6).await;
+    let span = |name: &str| &spans.get(name).unwrap_or_else(|| panic!("{name}: {spans:#?}")).1;
+    assert!(spans.values().all(|(node, _)| *node == follower.to_string()));
+    let server = span("POST /v1/locks/{name}/acquire");
+    assert_eq!(
+        (&server["parentSpanId"], &server["kind"]),
+        (&json!(CALLER), &json!(2))
+    );
+    let told = attributes(server);
+    assert_eq!(told["http.response.status_code"], "200");
+    assert_eq!(told["url.path"], path);
+    let own = server["spanId"].as_str().unwrap();
+    let named = format!("traceresponse: 00-{TRACE}-{own}-01\r\n");
+    assert!(answer.contains(&named), "{answer}");
+
+    let proposal = span("proposal");
+    assert_eq!(
+        (&proposal["parentSpanId"], &proposal["kind"]),
+        (&json!(own), &json!(1))
+    );
+    let told = attributes(proposal);
+    assert_eq!(
+        (&told["lockgate.command"], &told["lockgate.outcome"]),
+        (&json!("acquire"), &json!("done"))
+    );
+    assert_eq!(told["lockgate.path"], "/locks/orders/42");
+    // One part after the other, each within the whole.
+    let mut at = time(proposal, "startTimeUnixNano");
+    for part in ["queue", "commit", "apply", "reply"] {
+        let part = span(part);
+        assert_eq!(part["parentSpanId"], proposal["spanId"]);
+        assert_eq!(time(part, "startTimeUnixNano"), at, "{part}");
+        at = time(part, "endTimeUnixNano");
+    }
+    assert_eq!(time(proposal, "endTimeUnixNano"), at);
+    // These are of another clock, but of the same machine.
+    const SLACK: u64 = 5_000_000;
+    assert!(time(server, "startTimeUnixNano") <= time(proposal, "startTimeUnixNano") + SLACK);
+    assert!(time(proposal, "endTimeUnixNano") <= time(server, "endTimeUnixNano") + SLACK);
+
+    // Of all else, the making of the session among it, nothing was to be traced.
+    assert!(collector.spans().iter().all(|(_, span)| span["traceId"] == TRACE));
+}
+
+#[tokio::test]
+async fn a_node_traces_the_part_that_it_is_told() {
+    let collector = Collector::start().await;
+    let cluster = TestCluster::start_with(&collector.settings(1.0)).await;
+    let missing = cluster
+        .send(
+            1,
+            "POST",
+            "/v1/locks/a/release",
+            &json!({"session": "0x0000000000000007", "holder": "x"}),
+        )
+        .await;
+    assert_eq!(missing.status, 404, "{}", missing.json());
+    let mut found = None;
+    eventually("the refusal was traced", async || {
+        let spans = collector.spans();
+        let mut spans = spans.into_iter().map(|(_, span)| span);
+        found = spans.find(|span| span["name"] == "POST /v1/locks/{name}/release");
+        found.is_some()
+    })
+    .await;
+    let span = found.expect("it was there");
+    assert_eq!(span["parentSpanId"], Value::Null, "it is the first of its trace");
+    assert_eq!(span["status"], Value::Null, "a refusal is no fault of the server");
+    assert_eq!(attributes(&span)["error.type"], missing.code());
+    let sent = "lockgate_trace_spans_total{outcome=\"sent\"}";
+    assert!(Scrape::of(&cluster, 1).await.value(sent) > 0.0);
+}
+
+#[tokio::test]
+async fn nothing_waits_for_a_collector_that_is_not_there() {
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let settings = format!(
+        "[traces]\nendpoint = \"http://{}\"\nratio = 1.0\n",
+        nobody.local_addr().unwrap()
+    );
+    drop(nobody);
+    let cluster = TestCluster::start_with(&settings).await;
+    eventually("spans are counted as lost", async || {
+        let seen = Scrape::of(&cluster, 1).await;
+        seen.value("lockgate_trace_spans_total{outcome=\"dropped\"}") > 0.0
+    })
+    .await;
+    let (_client, session) = cluster.session(1, "served").await;
+    let held = cluster
+        .send(
+            1,
+            "POST",
+            "/v1/locks/a/acquire",
+            &json!({"session": session.id()}),
+        )
+        .await;
+    assert_eq!(held.status, 200, "{}", held.json());
+}

@@ -1,0 +1,29 @@
+//! A client of ZooKeeper that asks for little: a session, a look at the root, and the session's end.
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use zk_wire::{ConnectRequest, Request};
+
+/// Asks a server, and takes all that it says until it hangs up.
+pub async fn ask_once(server: &str) {
+    let connect = ConnectRequest {
+        protocol_version: 0,
+        last_zxid_seen: 0,
+        timeout_ms: 10_000,
+        session_id: 0,
+        password: Some(Bytes::from_static(&[0; 16])),
+        read_only: Some(false),
+    };
+    let mut out = BytesMut::new();
+    connect.write_frame(&mut out);
+    let path = "/".to_owned();
+    Request::GetData { path, watch: false }.write_frame(1, &mut out);
+    Request::CloseSession.write_frame(2, &mut out);
+    let mut stream = TcpStream::connect(server).await.expect("the server listens");
+    stream.write_all(&out).await.expect("the server takes it");
+    let mut answers = Vec::new();
+    let answered = stream.read_to_end(&mut answers).await;
+    answered.expect("the server hangs up when the session is closed");
+    assert!(answers.len() > 100, "three answers: {answers:?}");
+}

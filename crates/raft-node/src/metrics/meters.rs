@@ -1,0 +1,218 @@
+//! What a node counts while it works, beside locks: how it proposes and applies, elections, sessions, snapshots.
+
+use std::fmt;
+use std::time::Duration;
+
+use znode_store::Event;
+
+use super::locks::{LockMeters, MAX_LOCK_PREFIXES};
+use super::numbers::{Classes, Counter, Histogram};
+use super::sheet::Sheet;
+use crate::calls::Times;
+use crate::slow::SlowLog;
+
+/// What a node is told about what it tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetricsConfig {
+    /// Locks whose names begin so are also counted on their own.
+    pub lock_prefixes: Vec<String>,
+    /// Requests that take longer from their proposal to their answer are logged, with where the time went. `None`: none is.
+    pub slow: Option<Duration>,
+}
+
+impl Default for MetricsConfig {
+    fn default() -> Self {
+        Self {
+            lock_prefixes: Vec::new(),
+            // Several times what a commit may take while admission is content with it.
+            slow: Some(Duration::from_secs(1)),
+        }
+    }
+}
+
+impl MetricsConfig {
+    /// What makes no sense in it.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        if self.lock_prefixes.len() > MAX_LOCK_PREFIXES {
+            wrong.push(format!(
+                "there may be {MAX_LOCK_PREFIXES} prefixes of locks that are counted on their own"
+            ));
+        }
+        for (at, prefix) in self.lock_prefixes.iter().enumerate() {
+            if prefix.is_empty() || self.lock_prefixes[..at].contains(prefix) {
+                wrong.push(format!("the prefix of locks {prefix:?} is empty or given twice"));
+            }
+        }
+        wrong
+    }
+}
+
+/// How a proposal ended for whoever waited for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// Carried out.
+    Done,
+    /// The state refused it.
+    Refused,
+    /// Nothing was done.
+    Unavailable,
+    /// Nobody knows.
+    Unknown,
+    /// Nobody waited any more.
+    GivenUp,
+}
+
+impl Ended {
+    const ALL: [Self; 5] = [
+        Self::Done,
+        Self::Refused,
+        Self::Unavailable,
+        Self::Unknown,
+        Self::GivenUp,
+    ];
+
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Refused => "refused",
+            Self::Unavailable => "unavailable",
+            Self::Unknown => "unknown",
+            Self::GivenUp => "given_up",
+        }
+    }
+}
+
+/// See the module. One for each node, shared by all its tasks.
+#[derive(Debug)]
+pub struct Meters {
+    /// How often this node stood for election.
+    pub elections: Counter,
+    /// How often it heard of another leader.
+    pub leader_changes: Counter,
+    /// Commands in each entry that this node proposed as the leader.
+    pub batches: Histogram,
+    /// And what these had, in bytes.
+    pub proposed_bytes: Counter,
+    /// Commands that were applied here.
+    pub applied: Counter,
+    /// How long one entry took that was applied here.
+    pub applying: Histogram,
+    /// Snapshots that were made here, and those that could not be.
+    pub snapshots_made: Counter,
+    pub snapshots_failed: Counter,
+    /// What becomes of locks.
+    pub locks: LockMeters,
+    /// Tells of what took long.
+    pub slow: SlowLog,
+    ended: [Counter; Ended::ALL.len()],
+    queued: Histogram,
+    committed: Histogram,
+    replied: Histogram,
+    all: Histogram,
+    sessions_opened: Counter,
+    sessions_closed: Counter,
+    sessions_expired: Counter,
+}
+
+impl Default for Meters {
+    fn default() -> Self {
+        Self::new(&MetricsConfig::default())
+    }
+}
+
+impl Meters {
+    /// Nothing is counted yet.
+    pub fn new(config: &MetricsConfig) -> Self {
+        let latency = || Histogram::new(&Classes::LATENCY);
+        Self {
+            elections: Counter::default(),
+            leader_changes: Counter::default(),
+            batches: Histogram::new(&Classes::BATCH),
+            proposed_bytes: Counter::default(),
+            applied: Counter::default(),
+            applying: latency(),
+            snapshots_made: Counter::default(),
+            snapshots_failed: Counter::default(),
+            locks: LockMeters::new(&config.lock_prefixes),
+            slow: SlowLog::new(config.slow),
+            ended: Default::default(),
+            queued: latency(),
+            committed: latency(),
+            replied: latency(),
+            all: latency(),
+            sessions_opened: Counter::default(),
+            sessions_closed: Counter::default(),
+            sessions_expired: Counter::default(),
+        }
+    }
+
+    /// Takes what one command did to sessions. As with locks, only the leader counts.
+    pub fn follow_sessions(&self, events: &[Event]) {
+        for event in events {
+            match event {
+                Event::SessionOpened(_) => self.sessions_opened.up(),
+                Event::SessionEnded { expired: true, .. } => self.sessions_expired.up(),
+                Event::SessionEnded { expired: false, .. } => self.sessions_closed.up(),
+                _ => {}
+            }
+        }
+    }
+
+    /// A proposal of this node's is over.
+    pub fn ended(&self, how: Ended, times: Option<&Times>) {
+        self.ended[how as usize].up();
+        if let Some(times) = times {
+            self.queued.took(times.queued());
+            self.committed.took(times.committing());
+            self.replied.took(times.replying());
+            self.all.took(times.in_all());
+        }
+    }
+
+    /// Writes down what there is to say of Raft.
+    pub fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let help = "How often this node stood for election";
+        sheet.counter("raft_elections", help, self.elections.get())?;
+        let help = "How often this node learnt of another leader";
+        sheet.counter("raft_leader_changes", help, self.leader_changes.get())?;
+        let help = "Commands in one entry of the log, of those that this node proposed as the leader";
+        sheet.histogram("raft_entry_commands", help, &self.batches.measured())?;
+        let help = "Bytes of all these entries";
+        sheet.counter("raft_proposed_bytes", help, self.proposed_bytes.get())?;
+        let help = "Commands that were applied here";
+        sheet.counter("raft_applied_commands", help, self.applied.get())?;
+        let help = "How long it takes to apply an entry";
+        sheet.histogram("raft_apply_duration_seconds", help, &self.applying.measured())?;
+        let help = "Snapshots that this node has made, or could not make";
+        let made = [("made", &self.snapshots_made), ("failed", &self.snapshots_failed)];
+        let made = made.map(|(word, counter)| ([("outcome", word)], counter.get()));
+        sheet.counters("snapshots", help, made)?;
+
+        let help = "Requests to change something that this node took in and that are over, by how they ended";
+        let ended = Ended::ALL.map(|how| ([("outcome", how.word())], self.ended[how as usize].get()));
+        sheet.counters("proposals_ended", help, ended)?;
+        let help = "How long those took that were carried out or refused by the state, until their caller had the answer";
+        sheet.histogram("proposal_duration_seconds", help, &self.all.measured())?;
+        let help = "Where that time went: until it was sent to the leader, until it was committed, until whoever waited woke";
+        let stages = [
+            ("queue", &self.queued),
+            ("commit", &self.committed),
+            ("reply", &self.replied),
+        ];
+        let stages = stages.map(|(stage, times)| ([("stage", stage)], times.measured()));
+        sheet.histograms("proposal_stage_duration_seconds", help, stages)?;
+
+        let help = "Sessions that were opened";
+        sheet.counter("sessions_opened", help, self.sessions_opened.get())?;
+        let help = "Sessions that ended, at their owner's wish or for want of heartbeats";
+        let ended = [
+            ("closed", &self.sessions_closed),
+            ("expired", &self.sessions_expired),
+        ];
+        let ended = ended.map(|(reason, counter)| ([("reason", reason)], counter.get()));
+        sheet.counters("sessions_ended", help, ended)?;
+        self.locks.write(sheet)
+    }
+}

@@ -1,0 +1,46 @@
+//! What a node tells whoever watches over it, as Prometheus reads it; docs/metrics.md has every name. What can be looked up is
+//! looked up when it is asked for; what happens is counted where it happens, in numbers that cost no lock ([`numbers`]).
+//! Serving it is for front ends, which have instruments of their own, and write them on the same [`sheet`].
+
+pub mod numbers;
+pub mod sheet;
+
+mod locks;
+mod meters;
+mod raft;
+mod state;
+mod storage;
+
+use std::fmt;
+
+use prometheus_client::registry::Registry;
+
+pub use self::locks::MAX_LOCK_PREFIXES;
+pub use self::meters::MetricsConfig;
+
+pub(crate) use self::locks::times_out;
+pub(crate) use self::meters::{Ended, Meters};
+
+use self::sheet::{Instruments, Sheet};
+use crate::node::Node;
+
+impl Node {
+    /// Adds what this node can tell to `registry`. All names begin with `lockgate_`.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        sheet::register(registry, NodeMetrics { node: self.clone() });
+    }
+}
+
+struct NodeMetrics {
+    node: Node,
+}
+
+impl Instruments for NodeMetrics {
+    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let status = self.node.status();
+        raft::write(sheet, &self.node, &status)?;
+        storage::write(sheet, &self.node, &status)?;
+        state::write(sheet, &self.node, &status)?;
+        self.node.meters().write(sheet)
+    }
+}
