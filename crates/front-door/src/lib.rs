@@ -11,4 +11,4 @@ mod accept;
 mod places;
 
 pub use accept::{Door, serve};
-pub use places::Bounds;
+pub use places::{Bounds, LiveBounds};

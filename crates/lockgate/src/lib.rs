@@ -73,7 +73,7 @@ mod serve;
 pub mod snapshot;
 
 pub use local::{AcquireOptions, LocalGuard, LocalLockError, LocalSession};
-pub use server::{Builder, Lockgate, StartError};
+pub use server::{Builder, Lockgate, Reconfigured, StartError};
 pub use transport::TlsConfig;
 
 pub use lock_api;

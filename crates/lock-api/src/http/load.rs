@@ -71,7 +71,7 @@ async fn admit_request(api: &Shared, request: Request, next: Next) -> Result<Res
     if !is_administration && !keeps(request.method(), request.uri().path()) {
         api.node.admit()?;
     }
-    let body_bytes = body_bytes(&request, api.config.max_data_body_bytes);
+    let body_bytes = body_bytes(&request, api.config().max_data_body_bytes);
     let _room = match body_bytes > SMALL_BODY_BYTES && !is_administration {
         true => Some(take(&api.budgets.bodies, body_bytes).ok_or_else(no_room)?),
         false => None,

@@ -54,7 +54,7 @@ use self::door::{Needs, UnknownTokens};
 use self::route::Route;
 use crate::locks::Locks;
 
-pub use config::{HttpConfig, SMALL_BODY_BYTES};
+pub use config::{HttpConfig, LiveConfig, SMALL_BODY_BYTES};
 pub use door::OperatorToken;
 pub use load::administration;
 pub use openapi::openapi;
@@ -66,12 +66,19 @@ pub use serve::serve;
 struct Api {
     node: Node,
     locks: Locks,
-    config: HttpConfig,
+    live: LiveConfig,
     metrics: metrics::Metrics,
     /// Tokens that this node has not heard of.
     unknown: UnknownTokens,
     refusals: audit::Refusals,
     budgets: load::Budgets,
+}
+
+impl Api {
+    /// The bounds that hold now.
+    fn config(&self) -> Arc<HttpConfig> {
+        self.live.get()
+    }
 }
 
 /// One allocation for all requests.
@@ -82,13 +89,14 @@ type Shared = Arc<Api>;
 ///
 /// The router may be merged into another one or be called without a socket. Who calls is the [`Peer`] among the
 /// request's extensions, and whoever has the token that the request shows.
-pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
+pub fn router(node: Node, locks: Locks, config: impl Into<LiveConfig>) -> Router {
+    let live = config.into();
     let metrics = metrics::Metrics::of(&node);
-    let budgets = load::Budgets::new(&config);
+    let budgets = load::Budgets::new(&live.get());
     let api = Arc::new(Api {
         node,
         locks,
-        config,
+        live,
         metrics,
         unknown: UnknownTokens::new(),
         refusals: audit::Refusals::default(),

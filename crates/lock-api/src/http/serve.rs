@@ -11,7 +11,7 @@ use std::pin::pin;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
-use front_door::{Bounds, Door};
+use front_door::Door;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -26,7 +26,7 @@ use transport_security::{ServerTls, Stream};
 
 use raft_node::fail_step;
 
-use super::config::HttpConfig;
+use super::config::{HttpConfig, LiveConfig};
 use super::peer::Peer;
 use super::problem::{Code, Problem};
 
@@ -64,10 +64,12 @@ fn refusal(problem: Problem) -> Vec<u8> {
 pub async fn serve(
     listener: TcpListener,
     router: Router,
-    config: HttpConfig,
+    config: impl Into<LiveConfig>,
     tls: Option<ServerTls>,
     shutdown: impl Future<Output = ()>,
 ) {
+    let live = config.into();
+    let config = live.get();
     // Turns the routes into services once, instead of at every request.
     let service = TowerToHyperService::new(router.with_state(()));
     let draining = CancellationToken::new();
@@ -81,10 +83,7 @@ pub async fn serve(
     };
     let door = Door {
         what: config.door,
-        bounds: Bounds {
-            in_all: config.max_connections,
-            of_an_address: config.max_connections_per_address,
-        },
+        bounds: live.connections().clone(),
         when_full: told(Problem::new(
             Code::Unavailable,
             "this node has as many connections as there may be",
@@ -98,7 +97,7 @@ pub async fn serve(
     let drain = draining.clone();
     let connect = move |stream, address| {
         let (service, tls, drain) = (service.clone(), tls.clone(), drain.clone());
-        Some(connection(stream, address, service, &config, tls, drain))
+        Some(connection(stream, address, service, &live.get(), tls, drain))
     };
     let shutdown = async {
         shutdown.await;

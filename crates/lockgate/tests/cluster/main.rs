@@ -13,6 +13,7 @@ mod backup;
 mod cert;
 mod client;
 mod command_line;
+mod configuration;
 mod curator;
 mod disk_full;
 mod embedded;
