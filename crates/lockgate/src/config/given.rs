@@ -15,6 +15,7 @@ use super::settings::{self, Kind, Setting, variable};
 pub(super) enum Value {
     Text(String),
     Number(i128),
+    Fraction(f64),
     Flag(bool),
     /// Something else, and what.
     Other(&'static str),
@@ -76,7 +77,10 @@ impl<'a> Settings<'a> {
                     Ok(number) => Value::Number(number),
                     Err(_) => Value::Other("a number beyond all bounds"),
                 },
-                DeValue::Float(_) => Value::Other("a number with a fraction"),
+                DeValue::Float(number) => match number.as_str().parse() {
+                    Ok(number) => Value::Fraction(number),
+                    Err(_) => Value::Other("no number"),
+                },
                 DeValue::Datetime(_) => Value::Other("a date"),
                 DeValue::Array(_) => Value::Other("a list"),
             };
@@ -131,6 +135,7 @@ impl<'a> Settings<'a> {
         let shown = match &value {
             Value::Text(text) => format!("{text:?}"),
             Value::Number(number) => number.to_string(),
+            Value::Fraction(number) => number.to_string(),
             Value::Flag(flag) => flag.to_string(),
             Value::Other(what) => (*what).to_owned(),
             Value::Variable(text) if setting.kind.bounds().is_some() || setting.kind == Kind::Flag => {

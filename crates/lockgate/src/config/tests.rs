@@ -163,7 +163,7 @@ fn all_problems_are_named_at_once() {
             "line 3: workers: must be a whole number, 1 to 1024, and is 0",
             "line 6: raft.heartbeet_ms: there is no such setting; is raft.heartbeat_ms meant?",
             "line 8: sessions.min_ms: must be a whole number of milliseconds, 1 to 31536000000, and is \"2s\"",
-            "line 9: sessions.max_ms: must be a whole number of milliseconds, 1 to 31536000000, and is a number with a fraction",
+            "line 9: sessions.max_ms: must be a whole number of milliseconds, 1 to 31536000000, and is 1.5",
             "line 10: rafft: there is no such setting",
             "line 12: members.1: \"nowhere\" is not of the form HOST:PORT",
             "line 15: members.x: ids of nodes are numbers from 1",

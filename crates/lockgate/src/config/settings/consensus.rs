@@ -16,8 +16,10 @@ pub(super) const RAFT: Section = Section {
             usual: Usual::Is("60"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "How often the leader shows that it lives. Shorter costs messages and gains nothing; at \
-                most a third of election_min_ms.",
+            meaning: "How often the leader shows that it lives. An answer has to come back within the same time, so it is \
+                about twice the round trip between the nodes that are farthest apart, and never less than one; \
+                docs/operations.md has a table. Shorter costs messages and gains nothing; at most a third of \
+                election_min_ms.",
         },
         Setting {
             name: "raft.election_min_ms",
