@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::meter::DoorMeter;
-use crate::places::{Bounds, NoPlace, Places};
+use crate::places::{LiveBounds, NoPlace, Places};
 use crate::turns::{Socket, Turns};
 
 /// How long the loop rests when the system has no more file descriptors: an immediate retry would spin.
@@ -26,7 +26,7 @@ pub struct Door {
     /// For whom it is, in a word for the log.
     pub what: &'static str,
     /// How many are let in.
-    pub bounds: Bounds,
+    pub bounds: LiveBounds,
     /// What is said to a caller who finds all places taken, before the connection is closed; nothing where TLS is spoken.
     pub when_full: Vec<u8>,
     /// The same for a caller whose address has as many as it may.
@@ -39,10 +39,6 @@ pub struct Door {
 
 /// Accepts connections until `shutdown` completes, and then waits until they are over; those that take too long are cut off.
 /// All connections are gone when this returns. `connect` makes a connection of a socket, or nothing if it is of no use.
-///
-/// # Panics
-///
-/// If no connection may be let in at all.
 pub async fn serve<Connection>(
     listener: TcpListener,
     door: Door,
@@ -51,14 +47,9 @@ pub async fn serve<Connection>(
 ) where
     Connection: Future<Output = ()> + Send + 'static,
 {
-    let bounds = door.bounds;
-    assert!(
-        bounds.in_all > 0 && bounds.of_an_address > 0,
-        "a door that lets nobody in"
-    );
-    let places = Places::new(bounds);
+    let places = Places::new(door.bounds.clone());
     let turns = Turns::new();
-    door.meter.opens(bounds);
+    door.meter.opens(&door.bounds);
     let mut connections = JoinSet::new();
     let mut refusals = Refusals::default();
     let mut shutdown = pin!(shutdown);
@@ -139,9 +130,10 @@ impl Refusals {
         if self.told.is_some_and(|at| at.elapsed() < CROWDED_EVERY) {
             return;
         }
+        let bounds = door.bounds.get();
         let (door, refused, limit) = match why {
-            NoPlace::Full => (door.what, self.since_told, door.bounds.in_all),
-            NoPlace::TooMany => (door.what, self.since_told, door.bounds.of_an_address),
+            NoPlace::Full => (door.what, self.since_told, bounds.in_all),
+            NoPlace::TooMany => (door.what, self.since_told, bounds.of_an_address),
         };
         let of = match why {
             NoPlace::Full => "in all",

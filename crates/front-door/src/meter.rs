@@ -1,9 +1,9 @@
 //! Who is behind a door, in numbers, for whoever watches over it. Nothing is decided by them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use crate::places::{Bounds, NoPlace};
+use crate::places::{LiveBounds, NoPlace};
 
 /// What is counted at a door. Cheap to clone: all clones count together.
 #[derive(Debug, Clone, Default)]
@@ -11,7 +11,7 @@ pub struct DoorMeter(Arc<Numbers>);
 
 #[derive(Debug, Default)]
 struct Numbers {
-    limit: AtomicUsize,
+    bounds: OnceLock<LiveBounds>,
     open: AtomicUsize,
     accepted: AtomicU64,
     full: AtomicU64,
@@ -47,7 +47,7 @@ impl DoorMeter {
     pub fn counts(&self) -> DoorCounts {
         let numbers = &self.0;
         DoorCounts {
-            limit: numbers.limit.load(Relaxed),
+            limit: numbers.bounds.get().map_or(0, |bounds| bounds.get().in_all),
             open: numbers.open.load(Relaxed),
             accepted: numbers.accepted.load(Relaxed),
             full: numbers.full.load(Relaxed),
@@ -55,8 +55,9 @@ impl DoorMeter {
         }
     }
 
-    pub(crate) fn opens(&self, bounds: Bounds) {
-        self.0.limit.store(bounds.in_all, Relaxed);
+    /// The first door that opens with this meter says how many connections there may be.
+    pub(crate) fn opens(&self, bounds: &LiveBounds) {
+        self.0.bounds.get_or_init(|| bounds.clone());
     }
 
     /// A connection that counts until it is dropped.

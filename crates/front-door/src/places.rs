@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -17,6 +18,53 @@ pub struct Bounds {
     pub in_all: usize,
     /// Of one address.
     pub of_an_address: usize,
+}
+
+/// Bounds that can be changed while a door is open. Cheap to clone; all clones are the same.
+#[derive(Debug, Clone)]
+pub struct LiveBounds {
+    in_all: Arc<AtomicUsize>,
+    of_an_address: Arc<AtomicUsize>,
+}
+
+impl LiveBounds {
+    /// What they are now.
+    pub fn get(&self) -> Bounds {
+        Bounds {
+            in_all: self.in_all.load(Ordering::Relaxed),
+            of_an_address: self.of_an_address.load(Ordering::Relaxed),
+        }
+    }
+
+    /// What they are from now on. Who is in stays in, also where there are more than that now.
+    ///
+    /// # Panics
+    ///
+    /// If no connection may be let in at all.
+    pub fn set(&self, bounds: Bounds) {
+        bounds.let_somebody_in();
+        self.in_all.store(bounds.in_all, Ordering::Relaxed);
+        self.of_an_address.store(bounds.of_an_address, Ordering::Relaxed);
+    }
+}
+
+impl From<Bounds> for LiveBounds {
+    fn from(bounds: Bounds) -> Self {
+        bounds.let_somebody_in();
+        Self {
+            in_all: Arc::new(bounds.in_all.into()),
+            of_an_address: Arc::new(bounds.of_an_address.into()),
+        }
+    }
+}
+
+impl Bounds {
+    fn let_somebody_in(self) {
+        assert!(
+            self.in_all > 0 && self.of_an_address > 0,
+            "a door that lets nobody in"
+        );
+    }
 }
 
 /// Why there is no place.
@@ -37,15 +85,15 @@ struct Taken {
 /// See the module. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Places {
-    bounds: Bounds,
+    bounds: LiveBounds,
     taken: Arc<Mutex<Taken>>,
 }
 
 impl Places {
     /// All of them free.
-    pub fn new(bounds: Bounds) -> Self {
+    pub fn new(bounds: impl Into<LiveBounds>) -> Self {
         Self {
-            bounds,
+            bounds: bounds.into(),
             taken: Arc::default(),
         }
     }
@@ -53,12 +101,13 @@ impl Places {
     /// Takes one for a caller from `address`.
     pub fn take(&self, address: IpAddr) -> Result<Place, NoPlace> {
         let subscriber = subscriber(address);
+        let bounds = self.bounds.get();
         let mut taken = self.taken.lock();
-        if taken.in_all >= self.bounds.in_all {
+        if taken.in_all >= bounds.in_all {
             return Err(NoPlace::Full);
         }
         let own = taken.by_address.entry(subscriber).or_default();
-        if *own >= self.bounds.of_an_address {
+        if *own >= bounds.of_an_address {
             // It has some, so nothing is left behind that would have to be tidied up: the bound is at least one.
             return Err(NoPlace::TooMany);
         }
@@ -119,6 +168,30 @@ mod tests {
         drop(first);
         assert_eq!(places.taken.lock().in_all, 2);
         assert!(take("192.0.2.1").is_ok());
+    }
+
+    #[test]
+    fn bounds_change_while_people_are_in() {
+        let bounds = LiveBounds::from(Bounds {
+            in_all: 2,
+            of_an_address: 2,
+        });
+        let places = Places::new(bounds.clone());
+        let take = |address: &str| places.take(address.parse().unwrap());
+        let in_all = |in_all| {
+            bounds.set(Bounds {
+                in_all,
+                of_an_address: 2,
+            });
+        };
+        let first = take("192.0.2.1").unwrap();
+        let _second = take("192.0.2.2").unwrap();
+        assert_eq!(take("192.0.2.3").unwrap_err(), NoPlace::Full);
+        in_all(3);
+        let _third = take("192.0.2.3").unwrap();
+        in_all(2);
+        drop(first);
+        assert_eq!(take("192.0.2.4").unwrap_err(), NoPlace::Full, "two are in still");
     }
 
     #[test]

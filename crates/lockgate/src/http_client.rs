@@ -202,13 +202,13 @@ pub async fn request_as(
 }
 
 /// Sends a `GET` over a connection of its own, and gives the body of a 200 to `sink`, piece by piece as it comes; what
-/// `sink` says ends it. The body of any other answer is in the response. An answer that ends before its length, or that
-/// stands still for two and a half minutes, is an error.
+/// `sink` says ends it, and it is told how long all of it is. The body of any other answer is in the response. An
+/// answer that ends before its length, or that stands still for two and a half minutes, is an error.
 pub async fn download(
     address: &str,
     credentials: &Credentials,
     path: &str,
-    mut sink: impl FnMut(&[u8]) -> io::Result<()>,
+    mut sink: impl FnMut(&[u8], u64) -> io::Result<()>,
 ) -> io::Result<Response> {
     let mut connection = Connection::connect_as(address, credentials).await?;
     let authorization = Authorization(connection.token.as_ref());
@@ -235,7 +235,7 @@ pub async fn download(
             .checked_sub(received.len() as u64)
             .ok_or_else(|| malformed("more than one response to one request"))?;
         match status {
-            200 => sink(&received)?,
+            200 => sink(&received, body_bytes)?,
             _ if response.body.len() + received.len() > MAX_RESPONSE_BYTES => {
                 return Err(malformed("a long answer that is no file"));
             }

@@ -75,7 +75,7 @@ pub mod snapshot;
 pub mod traces;
 
 pub use local::{AcquireOptions, LocalGuard, LocalLockError, LocalSession};
-pub use server::{Builder, Lockgate, StartError};
+pub use server::{Builder, Lockgate, Reconfigured, StartError};
 pub use transport::TlsConfig;
 
 pub use lock_api;

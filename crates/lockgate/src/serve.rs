@@ -1,22 +1,27 @@
 //! `lockgate serve`: one node as a process, from its configuration to its exit code.
 
 pub(crate) mod open_files;
+mod logging;
+mod reload;
+mod supervisor;
 
 use std::io;
+use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use lock_api::http::Tracing;
 use tokio::runtime::{self, Runtime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
-use tracing_subscriber::EnvFilter;
 
+use self::reload::Reloader;
+use self::supervisor::Supervisor;
 use crate::cluster::process::PidFile;
-use crate::config::{LogConfig, LogFormat, ServeConfig};
-use crate::log_lines::{Escapes, OneLine};
+use crate::config::{Loaded, ServeConfig};
 use crate::server::Lockgate;
 use crate::traces;
 
@@ -29,10 +34,20 @@ pub struct Removed(String);
 /// go to another node, and so does whatever this node led.
 const FAILED_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs a node until it is told to stop, or cannot go on.
-pub fn serve(config: ServeConfig) -> anyhow::Result<()> {
+/// Runs a node with the configuration in `file` (none: all of it is in the environment) until it is told to stop, or cannot go
+/// on. `insecure`: it was said on the command line, whatever the configuration says.
+pub fn serve(file: Option<&Path>, insecure: bool) -> anyhow::Result<()> {
+    let Loaded {
+        mut config,
+        set,
+        warnings,
+    } = ServeConfig::load(file)?;
+    config.insecure |= insecure;
     let _claim = config.pid_file.as_deref().map(PidFile::claim).transpose()?;
-    start_logging(&config.log)?;
+    let level = logging::start(&config.log)?;
+    for warning in warnings {
+        warn!("configuration: {warning}");
+    }
     open_files::raise_for(&config);
     end_at_panics();
     #[cfg(feature = "failpoints")]
@@ -41,7 +56,7 @@ pub fn serve(config: ServeConfig) -> anyhow::Result<()> {
     plant_from_environment()?;
     runtime(config.workers)
         .context("starting the runtime")?
-        .block_on(run(config))
+        .block_on(run(config, Reloader::new(file, set, level)))
 }
 
 /// Gives this node the bug that `LOCKGATE_PLANTED` numbers. Only builds for the tests of the tests can do so.
@@ -95,10 +110,11 @@ fn runtime(workers: usize) -> io::Result<Runtime> {
     }
 }
 
-async fn run(config: ServeConfig) -> anyhow::Result<()> {
+async fn run(config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> {
     // Before anything is started: a signal that comes meanwhile is not lost, and does not kill halfway.
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let mut hangup = signal(SignalKind::hangup()).context("listening for SIGHUP")?;
     let node_id = config.node.node_id;
     let cluster = config.node.cluster.clone();
     info!(
@@ -120,11 +136,6 @@ async fn run(config: ServeConfig) -> anyhow::Result<()> {
     if let Some(address) = config.zookeeper_listen {
         server = server.zookeeper_listen(address);
     }
-    // Without certificates a hangup ends the process, as always.
-    let mut hangup = match &config.tls {
-        Some(_) => Some(signal(SignalKind::hangup()).context("listening for SIGHUP")?),
-        None => None,
-    };
     if let Some(tls) = config.tls {
         server = server.tls(tls);
         if config.insecure || config.access_required == Some(false) {
@@ -161,21 +172,35 @@ async fn run(config: ServeConfig) -> anyhow::Result<()> {
     if let Some(address) = server.zookeeper_address() {
         info!(node = node_id, "serving clients of ZooKeeper at {address}");
     }
+    let supervisor = Supervisor::from_environment();
+    let serving = format!("node {node_id} is serving");
+    supervisor.ready(&serving);
+    let mut alive = pin!(supervisor.live());
     let failure = loop {
         tokio::select! {
             failure = server.node().failed() => break Some(failure),
+            () = &mut alive => {}
             _ = terminate.recv() => break None,
             _ = interrupt.recv() => break None,
-            () = told_to_reload(hangup.as_mut()) => {
-                info!(node = node_id, "looking at the certificates, as SIGHUP asks for");
+            // None any more: the process has no more signals, and ends by the other ones.
+            Some(()) = hangup.recv() => {
+                info!(node = node_id, "reading configuration and certificates again, as SIGHUP asks for");
+                supervisor.reloading();
+                reloader.reload(&server);
                 server.reload_certificates();
+                supervisor.ready(&serving);
             }
         }
     };
     match failure {
         None => {
             info!(node = node_id, "stopping");
-            server.stop().await;
+            supervisor.stopping();
+            // It may take as long as leadership and callers do, and the supervisor still waits for signs of life.
+            tokio::select! {
+                () = server.stop() => {}
+                () = alive => {}
+            }
             exporting.cancel();
             if let Some(exporter) = exporter
                 && let Err(error) = exporter.await
@@ -203,40 +228,4 @@ async fn run(config: ServeConfig) -> anyhow::Result<()> {
             bail!("node {node_id} cannot go on: {failure}")
         }
     }
-}
-
-/// Waits for the signal by which daemons are told to read their files again.
-async fn told_to_reload(hangup: Option<&mut Signal>) {
-    let told = match hangup {
-        Some(hangup) => hangup.recv().await.is_some(),
-        None => false,
-    };
-    if !told {
-        // Nobody can tell it.
-        std::future::pending().await
-    }
-}
-
-fn start_logging(config: &LogConfig) -> anyhow::Result<()> {
-    let filter = match std::env::var("RUST_LOG") {
-        Ok(directives) => EnvFilter::try_new(directives).context("RUST_LOG")?,
-        // Checked when the configuration was read.
-        Err(_) => EnvFilter::try_new(&config.level).context("log.level")?,
-    };
-    let escapes = match config.format {
-        LogFormat::Text => Escapes::Text,
-        LogFormat::Json => Escapes::Json,
-    };
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(move || OneLine::new(io::stderr(), escapes))
-        .with_ansi(false)
-        // A line that cannot be written, as on a full disk, is lost. To complain of it on the same stream would be the
-        // end of the thread that wanted to log.
-        .log_internal_errors(false);
-    match config.format {
-        LogFormat::Text => subscriber.try_init(),
-        LogFormat::Json => subscriber.json().try_init(),
-    }
-    .map_err(|error| anyhow::anyhow!("starting the log: {error}"))
 }

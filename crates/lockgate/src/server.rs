@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_api::http;
-use lock_api::http::{HttpConfig, OperatorToken, Tracing};
+use lock_api::http::{HttpConfig, LiveConfig, OperatorToken, Tracing};
 use lock_api::locks::Locks;
 use raft_node::metrics::sheet::Registry;
 use raft_node::{
@@ -43,6 +43,27 @@ pub struct Lockgate {
     certificates: Option<Arc<Notify>>,
     /// By what its operator is known.
     operator: Option<OperatorFile>,
+    bounds: LiveFrontEnds,
+}
+
+/// The bounds of the front ends, which can be changed while they serve.
+struct LiveFrontEnds {
+    http: LiveConfig,
+    admin: LiveConfig,
+    zookeeper: Option<zk_front::Front>,
+}
+
+/// What can be changed while a server runs: see [`Lockgate::reconfigure`].
+#[derive(Debug, Clone)]
+pub struct Reconfigured {
+    /// What one HTTP caller can cost, and who may call from where.
+    pub http: HttpConfig,
+    /// What one caller of the port for administration can cost.
+    pub admin: HttpConfig,
+    /// What one client of ZooKeeper can cost.
+    pub zookeeper: ZkConfig,
+    /// How much the node takes in for the cluster.
+    pub admission: AdmissionConfig,
 }
 
 /// A task that serves clients until it is told to stop.
@@ -380,7 +401,8 @@ impl Builder {
             front.register_metrics(&mut registry);
         }
         http::register_doors(&mut registry, doors);
-        let router = http::measured_router(node.clone(), locks.clone(), self.http.clone(), registry);
+        let (http_bounds, admin_bounds) = (LiveConfig::from(self.http), LiveConfig::from(self.admin));
+        let router = http::measured_router(node.clone(), locks.clone(), http_bounds.clone(), registry);
         let http_address = http.as_ref().map(|(_, address)| *address);
         let admin_address = admin.as_ref().map(|(_, address)| *address);
         if let Some(listens) = http_address
@@ -399,8 +421,8 @@ impl Builder {
             });
         }
         let administration = http::administration(router.clone());
-        let admin = admin.map(|(listener, _)| (listener, administration, self.admin, None));
-        let http = http.map(|(listener, _)| (listener, router, self.http, Some(node.clone())));
+        let admin = admin.map(|(listener, _)| (listener, administration, admin_bounds.clone(), None));
+        let http = http.map(|(listener, _)| (listener, router, http_bounds.clone(), Some(node.clone())));
         for (listener, router, config, busy) in [http, admin].into_iter().flatten() {
             let stop = CancellationToken::new();
             let stopped = stop.clone().cancelled_owned();
@@ -410,9 +432,11 @@ impl Builder {
             });
         }
         let mut zookeeper_address = None;
+        let mut zookeeper_front = None;
         if let Some((listener, front, address)) = zookeeper {
             zookeeper_address = Some(address);
             let stop = CancellationToken::new();
+            zookeeper_front = Some(front.clone());
             let tls = transport.as_ref().map(|transport| transport.zookeeper.clone());
             front_ends.push(FrontEnd {
                 stop: stop.clone(),
@@ -435,6 +459,11 @@ impl Builder {
             zookeeper_address,
             admin_address,
             front_ends: Mutex::new(front_ends),
+            bounds: LiveFrontEnds {
+                http: http_bounds,
+                admin: admin_bounds,
+                zookeeper: zookeeper_front,
+            },
         })
     }
 }
@@ -530,6 +559,17 @@ impl Lockgate {
         if let Some(certificates) = &self.certificates {
             certificates.notify_one();
         }
+    }
+
+    /// Changes what callers can cost from now on. Who is connected stays so, and what was taken in is carried out. What of it is
+    /// taken at the start only (room for large bodies, times to drain) stays as it was.
+    pub fn reconfigure(&self, new: Reconfigured) {
+        self.bounds.http.set(new.http);
+        self.bounds.admin.set(new.admin);
+        if let Some(zookeeper) = &self.bounds.zookeeper {
+            zookeeper.reconfigure(new.zookeeper);
+        }
+        self.node.set_admission(new.admission);
     }
 
     /// Opens a session that is kept alive in the background, with the default timeout.

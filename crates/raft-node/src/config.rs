@@ -119,92 +119,158 @@ impl NodeConfig {
     }
 }
 
+/// Something in a configuration that makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nonsense {
+    /// What it is about, as files call it: `raft.election_min_ms`.
+    pub setting: &'static str,
+    /// What is wrong: "must be …".
+    pub fact: String,
+}
+
 impl NodeConfig {
     /// Whether the configuration makes sense as a whole; the error names all that does not.
     pub fn validate(&self) -> Result<(), StartError> {
-        let mut wrong = Vec::new();
-        if self.node_id == 0 {
-            wrong.push("the node id is 0".to_owned());
-        }
-        if !self.members.contains_key(&self.node_id) {
-            wrong.push(format!("node {} is not among the members", self.node_id));
-        }
-        if self.members.contains_key(&0) {
-            wrong.push("a member has the id 0".to_owned());
-        }
-        if self.cluster.is_empty() || self.cluster.len() > MAX_CLUSTER_NAME_BYTES {
-            wrong.push(format!(
-                "the cluster's name must have 1 to {MAX_CLUSTER_NAME_BYTES} bytes"
-            ));
-        }
-        let timing = &self.timing;
-        if timing.heartbeat.is_zero() || timing.heartbeat * 3 > timing.election_min {
-            wrong.push("the shortest election timeout must be at least three heartbeats".to_owned());
-        }
-        if timing.election_min >= timing.election_max {
-            wrong.push("the longest election timeout must be longer than the shortest".to_owned());
-        }
-        let sessions = &self.sessions;
-        if !(sessions.min <= sessions.default && sessions.default <= sessions.max) {
-            wrong
-                .push("the default session timeout must lie between the shortest and the longest".to_owned());
-        }
-        if sessions.min < timing.election_max * 2 {
-            wrong.push("the shortest session timeout must be at least two election timeouts".to_owned());
-        }
-        if self.snapshots.every_entries == 0 || self.snapshots.every_bytes == 0 {
-            wrong.push("snapshots after every 0 entries or bytes".to_owned());
-        }
-        if self.snapshots.send_bytes_per_second < MIN_SEND_BYTES_PER_SECOND {
-            wrong.push(format!(
-                "snapshots must be sent at {MIN_SEND_BYTES_PER_SECOND} bytes per second or faster"
-            ));
-        }
-        wrong.extend(self.disk.problems());
-        let limits = &self.limits;
-        if !(1..=MAX_DATA_BYTES).contains(&(limits.data_bytes as usize)) {
-            wrong.push(format!(
-                "the most data of a znode must be 1 to {MAX_DATA_BYTES} bytes"
-            ));
-        }
-        if [limits.children, limits.ephemerals, limits.sessions].contains(&0) {
-            wrong.push("the most children, ephemerals or sessions must not be 0".to_owned());
-        }
-        if self.sweeps.every.is_zero() {
-            wrong.push("sweeps must have time between them".to_owned());
-        }
-        let watches = &self.watches;
-        if watches.limits.per_watcher == 0 || watches.limits.per_node == 0 || watches.backlog == 0 {
-            wrong.push("no watches, or no notices for them".to_owned());
-        }
-        let events = &self.events;
-        if events.streams_per_session == 0 || events.streams_per_node == 0 {
-            wrong.push("no streams of a session's events".to_owned());
-        }
-        if self.history.bounds.records == 0 || self.history.bounds.max_age.is_zero() {
-            wrong.push("a history of no records or no age; it can be switched off".to_owned());
-        }
-        let admission = &self.admission;
-        if admission.target.is_zero()
-            || admission.max_outstanding == 0
-            || admission.max_outstanding_bytes == 0
-        {
-            wrong.push("no request may be on its way, or none may take any time".to_owned());
-        }
-        if admission.openings.per_second == 0
-            || admission.openings.burst == 0
-            || admission.openings.share == 0
-        {
-            wrong.push("no session may ever be opened".to_owned());
-        }
-        wrong.extend(self.metrics.problems());
-        if self.propose_timeout < timing.election_max {
-            wrong.push("a proposal must be allowed to outlast an election".to_owned());
-        }
-        match wrong.is_empty() {
+        let wrong = self.nonsense();
+        let facts: Vec<String> = wrong
+            .iter()
+            .map(|Nonsense { setting, fact }| format!("{setting} {fact}"))
+            .collect();
+        match facts.is_empty() {
             true => Ok(()),
-            false => Err(StartError::Config(wrong.join("; "))),
+            false => Err(StartError::Config(facts.join("; "))),
         }
+    }
+
+    /// All that makes no sense.
+    pub fn nonsense(&self) -> Vec<Nonsense> {
+        let mut found = Vec::new();
+        let mut refuse = |is_wrong: bool, setting, fact: String| {
+            if is_wrong {
+                found.push(Nonsense { setting, fact });
+            }
+        };
+        let ms = |time: Duration| time.as_millis();
+        refuse(self.node_id == 0, "node_id", "must not be 0".into());
+        let own = self.members.contains_key(&self.node_id);
+        refuse(
+            !own,
+            "members",
+            format!("must have node {}, which is this one", self.node_id),
+        );
+        let nobody = self.members.contains_key(&0);
+        refuse(nobody, "members", "must not have a node 0".into());
+        let name = self.cluster.len();
+        let fact = format!("must have 1 to {MAX_CLUSTER_NAME_BYTES} bytes, and has {name}");
+        refuse(!(1..=MAX_CLUSTER_NAME_BYTES).contains(&name), "cluster", fact);
+
+        let timing = &self.timing;
+        let heartbeat = timing.heartbeat;
+        let fact = format!(
+            "must be at least three times raft.heartbeat_ms ({}), and is {}",
+            ms(heartbeat),
+            ms(timing.election_min)
+        );
+        refuse(heartbeat.is_zero(), "raft.heartbeat_ms", "must not be 0".into());
+        let hasty = heartbeat.saturating_mul(3) > timing.election_min;
+        refuse(hasty, "raft.election_min_ms", fact);
+        let fact = format!(
+            "must be more than raft.election_min_ms ({}), and is {}",
+            ms(timing.election_min),
+            ms(timing.election_max)
+        );
+        refuse(
+            timing.election_min >= timing.election_max,
+            "raft.election_max_ms",
+            fact,
+        );
+
+        let sessions = &self.sessions;
+        let fact = format!(
+            "must be at most sessions.max_ms ({}), and is {}",
+            ms(sessions.max),
+            ms(sessions.min)
+        );
+        refuse(sessions.min > sessions.max, "sessions.min_ms", fact);
+        let fact = format!(
+            "must lie between sessions.min_ms ({}) and sessions.max_ms ({}), and is {}",
+            ms(sessions.min),
+            ms(sessions.max),
+            ms(sessions.default)
+        );
+        let outside = !(sessions.min..=sessions.max).contains(&sessions.default);
+        refuse(
+            outside && sessions.min <= sessions.max,
+            "sessions.default_ms",
+            fact,
+        );
+        let fact = format!(
+            "must be at least twice raft.election_max_ms ({}), and is {}",
+            ms(timing.election_max),
+            ms(sessions.min)
+        );
+        let short = sessions.min < timing.election_max.saturating_mul(2);
+        refuse(short, "sessions.min_ms", fact);
+
+        let snapshots = &self.snapshots;
+        refuse(
+            snapshots.every_entries == 0,
+            "snapshots.every_entries",
+            "must not be 0".into(),
+        );
+        refuse(
+            snapshots.every_bytes == 0,
+            "snapshots.every_bytes",
+            "must not be 0".into(),
+        );
+        let slow = snapshots.send_bytes_per_second < MIN_SEND_BYTES_PER_SECOND;
+        let fact = format!("must be at least {MIN_SEND_BYTES_PER_SECOND}");
+        refuse(slow, "snapshots.send_bytes_per_second", fact);
+
+        let limits = &self.limits;
+        let fits = (1..=MAX_DATA_BYTES).contains(&(limits.data_bytes as usize));
+        refuse(
+            !fits,
+            "limits.data_bytes",
+            format!("must be 1 to {MAX_DATA_BYTES}"),
+        );
+        let (watches, events, admission) = (&self.watches, &self.events, &self.admission);
+        let openings = &admission.openings;
+        let history = &self.history.bounds;
+        for (nothing, setting) in [
+            (limits.children == 0, "limits.children"),
+            (limits.ephemerals == 0, "limits.ephemerals"),
+            (limits.sessions == 0, "limits.sessions"),
+            (self.sweeps.every.is_zero(), "sweeps.every_ms"),
+            (watches.limits.per_watcher == 0, "watches.per_watcher"),
+            (watches.limits.per_node == 0, "watches.per_node"),
+            (watches.backlog == 0, "watches.backlog"),
+            (events.streams_per_session == 0, "events.streams_per_session"),
+            (events.streams_per_node == 0, "events.streams_per_node"),
+            (history.records == 0, "history.records"),
+            (history.max_age.is_zero(), "history.max_age_ms"),
+            (admission.target.is_zero(), "load.target_ms"),
+            (admission.max_outstanding == 0, "load.max_outstanding"),
+            (admission.max_outstanding_bytes == 0, "load.max_outstanding_bytes"),
+            (openings.per_second == 0, "load.session_openings_per_second"),
+            (openings.burst == 0, "load.session_openings_at_once"),
+            (openings.share == 0, "load.session_openings_share"),
+        ] {
+            refuse(nothing, setting, "must not be 0".into());
+        }
+        let fact = format!(
+            "must be at least raft.election_max_ms ({}), and is {}: a proposal has to outlast an election",
+            ms(timing.election_max),
+            ms(self.propose_timeout)
+        );
+        refuse(
+            self.propose_timeout < timing.election_max,
+            "propose_timeout_ms",
+            fact,
+        );
+        found.extend(self.disk.nonsense());
+        found.extend(self.metrics.nonsense());
+        found
     }
 
     /// Where this node listens for its peers.

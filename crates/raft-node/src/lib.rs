@@ -116,8 +116,8 @@ mod golden;
 
 pub use admission::{AdmissionConfig, AdmissionCounts, Busy, OpeningBounds};
 pub use config::{
-    MemberAddress, NodeConfig, NodeId, RaftTiming, SessionBounds, SessionEventsConfig, SnapshotConfig,
-    SweepConfig, WatchConfig,
+    MemberAddress, NodeConfig, NodeId, Nonsense, RaftTiming, SessionBounds, SessionEventsConfig,
+    SnapshotConfig, SweepConfig, WatchConfig,
 };
 pub use disks::{Alarm, AlarmKind, DiskConfig};
 pub use error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};

@@ -26,7 +26,7 @@ use znode_watch::{TooManyWatches, WatchCounts, WatchKind};
 
 pub use self::backup::BackupRefused;
 pub use self::proposal::Proposal;
-use crate::admission::{Admission, AdmissionCounts, Busy, Place, Work};
+use crate::admission::{Admission, AdmissionConfig, AdmissionCounts, Busy, Place, Work};
 use crate::asker::{Asker, Questions};
 use crate::compaction;
 use crate::config::{NodeConfig, NodeId};
@@ -151,6 +151,11 @@ impl Node {
             true => Ok(()),
             false => Err(admission.refuse().into()),
         }
+    }
+
+    /// How much is taken in from now on. What was taken in already stays.
+    pub fn set_admission(&self, config: AdmissionConfig) {
+        self.inner.admission.reconfigure(config);
     }
 
     /// How much of what clients want is on its way.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use front_door::Bounds;
+
 use crate::words::FourLetterWord;
 
 /// Bounds that protect a node from its clients. Every one of them can be set; the defaults suit a small machine.
@@ -38,6 +40,15 @@ pub struct ZkConfig {
 /// What is longer is a large request: ZooKeeper's own `largeRequestThreshold` is off; this is more than any recipe sends, and
 /// little enough for every connection to be in the middle of one.
 pub const LARGE_REQUEST_BYTES: usize = 16 * 1024;
+
+impl ZkConfig {
+    pub(crate) fn places(&self) -> Bounds {
+        Bounds {
+            in_all: self.max_connections,
+            of_an_address: self.max_connections_per_address,
+        }
+    }
+}
 
 impl Default for ZkConfig {
     fn default() -> Self {

@@ -398,7 +398,8 @@ impl Connection {
     }
 
     fn auth(&mut self, xid: i32, since: Came, scheme: &str, shown: Option<&[u8]>) -> Result<(), Broken> {
-        let super_digest = self.front.config().super_digest.as_deref();
+        let config = self.front.config();
+        let super_digest = config.super_digest.as_deref();
         let node = self.front.node();
         let is_good = |id, secret: &Secret| {
             let standing = node.read(|store| Standing::of(store, id, secret, now_ms()));

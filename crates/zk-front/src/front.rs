@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use front_door::DoorMeter;
-use parking_lot::Mutex;
+use front_door::{DoorMeter, LiveBounds};
+use parking_lot::{Mutex, RwLock};
 use raft_node::Node;
 use raft_node::metrics::sheet::{self, Registry};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -28,7 +28,8 @@ pub struct Front {
 
 struct Inner {
     node: Node,
-    config: ZkConfig,
+    config: RwLock<Arc<ZkConfig>>,
+    places: LiveBounds,
     /// Where this node listens for clients, for those who ask.
     address: SocketAddr,
     started: Instant,
@@ -228,7 +229,8 @@ impl Front {
         Self {
             inner: Arc::new(Inner {
                 node,
-                config,
+                places: config.places().into(),
+                config: RwLock::new(Arc::new(config)),
                 large_requests: Arc::new(Semaphore::new(large_requests)),
                 address,
                 started: Instant::now(),
@@ -247,8 +249,27 @@ impl Front {
     }
 
     /// Its bounds.
-    pub fn config(&self) -> &ZkConfig {
-        &self.inner.config
+    pub fn config(&self) -> Arc<ZkConfig> {
+        self.inner.config.read().clone()
+    }
+
+    /// How many connections there may be.
+    pub(crate) fn places(&self) -> &LiveBounds {
+        &self.inner.places
+    }
+
+    /// What holds for requests and connections that come from now on. What was taken at the start stays as it was: the room for
+    /// large requests, the time to drain, whether only a secured cluster is served.
+    pub fn reconfigure(&self, new: ZkConfig) {
+        let mut now = self.inner.config.write();
+        let new = ZkConfig {
+            max_large_requests_bytes: now.max_large_requests_bytes,
+            drain_timeout: now.drain_timeout,
+            secured_only: now.secured_only,
+            ..new
+        };
+        self.inner.places.set(new.places());
+        *now = Arc::new(new);
     }
 
     /// Whether all clients are turned away: the cluster is not secured and has to be, or this node has not heard of it yet.

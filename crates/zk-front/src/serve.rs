@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use front_door::{Bounds, Door, Socket};
+use front_door::{Door, Socket};
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -23,10 +23,7 @@ pub async fn serve(listener: TcpListener, front: Front, tls: Option<ServerTls>, 
     let config = front.config();
     let door = Door {
         what: "clients of ZooKeeper",
-        bounds: Bounds {
-            in_all: config.max_connections,
-            of_an_address: config.max_connections_per_address,
-        },
+        bounds: front.places().clone(),
         when_full: Vec::new(),
         when_too_many: Vec::new(),
         drain_timeout: config.drain_timeout,

@@ -33,7 +33,7 @@ pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
 /// `POST /v1/access/secure`
 pub async fn secure(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
     no_query(&uri)?;
-    let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
+    let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let body: SecureBody<'_> = parse(&bytes)?;
     let (token, hash, text) = TokenText::draw();
     let command = AccessCommand::Secure {

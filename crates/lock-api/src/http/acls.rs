@@ -54,7 +54,7 @@ pub struct SetQuery {
 pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
     let path = target(&uri)?;
     let SetQuery { version } = query(&uri)?;
-    let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
+    let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let body: SetAclBody<'_> = parse(&bytes)?;
     let session = optional_session(body.session.as_deref())?;
     let command = Command::Write(Op::SetAcl {

@@ -1,8 +1,10 @@
 //! The bounds of the HTTP front end: what one caller can cost it. Defaults stand here and nowhere else.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use front_door::DoorMeter;
+use front_door::{Bounds, DoorMeter, LiveBounds};
+use parking_lot::RwLock;
 
 use super::door::OperatorToken;
 use super::origin::KnownNames;
@@ -48,11 +50,64 @@ pub struct HttpConfig {
     pub meter: DoorMeter,
 }
 
+/// Bounds that can be changed while callers are served. Cheap to clone; all clones are the same.
+#[derive(Debug, Clone)]
+pub struct LiveConfig {
+    now: Arc<RwLock<Arc<HttpConfig>>>,
+    connections: LiveBounds,
+}
+
+impl LiveConfig {
+    /// What holds now.
+    pub fn get(&self) -> Arc<HttpConfig> {
+        self.now.read().clone()
+    }
+
+    /// How many connections there may be.
+    pub(super) fn connections(&self) -> &LiveBounds {
+        &self.connections
+    }
+
+    /// What holds for requests and connections that come from now on. What was taken at the start stays as it was: the room for
+    /// large bodies and answers, the time to drain, who is known by which token and certificate.
+    pub fn set(&self, new: HttpConfig) {
+        let mut now = self.now.write();
+        let mut new = HttpConfig {
+            door: now.door,
+            max_large_bodies_bytes: now.max_large_bodies_bytes,
+            max_large_answers_bytes: now.max_large_answers_bytes,
+            drain_timeout: now.drain_timeout,
+            operator: now.operator.clone(),
+            secured_only: now.secured_only,
+            ..new
+        };
+        new.names.certificate = now.names.certificate.clone();
+        self.connections.set(new.places());
+        *now = Arc::new(new);
+    }
+}
+
+impl From<HttpConfig> for LiveConfig {
+    fn from(config: HttpConfig) -> Self {
+        Self {
+            connections: config.places().into(),
+            now: Arc::new(RwLock::new(Arc::new(config))),
+        }
+    }
+}
+
 /// What a body may have without being counted: more than all requests have that are about locks and sessions, and little enough
 /// for every connection to have one.
 pub const SMALL_BODY_BYTES: usize = 16 * 1024;
 
 impl HttpConfig {
+    fn places(&self) -> Bounds {
+        Bounds {
+            in_all: self.max_connections,
+            of_an_address: self.max_connections_per_address,
+        }
+    }
+
     /// For the people who look after the cluster: few connections, but places of their own.
     pub fn administration() -> Self {
         Self {

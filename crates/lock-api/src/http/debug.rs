@@ -76,7 +76,7 @@ fn once() -> usize {
 
 /// `PUT /v1/debug/fail-points`: orders what is to happen at a point, or calls it off.
 pub async fn order(State(api): State<Shared>, body: Body) -> Answer {
-    let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
+    let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let order: OrderBody<'_> = parse(&bytes)?;
     let action = match order.action {
         Order::Off => {
@@ -105,7 +105,7 @@ struct LeaderBody {
 
 /// `POST /v1/debug/leader`: begins to hand the leadership over.
 pub async fn hand_over(State(api): State<Shared>, body: Body) -> Answer {
-    let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
+    let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let LeaderBody { to } = parse(&bytes)?;
     let begun = api.node.hand_leadership_to(to).await;
     begun.map_err(Problem::internal)?;

@@ -100,7 +100,7 @@ async fn admit_request(api: &Shared, request: Request, next: Next) -> Result<Res
         // Once more for those who do not come by a socket, or were not yet refused when they did.
         api.node.admit(Duration::ZERO)?;
     }
-    let body_bytes = body_bytes(&request, api.config.max_data_body_bytes);
+    let body_bytes = body_bytes(&request, api.config().max_data_body_bytes);
     let _room = match body_bytes > SMALL_BODY_BYTES && !is_administration {
         true => Some(take(&api.budgets.bodies, body_bytes).ok_or_else(no_room)?),
         false => None,

@@ -46,7 +46,7 @@ pub async fn act(State(api): State<Shared>, peer: Peer, method: Method, uri: Uri
     let (lock, verb) = target(&uri)?;
     let read = async || {
         no_query(&uri)?;
-        read_body(body, api.config.max_body_bytes, api.config.body_timeout).await
+        read_body(body, api.config().max_body_bytes, api.config().body_timeout).await
     };
     match verb {
         Some(Verb::Acquire) => acquire(&api, lock, peer, &read().await?).await,
@@ -177,7 +177,7 @@ pub async fn configure(
         return Err(Problem::method_not_allowed(method.as_str(), Some(verb.method())));
     }
     no_query(&uri)?;
-    let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
+    let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let body: ConfigureBody = parse(&bytes)?;
     if let Some(Some(limit)) = body.limit {
         check_limit(limit)?;

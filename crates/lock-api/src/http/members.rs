@@ -135,7 +135,7 @@ pub async fn move_leader(State(api): State<Shared>, caller: Peer, uri: Uri, body
 }
 
 async fn read(api: &Api, body: Body) -> Result<axum::body::Bytes, Problem> {
-    read_body(body, api.config.max_body_bytes, api.config.body_timeout).await
+    read_body(body, api.config().max_body_bytes, api.config().body_timeout).await
 }
 
 async fn change(api: &Api, caller: &Peer, change: MembershipChange) -> Answer {

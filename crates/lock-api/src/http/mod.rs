@@ -56,7 +56,7 @@ use self::door::{Needs, UnknownTokens};
 use self::route::Route;
 use crate::locks::Locks;
 
-pub use config::{HttpConfig, SMALL_BODY_BYTES};
+pub use config::{HttpConfig, LiveConfig, SMALL_BODY_BYTES};
 pub use door::OperatorToken;
 pub use load::administration;
 pub use metrics::register_doors;
@@ -70,13 +70,20 @@ pub use trace::Tracing;
 struct Api {
     node: Node,
     locks: Locks,
-    config: HttpConfig,
+    live: LiveConfig,
     registry: Registry,
     requests: Arc<metrics::requests::Requests>,
     /// Tokens that this node has not heard of.
     unknown: UnknownTokens,
     refusals: audit::Refusals,
     budgets: load::Budgets,
+}
+
+impl Api {
+    /// The bounds that hold now.
+    fn config(&self) -> Arc<HttpConfig> {
+        self.live.get()
+    }
 }
 
 /// One allocation for all requests.
@@ -87,12 +94,19 @@ type Shared = Arc<Api>;
 ///
 /// The router may be merged into another one or be called without a socket. Who calls is the [`Peer`] among the
 /// request's extensions, and whoever has the token that the request shows.
-pub fn router(node: Node, locks: Locks, config: HttpConfig) -> Router {
+pub fn router(node: Node, locks: Locks, config: impl Into<LiveConfig>) -> Router {
     measured_router(node, locks, config, Registry::default())
 }
 
 /// The same, with more in `registry` for those who ask for `/metrics`: what else is measured in this process.
-pub fn measured_router(node: Node, locks: Locks, config: HttpConfig, mut registry: Registry) -> Router {
+pub fn measured_router(
+    node: Node,
+    locks: Locks,
+    config: impl Into<LiveConfig>,
+    mut registry: Registry,
+) -> Router {
+    let live = config.into();
+    let config = live.get();
     let requests = Arc::new(metrics::requests::Requests::new(&served()));
     metrics::register(&mut registry, &node, &requests);
     if let Some(tracing) = &config.tracing {
@@ -102,7 +116,7 @@ pub fn measured_router(node: Node, locks: Locks, config: HttpConfig, mut registr
     let api = Arc::new(Api {
         node,
         locks,
-        config,
+        live,
         registry,
         requests,
         unknown: UnknownTokens::new(),
@@ -123,7 +137,7 @@ pub fn measured_router(node: Node, locks: Locks, config: HttpConfig, mut registr
             metrics::requests::count,
         ));
     // Where nothing is traced there is no step more on the way of a request.
-    if api.config.tracing.is_some() {
+    if api.config().tracing.is_some() {
         router = router.layer(middleware::from_fn_with_state(api.clone(), trace::follow));
     }
     router.with_state(api)

@@ -173,7 +173,7 @@ pub async fn release(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body
 
 async fn body_of(api: &Api, uri: &Uri, body: Body) -> Result<bytes::Bytes, Problem> {
     no_query(uri)?;
-    read_body(body, api.config.max_body_bytes, api.config.body_timeout).await
+    read_body(body, api.config().max_body_bytes, api.config().body_timeout).await
 }
 
 fn within_bound(field: &str, count: usize) -> Result<(), Problem> {

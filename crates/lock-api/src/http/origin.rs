@@ -71,14 +71,14 @@ fn check(api: &Api, request: &Request) -> Result<(), Problem> {
     let headers = request.headers();
     let host = called_as(request)?;
     if let Some(host) = &host
-        && !api.config.names.know(host.host())
+        && !api.config().names.know(host.host())
         && !is_members(api, host.host())
     {
         return Err(wrong_host(host.as_str()));
     }
     if let Some(origin) = headers.get(ORIGIN) {
         let origin = origin.to_str().map_err(|_| foreign("that is no text"))?;
-        let listed = &api.config.names.origins;
+        let listed = &api.config().names.origins;
         if listed.iter().any(|listed| listed.eq_ignore_ascii_case(origin)) {
             return Ok(());
         }

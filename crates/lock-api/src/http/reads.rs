@@ -191,7 +191,7 @@ pub struct ReadsAnswer<'a> {
 /// `POST /v1/read`
 pub async fn read(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
     let asked: ReadQuery = query(&uri)?;
-    let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
+    let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let body: ReadsBody<'_> = parse(&bytes)?;
     if !(1..=MAX_READS).contains(&body.reads.len()) {
         return Err(Problem::bad_request(format!("there are 1 to {MAX_READS} reads")));

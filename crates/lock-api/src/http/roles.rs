@@ -83,7 +83,7 @@ pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
 pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
     let role = role_name(&last_segment(&uri)?)?;
     no_query(&uri)?;
-    let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
+    let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let body: RoleBody<'_> = parse(&bytes)?;
     let grants = grants(&body.grants)?;
     let view = RoleView { role, grants };

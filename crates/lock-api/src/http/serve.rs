@@ -12,7 +12,7 @@ use std::pin::pin;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
-use front_door::{Bounds, Door, Socket};
+use front_door::{Door, Socket};
 use futures_util::future::Either;
 use hyper::Request;
 use hyper::body::Incoming;
@@ -28,7 +28,7 @@ use transport_security::{ServerTls, Stream};
 
 use raft_node::{Node, fail_step};
 
-use super::config::HttpConfig;
+use super::config::{HttpConfig, LiveConfig};
 use super::load::refuse_early;
 use super::peer::Peer;
 use super::problem::{Code, Problem};
@@ -70,11 +70,13 @@ fn refusal(problem: Problem) -> Vec<u8> {
 pub async fn serve(
     listener: TcpListener,
     router: Router,
-    config: HttpConfig,
+    config: impl Into<LiveConfig>,
     tls: Option<ServerTls>,
     busy: Option<Node>,
     shutdown: impl Future<Output = ()>,
 ) {
+    let live = config.into();
+    let config = live.get();
     // Turns the routes into services once, instead of at every request.
     let service = TowerToHyperService::new(router.with_state(()));
     let draining = CancellationToken::new();
@@ -88,10 +90,7 @@ pub async fn serve(
     };
     let door = Door {
         what: config.door,
-        bounds: Bounds {
-            in_all: config.max_connections,
-            of_an_address: config.max_connections_per_address,
-        },
+        bounds: live.connections().clone(),
         when_full: told(Problem::new(
             Code::Unavailable,
             "this node has as many connections as there may be",
@@ -106,7 +105,7 @@ pub async fn serve(
     let drain = draining.clone();
     let connect = move |socket, address| {
         let (service, tls, busy, drain) = (service.clone(), tls.clone(), busy.clone(), drain.clone());
-        Some(connection(socket, address, service, &config, tls, busy, drain))
+        Some(connection(socket, address, service, &live.get(), tls, busy, drain))
     };
     let shutdown = async {
         shutdown.await;

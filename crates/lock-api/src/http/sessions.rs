@@ -37,7 +37,7 @@ pub fn target(uri: &Uri) -> Result<SessionId, Problem> {
 /// `POST /v1/sessions`
 pub async fn open(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
     no_query(&uri)?;
-    let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
+    let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let body: OpenBody<'_> = parse(&bytes)?;
     within("name", &body.name, MAX_SESSION_NAME_BYTES)?;
     let timeout = body.ttl_ms.map(Duration::from_millis);
@@ -62,7 +62,7 @@ pub async fn open(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -
 pub async fn heartbeat(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
     no_query(&uri)?;
     let session = target(&uri)?;
-    let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
+    let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     // Only checked: a heartbeat that says more than it can mean is refused like every other request.
     parse::<BareBody>(&bytes)?;
     may_use(&api, &peer, session).await?;

@@ -56,7 +56,7 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
 /// Sent again under its request id it is refused, for the first token's text is known to nobody any more.
 pub async fn create(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
     no_query(&uri)?;
-    let bytes = read_body(body, api.config.max_body_bytes, api.config.body_timeout).await?;
+    let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let body: TokenBody<'_> = parse(&bytes)?;
     let role = role_name(&body.role)?;
     let (id, hash, text) = TokenText::draw();

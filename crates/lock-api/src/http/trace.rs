@@ -58,7 +58,8 @@ struct Parent {
 
 /// Stands before everything else where anything is traced.
 pub async fn follow(State(api): State<Shared>, request: Request, next: Next) -> Response {
-    let Some(tracing) = &api.config.tracing else {
+    let config = api.config();
+    let Some(tracing) = &config.tracing else {
         return next.run(request).await;
     };
     let parent = parent(request.headers());

@@ -208,7 +208,7 @@ pub struct TxnAnswer {
 /// `POST /v1/txn`
 pub async fn txn(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
     no_query(&uri)?;
-    let bytes = read_body(body, api.config.max_data_body_bytes, api.config.body_timeout).await?;
+    let bytes = read_body(body, api.config().max_data_body_bytes, api.config().body_timeout).await?;
     let body: TxnBody<'_> = parse(&bytes)?;
     if !(1..=MAX_OPS).contains(&body.ops.len()) {
         return Err(Problem::bad_request(format!(

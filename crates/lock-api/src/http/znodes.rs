@@ -57,7 +57,7 @@ pub async fn carry_out(
 pub async fn create(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
     let path = target(&uri)?;
     no_query(&uri)?;
-    let bytes = read_body(body, api.config.max_data_body_bytes, api.config.body_timeout).await?;
+    let bytes = read_body(body, api.config().max_data_body_bytes, api.config().body_timeout).await?;
     let mut body: CreateBody<'_> = parse(&bytes)?;
     let session = optional_session(body.session.as_deref())?;
     let request_id = body.request_id.take();
@@ -87,7 +87,7 @@ pub struct SetQuery {
 pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
     let path = target(&uri)?;
     let SetQuery { version } = query(&uri)?;
-    let bytes = read_body(body, api.config.max_data_body_bytes, api.config.body_timeout).await?;
+    let bytes = read_body(body, api.config().max_data_body_bytes, api.config().body_timeout).await?;
     let mut body: SetBody<'_> = parse(&bytes)?;
     let session = optional_session(body.session.as_deref())?;
     let request_id = body.request_id.take();

@@ -13,6 +13,7 @@ use serde::Serialize;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::nodes::Nodes;
 use super::load::{Load, Workload};
 use super::report::{self, Durations, Percentiles, ms};
 use super::{Target, processes};
@@ -100,7 +101,7 @@ async fn measure(args: &Arguments) -> anyhow::Result<Report> {
     };
     // Once for nothing: whatever grows with the first load has grown then.
     load.run_here().await?;
-    let (bytes, alone, cpu_us) = alone(args, &nodes[0]).await?;
+    let (bytes, alone, cpu_us) = alone(args, &nodes).await?;
     let mut rounds = Vec::new();
     let mut beside_load = Durations::new();
     for _ in 0..args.rounds {
@@ -135,8 +136,8 @@ async fn measure(args: &Arguments) -> anyhow::Result<Report> {
 }
 
 /// One scrape after the other, of one node: bytes, times, and the node's time on the processor for each.
-async fn alone(args: &Arguments, node: &str) -> anyhow::Result<(usize, Percentiles, Option<f64>)> {
-    let mut connection = Connection::connect(node).await?;
+async fn alone(args: &Arguments, nodes: &Nodes) -> anyhow::Result<(usize, Percentiles, Option<f64>)> {
+    let mut connection = nodes.connect(0).await?;
     let process = args.target.processes()?.first().copied();
     let cpu = || process.map(processes::cpu_time).transpose();
     let before = cpu()?;
@@ -161,10 +162,10 @@ async fn scrape(connection: &mut Connection) -> anyhow::Result<usize> {
 }
 
 /// Scrapes every node again and again.
-async fn scrape_all(nodes: &[String], every: Duration, times: &mut Durations) -> anyhow::Result<()> {
+async fn scrape_all(nodes: &Nodes, every: Duration, times: &mut Durations) -> anyhow::Result<()> {
     let mut connections = Vec::new();
-    for node in nodes {
-        connections.push(Connection::connect(node).await?);
+    for number in 0..nodes.count() {
+        connections.push(nodes.connect(number).await?);
     }
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -6,11 +6,13 @@
 mod access;
 mod cert;
 mod client;
+mod config;
 mod exit;
 mod history;
 mod locks;
 mod made;
 mod policy;
+pub(crate) mod progress;
 mod run;
 pub(crate) mod secured;
 mod table;
@@ -35,7 +37,6 @@ use crate::cluster::{
     HTTP_BASE_PORT, LocalCluster, NodeReport, PEER_BASE_PORT, Ports, START_TIMEOUT, STOP_TIMEOUT,
     ZOOKEEPER_BASE_PORT,
 };
-use crate::config::ServeConfig;
 use crate::snapshot;
 
 /// How many nodes a new local cluster has: the fewest that survive the loss of one.
@@ -60,6 +61,11 @@ enum Command {
         /// Start without TLS even where others than this machine can call: whoever reaches the node can do everything
         #[arg(long)]
         insecure: bool,
+    },
+    /// Check a node's configuration, have it read again, or print what can be in one
+    Config {
+        #[command(subcommand)]
+        command: config::Command,
     },
     /// Start, stop and break a cluster of node processes on this machine; change the members of any cluster
     Cluster {
@@ -170,6 +176,7 @@ enum ClusterCommand {
 pub fn main() -> ExitCode {
     let done = match Cli::parse_from(understood(std::env::args_os().collect())).command {
         Command::Client(command) => client::carry_out(command),
+        Command::Config { command } => block_on(config::run(command)).map_err(exit::Failure::from),
         other => run(other)
             .map(|()| ExitCode::SUCCESS)
             .map_err(exit::Failure::from),
@@ -193,11 +200,8 @@ fn understood(mut arguments: Vec<OsString>) -> Vec<OsString> {
 
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Serve { config, insecure } => {
-            let mut config = ServeConfig::load(config.as_deref())?;
-            config.insecure |= insecure;
-            crate::serve::serve(config)
-        }
+        Command::Serve { config, insecure } => crate::serve::serve(config.as_deref(), insecure),
+        Command::Config { .. } => unreachable!("it has an exit code of its own, and was carried out before"),
         Command::Cluster { command } => block_on(cluster(command)),
         Command::Snapshot { command } => block_on(snapshot::run(command)),
         Command::Cert { command } => cert::run(command),
@@ -221,7 +225,7 @@ fn run(command: Command) -> anyhow::Result<()> {
 }
 
 /// Everything but `serve` does with one thread.
-fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -21,7 +21,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail, ensure};
 use raft_node::{MemberAddress, NodeId};
 
-use crate::config::{NOT_SERVED, ServeConfig};
+use crate::config::{Environment, NOT_SERVED, ServeConfig};
 
 /// Node N of a cluster on one machine serves HTTP on this port + N.
 pub const HTTP_BASE_PORT: u16 = 7400;
@@ -126,8 +126,8 @@ pub fn read(dir: &Path) -> anyhow::Result<Vec<LocalNode>> {
         }
         let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
         // As the node will read it, but for the environment, which belongs to whoever starts it.
-        let config =
-            ServeConfig::parse(&text, &dir, &|_| None).with_context(|| file.display().to_string())?;
+        let loaded = ServeConfig::parse(&text, &dir, &Environment::silent());
+        let config = loaded.with_context(|| file.display().to_string())?.config;
         ensure!(
             config.node.node_id == id,
             "{}: node_id is not {id}",
@@ -405,7 +405,9 @@ mod tests {
         let added = add(&created, 7).unwrap();
         assert_eq!(added.http, format!("127.0.0.1:{}", base + 7));
         let text = fs::read_to_string(added.config_file()).unwrap();
-        let config = ServeConfig::parse(&text, &added.dir, &|_| None).unwrap();
+        let config = ServeConfig::parse(&text, &added.dir, &Environment::silent())
+            .unwrap()
+            .config;
         assert!(config.node.join);
         assert_eq!(config.node.timing.heartbeat.as_millis(), 50);
         assert_eq!(config.node.members.len(), 4);

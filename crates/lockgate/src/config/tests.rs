@@ -1,18 +1,25 @@
 //! What a file and the environment may say, and that the samples tell the truth.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use transport_security::ClientCertificates;
+
+use super::settings::{self, Setting, Usual};
 use super::*;
 
 const SMALLEST: &str = "node_id = 1\n[members.1]\npeer = \"127.0.0.1:7500\"\nhttp = \"127.0.0.1:7400\"\n";
 
 fn parse(text: &str, environment: &[(&str, &str)]) -> Result<ServeConfig, Vec<String>> {
-    let look = |name: &str| {
-        environment
-            .iter()
-            .find(|(key, _)| *key == name)
-            .map(|(_, value)| (*value).to_owned())
-    };
-    ServeConfig::parse(text, Path::new("/base"), &look).map_err(|errors| errors.0)
+    let environment = Environment::new(environment.iter().copied(), Some("lockgate-2"));
+    match ServeConfig::parse(text, Path::new("/base"), &environment) {
+        Ok(loaded) => Ok(loaded.config),
+        Err(errors) => Err(errors.0.iter().map(ConfigProblem::to_string).collect()),
+    }
 }
+
+/// A member's tables, for files whose own lines come before.
+const MEMBER: &str = "[members.1]\npeer = \"127.0.0.1:7500\"\nhttp = \"127.0.0.1:7400\"\n";
 
 #[test]
 fn the_smallest_file_has_the_documented_defaults() {
@@ -39,15 +46,18 @@ fn limits_are_counted_within_bounds() {
     let environment = [("LOCKGATE_LIMITS_SESSIONS", "9")];
     assert_eq!(parse(SMALLEST, &environment).unwrap().node.limits.sessions, 9);
     for (limits, error) in [
-        ("children = 0", "limits.children: must be at least 1"),
+        (
+            "children = 0",
+            "line 6: limits.children: must be a whole number, 1 to 4294967295, and is 0",
+        ),
         (
             "sessions = 4294967296",
-            "limits.sessions: must be at most 4294967295",
+            "line 6: limits.sessions: must be a whole number, 1 to 4294967295, and is 4294967296",
         ),
-        ("child = 5", "limits.child: there is no such setting"),
+        ("child = 5", "line 6: limits.child: there is no such setting"),
         (
             "data_bytes = 1048576",
-            "the most data of a znode must be 1 to 1048575 bytes",
+            "line 6: limits.data_bytes: must be a whole number, 1 to 1048575, and is 1048576",
         ),
     ] {
         assert_eq!(with(limits).unwrap_err(), [error], "{limits}");
@@ -67,11 +77,11 @@ fn the_marks_of_a_disk_follow_each_other() {
     for (disk, error) in [
         (
             "low_water_bytes = 1000\nresume_bytes = 999",
-            "disk.resume_bytes must be at least disk.low_water_bytes",
+            "line 7: disk.resume_bytes: must be at least disk.low_water_bytes (1000), and is 999",
         ),
         (
             "segment_bytes = 1000",
-            "disk.segment_bytes: must be 4194304 to 268435456",
+            "line 6: disk.segment_bytes: must be a whole number, 4194304 to 268435456, and is 1000",
         ),
     ] {
         assert_eq!(with(disk).unwrap_err(), [error], "{disk}");
@@ -97,27 +107,165 @@ fn the_environment_overrides_the_file() {
     assert_eq!(config.node.data_dir, Path::new("/elsewhere"));
 }
 
+/// All nodes of a set have the same environment, but for their names.
+#[test]
+fn a_node_knows_itself_by_its_machines_name() {
+    let environment = [
+        ("LOCKGATE_NODE_ID", "hostname"),
+        (
+            "LOCKGATE_MEMBERS",
+            "1..3=lockgate-{ordinal}.peers:7500/lockgate-{ordinal}.peers:7400",
+        ),
+    ];
+    let node = parse("", &environment).unwrap().node;
+    assert_eq!(node.node_id, 3, "lockgate-2 is the third");
+    assert_eq!(node.members.keys().copied().collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(node.members[&1].peer, "lockgate-0.peers:7500");
+    assert_eq!(node.members[&3].http, "lockgate-2.peers:7400");
+    let in_file = "node_id = \"hostname\"\n[members.3]\npeer = \"a:1\"\nhttp = \"a:2\"\n";
+    assert_eq!(parse(in_file, &[]).unwrap().node.node_id, 3);
+    for wrong in [
+        "0..2=a:1/a:2",
+        "3..1=a:1/a:2",
+        "1..1000=a:1/a:2",
+        "1=a:1",
+        "a=a:1/a:2",
+    ] {
+        let told = parse("node_id = 1", &[("LOCKGATE_MEMBERS", wrong)]).unwrap_err();
+        assert_eq!(
+            told,
+            [format!(
+                "LOCKGATE_MEMBERS: members: {wrong:?} is not of the form ID=PEER/HTTP or FIRST..LAST=PEER/HTTP"
+            )]
+        );
+    }
+    let nameless = Environment::new([("LOCKGATE_NODE_ID", "hostname")], Some("database"));
+    let told = ServeConfig::parse(MEMBER, Path::new(""), &nameless).unwrap_err();
+    assert_eq!(
+        told.to_string(),
+        "LOCKGATE_NODE_ID: node_id: is \"hostname\", and this machine's name, \"database\", does not end in a number"
+    );
+}
+
 #[test]
 fn all_problems_are_named_at_once() {
     let text = "node_id = 4\nworker = 2\nworkers = 0\n[raft]\nheartbeat_ms = 500\nheartbeet_ms = 1\n\
-                [sessions]\nmin_ms = \"2s\"\n[members.1]\npeer = \"nowhere\"\nhttp = \"a:1\"\n";
+                [sessions]\nmin_ms = \"2s\"\nmax_ms = 1.5\n[rafft]\nx = 1\n[members.1]\npeer = \"nowhere\"\nhttp = \"a:1\"\n\
+                [members.x]\n[members.2]\npeer = \"a:3\"\nhtpp = \"a:4\"\n";
+    let environment = [
+        ("LOCKGATE_RAFT_ELECTION_MIN_MS", "soon"),
+        ("LOCKGATE_SERVICE_HOST", "10.0.0.1"),
+    ];
     assert_eq!(
-        parse(text, &[]).unwrap_err(),
+        parse(text, &environment).unwrap_err(),
         [
-            "members.1: \"nowhere\" is not of the form HOST:PORT",
-            "sessions.min_ms: must be a whole number, not negative",
-            "node 4 is not among the members; the shortest election timeout must be at least three heartbeats",
-            "workers: must be 1 to 1024",
-            "raft.heartbeet_ms: there is no such setting",
-            "worker: there is no such setting",
+            "line 2: worker: there is no such setting; is workers meant?",
+            "line 3: workers: must be a whole number, 1 to 1024, and is 0",
+            "line 6: raft.heartbeet_ms: there is no such setting; is raft.heartbeat_ms meant?",
+            "line 8: sessions.min_ms: must be a whole number of milliseconds, 1 to 31536000000, and is \"2s\"",
+            "line 9: sessions.max_ms: must be a whole number of milliseconds, 1 to 31536000000, and is 1.5",
+            "line 10: rafft: there is no such setting",
+            "line 12: members.1: \"nowhere\" is not of the form HOST:PORT",
+            "line 15: members.x: ids of nodes are numbers from 1",
+            "line 16: members.2: has no http, which must be \"HOST:PORT\"",
+            "line 18: members.2.htpp: there is no such setting: a member has peer and http",
+            "LOCKGATE_RAFT_ELECTION_MIN_MS: raft.election_min_ms: must be a whole number of milliseconds, 1 to 31536000000, \
+             and is soon",
         ]
     );
     assert_eq!(
         parse("", &[]).unwrap_err(),
         ["node_id: is required", "members: at least one is required"]
     );
-    let broken = parse("node_id = = 1", &[]).unwrap_err();
-    assert!(broken[0].contains("line 1"), "{broken:?}");
+    let broken = parse("node_id = = 1\nname = 'a\n", &[]).unwrap_err();
+    assert!(broken.len() >= 2, "{broken:?}");
+    assert!(broken[0].starts_with("line 1: not TOML: "), "{broken:?}");
+    assert!(
+        broken.last().unwrap().starts_with("line 2: not TOML: "),
+        "{broken:?}"
+    );
+}
+
+#[test]
+fn what_contradicts_each_other_is_named_with_both() {
+    for (lines, errors) in [
+        (
+            "[raft]\nheartbeat_ms = 500",
+            &["raft.election_min_ms: must be at least three times raft.heartbeat_ms (500), and is 300"][..],
+        ),
+        (
+            "[raft]\nelection_max_ms = 250\nelection_min_ms = 260",
+            &["line 3: raft.election_max_ms: must be more than raft.election_min_ms (260), and is 250"],
+        ),
+        (
+            "[raft]\nelection_min_ms = 3000\nelection_max_ms = 11000",
+            &[
+                "sessions.min_ms: must be at least twice raft.election_max_ms (11000), and is 2000",
+                "propose_timeout_ms: must be at least raft.election_max_ms (11000), and is 10000: a proposal has to outlast an \
+                 election",
+            ],
+        ),
+        (
+            "[sessions]\ndefault_ms = 1000",
+            &[
+                "line 3: sessions.default_ms: must lie between sessions.min_ms (2000) and sessions.max_ms (300000), and is 1000",
+            ],
+        ),
+        (
+            "admin_listen = \"localhost:7400\"\nzookeeper_listen = \"0.0.0.0:7500\"",
+            &[
+                "line 2: admin_listen: HTTP and administration would both listen at localhost:7400",
+                "line 3: zookeeper_listen: peers and clients of ZooKeeper would both listen at 0.0.0.0:7500",
+            ],
+        ),
+        (
+            "[http]\nmax_large_bodies_bytes = 1000000",
+            &[
+                "line 3: http.max_large_bodies_bytes: http.max_data_body_bytes (2097152) is more than \
+               http.max_large_bodies_bytes (1000000), so the largest would never fit",
+            ],
+        ),
+    ] {
+        let told = parse(&format!("node_id = 1\n{lines}\n{MEMBER}"), &[]).unwrap_err();
+        assert_eq!(told, errors, "{lines}");
+    }
+    let two = "node_id = 1\nadmin_listen = \"a:4\"\n[members.1]\npeer = \"a:1\"\nhttp = \"a:2\"\n\
+               [members.2]\npeer = \"a:3\"\nhttp = \"a:4\"\n[members.3]\npeer = \"a:2\"\nhttp = \"a:5\"\n";
+    assert_eq!(
+        parse(two, &[]).unwrap_err(),
+        ["line 9: members.3: has an address of member 1, too"]
+    );
+    let two = two.replace("a:2\"\nhttp = \"a:5", "a:6\"\nhttp = \"a:5");
+    assert_eq!(
+        parse(&two, &[]).unwrap_err(),
+        ["line 2: admin_listen: a:4 is an address of member 2"]
+    );
+}
+
+#[test]
+fn what_has_no_effect_is_a_warning() {
+    let warnings = |text: &str, environment: &[(&str, &str)]| {
+        let environment = Environment::new(environment.iter().copied(), None);
+        let loaded = ServeConfig::parse(text, Path::new(""), &environment).unwrap();
+        let told = loaded.warnings.iter().map(ConfigProblem::to_string);
+        told.collect::<Vec<_>>()
+    };
+    let text = format!(
+        "{SMALLEST}[http]\nmax_connections = 10\nmax_connections_per_address = 20\n[admin]\nmax_connections = 5\n"
+    );
+    let environment = [
+        ("LOCKGATE_RAFT_HEARTBEET_MS", "1"),
+        ("LOCKGATE_PORT_7400_TCP_ADDR", "10.0.0.1"),
+        ("LOCKGATE_TOKEN", "secret"),
+    ];
+    assert_eq!(
+        warnings(&text, &environment),
+        [
+            "line 7: http.max_connections_per_address: is more than http.max_connections (10), and has no effect",
+            "line 9: admin.max_connections: has no effect without admin_listen",
+            "LOCKGATE_RAFT_HEARTBEET_MS: there is no such setting; is LOCKGATE_RAFT_HEARTBEAT_MS meant?",
+        ]
+    );
 }
 
 #[test]
@@ -127,7 +275,10 @@ fn access_is_required_or_not_or_as_it_is_exposed() {
     assert_eq!(with("required = true").unwrap().access_required, Some(true));
     assert_eq!(with("required = false").unwrap().access_required, Some(false));
     let wrong = with("required = \"yes\"").unwrap_err();
-    assert_eq!(wrong, ["access.required: must be true or false"]);
+    assert_eq!(
+        wrong,
+        ["line 6: access.required: must be true or false, and is \"yes\""]
+    );
     let environment = [("LOCKGATE_ACCESS_REQUIRED", "true")];
     assert_eq!(parse(SMALLEST, &environment).unwrap().access_required, Some(true));
 }
@@ -168,19 +319,81 @@ fn tls_is_there_as_a_whole_or_not_at_all() {
     let wrong = parse(&format!("{base}{whole}client_certificates = \"some\"\n"), &[]).unwrap_err();
     assert_eq!(
         wrong,
-        ["tls.client_certificates: is \"optional\", \"required\" or \"ignored\""]
+        [
+            "line 9: tls.client_certificates: must be \"optional\", \"required\" or \"ignored\", and is \"some\""
+        ]
     );
+}
+
+fn root(path: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+/// What is printed from the table stands in the tree; `UPDATE_GOLDENFILES=1` writes it there.
+#[test]
+fn what_is_printed_of_the_table_is_what_stands_in_the_tree() {
+    let mut files = vec![("docs/configuration.md".to_owned(), reference::markdown())];
+    files.extend((1..=3).map(|id| (format!("cluster/node-{id}.toml"), reference::sample(id))));
+    for (path, printed) in files {
+        if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
+            std::fs::write(root(&path), &printed).unwrap();
+        }
+        let there = std::fs::read_to_string(root(&path)).unwrap_or_default();
+        assert!(
+            there == printed,
+            "{path} is not what the table says: UPDATE_GOLDENFILES=1 writes it"
+        );
+    }
+}
+
+/// What is read is in the table, and what is in the table is read.
+#[test]
+fn the_table_has_a_row_for_each_setting() {
+    let environment = Environment::silent();
+    let mut settings = Settings::new(SMALLEST, &environment);
+    settings.read(Path::new(""));
+    let rows: BTreeSet<_> = settings::all()
+        .map(|setting| setting.name)
+        .chain(["members"])
+        .collect();
+    assert_eq!(settings.asked, rows);
+    assert_eq!(settings::all().count() + 1, rows.len(), "a name is there twice");
+    for Setting {
+        name, meaning, usual, ..
+    } in settings::all()
+    {
+        assert!(
+            meaning.ends_with(['.', ')']) && meaning.len() > 20,
+            "{name} is not explained"
+        );
+        let literal = match usual {
+            Usual::Is(literal) => literal,
+            _ => continue,
+        };
+        let read = format!("x = {literal}").parse::<toml::Table>();
+        assert!(read.is_ok(), "the default of {name} is not to be written so");
+    }
+    for section in settings::SECTIONS {
+        let prefix = section.name;
+        let belongs =
+            |setting: &Setting| setting.name.split_once('.').map_or("", |(section, _)| section) == prefix;
+        assert!(
+            section.settings.iter().all(belongs),
+            "[{prefix}] has a stranger in it"
+        );
+    }
 }
 
 /// The samples in `cluster/`: as they stand they work, every setting there is stands in them, and what
 /// they give as the default in a line that is commented out is the default.
 #[test]
 fn the_sample_files_tell_the_truth() {
-    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cluster");
+    let load = |text: &str| ServeConfig::parse(text, Path::new(""), &Environment::silent()).unwrap();
     for id in 1..=3 {
-        let text = std::fs::read_to_string(samples.join(format!("node-{id}.toml"))).unwrap();
-        let none = |_: &str| None;
-        let as_it_stands = ServeConfig::parse(&text, Path::new(""), &none).unwrap();
+        let text = reference::sample(id);
+        let as_it_stands = load(&text);
+        assert_eq!(as_it_stands.warnings, []);
+        let as_it_stands = as_it_stands.config;
         assert_eq!(as_it_stands.node.node_id, id);
         assert_eq!(as_it_stands.node.members.len(), 3);
 
@@ -193,16 +406,15 @@ fn the_sample_files_tell_the_truth() {
             })
             .flat_map(|line| [line, "\n"])
             .collect();
-        let (uncommented_config, known) = ServeConfig::parse_known(&uncommented, Path::new(""), &none);
-        let mut with_defaults = uncommented_config.unwrap();
-        let table = uncommented.parse::<toml::Table>().unwrap();
-        for key in known {
-            let value = match key.split_once('.') {
-                None => table.get(key),
-                Some((section, key)) => table.get(section).and_then(|section| section.get(key)),
-            };
-            assert!(value.is_some(), "node-{id}.toml does not mention {key}");
+        let Loaded { config, set, .. } = load(&uncommented);
+        for setting in settings::all() {
+            assert!(
+                set.contains_key(setting.name),
+                "node-{id}.toml does not mention {}",
+                setting.name
+            );
         }
+        let mut with_defaults = config;
         // These have no fixed default; the samples show an example.
         with_defaults.pid_file = None;
         with_defaults.node.peer_listen = None;

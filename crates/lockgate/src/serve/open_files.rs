@@ -21,6 +21,17 @@ pub fn raise_for(config: &ServeConfig) {
     }
 }
 
+/// Whether all clients that are let in can have their files. An error says how many can be open.
+pub fn suffices(config: &ServeConfig) -> anyhow::Result<()> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("the limit of open files")?;
+    let wanted = wanted(config);
+    ensure!(
+        hard >= wanted,
+        "{wanted} files should be open, and the limit is {hard}"
+    );
+    Ok(())
+}
+
 /// Raises the limit, so that so many files can be open. An error says how many can.
 pub fn raise(wanted: u64) -> anyhow::Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("the limit of open files")?;

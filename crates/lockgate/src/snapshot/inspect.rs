@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use raft_node::backup::{Inspection, inspect_with};
+use raft_node::backup::{Inspection, inspect_told};
 use serde_json::{Value, json};
 use znode_store::{Store, ZPath};
 
@@ -31,7 +31,10 @@ pub fn run(file: &Path, json: bool, lists: &[List]) -> anyhow::Result<String> {
         };
         lists.iter().map(list).collect::<Vec<_>>()
     };
-    let (inspection, listed) = inspect_with(file, look).with_context(|| file.display().to_string())?;
+    let (inspection, listed) = {
+        let mut told = super::reading(file, "reading the backup");
+        inspect_told(file, &mut told, look).with_context(|| file.display().to_string())?
+    };
     if json {
         let mut document = document(&inspection);
         for (name, list) in listed {

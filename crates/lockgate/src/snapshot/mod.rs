@@ -4,15 +4,16 @@
 mod inspect;
 mod save;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Subcommand;
-use raft_node::backup::{MOVED_AT_LEAST, RestoreOptions, Restored, restore};
+use raft_node::backup::{MOVED_AT_LEAST, RestoreOptions, Restored, restore_told};
 
 pub use self::inspect::List;
 pub use self::save::{SaveError, save};
+use crate::cli::progress::Progress;
 use crate::cli::{Secured, say};
 use crate::config::ServeConfig;
 
@@ -88,17 +89,27 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
             move_at_least,
             keep_sessions,
         } => {
-            let config = ServeConfig::load(config.as_deref())?.node;
+            let config = ServeConfig::load(config.as_deref())?.config.node;
             let options = RestoreOptions {
                 move_at_least,
                 keep_sessions,
                 now_ms: now_ms(),
             };
-            let restored = restore(&file, &config, options).context("nothing was restored")?;
+            let restored = {
+                let mut told = reading(&file, "reading the backup");
+                restore_told(&file, &config, options, &mut told).context("nothing was restored")?
+            };
             let data_dir = config.data_dir.display().to_string();
             say(what_was_restored(&restored, &data_dir, config.members.len()))
         }
     }
+}
+
+/// Shows how far a file was read. Of a file whose length is not to be had nothing is shown: its reader says what is wrong.
+pub(crate) fn reading(file: &Path, what: &'static str) -> impl FnMut(u64) + use<> {
+    let bytes = std::fs::metadata(file).map_or(0, |about| about.len());
+    let mut progress = Progress::new(what);
+    move |read| progress.at(read, bytes)
 }
 
 fn what_was_restored(restored: &Restored, data_dir: &str, members: usize) -> String {

@@ -5,9 +5,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use raft_node::backup::{BackupError, Inspection, inspect};
+use raft_node::backup::{BackupError, Inspection, inspect_told};
 
 use crate::api_client::request_id;
+use crate::cli::progress::Progress;
 use crate::credentials::Credentials;
 use crate::http_client;
 
@@ -67,12 +68,16 @@ pub async fn save(
         .trim_end_matches('/');
     let path = format!("/v1/snapshot?linearizable={linearizable}");
     let mut failed = None;
-    let downloaded = http_client::download(node, credentials, &path, |bytes| {
+    let (mut progress, mut received) = (Progress::new("downloading the backup"), 0);
+    let downloaded = http_client::download(node, credentials, &path, |bytes, of| {
+        received += bytes.len() as u64;
+        progress.at(received, of);
         part.file.write_all(bytes).inspect_err(|error| {
             failed = Some(io::Error::new(error.kind(), error.to_string()));
         })
     });
     let answer = downloaded.await;
+    drop(progress);
     match (answer, failed) {
         (_, Some(error)) => return Err(part.error(error)),
         (Err(error), None) => return Err(SaveError::Download(error)),
@@ -87,7 +92,10 @@ pub async fn save(
         (Ok(_), None) => {}
     }
     part.file.sync_all().map_err(|error| part.error(error))?;
-    let inspection = inspect(&part.path)?;
+    let inspection = {
+        let mut told = super::reading(&part.path, "checking the backup");
+        inspect_told(&part.path, &mut told, |_| ())?.0
+    };
     part.take_place(file)?;
     Ok(inspection)
 }

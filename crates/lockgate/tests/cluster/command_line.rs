@@ -32,7 +32,7 @@ impl Drop for Place {
     }
 }
 
-async fn lockgate(arguments: &[&str]) -> Output {
+pub async fn lockgate(arguments: &[&str]) -> Output {
     Command::new(LOCKGATE)
         .args(arguments)
         .output()
@@ -241,14 +241,21 @@ async fn a_single_node_serves_by_its_environment_and_ends_with_0_when_it_is_aske
 }
 
 #[tokio::test]
-async fn a_wrong_configuration_is_refused_in_one_line_that_names_everything() {
+async fn a_wrong_configuration_is_refused_with_everything_that_is_wrong() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("node.toml");
     std::fs::write(&file, "node_id = 1\nport = 7400\n[raft]\nheartbeat_ms = 0\n").unwrap();
-    let told = fails(&["serve", "--config", file.to_str().unwrap()]).await;
+    let refused = lockgate(&["serve", "--config", file.to_str().unwrap()]).await;
+    assert_eq!(refused.status.code(), Some(1));
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(
+        told.lines().next(),
+        Some("lockgate: the configuration has 3 errors:")
+    );
+    assert_eq!(told.lines().count(), 4, "{told}");
     for part in [
         "members: at least one is required",
-        "port: there is no such setting",
+        "node.toml:2: port: there is no such setting",
         "raft.heartbeat_ms: ",
     ] {
         assert!(told.contains(part), "{part} is missing: {told}");

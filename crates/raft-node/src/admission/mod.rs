@@ -89,6 +89,7 @@ struct Taken {
 
 #[derive(Debug)]
 struct State {
+    config: AdmissionConfig,
     pace: Pace,
     new: Taken,
     keep: Taken,
@@ -99,7 +100,6 @@ struct State {
 /// See the module.
 #[derive(Debug)]
 pub struct Admission {
-    config: AdmissionConfig,
     state: Mutex<State>,
     /// Woken one by one when there is room for something new, or for what is kept up.
     room: [Notify; 2],
@@ -131,12 +131,28 @@ impl Admission {
             keep: Taken::default(),
             openings: Openings::new(config.openings, Instant::now()),
             openings_refused: 0,
+            config,
         };
         Self {
-            config,
             state: Mutex::new(state),
             room: [Notify::new(), Notify::new()],
         }
+    }
+
+    /// What holds from now on. What was let in stays; what was learnt of the pace is learnt anew, and buckets are full again.
+    pub fn reconfigure(&self, config: AdmissionConfig) {
+        let mut state = self.state.lock();
+        if state.config == config {
+            return;
+        }
+        state.pace = Pace::new(config.target, LEAST_OUTSTANDING, config.max_outstanding);
+        if state.config.openings != config.openings {
+            state.openings = Openings::new(config.openings, Instant::now());
+        }
+        state.config = config;
+        drop(state);
+        // There may be room now; whoever is woken wakes the next one.
+        self.room.iter().for_each(Notify::notify_one);
     }
 
     /// A place for a request.
@@ -158,7 +174,7 @@ impl Admission {
 
     fn place_for(self: &Arc<Self>, work: Work, bytes: usize) -> Result<Place, Busy> {
         let mut state = self.state.lock();
-        let has_room = state.has_room(work, &self.config);
+        let has_room = state.has_room(work);
         if let Some(taken) = state.taken(work) {
             if !has_room {
                 return Err(Busy {
@@ -180,12 +196,12 @@ impl Admission {
 
     /// Whether such work would find a place. What is refused by this alone has to be counted by [`Admission::refuse`].
     pub fn has_room(&self, work: Work) -> bool {
-        self.state.lock().has_room(work, &self.config)
+        self.state.lock().has_room(work)
     }
 
     /// Whether something new that waited for so long to be heard can still be done in time. Half of the time is the commit's.
     pub fn is_in_time(&self, waited: Duration) -> bool {
-        waited <= self.config.target / 2
+        waited <= self.state.lock().config.target / 2
     }
 
     /// Notes that something new was refused before it was even read.
@@ -258,13 +274,13 @@ impl State {
     }
 
     /// The last one that is let in may pass the bound of bytes: so whatever is as large as a request may be finds a place at all.
-    fn has_room(&self, work: Work, config: &AdmissionConfig) -> bool {
+    fn has_room(&self, work: Work) -> bool {
         let (taken, limit) = match work {
             Work::New => (self.new, self.pace.limit()),
-            Work::Keep => (self.keep, config.max_outstanding.saturating_mul(KEPT_PLACES)),
+            Work::Keep => (self.keep, self.config.max_outstanding.saturating_mul(KEPT_PLACES)),
             Work::Own => return true,
         };
-        taken.proposals < limit && taken.bytes < config.max_outstanding_bytes
+        taken.proposals < limit && taken.bytes < self.config.max_outstanding_bytes
     }
 }
 
@@ -293,7 +309,7 @@ impl Drop for Place {
             taken.proposals -= 1;
             taken.bytes -= self.bytes;
         }
-        let has_room = state.has_room(self.work, &self.admission.config);
+        let has_room = state.has_room(self.work);
         drop(state);
         if has_room && let Some(room) = self.admission.notify(self.work) {
             room.notify_one();

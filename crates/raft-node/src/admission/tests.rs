@@ -107,3 +107,30 @@ async fn a_slow_cluster_takes_less_in() {
     }
     assert_eq!(admission.counts().limit, most);
 }
+
+#[tokio::test]
+async fn bounds_that_are_changed_hold_from_then_on() {
+    let admission = admission(1, 1_000_000);
+    let bounds = |max_outstanding| AdmissionConfig {
+        max_outstanding,
+        max_outstanding_bytes: 1_000_000,
+        ..AdmissionConfig::default()
+    };
+    let _first = admission.place(&new(0)).unwrap();
+    // Whoever waits for room is told that there is some.
+    let waiting = tokio::spawn({
+        let admission = admission.clone();
+        async move { admission.room(Work::New).await }
+    });
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished());
+    admission.reconfigure(bounds(3));
+    waiting.await.unwrap();
+    let _second = admission.place(&new(0)).unwrap();
+    let _third = admission.place(&new(0)).unwrap();
+    assert!(admission.place(&new(0)).is_err());
+    // Fewer than there are: nobody loses a place, and nobody gets one.
+    admission.reconfigure(bounds(2));
+    assert_eq!(admission.counts().new, 3);
+    assert!(!admission.has_room(Work::New));
+}

@@ -1,7 +1,7 @@
 //! Looking into a backup without a cluster: is it whole, and what is in it.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 use serde::Serialize;
@@ -41,7 +41,16 @@ pub fn inspect(file: &Path) -> Result<Inspection, BackupError> {
 
 /// The same, with a look at the state.
 pub fn inspect_with<T>(file: &Path, look: impl FnOnce(&Store) -> T) -> Result<(Inspection, T), BackupError> {
-    let mut reader = open(file)?;
+    inspect_told(file, &mut |_| {}, look)
+}
+
+/// The same; `told` learns how many bytes were read so far.
+pub fn inspect_told<T>(
+    file: &Path,
+    told: &mut dyn FnMut(u64),
+    look: impl FnOnce(&Store) -> T,
+) -> Result<(Inspection, T), BackupError> {
+    let mut reader = open(file, told)?;
     let store = reader.load()?;
     let inspection = Inspection {
         head: reader.head().clone(),
@@ -56,7 +65,31 @@ pub fn inspect_with<T>(file: &Path, look: impl FnOnce(&Store) -> T) -> Result<(I
     Ok((inspection, look(&store)))
 }
 
-/// Opens the backup in `file`, and reads its head.
-pub(super) fn open(file: &Path) -> Result<BackupReader<BufReader<File>>, BackupError> {
-    BackupReader::open(BufReader::with_capacity(READ_BYTES, File::open(file)?))
+/// Opens the backup in `file`, and reads its head. `told` learns how many bytes were read so far.
+pub(super) fn open<'a>(
+    file: &Path,
+    told: &'a mut dyn FnMut(u64),
+) -> Result<BackupReader<BufReader<Told<'a>>>, BackupError> {
+    let from = Told {
+        from: File::open(file)?,
+        bytes: 0,
+        told,
+    };
+    BackupReader::open(BufReader::with_capacity(READ_BYTES, from))
+}
+
+/// A file of which somebody follows how far it was read.
+pub(super) struct Told<'a> {
+    from: File,
+    bytes: u64,
+    told: &'a mut dyn FnMut(u64),
+}
+
+impl Read for Told<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.from.read(buffer)?;
+        self.bytes += count as u64;
+        (self.told)(self.bytes);
+        Ok(count)
+    }
 }

@@ -26,11 +26,11 @@ mod source;
 use std::io;
 
 pub use self::format::{BackupHead, BackupMember};
-pub use self::inspect::{Inspection, inspect, inspect_with};
+pub use self::inspect::{Inspection, inspect, inspect_told, inspect_with};
 pub use self::reader::BackupReader;
 pub use self::restore::{
     COMMANDS_PER_SECOND_AT_MOST, MOVED_AT_LEAST, RestoreError, RestoreOptions, Restored, restore,
-    restore_on_disk,
+    restore_on_disk, restore_told,
 };
 pub(crate) use self::seed::Seed;
 #[cfg(test)]

@@ -122,6 +122,16 @@ pub enum RestoreError {
 /// Makes the data directory of `config` out of the backup in `file`. Reads all of it first; nothing is written if
 /// anything is wrong with it.
 pub fn restore(file: &Path, config: &NodeConfig, options: RestoreOptions) -> Result<Restored, RestoreError> {
+    restore_told(file, config, options, &mut |_| {})
+}
+
+/// The same; `told` learns how many bytes of the backup were read so far.
+pub fn restore_told(
+    file: &Path,
+    config: &NodeConfig,
+    options: RestoreOptions,
+    told: &mut dyn FnMut(u64),
+) -> Result<Restored, RestoreError> {
     // The disk tells of files only; whatever else lies there is not the restore's to touch either.
     if let Some(found) =
         something_in(&config.data_dir).map_err(|source| StorageError::io("list", &config.data_dir, source))?
@@ -129,7 +139,7 @@ pub fn restore(file: &Path, config: &NodeConfig, options: RestoreOptions) -> Res
         let path = config.data_dir.clone();
         return Err(RestoreError::NotEmpty { path, found });
     }
-    let mut backup = open(file).map_err(|error| bad_backup(file, error))?;
+    let mut backup = open(file, told).map_err(|error| bad_backup(file, error))?;
     restore_on_disk(Arc::new(RealDisk), &mut backup, file, config, options)
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::config::Nonsense;
+
 /// Room for eight segments of the usual length: releases until the next snapshot, whatever makes the log longer
 /// meanwhile, and what others write to the disk while somebody reads the alarm.
 const DEFAULT_LOW_WATER_BYTES: u64 = 128 * 1024 * 1024;
@@ -48,15 +50,26 @@ impl Default for DiskConfig {
 
 impl DiskConfig {
     /// What makes no sense.
-    pub(crate) fn problems(&self) -> Vec<String> {
-        let mut wrong = Vec::new();
+    pub(crate) fn nonsense(&self) -> Vec<Nonsense> {
+        let mut found = Vec::new();
         if self.resume_bytes < self.low_water_bytes {
-            wrong.push("disk.resume_bytes must be at least disk.low_water_bytes".to_owned());
+            found.push(Nonsense {
+                setting: "disk.resume_bytes",
+                fact: format!(
+                    "must be at least disk.low_water_bytes ({}), and is {}",
+                    self.low_water_bytes, self.resume_bytes
+                ),
+            });
         }
-        if self.check_interval.is_zero() || self.stall.is_zero() {
-            wrong
-                .push("looks at the disk must have time between them, and a stall must take time".to_owned());
+        for (nothing, setting) in [
+            (self.check_interval.is_zero(), "disk.check_interval_ms"),
+            (self.stall.is_zero(), "disk.stall_ms"),
+        ] {
+            if nothing {
+                let fact = "must not be 0".to_owned();
+                found.push(Nonsense { setting, fact });
+            }
         }
-        wrong
+        found
     }
 }

@@ -9,6 +9,7 @@ use super::locks::{LockMeters, MAX_LOCK_PREFIXES};
 use super::numbers::{Classes, Counter, Histogram};
 use super::sheet::Sheet;
 use crate::calls::Times;
+use crate::config::Nonsense;
 use crate::slow::SlowLog;
 
 /// What a node is told about what it tells.
@@ -32,19 +33,18 @@ impl Default for MetricsConfig {
 
 impl MetricsConfig {
     /// What makes no sense in it.
-    pub(crate) fn problems(&self) -> Vec<String> {
-        let mut wrong = Vec::new();
+    pub(crate) fn nonsense(&self) -> Vec<Nonsense> {
+        let mut facts = Vec::new();
         if self.lock_prefixes.len() > MAX_LOCK_PREFIXES {
-            wrong.push(format!(
-                "there may be {MAX_LOCK_PREFIXES} prefixes of locks that are counted on their own"
-            ));
+            facts.push(format!("must have at most {MAX_LOCK_PREFIXES} prefixes"));
         }
         for (at, prefix) in self.lock_prefixes.iter().enumerate() {
             if prefix.is_empty() || self.lock_prefixes[..at].contains(prefix) {
-                wrong.push(format!("the prefix of locks {prefix:?} is empty or given twice"));
+                facts.push(format!("has the prefix {prefix:?}, which is empty or given twice"));
             }
         }
-        wrong
+        let setting = "metrics.lock_prefixes";
+        facts.into_iter().map(|fact| Nonsense { setting, fact }).collect()
     }
 }
 

@@ -41,6 +41,37 @@ const STALL_PATIENCE: Duration = Duration::from_secs(15);
 /// seconds.
 const INSTALL_PATIENCE: Duration = Duration::from_secs(120);
 
+/// So often the log says how far a snapshot has come that takes its time.
+const TOLD_EVERY: Duration = Duration::from_secs(5);
+
+/// Says from time to time how far a snapshot has come.
+struct Progress {
+    what: &'static str,
+    index: u64,
+    of_bytes: u64,
+    told: Instant,
+}
+
+impl Progress {
+    fn new(what: &'static str, index: u64, of_bytes: u64) -> Self {
+        Self {
+            what,
+            index,
+            of_bytes,
+            told: Instant::now(),
+        }
+    }
+
+    fn at(&mut self, bytes: u64) {
+        if self.told.elapsed() < TOLD_EVERY {
+            return;
+        }
+        self.told = Instant::now();
+        let percent = bytes.saturating_mul(100) / self.of_bytes.max(1);
+        tracing::info!(self.index, bytes, self.of_bytes, percent, "{}", self.what);
+    }
+}
+
 /// All snapshots that a node sends and receives.
 pub struct SnapshotTraffic {
     /// Which entry the snapshot covers that is being sent to a member.
@@ -169,6 +200,7 @@ pub async fn send(
     write(&mut writer, &mut out).await?;
     let SnapshotResume { offset: begin } = answer(&mut reader, STALL_PATIENCE).await?;
     let mut offset = begin;
+    let mut progress = Progress::new("a snapshot is being sent", key.index, key.bytes);
     loop {
         let chunk = snapshot.snapshot.read_raw(offset, CHUNK_BYTES).await?;
         if chunk.is_empty() {
@@ -179,6 +211,7 @@ pub async fn send(
         put_frame(&mut out, &Some(chunk));
         fail_step!(async "install::before_send_chunk", |error| error);
         write(&mut writer, &mut out).await?;
+        progress.at(offset);
     }
     put_frame(&mut out, &None::<Bytes>);
     write(&mut writer, &mut out).await?;
@@ -276,9 +309,11 @@ async fn receive_file(
     let mut out = BytesMut::new();
     put_frame(&mut out, &SnapshotResume { offset: begin });
     write(writer, &mut out).await?;
+    let mut progress = Progress::new("a snapshot is coming", head.key.index, head.key.bytes);
     while let Some(chunk) = answer::<Option<Bytes>>(reader, STALL_PATIENCE).await? {
         fail_step!(async "install::before_chunk", |error| error);
         file = file.write(chunk).await?;
+        progress.at(file.received());
     }
     tracing::info!(
         head.key.index,

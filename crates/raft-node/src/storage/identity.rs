@@ -146,6 +146,22 @@ impl DataDir {
         })
     }
 
+    /// Whether a node could open this directory as its own, as far as can be told without touching it: whose it is, or `None` if
+    /// it is nobody's yet. Whether another process has it open is not looked at.
+    pub fn look(
+        disk: &dyn Disk,
+        path: &Path,
+        cluster: &str,
+        node_id: u64,
+    ) -> Result<Option<Identity>, StorageError> {
+        let found = load(disk, path)?;
+        match &found {
+            Some(identity) => check(path, identity, cluster, node_id)?,
+            None => refuse_data_without_identity(disk, path)?,
+        }
+        Ok(found)
+    }
+
     /// Makes a data directory that belongs to `identity` and has more in it than that: what `fill` writes. The identity
     /// comes last; if this is interrupted before, no node starts in the directory, and it can be made again.
     ///

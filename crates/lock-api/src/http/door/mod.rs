@@ -105,7 +105,7 @@ fn refuse(api: &Api, peer: &Peer, shown: Option<String>, head: &Parts, problem: 
 
 /// Its token is this node's own, so another node's does not count here.
 fn of_operator(api: &Api, peer: Peer, secret: &Secret) -> Result<Peer, Problem> {
-    match &api.config.operator {
+    match &api.config().operator {
         Some(operator) if operator.is(secret) => Ok(peer.with(Identity::Super, None)),
         _ => Err(refused(Unproven::Token)),
     }

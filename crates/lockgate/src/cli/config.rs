@@ -1,0 +1,177 @@
+//! `lockgate config`: whether a configuration is good, what can be in one, and having a node read its own again.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::{Subcommand, ValueEnum};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::say;
+use crate::cluster::process::{claimant, send_signal};
+use crate::config::check::{Findings, check};
+use crate::config::{ConfigProblem, Source, reference};
+
+/// What can be asked.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Read a configuration as `serve` does, and look at what it names: certificates, keys, directories, ports. The exit
+    /// status is 1 if a node would not start with it
+    Check {
+        #[command(flatten)]
+        file: ConfigFile,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check a configuration, and have the node that runs with it read it again; its log says what it takes up
+    Reload {
+        #[command(flatten)]
+        file: ConfigFile,
+    },
+    /// Print every setting with its type, bounds, default and meaning: docs/configuration.md
+    Reference {
+        /// As what
+        #[arg(long, value_enum, default_value_t = Form::Markdown)]
+        form: Form,
+    },
+    /// Print a configuration file in which every setting is explained: cluster/node-1.toml
+    Sample {
+        /// Which node of three it is for
+        #[arg(long, default_value_t = 1)]
+        node: u64,
+    },
+}
+
+/// Where the configuration is.
+#[derive(Debug, clap::Args)]
+pub struct ConfigFile {
+    /// The node's configuration. Without one, all settings come from the environment
+    #[arg(long, value_name = "FILE", env = "LOCKGATE_CONFIG")]
+    config: Option<PathBuf>,
+}
+
+/// How the reference is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// A page for people
+    Markdown,
+    /// A document for programs
+    Json,
+}
+
+/// Does one of them.
+pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Check { file, json } => {
+            let findings = check(file.config.as_deref()).await;
+            match json {
+                true => say(serde_json::to_string_pretty(&document(&findings)).context("findings as JSON")?)?,
+                false => say(text(&findings))?,
+            }
+            Ok(match findings.is_good() {
+                true => ExitCode::SUCCESS,
+                false => ExitCode::FAILURE,
+            })
+        }
+        Command::Reload { file } => reload(file).await,
+        Command::Reference { form } => {
+            say(match form {
+                Form::Markdown => reference::markdown().trim_end().to_owned(),
+                Form::Json => {
+                    serde_json::to_string_pretty(&reference::document()).context("the table as JSON")?
+                }
+            })?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Sample { node } => {
+            if !(1..=3).contains(&node) {
+                bail!("the samples are of nodes 1 to 3");
+            }
+            say(reference::sample(node).trim_end())?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// What is wrong with the file is said here, where somebody waits for it, and not only in the node's log.
+async fn reload(file: ConfigFile) -> anyhow::Result<ExitCode> {
+    let findings = check(file.config.as_deref()).await;
+    if !findings.is_good() {
+        say(text(&findings))?;
+        bail!("nothing was reloaded");
+    }
+    let config = crate::config::ServeConfig::load(file.config.as_deref())?.config;
+    let Some(pid_file) = config.pid_file else {
+        bail!(
+            "without a pid_file in the configuration it is not known which process runs with it: send it SIGHUP yourself"
+        );
+    };
+    let runs = claimant(&pid_file).with_context(|| pid_file.display().to_string())?;
+    let Some(process) = runs else {
+        bail!(
+            "no node runs with this configuration (nobody holds {})",
+            pid_file.display()
+        );
+    };
+    send_signal(process, Signal::SIGHUP).with_context(|| format!("telling process {process}"))?;
+    say(format!(
+        "process {process} reads its configuration again; its log says what it takes up, and what holds from its next start on"
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(findings: &Findings) -> String {
+    let errors = findings.errors.iter().map(|problem| format!("error: {problem}"));
+    let warnings = findings
+        .warnings
+        .iter()
+        .map(|problem| format!("warning: {problem}"));
+    let mut lines: Vec<String> = errors.chain(warnings).collect();
+    lines.push(match (findings.errors.len(), findings.warnings.len()) {
+        (0, 0) => "the configuration is good".to_owned(),
+        (0, warnings) => format!("the configuration is good, with {}", counted(warnings, "warning")),
+        (errors, 0) => format!("the configuration has {}", counted(errors, "error")),
+        (errors, warnings) => {
+            format!(
+                "the configuration has {} and {}",
+                counted(errors, "error"),
+                counted(warnings, "warning")
+            )
+        }
+    });
+    lines.join("\n")
+}
+
+fn counted(number: usize, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        number => format!("{number} {what}s"),
+    }
+}
+
+fn document(findings: &Findings) -> Value {
+    let all = |problems: &[ConfigProblem]| problems.iter().map(one).collect::<Vec<_>>();
+    json!({
+        "good": findings.is_good(),
+        "errors": all(&findings.errors),
+        "warnings": all(&findings.warnings),
+    })
+}
+
+fn one(problem: &ConfigProblem) -> Value {
+    let mut document = json!({ "problem": problem.fact });
+    if !problem.setting.is_empty() {
+        document["setting"] = problem.setting.clone().into();
+    }
+    if let Some(file) = &problem.file {
+        document["file"] = file.display().to_string().into();
+    }
+    match &problem.source {
+        Source::Line(line) => document["line"] = (*line).into(),
+        Source::Variable(variable) => document["variable"] = variable.clone().into(),
+        Source::Nowhere => {}
+    }
+    document
+}

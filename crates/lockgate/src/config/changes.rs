@@ -1,0 +1,134 @@
+//! What has changed between two readings of a configuration, and what of it a node that runs can take up.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::settings::{self, Kind, Reload, Usual};
+
+/// What is set, as it would be written, by the names of the settings.
+pub type Set = BTreeMap<&'static str, String>;
+
+/// A setting that is not what it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Its name.
+    pub setting: &'static str,
+    /// What it was; none: nothing was said.
+    pub from: Option<String>,
+    /// What it is; none: nothing is said any more.
+    pub to: Option<String>,
+}
+
+/// All of them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// Those that a running node takes up.
+    pub live: Vec<Change>,
+    /// Those that hold from the next start on.
+    pub restart: Vec<Change>,
+}
+
+impl Changes {
+    /// What is different in `new`. Saying the default is not different from saying nothing.
+    pub fn between(running: &Set, new: &Set) -> Self {
+        let mut changes = Self::default();
+        let mut names: Vec<&'static str> = running.keys().chain(new.keys()).copied().collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let usual = settings::find(name).map(|setting| setting.usual);
+            let effective = |set: &Set| match (set.get(name), usual) {
+                (Some(said), _) => Some(said.clone()),
+                (None, Some(Usual::Is(usual))) => Some(usual.to_owned()),
+                (None, _) => None,
+            };
+            let (from, to) = (effective(running), effective(new));
+            if from == to {
+                continue;
+            }
+            let change = Change {
+                setting: name,
+                from,
+                to,
+            };
+            match settings::find(name).map(|setting| setting.reload) {
+                Some(Reload::Live) => changes.live.push(change),
+                Some(Reload::Restart) | None => changes.restart.push(change),
+            }
+        }
+        changes
+    }
+
+    /// What a node runs with that has taken up of `new` what it can.
+    pub fn taken_up(&self, running: &Set) -> Set {
+        let mut now = running.clone();
+        for change in &self.live {
+            match &change.to {
+                Some(value) => now.insert(change.setting, value.clone()),
+                None => now.remove(change.setting),
+            };
+        }
+        now
+    }
+}
+
+/// `http.max_connections: 10000 -> 200`
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_secret = settings::find(self.setting).is_some_and(|setting| setting.kind == Kind::Secret);
+        if is_secret {
+            return write!(f, "{}: another one", self.setting);
+        }
+        let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "default".to_owned());
+        write!(
+            f,
+            "{}: {} -> {}",
+            self.setting,
+            shown(&self.from),
+            shown(&self.to)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(said: &[(&'static str, &str)]) -> Set {
+        said.iter()
+            .map(|(name, value)| (*name, (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn what_changes_is_told_with_when_it_holds() {
+        let running = set(&[
+            ("http.max_connections", "10"),
+            ("raft.heartbeat_ms", "60"),
+            ("log.level", "\"debug\""),
+            ("zookeeper.super_digest", "\"u:one\""),
+        ]);
+        let new = set(&[
+            ("http.max_connections", "20"),
+            ("workers", "2"),
+            ("zookeeper.super_digest", "\"u:other\""),
+        ]);
+        let changes = Changes::between(&running, &new);
+        let told = |changes: &[Change]| changes.iter().map(Change::to_string).collect::<Vec<_>>();
+        assert_eq!(
+            told(&changes.live),
+            [
+                "http.max_connections: 10 -> 20",
+                "log.level: \"debug\" -> \"info,openraft=warn\"",
+                "zookeeper.super_digest: another one",
+            ]
+        );
+        // The heartbeat is the default, said or not.
+        assert_eq!(told(&changes.restart), ["workers: default -> 2"]);
+
+        let now = changes.taken_up(&running);
+        let again = Changes::between(&now, &new);
+        assert_eq!(again.live, []);
+        assert_eq!(again.restart, changes.restart);
+    }
+}

@@ -1,0 +1,102 @@
+//! What a configuration names: whether it is there, and good. Looks at files, directories and ports as a start would, and changes
+//! nothing: a port is listened at for a moment, and given back.
+
+mod files;
+mod ports;
+
+use std::path::Path;
+
+use raft_node::storage::{DataDir, RealDisk};
+
+use super::problem::{ConfigProblem, Source};
+use super::{ConfigErrors, Loaded, ServeConfig};
+use crate::cluster::process::claimant;
+use crate::serve::open_files;
+
+/// What was found.
+#[derive(Debug, Clone, Default)]
+pub struct Findings {
+    /// A node would not start, or would serve nobody.
+    pub errors: Vec<ConfigProblem>,
+    /// Deserves a look.
+    pub warnings: Vec<ConfigProblem>,
+}
+
+impl Findings {
+    /// Nothing would keep a node from starting.
+    pub fn is_good(&self) -> bool {
+        self.errors.is_empty()
+    }
+
+    fn error(&mut self, setting: &str, fact: impl Into<String>) {
+        self.errors.push(ConfigProblem::new(setting, fact));
+    }
+
+    fn warn(&mut self, setting: &str, fact: impl Into<String>) {
+        self.warnings.push(ConfigProblem::new(setting, fact));
+    }
+}
+
+/// Reads a configuration, and looks at all that it names.
+pub async fn check(file: Option<&Path>) -> Findings {
+    let Loaded { config, warnings, .. } = match ServeConfig::load(file) {
+        Ok(loaded) => loaded,
+        Err(ConfigErrors(errors)) => {
+            return Findings {
+                errors,
+                warnings: Vec::new(),
+            };
+        }
+    };
+    let mut findings = look(&config).await;
+    // What was found beyond the text has no line in it, but it belongs to the file.
+    for problem in findings.errors.iter_mut().chain(&mut findings.warnings) {
+        if problem.source == Source::Nowhere {
+            problem.file = file.map(Path::to_owned);
+        }
+    }
+    findings.warnings.splice(0..0, warnings);
+    findings
+}
+
+/// Looks at all that a configuration names.
+pub async fn look(config: &ServeConfig) -> Findings {
+    let mut findings = Findings::default();
+    let runs = runs_already(config, &mut findings);
+    files::look(config, &mut findings);
+    whose_directory(config, &mut findings);
+    ports::look(config, runs, &mut findings).await;
+    if let Err(error) = open_files::suffices(config) {
+        findings.warn(
+            "http.max_connections",
+            format!("{error:#}: raise the limit (`ulimit -n`, LimitNOFILE=), or have fewer connections"),
+        );
+    }
+    findings
+}
+
+/// Whether this very node runs, so that its ports are taken by itself.
+fn runs_already(config: &ServeConfig, findings: &mut Findings) -> bool {
+    let Some(path) = &config.pid_file else {
+        return false;
+    };
+    match claimant(path) {
+        Ok(runs) => runs.is_some(),
+        Err(error) => {
+            findings.error("pid_file", format!("{}: {error}", path.display()));
+            false
+        }
+    }
+}
+
+/// A directory belongs to one node for ever.
+fn whose_directory(config: &ServeConfig, findings: &mut Findings) {
+    let node = &config.node;
+    if !node.data_dir.is_dir() {
+        return;
+    }
+    match DataDir::look(&RealDisk, &node.data_dir, &node.cluster, node.node_id) {
+        Ok(Some(_)) | Ok(None) => {}
+        Err(error) => findings.error("data_dir", error.to_string()),
+    }
+}

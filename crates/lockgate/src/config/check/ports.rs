@@ -1,0 +1,61 @@
+//! The addresses that a configuration would have a node listen at.
+
+use std::io::ErrorKind;
+
+use tokio::net::TcpListener;
+
+use super::Findings;
+use crate::config::ServeConfig;
+use crate::transport::refuse_exposed;
+
+/// Looks at them. `runs`: this very node has them already.
+pub(super) async fn look(config: &ServeConfig, runs: bool, findings: &mut Findings) {
+    let node = &config.node;
+    if config.tls.is_none() && !config.insecure {
+        let http = Some(config.http_listen.as_str());
+        let zookeeper = config.zookeeper_listen.as_deref();
+        let admin = config.admin_listen.as_deref();
+        if let Err(error) = refuse_exposed(node, http, zookeeper, admin).await {
+            findings.error("tls.certificate", error.to_string());
+        }
+    }
+    let own = node.members.get(&node.node_id).map(|own| own.peer.clone());
+    let (peer_setting, peer) = match &node.peer_listen {
+        Some(address) => ("peer_listen".to_owned(), Some(address.to_string())),
+        None => (format!("members.{}", node.node_id), own),
+    };
+    let all = [
+        ("http_listen".to_owned(), Some(config.http_listen.clone())),
+        ("zookeeper_listen".to_owned(), config.zookeeper_listen.clone()),
+        ("admin_listen".to_owned(), config.admin_listen.clone()),
+        (peer_setting, peer),
+    ];
+    for (setting, address) in all {
+        if let Some(address) = address {
+            listen(&setting, &address, runs, findings).await;
+        }
+    }
+}
+
+async fn listen(setting: &str, address: &str, runs: bool, findings: &mut Findings) {
+    let Err(error) = TcpListener::bind(address).await else {
+        return;
+    };
+    match error.kind() {
+        ErrorKind::AddrInUse if runs => {}
+        ErrorKind::AddrInUse => findings.warn(
+            setting,
+            format!("{address} is in use: by this node if it runs; else it could not start"),
+        ),
+        ErrorKind::AddrNotAvailable => {
+            findings.error(setting, format!("{address} is no address of this machine"));
+        }
+        ErrorKind::PermissionDenied => findings.error(
+            setting,
+            format!(
+                "{address} may not be listened at: ports below 1024 are for who has CAP_NET_BIND_SERVICE"
+            ),
+        ),
+        _ => findings.error(setting, format!("{address}: {error}")),
+    }
+}

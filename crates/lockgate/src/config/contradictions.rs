@@ -1,0 +1,210 @@
+//! What each setting allows by itself, and what all of them together do not: timings that do not fit, addresses that collide,
+//! bounds within which nothing fits.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::ServeConfig;
+use super::given::Settings;
+
+/// An address to listen at, and what says so.
+struct Listener {
+    setting: String,
+    what: &'static str,
+    address: String,
+}
+
+impl Settings<'_> {
+    /// To be asked when everything is read. What is wrong by itself already is not looked at again.
+    pub(super) fn refuse_contradictions(&mut self, config: &ServeConfig) {
+        // Without id and members it would only be said again that they are missing.
+        let is_known = !self.is_wrong("node_id") && !self.is_wrong("members");
+        for found in config.node.nonsense() {
+            let about_members = matches!(found.setting, "node_id" | "members");
+            if !self.is_wrong(found.setting) && (is_known || !about_members) {
+                self.wrong::<()>(found.setting, &found.fact);
+            }
+        }
+        self.refuse_collisions(config);
+        self.refuse_what_never_fits(config);
+        self.warn_of_what_has_no_effect(config);
+    }
+
+    /// Two ports of this node, or one of its and another member's, at the same address.
+    fn refuse_collisions(&mut self, config: &ServeConfig) {
+        let listeners = listeners(config);
+        for (place, later) in listeners.iter().enumerate() {
+            for earlier in &listeners[..place] {
+                if collide(&earlier.address, &later.address) {
+                    let fact = format!(
+                        "{} and {} would both listen at {}",
+                        earlier.what, later.what, later.address
+                    );
+                    self.wrong::<()>(&later.setting, &fact);
+                }
+            }
+            let others = config.node.members.iter().filter(|_| !self.is_wrong("members"));
+            let others: Vec<_> = others.collect();
+            for (id, member) in others {
+                let theirs = [&member.peer, &member.http];
+                if *id != config.node.node_id
+                    && theirs.iter().any(|address| **address == later.address)
+                    && !later.address.ends_with(":0")
+                {
+                    let fact = format!("{} is an address of member {id}", later.address);
+                    self.wrong::<()>(&later.setting, &fact);
+                }
+            }
+        }
+    }
+
+    fn refuse_what_never_fits(&mut self, config: &ServeConfig) {
+        let (http, zookeeper) = (&config.http, &config.zookeeper);
+        for (inner, of_one, outer, of_all) in [
+            (
+                "http.max_body_bytes",
+                http.max_body_bytes,
+                "http.max_data_body_bytes",
+                http.max_data_body_bytes,
+            ),
+            (
+                "http.max_data_body_bytes",
+                http.max_data_body_bytes,
+                "http.max_large_bodies_bytes",
+                http.max_large_bodies_bytes,
+            ),
+            (
+                "zookeeper.max_request_bytes",
+                zookeeper.max_request_bytes,
+                "zookeeper.max_large_requests_bytes",
+                zookeeper.max_large_requests_bytes,
+            ),
+        ] {
+            if of_one > of_all && !self.is_wrong(inner) && !self.is_wrong(outer) {
+                let said = if self.set.contains_key(inner) {
+                    inner
+                } else {
+                    outer
+                };
+                let fact = format!(
+                    "{inner} ({of_one}) is more than {outer} ({of_all}), so the largest would never fit"
+                );
+                self.wrong::<()>(said, &fact);
+            }
+        }
+    }
+
+    fn warn_of_what_has_no_effect(&mut self, config: &ServeConfig) {
+        let watches = &config.node.watches.limits;
+        for (part, of_part, whole, of_whole) in [
+            (
+                "http.max_connections_per_address",
+                config.http.max_connections_per_address,
+                "http.max_connections",
+                config.http.max_connections,
+            ),
+            (
+                "zookeeper.max_connections_per_address",
+                config.zookeeper.max_connections_per_address,
+                "zookeeper.max_connections",
+                config.zookeeper.max_connections,
+            ),
+            (
+                "watches.per_watcher",
+                watches.per_watcher as usize,
+                "watches.per_node",
+                watches.per_node as usize,
+            ),
+        ] {
+            if of_part > of_whole && self.set.contains_key(part) {
+                self.warn(
+                    part,
+                    &format!("is more than {whole} ({of_whole}), and has no effect"),
+                );
+            }
+        }
+        let admin = "admin.max_connections";
+        if self.set.contains_key(admin) && config.admin_listen.is_none() {
+            self.warn(admin, "has no effect without admin_listen");
+        }
+        if self.set.contains_key("access.required")
+            && config.access_required == Some(false)
+            && config.tls.is_none()
+            && config.insecure
+        {
+            self.warn("access.required", "has no effect beside insecure = true");
+        }
+    }
+}
+
+fn listeners(config: &ServeConfig) -> Vec<Listener> {
+    let node = &config.node;
+    let own = node.members.get(&node.node_id);
+    let peer = match (&node.peer_listen, own) {
+        (Some(address), _) => Some(("peer_listen".to_owned(), address.to_string())),
+        (None, Some(own)) => Some((format!("members.{}", node.node_id), own.peer.clone())),
+        (None, None) => None,
+    };
+    let http =
+        (!config.http_listen.is_empty()).then(|| ("http_listen".to_owned(), config.http_listen.clone()));
+    let zookeeper = config.zookeeper_listen.clone();
+    let zookeeper = zookeeper.map(|address| ("zookeeper_listen".to_owned(), address));
+    let admin = config.admin_listen.clone();
+    let admin = admin.map(|address| ("admin_listen".to_owned(), address));
+    let all = [
+        ("peers", peer),
+        ("HTTP", http),
+        ("clients of ZooKeeper", zookeeper),
+        ("administration", admin),
+    ];
+    let all = all.into_iter();
+    all.filter_map(|(what, said)| {
+        said.map(|(setting, address)| Listener {
+            setting,
+            what,
+            address,
+        })
+    })
+    .collect()
+}
+
+/// Whether two addresses cannot both be listened at. Names are not resolved for that: who has one machine writes it in one way.
+fn collide(one: &str, other: &str) -> bool {
+    let parts = |address: &str| {
+        let (host, port) = address.rsplit_once(':')?;
+        Some((
+            host.trim_matches(['[', ']']).to_owned(),
+            port.parse::<u16>().ok()?,
+        ))
+    };
+    let (Some((one, one_port)), Some((other, other_port))) = (parts(one), parts(other)) else {
+        return false;
+    };
+    let address = |host: &str| match host {
+        "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        host => host.parse::<IpAddr>().ok(),
+    };
+    let is_all = |host: &str| address(host).is_some_and(|address| address.is_unspecified());
+    let same_host = one == other || address(&one).is_some() && address(&one) == address(&other);
+    one_port == other_port && one_port != 0 && (same_host || is_all(&one) || is_all(&other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_collide_at_the_same_port_of_the_same_host() {
+        for (one, other, expected) in [
+            ("127.0.0.1:7400", "127.0.0.1:7400", true),
+            ("127.0.0.1:7400", "localhost:7400", true),
+            ("0.0.0.0:7400", "127.0.0.1:7400", true),
+            ("[::]:7400", "10.0.0.1:7400", true),
+            ("a.example:7400", "a.example:7400", true),
+            ("127.0.0.1:7400", "127.0.0.1:7401", false),
+            ("127.0.0.1:7400", "127.0.0.2:7400", false),
+            ("127.0.0.1:0", "127.0.0.1:0", false),
+        ] {
+            assert_eq!(collide(one, other), expected, "{one} {other}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The members as they are given: tables of the file, or one variable; there several of a kind can be told at once, so that all
+//! nodes of a set have the same environment.
+
+use std::collections::BTreeMap;
+
+use raft_node::{MemberAddress, NodeId};
+
+use super::given::{Settings, Value};
+use super::settings::variable;
+
+/// More members make no sense: every write waits for a majority of the voters, and all get everything.
+const MOST_AT_ONCE: u64 = 64;
+
+impl Settings<'_> {
+    /// `[members.1]` with `peer` and `http` in the file; `1=PEER/HTTP,2=…` or `1..3=PEER/HTTP` in the environment.
+    pub(super) fn members(&mut self) -> BTreeMap<NodeId, MemberAddress> {
+        self.asked.insert("members");
+        let mut members = BTreeMap::new();
+        match self.environment.get(&variable("members")) {
+            Some(Ok(text)) => self.members_of_variable(&text, &mut members),
+            Some(Err(fact)) => self.wrong("members", &fact),
+            None => self.members_of_file(&mut members),
+        }
+        if members.is_empty() && !self.is_wrong("members") {
+            self.wrong::<()>("members", "at least one is required");
+        }
+        let shown = members
+            .iter()
+            .map(|(id, member)| format!("{id}={}/{}", member.peer, member.http));
+        let shown: Vec<String> = shown.collect();
+        self.set.insert("members", shown.join(","));
+        members
+    }
+
+    fn members_of_variable(&mut self, text: &str, members: &mut BTreeMap<NodeId, MemberAddress>) {
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let Some((ids, peer, http)) = parse_part(part) else {
+                let form = "is not of the form ID=PEER/HTTP or FIRST..LAST=PEER/HTTP";
+                self.wrong::<()>("members", &format!("{part:?} {form}"));
+                continue;
+            };
+            for id in ids {
+                let fill = |address: &str| {
+                    let ordinal = (id - 1).to_string();
+                    address
+                        .replace("{id}", &id.to_string())
+                        .replace("{ordinal}", &ordinal)
+                };
+                let (peer, http) = (fill(peer), fill(http));
+                self.member(members, id, MemberAddress { peer, http });
+            }
+        }
+    }
+
+    fn members_of_file(&mut self, members: &mut BTreeMap<NodeId, MemberAddress>) {
+        let mut told: BTreeMap<String, BTreeMap<String, Value>> = self
+            .sections_below("members")
+            .map(|id| (id.to_owned(), BTreeMap::new()))
+            .collect();
+        if self.says("members") && told.is_empty() {
+            return self.wrong("members", "is made of tables: [members.1] with peer and http");
+        }
+        for (name, value, _) in self.below("members") {
+            match name.split_once('.') {
+                Some((id, field)) => {
+                    told.entry(id.to_owned())
+                        .or_default()
+                        .insert(field.to_owned(), value);
+                }
+                None => self.wrong(
+                    &format!("members.{name}"),
+                    "is a table with two texts: peer and http",
+                ),
+            }
+        }
+        for (id, mut fields) in told {
+            let name = format!("members.{id}");
+            let Some(number) = id.parse::<NodeId>().ok().filter(|id| *id > 0) else {
+                self.wrong::<()>(&name, "ids of nodes are numbers from 1");
+                continue;
+            };
+            let mut address = |field: &str| match fields.remove(field) {
+                Some(Value::Text(text)) => Some(text),
+                Some(_) => self.wrong(&format!("{name}.{field}"), "must be \"HOST:PORT\""),
+                None => self.wrong(&name, &format!("has no {field}, which must be \"HOST:PORT\"")),
+            };
+            let (peer, http) = (address("peer"), address("http"));
+            for field in fields.keys() {
+                self.wrong::<()>(
+                    &format!("{name}.{field}"),
+                    "there is no such setting: a member has peer and http",
+                );
+            }
+            if let (Some(peer), Some(http)) = (peer, http) {
+                self.member(members, number, MemberAddress { peer, http });
+            }
+        }
+    }
+
+    fn member(&mut self, members: &mut BTreeMap<NodeId, MemberAddress>, id: NodeId, member: MemberAddress) {
+        let name = format!("members.{id}");
+        let peer = self.address(&name, member.peer);
+        let http = self.address(&name, member.http);
+        let same = |one: &String, other: &String| one == other && !one.ends_with(":0");
+        let meet = |other: &MemberAddress| {
+            let theirs = [&other.peer, &other.http];
+            theirs
+                .iter()
+                .any(|taken| same(taken, &peer) || same(taken, &http))
+        };
+        let taken = members.iter().find(|(_, other)| meet(other)).map(|(id, _)| *id);
+        match taken {
+            Some(other) if other != id => {
+                self.wrong::<()>(&name, &format!("has an address of member {other}, too"));
+            }
+            _ if same(&peer, &http) => self.wrong(&name, "has the same address for peers and for HTTP"),
+            _ => {}
+        }
+        if members.insert(id, MemberAddress { peer, http }).is_some() {
+            self.wrong::<()>(&name, "is given twice");
+        }
+    }
+
+    /// `host:port`; the host is resolved later, when it is needed.
+    pub(super) fn address(&mut self, name: &str, address: String) -> String {
+        match address.rsplit_once(':') {
+            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {}
+            _ => self.wrong(name, &format!("{address:?} is not of the form HOST:PORT")),
+        }
+        address
+    }
+}
+
+/// One part of the variable: whose, and the two addresses.
+fn parse_part(part: &str) -> Option<(std::ops::RangeInclusive<NodeId>, &str, &str)> {
+    let (ids, addresses) = part.split_once('=')?;
+    let (peer, http) = addresses.split_once('/')?;
+    let (first, last) = match ids.split_once("..") {
+        Some((first, last)) => (first.parse().ok()?, last.parse().ok()?),
+        None => {
+            let id: NodeId = ids.parse().ok()?;
+            (id, id)
+        }
+    };
+    let is_some = 0 < first && first <= last && last - first < MOST_AT_ONCE;
+    is_some.then_some((first..=last, peer, http))
+}

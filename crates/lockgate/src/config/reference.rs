@@ -1,0 +1,222 @@
+//! The table of settings, printed: docs/configuration.md, the sample files in `cluster/`, and JSON for programs.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::settings::{Kind, MEMBERS, Reload, SECTIONS, Section, Setting, Shown, Usual, variable};
+
+/// How wide the lines of the sample files are.
+const WIDTH: usize = 120;
+
+/// How many members the samples have, on one machine.
+const SAMPLE_MEMBERS: u64 = 3;
+
+/// The reference as a page of Markdown.
+pub fn markdown() -> String {
+    let mut page = "\
+<!-- Printed by `lockgate config reference`; a test holds it against the code. -->
+
+# Configuration
+
+Every setting of a node. `lockgate serve --config FILE` reads a TOML file; each setting can also come from the environment, which
+goes before the file. Relative paths are relative to the file's directory. Times are in milliseconds, sizes in bytes. Unknown settings
+are refused, and all that is wrong is told at once, with the line or the variable. [`cluster/node-1.toml`](../cluster/node-1.toml)
+shows the same as a file with comments (`lockgate config sample`).
+
+| command | |
+|---|---|
+| `lockgate config check --config FILE` | reads it as `serve` does, and looks at what it names: certificates, keys, directories, ports. Ends with 1 if the node would not start so; `--json` for programs |
+| `lockgate config reload --config FILE` | checks it, and has the node that runs with it (by its `pid_file`) read it again. SIGHUP does the same |
+| `lockgate config reference`, `lockgate config sample` | print this page, and a sample file |
+
+## Reloading
+
+A reload reads the whole configuration again, the file and the environment that the process was started with. If anything in it is
+wrong, nothing is taken up, the node goes on with what it had, and the log says what is wrong. Else the settings marked **live** below
+are taken up: the log names each with its old and its new value, and those that changed and hold from the next start on. Connections that
+are open stay open, also where there are more of them than a new limit allows. Certificates and keys are read again in any case, as
+they are every few seconds if their files change.
+
+## The settings
+"
+    .to_owned();
+    for section in SECTIONS {
+        let title = match section.name {
+            "" => "The node".to_owned(),
+            name => format!("`[{name}]`"),
+        };
+        page.push_str(&format!("\n### {title}\n\n"));
+        if !section.meaning.is_empty() {
+            page.push_str(&format!("{}\n\n", cell(section.meaning)));
+        }
+        page.push_str("| setting | takes | default | reload | meaning |\n|---|---|---|---|---|\n");
+        for setting in section.settings {
+            page.push_str(&row(setting));
+        }
+    }
+    page.push_str(&format!(
+        "\n### `[members.ID]`\n\n{MEMBERS}\n\n\
+         | setting | takes | meaning |\n|---|---|---|\n\
+         | `peer` | \"HOST:PORT\" | where the other nodes reach this member |\n\
+         | `http` | \"HOST:PORT\" | where clients reach it |\n\n\
+         In the environment they are one variable: `LOCKGATE_MEMBERS=\"1=PEER/HTTP,2=PEER/HTTP\"`. Members whose addresses differ in \
+         a number alone can be told at once: in `1..3=node-{{id}}:7500/node-{{id}}:7400` each `{{id}}` is the member's id, and each \
+         `{{ordinal}}` one less, as Kubernetes counts the pods of a StatefulSet. Together with `LOCKGATE_NODE_ID=hostname` all nodes \
+         have the same environment.\n\n\
+         ## Environment variables\n\n\
+         A setting's variable is `LOCKGATE_`, its section and its name, in capitals:\n\n\
+         | setting | variable |\n|---|---|\n"
+    ));
+    for setting in SECTIONS.into_iter().flat_map(|section| section.settings) {
+        page.push_str(&format!(
+            "| `{}` | `{}` |\n",
+            setting.name,
+            variable(setting.name)
+        ));
+    }
+    page.push_str(
+        "| `members` | `LOCKGATE_MEMBERS` |\n\n\
+         Variables that are much like one of these and are none are told as a warning. `LOCKGATE_CONFIG` is the file, \
+         for `serve`, `config` and `snapshot restore`; `RUST_LOG` goes before `log.level`.\n",
+    );
+    page
+}
+
+fn row(setting: &Setting) -> String {
+    let usual = match setting.usual {
+        Usual::Is("\"\"") => "none".to_owned(),
+        Usual::Is(usual) => format!("`{usual}`"),
+        Usual::Said(usual) => usual.to_owned(),
+        Usual::Required => "required".to_owned(),
+    };
+    let reload = match setting.reload {
+        Reload::Live => "live",
+        Reload::Restart => "restart",
+    };
+    format!(
+        "| `{}` | {} | {usual} | {reload} | {} |\n",
+        setting.name,
+        setting.kind.allowed(),
+        cell(setting.meaning)
+    )
+}
+
+/// Text in a cell: names of hosts and files in it are no markup, and neither are bars.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('*', "\\*")
+}
+
+/// The sample file of a node: every setting with its meaning, commented out where it is the default.
+pub fn sample(node: u64) -> String {
+    let mut file = format!(
+        "\
+# Lockgate, node {node} of a cluster of three on one machine. Start it with
+#
+#     lockgate serve --config cluster/node-{node}.toml
+#
+# (`lockgate cluster up` writes such files itself.) `lockgate config check --config FILE` says whether a file is good, and what is
+# wrong with it. Every setting can also come from the environment, which goes before this file: raft.heartbeat_ms is
+# LOCKGATE_RAFT_HEARTBEAT_MS, members is LOCKGATE_MEMBERS=\"1=PEER/HTTP,2=PEER/HTTP,…\". Unknown settings are refused. Settings that
+# are commented out show their default. Relative paths are relative to this file. Durations are in milliseconds. What is marked
+# [live] is taken up by a reload (SIGHUP, or `lockgate config reload`), everything else at the next start.
+"
+    );
+    for section in SECTIONS {
+        file.push('\n');
+        if !section.name.is_empty() {
+            comment(&mut file, section.meaning);
+            file.push_str(&format!("[{}]\n", section.name));
+        }
+        sample_section(&mut file, section, node);
+    }
+    file.push('\n');
+    comment(&mut file, MEMBERS);
+    let members: Vec<String> = (1..=SAMPLE_MEMBERS)
+        .map(|id| format!("[members.{id}]\npeer = \"127.0.0.1:750{id}\"\nhttp = \"127.0.0.1:740{id}\"\n"))
+        .collect();
+    file.push_str(&members.join("\n"));
+    file
+}
+
+fn sample_section(file: &mut String, section: &Section, node: u64) {
+    for (place, setting) in section.settings.iter().enumerate() {
+        if place > 0 {
+            file.push('\n');
+        }
+        let mut text = setting.meaning.to_owned();
+        match (setting.usual, setting.sample) {
+            (Usual::Required, _) => text.push_str(" Required."),
+            (Usual::Said(usual), _) => write!(text, " Default: {usual}.").expect("memory takes it"),
+            (Usual::Is(usual), Shown::Set(_)) => {
+                write!(text, " Default: {usual}.").expect("memory takes it");
+            }
+            (Usual::Is(_), Shown::Usual | Shown::Example(_)) => {}
+        }
+        if setting.reload == Reload::Live {
+            text.push_str(" [live]");
+        }
+        comment(file, &text);
+        let id = |text: &str| text.replace("{N}", &node.to_string());
+        let line = match (setting.sample, setting.usual) {
+            (Shown::Set(value), _) => format!("{} = {}\n", setting.key(), id(value)),
+            (Shown::Example(value), _) => format!("#{} = {}\n", setting.key(), id(value)),
+            (Shown::Usual, Usual::Is(value)) => format!("#{} = {value}\n", setting.key()),
+            (Shown::Usual, usual) => panic!("{} has {usual:?}, which is not to be shown", setting.name),
+        };
+        file.push_str(&line);
+    }
+}
+
+/// Text as a comment, in lines that are not too long.
+fn comment(file: &mut String, text: &str) {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() && line.chars().count() + word.chars().count() + 3 > WIDTH {
+            file.push_str(&format!("#{line}\n"));
+            line.clear();
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    if !line.is_empty() {
+        file.push_str(&format!("#{line}\n"));
+    }
+}
+
+/// The table for programs: editors, forms, checks of other tools.
+pub fn document() -> Value {
+    let settings = SECTIONS.into_iter().flat_map(|section| section.settings);
+    let settings: Vec<Value> = settings.map(one_document).collect();
+    json!({ "settings": settings })
+}
+
+fn one_document(setting: &Setting) -> Value {
+    let kind = match setting.kind {
+        Kind::Flag => "flag",
+        Kind::Number { .. } | Kind::NodeId => "number",
+        Kind::Milliseconds { .. } => "milliseconds",
+        Kind::Ratio => "ratio",
+        Kind::List => "list",
+        Kind::OneOf(_) => "choice",
+        Kind::Path => "path",
+        Kind::Address | Kind::AddressOrOff | Kind::SocketAddress => "address",
+        Kind::Text | Kind::Secret => "text",
+    };
+    let mut document = json!({
+        "setting": setting.name,
+        "variable": variable(setting.name),
+        "kind": kind,
+        "allowed": setting.kind.allowed(),
+        "live": setting.reload == Reload::Live,
+        "meaning": setting.meaning,
+    });
+    if let Some((least, most)) = setting.kind.bounds() {
+        document["least"] = least.into();
+        document["most"] = most.into();
+    }
+    if let Usual::Is(usual) = setting.usual {
+        document["default"] = usual.into();
+    }
+    document
+}

@@ -1,0 +1,66 @@
+//! What protects connections, as a configuration says it.
+
+use std::path::Path;
+
+use transport_security::{ClientCertificates, HandshakeBounds};
+
+use super::given::Settings;
+use super::given_files::GivenFiles;
+use crate::transport::TlsConfig;
+
+impl Settings<'_> {
+    /// What protects connections: none without a certificate.
+    pub(super) fn tls(&mut self, base: &Path) -> Option<TlsConfig> {
+        let mut path = |key| {
+            let path = self.text(key).filter(|path| !path.is_empty());
+            path.map(|path| base.join(path))
+        };
+        let files = GivenFiles {
+            certificate: path("tls.certificate"),
+            key: path("tls.key"),
+            ca: path("tls.ca"),
+        };
+        let peers = GivenFiles {
+            certificate: path("tls.peer_certificate"),
+            key: path("tls.peer_key"),
+            ca: path("tls.peer_ca"),
+        };
+        let client_ca = path("tls.client_ca");
+        let mut handshakes = HandshakeBounds::default();
+        self.duration("tls.handshake_timeout_ms", &mut handshakes.timeout);
+        self.size("tls.handshakes_at_once", &mut handshakes.at_once);
+        let asked = self.text("tls.client_certificates");
+        let files = files.complete().unwrap_or_else(|missing| {
+            self.wrong(
+                &format!("tls.{missing}"),
+                "is required with the others of certificate, key and ca",
+            )
+        });
+        let peers = peers.complete().unwrap_or_else(|missing| {
+            let others = "is required with the others of peer_certificate, peer_key and peer_ca";
+            self.wrong(&format!("tls.peer_{missing}"), others)
+        });
+        let Some(files) = files else {
+            let asks = asked.is_some_and(|asked| asked != "optional");
+            if peers.is_some() || client_ca.is_some() || asks {
+                self.wrong::<()>(
+                    "tls.certificate",
+                    "is required where other settings of [tls] are given",
+                );
+            }
+            return None;
+        };
+        let client_ca = client_ca.unwrap_or_else(|| files.ca.clone());
+        let clients = match asked.as_deref() {
+            None | Some("optional") => ClientCertificates::Optional(client_ca),
+            Some("required") => ClientCertificates::Required(client_ca),
+            Some(_) => ClientCertificates::Ignored,
+        };
+        Some(TlsConfig {
+            files,
+            clients,
+            peers,
+            handshakes,
+        })
+    }
+}

@@ -1,0 +1,63 @@
+//! The log of a node's process: where it goes, how it looks, and how much of it there is, which can be changed while it runs.
+
+use std::io;
+
+use anyhow::Context;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::reload::{self, Handle};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Registry, fmt};
+
+use crate::config::{LogConfig, LogFormat};
+use crate::log_lines::{Escapes, OneLine};
+
+/// By what goes before the configuration.
+const VARIABLE: &str = "RUST_LOG";
+
+/// Changes how much is logged.
+#[derive(Debug, Clone)]
+pub struct Level(Handle<EnvFilter, Registry>);
+
+impl Level {
+    /// Logs as much as `config` says from now on.
+    pub fn set(&self, config: &LogConfig) -> anyhow::Result<()> {
+        let filter = filter(config)?;
+        self.0.reload(filter).context("changing what is logged")
+    }
+
+    /// Whether the environment says what is logged, so that the configuration does not.
+    pub fn is_overridden() -> bool {
+        std::env::var_os(VARIABLE).is_some()
+    }
+}
+
+/// Starts the log of this process.
+pub fn start(config: &LogConfig) -> anyhow::Result<Level> {
+    let (filter, handle) = reload::Layer::new(filter(config)?);
+    let escapes = match config.format {
+        LogFormat::Text => Escapes::Text,
+        LogFormat::Json => Escapes::Json,
+    };
+    let layer = fmt::layer()
+        .with_writer(move || OneLine::new(io::stderr(), escapes))
+        .with_ansi(false)
+        // A line that cannot be written, as on a full disk, is lost. To complain of it on the same stream would be the
+        // end of the thread that wanted to log.
+        .log_internal_errors(false);
+    let registry = tracing_subscriber::registry().with(filter);
+    match config.format {
+        LogFormat::Text => registry.with(layer).try_init(),
+        LogFormat::Json => registry.with(layer.json()).try_init(),
+    }
+    .map_err(|error| anyhow::anyhow!("starting the log: {error}"))?;
+    Ok(Level(handle))
+}
+
+fn filter(config: &LogConfig) -> anyhow::Result<EnvFilter> {
+    match std::env::var(VARIABLE) {
+        Ok(directives) => EnvFilter::try_new(directives).context(VARIABLE),
+        // Checked when the configuration was read.
+        Err(_) => EnvFilter::try_new(&config.level).context("log.level"),
+    }
+}

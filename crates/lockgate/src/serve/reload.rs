@@ -1,0 +1,82 @@
+//! Taking a changed configuration up while the node runs: all of it is read and checked first, and if anything is wrong the node
+//! goes on with what it has.
+
+use std::path::{Path, PathBuf};
+
+use tracing::{error, info, warn};
+
+use super::logging::Level;
+use crate::config::changes::{Changes, Set};
+use crate::config::{Loaded, ServeConfig};
+use crate::server::{Lockgate, Reconfigured};
+
+/// Where the configuration is, and what of it the node runs with.
+pub struct Reloader {
+    file: Option<PathBuf>,
+    running: Set,
+    level: Level,
+}
+
+impl Reloader {
+    /// Of a node that was started with `set`, out of `file` and the environment.
+    pub fn new(file: Option<&Path>, set: Set, level: Level) -> Self {
+        Self {
+            file: file.map(Path::to_owned),
+            running: set,
+            level,
+        }
+    }
+
+    /// Reads the configuration again, and has the node take up what it can. Says in the log what that is.
+    pub fn reload(&mut self, server: &Lockgate) {
+        let node = server.node().id();
+        let Loaded {
+            config,
+            set,
+            warnings,
+        } = match ServeConfig::load(self.file.as_deref()) {
+            Ok(loaded) => loaded,
+            Err(errors) => {
+                for problem in &errors.0 {
+                    error!(node, "configuration: {problem}");
+                }
+                error!(
+                    node,
+                    errors = errors.0.len(),
+                    "the configuration is refused as a whole, and the node goes on with the one before"
+                );
+                return;
+            }
+        };
+        for warning in warnings {
+            warn!(node, "configuration: {warning}");
+        }
+        let changes = Changes::between(&self.running, &set);
+        if changes == Changes::default() {
+            info!(node, "nothing has changed in the configuration");
+            return;
+        }
+        let is_louder = changes.live.iter().any(|change| change.setting == "log.level");
+        if is_louder {
+            if Level::is_overridden() {
+                warn!(node, "log.level has no effect: RUST_LOG goes before it");
+            }
+            if let Err(error) = self.level.set(&config.log) {
+                error!(node, "the log goes on as before: {error:#}");
+            }
+        }
+        server.reconfigure(Reconfigured {
+            http: config.http,
+            admin: config.admin,
+            zookeeper: config.zookeeper,
+            admission: config.node.admission,
+        });
+        for change in &changes.live {
+            info!(node, "taken up: {change}");
+        }
+        for change in &changes.restart {
+            warn!(node, "holds from the next start on: {change}");
+        }
+        self.running = changes.taken_up(&self.running);
+    }
+}

@@ -1,0 +1,218 @@
+//! `lockgate config`: what it finds in a configuration before a node has to, and what a node that runs takes up.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use lockgate::raft_node::NodeId;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::command_line::{lockgate, succeeds};
+use crate::harness::{TestCluster, eventually};
+
+/// Runs `lockgate config` with these arguments and this file: its exit status, and all that it said.
+async fn config(command: &str, file: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let file = file.to_str().unwrap();
+    let mut all = vec!["config", command, "--config", file];
+    all.extend(arguments);
+    let output = lockgate(&all).await;
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+async fn findings(file: &Path) -> (Option<i32>, Value) {
+    let (status, said) = config("check", file, &["--json"]).await;
+    (status, serde_json::from_str(&said).expect("JSON"))
+}
+
+/// A configuration of a node that nobody has started, with ports that nobody needs.
+fn alone(dir: &Path, more: &str) -> PathBuf {
+    let file = dir.join("node.toml");
+    let text = format!(
+        "node_id = 1\ncluster = \"checked\"\ndata_dir = \"data\"\nzookeeper_listen = \"off\"\nhttp_listen = \"127.0.0.1:0\"\n\
+         peer_listen = \"127.0.0.1:0\"\n{more}\n[members.1]\npeer = \"127.0.0.1:1\"\nhttp = \"127.0.0.1:2\"\n"
+    );
+    fs::write(&file, text).unwrap();
+    file
+}
+
+#[tokio::test]
+async fn a_good_configuration_is_good_and_nothing_is_left_behind() {
+    let dir = TempDir::new().unwrap();
+    let file = alone(dir.path(), "");
+    let (status, said) = config("check", &file, &[]).await;
+    assert_eq!((status, said.as_str()), (Some(0), "the configuration is good\n"));
+    let (status, document) = findings(&file).await;
+    assert_eq!(status, Some(0));
+    assert_eq!(document, json!({ "good": true, "errors": [], "warnings": [] }));
+    assert_eq!(
+        fs::read_dir(dir.path()).unwrap().count(),
+        1,
+        "only the file is there"
+    );
+    // A sample is good, but for the ports, which others may have just now.
+    let sample = dir.path().join("sample.toml");
+    let printed = succeeds(&["config", "sample", "--node", "2"]).await;
+    fs::write(&sample, printed).unwrap();
+    let (status, said) = config("check", &sample, &[]).await;
+    assert_eq!(status, Some(0), "{said}");
+}
+
+#[tokio::test]
+async fn what_a_node_would_stumble_over_is_found_before() {
+    let dir = TempDir::new().unwrap();
+    let there = dir.path();
+    fs::write(there.join("data"), "a file").unwrap();
+    fs::write(there.join("cert.pem"), "nothing").unwrap();
+    let tls = "pid_file = \"nowhere/pid\"\nadmin_listen = \"192.0.2.1:7600\"\n\
+               [tls]\ncertificate = \"cert.pem\"\nkey = \"no-key.pem\"\nca = \"cert.pem\"\npeer_certificate = \"peer.pem\"\n\
+               peer_key = \"no-peer-key.pem\"\npeer_ca = \"peer.pem\"";
+    let (status, document) = findings(&alone(there, tls)).await;
+    assert_eq!(status, Some(1));
+    assert_eq!(document["good"], false);
+    let errors = document["errors"].as_array().unwrap();
+    let about = |setting: &str| {
+        let found = errors.iter().find(|error| error["setting"] == setting);
+        let found = found.unwrap_or_else(|| panic!("nothing about {setting}: {document}"));
+        found["problem"].as_str().unwrap().to_owned()
+    };
+    assert!(about("data_dir").ends_with("data is no directory"));
+    assert!(about("pid_file").contains("there is no directory"));
+    assert!(about("admin_listen").contains("192.0.2.1:7600 is no address of this machine"));
+    for (setting, file) in [
+        ("tls.key", "no-key.pem"),
+        ("tls.peer_certificate", "peer.pem"),
+        ("tls.peer_key", "no-peer-key.pem"),
+        ("tls.peer_ca", "peer.pem"),
+    ] {
+        assert!(about(setting).contains(file), "{document}");
+    }
+    assert_eq!(errors.len(), 7, "{document}");
+
+    let tls = "[tls]\ncertificate = \"cert.pem\"\nkey = \"cert.pem\"\nca = \"cert.pem\"";
+    fs::remove_file(there.join("data")).unwrap();
+    let (status, document) = findings(&alone(there, tls)).await;
+    assert_eq!(status, Some(1));
+    let told = document["errors"].to_string();
+    assert!(told.contains("cert.pem: there is no certificate in it"), "{told}");
+}
+
+#[tokio::test]
+async fn certificates_keys_and_directories_have_to_be_this_nodes() {
+    let mut cluster = TestCluster::configure_secured();
+    let file = cluster.node(1).unwrap().config_file();
+    let (status, said) = config("check", &file, &[]).await;
+    assert_eq!(status, Some(0), "{said}");
+
+    // Somebody else's node id: the certificate does not name it, and once it has run the directory is another's.
+    cluster.up(lockgate::cluster::START_TIMEOUT).await.unwrap();
+    let (status, document) = findings(&file).await;
+    assert_eq!(status, Some(0), "{document}");
+    let told = document["warnings"].to_string();
+    assert!(!told.contains("_listen"), "its ports are its own: {told}");
+    let text = fs::read_to_string(&file).unwrap();
+    let other = file.with_file_name("other.toml");
+    fs::write(&other, text.replace("node_id = 1\n", "node_id = 2\n")).unwrap();
+    let (status, document) = findings(&other).await;
+    assert_eq!(status, Some(1));
+    let told = document["errors"].to_string();
+    assert!(told.contains("belongs to node 1 of cluster"), "{told}");
+    assert!(told.contains("it is node 1"), "{told}");
+
+    // A key that others can read.
+    let key = text.lines().find_map(|line| line.strip_prefix("key = ")).unwrap();
+    let key = file.parent().unwrap().join(key.trim_matches('"'));
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let (status, document) = findings(&file).await;
+    assert_eq!(status, Some(1));
+    let told = document["errors"].to_string();
+    assert!(
+        told.contains("\"setting\":\"tls.key\"") && told.contains("chmod 600"),
+        "{told}"
+    );
+}
+
+/// What a node has logged.
+fn log(cluster: &TestCluster, id: NodeId) -> String {
+    fs::read_to_string(cluster.node(id).unwrap().log_file()).unwrap()
+}
+
+async fn logged(cluster: &TestCluster, id: NodeId, text: &str) {
+    eventually(text, async || log(cluster, id).contains(text)).await;
+}
+
+/// What a node answers to a body of 3,000 bytes.
+async fn large_note(cluster: &TestCluster) -> u16 {
+    let body = json!({ "name": "x".repeat(3_000) });
+    cluster.send(1, "POST", "/v1/sessions", &body).await.status
+}
+
+#[tokio::test]
+async fn a_running_node_takes_up_what_it_can_and_refuses_what_is_broken() {
+    let cluster = TestCluster::start().await;
+    let node = cluster.node(1).unwrap();
+    let (file, pid_file) = (node.config_file(), node.pid_file());
+    let before = fs::read_to_string(&file).unwrap();
+    let was = large_note(&cluster).await;
+    assert_ne!(was, 413);
+
+    fs::write(
+        &file,
+        format!("{before}\n[http]\nmax_body_bytes = 2000\n[load]\nmax_outstanding = 500\n[disk]\nstall_ms = 1500\n[log]\nlevel = \"debug\"\n"),
+    )
+    .unwrap();
+    let (status, said) = config("reload", &file, &[]).await;
+    assert_eq!(status, Some(0), "{said}");
+    logged(&cluster, 1, "taken up: http.max_body_bytes: 65536 -> 2000").await;
+    logged(&cluster, 1, "taken up: load.max_outstanding: 10000 -> 500").await;
+    logged(
+        &cluster,
+        1,
+        "holds from the next start on: disk.stall_ms: 1000 -> 1500",
+    )
+    .await;
+    assert_eq!(large_note(&cluster).await, 413);
+    // Debug tells of every request.
+    eventually("the log tells more", async || {
+        log(&cluster, 1).contains(" DEBUG ")
+    })
+    .await;
+    let metrics = cluster.send(1, "GET", "/metrics", &Value::Null).await;
+    let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
+    assert!(metrics.contains("\nlockgate_proposals_limit 500\n"), "{metrics}");
+
+    // A broken file is refused as a whole: by who asks for it, and by the node that is told in another way.
+    fs::write(
+        &file,
+        format!("{before}\n[http]\nmax_body_bytes = 4000\nmax_connections = \"many\"\n"),
+    )
+    .unwrap();
+    let (status, said) = config("reload", &file, &[]).await;
+    assert_eq!(status, Some(1));
+    assert!(
+        said.contains("http.max_connections: must be a whole number")
+            && said.contains("nothing was reloaded"),
+        "{said}"
+    );
+    let process = fs::read_to_string(&pid_file).unwrap();
+    let told = Command::new("kill")
+        .args(["-HUP", process.trim()])
+        .status()
+        .unwrap();
+    assert!(told.success());
+    logged(&cluster, 1, "refused as a whole").await;
+    assert!(log(&cluster, 1).contains("http.max_connections: must be a whole number"));
+    assert_eq!(large_note(&cluster).await, 413, "it goes on with what it had");
+
+    // Back to the first one: what is not said any more is the default again.
+    fs::write(&file, &before).unwrap();
+    let (status, said) = config("reload", &file, &[]).await;
+    assert_eq!(status, Some(0), "{said}");
+    logged(&cluster, 1, "taken up: http.max_body_bytes: 2000 -> 65536").await;
+    assert_eq!(large_note(&cluster).await, was);
+    let (status, said) = config("reload", &file, &[]).await;
+    assert_eq!(status, Some(0), "{said}");
+    logged(&cluster, 1, "nothing has changed in the configuration").await;
+}
