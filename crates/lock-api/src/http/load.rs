@@ -86,12 +86,16 @@ pub fn refuse_early<B>(node: &Node, request: &axum::http::Request<B>, waited: Du
     Some(refusal)
 }
 
-/// Lets a request through or refuses it.
+/// Lets a request through or refuses it. As nothing but tracing stands before this, it is also where requests are counted: one
+/// step more on the way of each would cost more than the counting does.
 pub async fn admit(State(api): State<Shared>, request: Request, next: Next) -> Response {
-    match admit_request(&api, request, next).await {
+    let mut asked = api.requests.begin(&request);
+    let response = match admit_request(&api, request, next).await {
         Ok(response) => response,
         Err(problem) => problem.into_response(),
-    }
+    };
+    asked.answer(&response);
+    response
 }
 
 async fn admit_request(api: &Shared, request: Request, next: Next) -> Result<Response, Problem> {

@@ -131,11 +131,7 @@ pub fn measured_router(
         .fallback(no_route)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(api.clone(), origin::guard))
-        .layer(middleware::from_fn_with_state(api.clone(), load::admit))
-        .layer(middleware::from_fn_with_state(
-            api.clone(),
-            metrics::requests::count,
-        ));
+        .layer(middleware::from_fn_with_state(api.clone(), load::admit));
     // Where nothing is traced there is no step more on the way of a request.
     if api.config().tracing.is_some() {
         router = router.layer(middleware::from_fn_with_state(api.clone(), trace::follow));

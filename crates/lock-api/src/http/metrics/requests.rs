@@ -4,18 +4,15 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request};
 use axum::http::{Method, StatusCode};
-use axum::middleware::Next;
 use axum::response::Response;
 use raft_node::metrics::numbers::{Classes, Counter, Histogram};
 use raft_node::metrics::sheet::{Instruments, Sheet};
 use tokio::time::Instant;
 
-use crate::http::Shared;
 use crate::http::problem::Code;
 use crate::http::url::Verb;
 
@@ -103,6 +100,17 @@ impl Requests {
         });
     }
 
+    /// A request has come.
+    pub fn begin(&self, request: &Request) -> Asked<'_> {
+        self.under_way.fetch_add(1, Relaxed);
+        Asked {
+            requests: self,
+            operation: self.operation(request),
+            since: Instant::now(),
+            is_answered: false,
+        }
+    }
+
     /// What a request asks for, in words: its method, and its address as it is routed.
     pub fn words(&self, request: &Request) -> (&'static str, &str) {
         let operation = &self.operations[self.operation(request)];
@@ -183,41 +191,23 @@ impl Operation {
     }
 }
 
-/// Stands before everything else, so that what is refused is counted, too.
-pub async fn count(State(api): State<Shared>, request: Request, next: Next) -> Response {
-    let requests = api.requests.clone();
-    let mut asked = Asked::begin(requests.clone(), requests.operation(&request));
-    let response = next.run(request).await;
-    asked.answer(&response);
-    response
-}
-
 /// A request that is not answered yet.
-struct Asked {
-    requests: Arc<Requests>,
+pub struct Asked<'r> {
+    requests: &'r Requests,
     operation: usize,
     since: Instant,
     is_answered: bool,
 }
 
-impl Asked {
-    fn begin(requests: Arc<Requests>, operation: usize) -> Self {
-        requests.under_way.fetch_add(1, Relaxed);
-        Self {
-            requests,
-            operation,
-            since: Instant::now(),
-            is_answered: false,
-        }
-    }
-
-    fn answer(&mut self, response: &Response) {
+impl Asked<'_> {
+    /// With what came of it.
+    pub fn answer(&mut self, response: &Response) {
         self.is_answered = true;
         self.requests.operations[self.operation].answered(response);
     }
 }
 
-impl Drop for Asked {
+impl Drop for Asked<'_> {
     /// Answered, or its caller has hung up, and the handler with it.
     fn drop(&mut self) {
         let operation = &self.requests.operations[self.operation];
