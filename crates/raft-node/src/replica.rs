@@ -163,6 +163,7 @@ impl Replica {
                 fail_step!("watch::before_dispatch");
                 self.hub.dispatch(applied.zxid, &events, store.sight());
                 self.hub.sessions.happened(applied.zxid, store.time_ms(), &events);
+                self.hub.recent.happened(applied.zxid, store.time_ms(), &events);
                 fail_step!("watch::after_dispatch");
                 if let Some(holds) = &mut holds {
                     holds.follow(applied.zxid.0, store.time_ms(), &events);

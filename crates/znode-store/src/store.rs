@@ -106,6 +106,11 @@ impl Store {
         self.sessions.get(session).map(|state| state.view(session))
     }
 
+    /// How many sessions live.
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
     /// All live sessions, by id.
     pub fn sessions(&self) -> Vec<SessionView> {
         self.sessions.views()
