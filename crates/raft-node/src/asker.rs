@@ -11,6 +11,7 @@ use znode_store::SessionId;
 use znode_store::planted::{self, Bug};
 
 use crate::config::NodeId;
+use crate::disks::{Disks, MemberNews};
 use crate::error::Unavailable;
 use crate::leader::{LeaderView, Leadership};
 use crate::membership::change::MembershipLeader;
@@ -19,6 +20,7 @@ use crate::membership::{
 };
 use crate::peers::wire::{Answer, Ask, NotLeader, Touched};
 use crate::peers::{LinkError, Peers, Purpose};
+use crate::types::Raft;
 
 /// Heartbeats in one frame, and callers that wait for the next.
 const MAX_AT_ONCE: usize = 4_096;
@@ -26,6 +28,9 @@ const MAX_AT_ONCE: usize = 4_096;
 /// Between two questions to a leader that could not answer the first: it has lost its quorum for a moment, or a new one
 /// is only just known.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// Whoever asks how the members are looks again soon, and had rather know now that nobody can tell.
+const MEMBERS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Asks the leader, wherever it is.
 pub struct Asker {
@@ -223,6 +228,27 @@ impl Asker {
             }
         };
         self.way().ask(here, there).await
+    }
+
+    /// How the members are, by the leader's word.
+    pub async fn members(&self, disks: &Disks, raft: &Raft) -> Result<Vec<MemberNews>, Unavailable> {
+        let here = async || disks.members(raft);
+        let there = |leader, left: Duration| {
+            let link = self.peers.link(leader, Purpose::Control);
+            async move {
+                match link.ask(Ask::Members, left).await? {
+                    Answer::Members(members) => Ok(members),
+                    _ => Ok(Err(NotLeader { leader: None })),
+                }
+            }
+        };
+        let patience = MEMBERS_PATIENCE;
+        Way {
+            patience,
+            ..self.way()
+        }
+        .ask(here, there)
+        .await
     }
 
     fn way(&self) -> Way {

@@ -119,9 +119,10 @@ pub use config::{
     MemberAddress, NodeConfig, NodeId, Nonsense, RaftTiming, SessionBounds, SessionEventsConfig,
     SnapshotConfig, SweepConfig, WatchConfig,
 };
-pub use disks::{Alarm, AlarmKind, DiskConfig};
+pub use disks::{Alarm, AlarmKind, DiskConfig, DiskReport, MemberNews};
 pub use error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
 pub use history::{HistoryConfig, HistoryEntry, HistoryError, LockHistory};
+pub use hub::happenings::{Happened, Happening, Happenings, MAX_HAPPENINGS, MAX_ONLOOKERS, TooManyOnlookers};
 pub use hub::session_events::{
     EventPosition, NoPosition, SessionEvent, SessionEventCounts, StreamLost, TooManyStreams,
 };

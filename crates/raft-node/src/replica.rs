@@ -175,6 +175,7 @@ impl Replica {
                 fail_step!("watch::before_dispatch");
                 self.hub.dispatch(applied.zxid, &events, store.sight());
                 self.hub.sessions.happened(applied.zxid, store.time_ms(), &events);
+                self.hub.recent.happened(applied.zxid, store.time_ms(), &events);
                 fail_step!("watch::after_dispatch");
                 if counts && !events.is_empty() {
                     self.meters.locks.follow(&store, timed_out, &events);

@@ -21,10 +21,13 @@ pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     fresh(&api, asked.linearizable).await?;
     let caller = peer.identities();
     let answer = api.node.read(|store| {
-        let (principal, role) = store.seen_by(&caller).principal();
+        let view = store.seen_by(&caller);
+        let (principal, role) = view.principal();
+        // Who is not let in may do nothing, and that is told.
+        let grants = view.grants().unwrap_or(Some(Vec::new()));
         AccessAnswer {
             secured: store.is_secured(),
-            you: CallerAnswer::new(&principal, role),
+            you: CallerAnswer::new(&principal, role, grants.as_deref()),
         }
     });
     Ok(ok(&answer))
@@ -61,7 +64,20 @@ pub async fn change(
     request_id: Option<RequestId>,
     command: AccessCommand,
 ) -> Result<Reply, Problem> {
-    let entry = audit::begin(peer, action, command.to_string());
+    change_for(api, peer, action, request_id, command, None).await
+}
+
+/// The same for a reason, which stands in the account.
+pub async fn change_for(
+    api: &Api,
+    peer: &Peer,
+    action: &'static str,
+    request_id: Option<RequestId>,
+    command: AccessCommand,
+    reason: Option<&str>,
+) -> Result<Reply, Problem> {
+    let what = audit::for_reason(command.to_string(), reason)?;
+    let entry = audit::begin(peer, action, what);
     let done = carry_out(api, peer, None, request_id, Command::Access(command)).await;
     entry.end(done)
 }

@@ -251,10 +251,13 @@ pub struct CallerAnswer {
     /// The role that it has by that; `null`: none. (What `anonymous` allows it may do as well.)
     #[schema(value_type = Option<words::RoleName>, required)]
     role: Option<String>,
+    /// All that it may do, by its role and because everybody may; `null`: everything.
+    #[schema(required)]
+    grants: Option<Vec<GrantShown>>,
 }
 
 impl CallerAnswer {
-    pub fn new(principal: &Principal, role: Option<RoleName>) -> Self {
+    pub fn new(principal: &Principal, role: Option<RoleName>, grants: Option<&[PathGrant]>) -> Self {
         let (kind, name) = match principal {
             Principal::Nobody => ("nobody", None),
             Principal::Token(id) => ("token", Some(id.to_string())),
@@ -265,6 +268,7 @@ impl CallerAnswer {
             kind,
             name,
             role: role.map(String::from),
+            grants: grants.map(|grants| grants.iter().map(GrantShown::from).collect()),
         }
     }
 }

@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::lock_types::{MAX_REASON_BYTES, within};
 use super::peer::Peer;
 use super::problem::Problem;
 
@@ -29,6 +30,13 @@ pub struct Entry {
     action: &'static str,
     what: String,
     is_written: bool,
+}
+
+/// What is done, with the reason that was given for it.
+pub fn for_reason(what: String, reason: Option<&str>) -> Result<String, Problem> {
+    let Some(reason) = reason else { return Ok(what) };
+    within("reason", reason, MAX_REASON_BYTES)?;
+    Ok(format!("{what}: {reason}"))
 }
 
 /// Somebody begins to do something.

@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 
 use super::audit;
 use super::exchange::{Answer, no_query, ok};
+use super::members::DiskAnswer;
 use super::openapi::words;
 use super::problem::Problem;
 use super::{Peer, Shared};
@@ -18,6 +19,21 @@ pub struct ClusterAnswer {
     version: &'static str,
     #[serde(flatten)]
     status: ClusterStatus,
+    /// This node's own.
+    disk: DiskAnswer,
+    counts: CountsAnswer,
+}
+
+/// How much there is of what, as this node knows it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Counts)]
+pub struct CountsAnswer {
+    sessions: usize,
+    /// Those in use.
+    locks: usize,
+    znodes: usize,
+    /// At this node alone.
+    watches: usize,
 }
 
 /// `GET /v1/cluster`: as this node sees it; what only the leader knows is `null` elsewhere.
@@ -26,6 +42,13 @@ pub async fn cluster(State(api): State<Shared>, uri: Uri) -> Answer {
     Ok(ok(&ClusterAnswer {
         version: env!("CARGO_PKG_VERSION"),
         status: api.node.status(),
+        disk: api.node.disk_report().into(),
+        counts: api.node.read(|store| CountsAnswer {
+            sessions: store.session_count(),
+            locks: store.lock_count(),
+            znodes: store.node_count(),
+            watches: api.node.watch_counts().watches as usize,
+        }),
     }))
 }
 

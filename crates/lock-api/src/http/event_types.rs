@@ -323,7 +323,7 @@ pub fn session_event(text: &mut String, at: EventPosition, time_ms: u64, what: &
 }
 
 /// As in the history.
-fn end_word(how: &ContenderEnd) -> &'static str {
+pub fn end_word(how: &ContenderEnd) -> &'static str {
     match how {
         ContenderEnd::Released => "released",
         ContenderEnd::Withdrawn => "withdrawn",
@@ -336,14 +336,14 @@ fn end_word(how: &ContenderEnd) -> &'static str {
     }
 }
 
-fn reason_of(how: &ContenderEnd) -> Option<&str> {
+pub fn reason_of(how: &ContenderEnd) -> Option<&str> {
     match how {
         ContenderEnd::Broken { reason, .. } => Some(reason),
         _ => None,
     }
 }
 
-fn limit_of(mode: LockMode) -> Option<u32> {
+pub fn limit_of(mode: LockMode) -> Option<u32> {
     match mode {
         LockMode::Semaphore { limit } => Some(limit),
         LockMode::Exclusive | LockMode::Shared | LockMode::Upgradeable => None,

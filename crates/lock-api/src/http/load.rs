@@ -175,6 +175,10 @@ fn keeps(method: &Method, path: &str) -> bool {
     ) {
         return true;
     }
+    // Whoever looks after a node that has much to do has to see it.
+    if path == "/" || path.starts_with("/dashboard/") || path == "/v1/events" {
+        return true;
+    }
     let last = path.rsplit('/').next().unwrap_or_default();
     let path = path.strip_prefix("/v1/").unwrap_or_default();
     let (family, rest) = path.split_once('/').unwrap_or((path, ""));
@@ -207,6 +211,9 @@ mod tests {
             "GET /readyz",
             "GET /metrics",
             "GET /v1/cluster",
+            "GET /",
+            "GET /dashboard/app.js",
+            "GET /v1/events",
             "POST /v1/cluster/leader",
             "GET /v1/snapshot",
             "POST /v1/access/secure",

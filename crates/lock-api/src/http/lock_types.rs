@@ -3,6 +3,8 @@
 
 mod acquire;
 mod changes;
+mod graph;
+mod lists;
 mod looks;
 
 use std::time::Duration;
@@ -18,7 +20,9 @@ pub use changes::{
     BreakBody, ConfigureBody, DowngradeBody, ReleaseAnswer, ReleaseBody, RevokeAnswer, RevokeBody,
     UpgradeBody,
 };
-pub use looks::{CheckAnswer, GraphAnswer, LockAnswer, LocksAnswer, SummaryAnswer, WaitAnswer};
+pub use graph::{GraphAnswer, WaitAnswer};
+pub use lists::{LocksAnswer, SeenLock, SummaryAnswer};
+pub use looks::{CheckAnswer, LockAnswer, SessionNames};
 
 /// The longest reason of a break or a request to give up, and the longest answer to that, in bytes.
 pub const MAX_REASON_BYTES: usize = znode_store::MAX_REASON_BYTES;

@@ -13,12 +13,12 @@ use znode_store::{Downgraded, LockName, Zxid};
 use super::audit;
 use super::door::while_allowed;
 use super::exchange::{
-    Answer, ReadQuery, fresh, no_content, no_query, ok, page_length, parse, query, read_body, session_id,
+    Answer, fresh, no_content, no_query, ok, page_length, parse, query, read_body, session_id,
 };
 use super::lock_types::{
     AcquireBody, BreakBody, CheckAnswer, ConfigureBody, DowngradeBody, GrantAnswer, GraphAnswer, LockAnswer,
     LocksAnswer, MAX_HOLDER_BYTES, MAX_REASON_BYTES, ReleaseAnswer, ReleaseBody, RevokeAnswer, RevokeBody,
-    SummaryAnswer, UpgradeBody, WaitAnswer, check_limit, within,
+    SeenLock, SessionNames, SummaryAnswer, UpgradeBody, WaitAnswer, check_limit, within,
 };
 use super::openapi::words;
 use super::problem::Problem;
@@ -178,12 +178,13 @@ pub async fn configure(
     }
     no_query(&uri)?;
     let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
-    let body: ConfigureBody = parse(&bytes)?;
+    let body: ConfigureBody<'_> = parse(&bytes)?;
     if let Some(Some(limit)) = body.limit {
         check_limit(limit)?;
     }
     let (limit, draining) = (body.limit, body.draining);
     let what = format!("the lock {lock}: limit {limit:?}, draining {draining:?}");
+    let what = audit::for_reason(what, body.reason.as_deref())?;
     let entry = audit::begin(&peer, "configure", what);
     let locks = locks_of(&api, &peer);
     entry.end(locks.configure(lock, limit, draining, body.request_id).await)?;
@@ -202,10 +203,35 @@ pub async fn look(State(api): State<Shared>, peer: Peer, method: Method, uri: Ur
 }
 
 async fn one(api: &Api, peer: &Peer, uri: &Uri, lock: LockName) -> Answer {
-    let asked: ReadQuery = query(uri)?;
+    let asked: LookQuery = query(uri)?;
+    let count = asked.count.map(|count| page_length(Some(count))).transpose()?;
     fresh(api, asked.linearizable).await?;
-    let view = locks_of(api, peer).get(&lock)?;
-    Ok(ok(&LockAnswer::from(&view)))
+    let locks = locks_of(api, peer);
+    match count {
+        None => {
+            let view = locks.get(&lock)?;
+            let names = api.node.read(|store| SessionNames::of_lock(store, &view));
+            Ok(ok(&LockAnswer::new(&view, &names)))
+        }
+        Some(count) => {
+            let (view, all) = locks.get_within(&lock, count)?;
+            let names = api.node.read(|store| SessionNames::of_lock(store, &view));
+            Ok(ok(&LockAnswer::new(&view, &names).of(&all)))
+        }
+    }
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct LookQuery {
+    /// Whether to wait until this node knows all that was committed before.
+    #[serde(default)]
+    linearizable: bool,
+    /// How many are told at most of those who hold it, and of those who wait; and then also how many there are in all. Absent: all
+    /// of them.
+    #[param(value_type = Option<words::MostContenders>)]
+    count: Option<usize>,
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -233,6 +259,9 @@ pub struct ListQuery {
     after: Option<String>,
     #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
+    /// Whether to tell of each who holds it first.
+    #[serde(default)]
+    holders: bool,
     /// Whether to wait until this node knows all that was committed before.
     #[serde(default)]
     linearizable: bool,
@@ -255,8 +284,9 @@ pub async fn graph(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let asked: GraphQuery = query(&uri)?;
     fresh(&api, asked.linearizable).await?;
     let (waits, complete) = locks_of(&api, &peer).graph(&asked.prefix)?;
+    let names = api.node.read(|store| SessionNames::of_waits(store, &waits));
     Ok(ok(&GraphAnswer {
-        waits: waits.iter().map(WaitAnswer::from).collect(),
+        waits: waits.iter().map(|wait| WaitAnswer::new(wait, &names)).collect(),
         complete,
     }))
 }
@@ -268,8 +298,16 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     fresh(&api, asked.linearizable).await?;
     let after = asked.after.as_deref();
     let page = locks_of(&api, &peer).list(&asked.prefix, after, count)?;
+    let seen: Vec<SeenLock> = match asked.holders {
+        // Of those that are on the page by now, which are no more than that.
+        true => api.node.read(|store| {
+            let locks = page.locks.into_iter();
+            locks.map(|lock| SeenLock::with_holder(store, lock)).collect()
+        }),
+        false => page.locks.into_iter().map(SeenLock::from).collect(),
+    };
     Ok(ok(&LocksAnswer {
-        locks: page.locks.iter().map(SummaryAnswer::from).collect(),
+        locks: seen.iter().map(SummaryAnswer::from).collect(),
         next_after: page.next_after.as_ref().map(LockName::as_str),
     }))
 }

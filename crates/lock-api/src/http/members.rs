@@ -4,7 +4,7 @@
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::Uri;
-use raft_node::{MemberAddress, MemberStatus, MembershipChange, NodeId};
+use raft_node::{DiskReport, MemberAddress, MemberNews, MemberStatus, MembershipChange, NodeId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -125,13 +125,91 @@ pub struct LeaderBody {
     #[serde(default)]
     #[schema(value_type = Option<words::NodeId>)]
     node_id: Option<NodeId>,
+    /// Why, for the account of who did what.
+    #[serde(default)]
+    #[schema(value_type = Option<words::Reason>)]
+    reason: Option<String>,
 }
 
 /// `POST /v1/cluster/leader`
 pub async fn move_leader(State(api): State<Shared>, caller: Peer, uri: Uri, body: Body) -> Answer {
     no_query(&uri)?;
-    let LeaderBody { node_id } = parse(&read(&api, body).await?)?;
-    change(&api, &caller, MembershipChange::MoveLeader { to: node_id }).await
+    let LeaderBody { node_id, reason } = parse(&read(&api, body).await?)?;
+    change_for(
+        &api,
+        &caller,
+        MembershipChange::MoveLeader { to: node_id },
+        reason.as_deref(),
+    )
+    .await
+}
+
+/// How a member is, by the leader's word.
+#[derive(Serialize, ToSchema)]
+#[schema(as = MemberCondition)]
+pub struct ConditionAnswer {
+    #[schema(value_type = words::NodeId)]
+    node_id: NodeId,
+    /// The last entry known to be on its disk.
+    #[schema(required)]
+    matched_index: Option<u64>,
+    /// How many entries that is behind the leader's last.
+    #[schema(required)]
+    lag: Option<u64>,
+    /// What it says of its disk; `null` if it has not answered for some seconds.
+    #[schema(required)]
+    disk: Option<DiskAnswer>,
+}
+
+/// What a node says of its disk.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Disk)]
+pub struct DiskAnswer {
+    /// Free in the file system of the data directory; `null` if that does not answer.
+    #[schema(required)]
+    free_bytes: Option<u64>,
+    /// With less than this it counts as nearly full.
+    low_water_bytes: u64,
+    /// Whether it does.
+    low: bool,
+    /// Whether the log has no room, and takes no entries.
+    log_full: bool,
+    /// How long a sync of the log takes these days; `null` if there were none lately.
+    #[schema(required)]
+    sync_us: Option<u64>,
+}
+
+impl From<DiskReport> for DiskAnswer {
+    fn from(report: DiskReport) -> Self {
+        Self {
+            free_bytes: report.free_bytes,
+            low_water_bytes: report.low_water_bytes,
+            low: report.low,
+            log_full: report.log_full,
+            sync_us: report.sync_us,
+        }
+    }
+}
+
+/// The answer of `GET /v1/cluster/members`.
+#[derive(Serialize, ToSchema)]
+pub struct ConditionsAnswer {
+    /// By id.
+    members: Vec<ConditionAnswer>,
+}
+
+/// `GET /v1/cluster/members`: how all are, which only the leader knows; any node asks it.
+pub async fn conditions(State(api): State<Shared>, uri: Uri) -> Answer {
+    no_query(&uri)?;
+    let news = api.node.members_news().await?;
+    let condition = |news: MemberNews| ConditionAnswer {
+        node_id: news.node_id,
+        matched_index: news.matched_index,
+        lag: news.lag,
+        disk: news.disk.map(DiskAnswer::from),
+    };
+    let members = news.into_iter().map(condition).collect();
+    Ok(ok(&ConditionsAnswer { members }))
 }
 
 async fn read(api: &Api, body: Body) -> Result<axum::body::Bytes, Problem> {
@@ -139,7 +217,12 @@ async fn read(api: &Api, body: Body) -> Result<axum::body::Bytes, Problem> {
 }
 
 async fn change(api: &Api, caller: &Peer, change: MembershipChange) -> Answer {
+    change_for(api, caller, change, None).await
+}
+
+async fn change_for(api: &Api, caller: &Peer, change: MembershipChange, reason: Option<&str>) -> Answer {
     let (action, what) = account_of(&change);
+    let what = audit::for_reason(what, reason)?;
     let entry = audit::begin(caller, action, what);
     let done = entry.end(api.node.change_membership(change).await)?;
     // As this node sees it, which may be a moment behind what the leader has just committed.

@@ -18,6 +18,9 @@ mod door;
 mod event_types;
 mod events;
 mod exchange;
+mod dashboard;
+mod happening_types;
+mod happenings;
 mod history;
 mod load;
 mod lock_types;
@@ -188,7 +191,10 @@ fn routes() -> Vec<Route> {
         Route::at("/v1/cluster").get(ReadCluster, cluster::cluster),
         Route::at("/v1/cluster/snapshot").post(Administer, cluster::snapshot),
         Route::at("/v1/snapshot").get(Administer, snapshot::download),
-        Route::at("/v1/cluster/members").post(AdministerNow, members::add),
+        Route::at("/v1/cluster/members")
+            .get(ReadCluster, members::conditions)
+            .post(AdministerNow, members::add),
+        Route::at("/v1/events").get(ByView, happenings::events),
         Route::at("/v1/cluster/members/{id}")
             .put(AdministerNow, members::set_address)
             .delete(AdministerNow, members::remove),
@@ -237,6 +243,8 @@ fn routes() -> Vec<Route> {
         Route::at("/v1/txn").post(InLog, txn::txn),
         Route::at("/v1/read").post(ByView, reads::read),
         Route::at("/v1/openapi.json").get(Nothing, openapi::document),
+        Route::at("/").get(Nothing, dashboard::page),
+        Route::at("/dashboard/{file}").get(Nothing, dashboard::file),
         Route::at("/docs").get(Nothing, openapi::docs),
         Route::at("/docs/style.css").get(Nothing, openapi::style),
     ]

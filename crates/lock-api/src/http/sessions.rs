@@ -7,7 +7,9 @@ use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use serde::Deserialize;
 use utoipa::IntoParams;
-use znode_store::{Command, Principal, Refusal, Request, RequestId, SessionFate, SessionId, Store, ZPath};
+use znode_store::{
+    Command, Principal, Refusal, Request, RequestId, SessionFate, SessionId, SessionView, Store, ZPath,
+};
 
 use super::audit;
 use super::exchange::{
@@ -98,12 +100,15 @@ async fn may_use(api: &Api, peer: &Peer, session: SessionId) -> Result<(), Probl
 pub struct CloseQuery {
     #[param(value_type = Option<words::RequestId>)]
     request_id: Option<RequestId>,
+    /// Why, for the account of who did what; of an operator who ends what is another's.
+    #[param(value_type = Option<words::Reason>)]
+    reason: Option<String>,
 }
 
 /// `DELETE /v1/sessions/{session}`
 pub async fn close(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let session = target(&uri)?;
-    let CloseQuery { request_id } = query(&uri)?;
+    let CloseQuery { request_id, reason } = query(&uri)?;
     // What a session remembers of its requests ends with it, so a repeated closing is told by its result: who
     // names the request may have sent it before, and has what it wanted.
     let repeated = request_id.is_some();
@@ -114,10 +119,20 @@ pub async fn close(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
         command: Command::CloseSession { session },
     };
     let closing = api.node.propose(request);
-    let outcome = match is_anothers(&api, &peer, session) {
+    // Whose it is, if it is told: of another one, or for a reason.
+    let account = match (is_anothers(&api, &peer, session), &reason) {
+        (Some(owner), _) => Some(format!("session {session} of {owner}")),
+        (None, Some(_)) => Some(format!("session {session}")),
+        (None, None) => None,
+    };
+    let outcome = match account {
         None => closing.await?.outcome,
-        Some(owner) => {
-            let entry = audit::begin(&peer, "close_session", format!("session {session} of {owner}"));
+        Some(what) => {
+            let entry = audit::begin(
+                &peer,
+                "close_session",
+                audit::for_reason(what, reason.as_deref())?,
+            );
             let closed = async { Ok::<_, Problem>(closing.await?.outcome?) }.await;
             entry.end(closed)?;
             return Ok(no_content());
@@ -196,6 +211,9 @@ pub async fn ephemerals(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answ
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
+    /// Only sessions whose names begin so, or whose ids do.
+    #[serde(default)]
+    prefix: String,
     /// The last one of the page before.
     #[param(value_type = Option<words::SessionId>)]
     after: Option<String>,
@@ -204,6 +222,10 @@ pub struct ListQuery {
     /// Whether to wait until this node knows all that was committed before.
     #[serde(default)]
     linearizable: bool,
+}
+
+fn is_called(view: &SessionView, prefix: &str) -> bool {
+    prefix.is_empty() || view.name.starts_with(prefix) || view.session.to_string().starts_with(prefix)
 }
 
 /// `GET /v1/sessions`
@@ -218,7 +240,8 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
             .seen_by(&caller)
             .sessions()?
             .into_iter()
-            .filter(|view| after.is_none_or(|id| view.session > id));
+            .filter(|view| after.is_none_or(|id| view.session > id))
+            .filter(|view| is_called(view, &asked.prefix));
         let page: Vec<_> = rest
             .by_ref()
             .take(count)

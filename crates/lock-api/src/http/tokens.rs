@@ -7,7 +7,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use znode_store::{AccessCommand, NewToken, Reply, RequestId, TokenId};
 
-use super::access::{change, made, unexpected};
+use super::access::{change, change_for, made, unexpected};
 use super::access_types::{MadeTokenAnswer, TokenAnswer, TokenBody, TokensAnswer, role_name};
 use super::door::TokenText;
 use super::exchange::{
@@ -85,14 +85,26 @@ pub async fn create(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body)
 pub struct RevokeQuery {
     #[param(value_type = Option<words::RequestId>)]
     request_id: Option<RequestId>,
+    /// Why, for the account of who did what.
+    #[param(value_type = Option<words::Reason>)]
+    reason: Option<String>,
 }
 
 /// `DELETE /v1/tokens/{id}`
 pub async fn revoke(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let id = token_id(&last_segment(&uri)?)?;
-    let RevokeQuery { request_id } = query(&uri)?;
+    let RevokeQuery { request_id, reason } = query(&uri)?;
     let command = AccessCommand::RevokeToken(id);
-    match change(&api, &peer, "revoke_token", request_id, command).await? {
+    match change_for(
+        &api,
+        &peer,
+        "revoke_token",
+        request_id,
+        command,
+        reason.as_deref(),
+    )
+    .await?
+    {
         Reply::TokenRevoked => Ok(no_content()),
         other => Err(unexpected(&other)),
     }

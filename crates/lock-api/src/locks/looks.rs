@@ -32,6 +32,20 @@ impl Locks {
         node.read(|store| store.seen_by(&self.caller).lock(lock))
     }
 
+    /// The same with at most `most` of those who hold it, and of those who wait; and how many there are in all.
+    pub fn get_within(&self, lock: &LockName, most: usize) -> Result<(LockView, LockSummary), Refusal> {
+        self.shared.node.read(|store| {
+            let view = store.seen_by(&self.caller).lock_within(lock, most)?;
+            let unused = || LockSummary {
+                lock: lock.clone(),
+                mode: None,
+                holders: 0,
+                waiters: 0,
+            };
+            Ok((view, store.lock_summary(lock).unwrap_or_else(unused)))
+        })
+    }
+
     /// The first `count` of the locks in use as this node knows them, of those that the caller may read: by name, beginning
     /// with `prefix`, after `after`. Refused is a caller that is not let in at all.
     ///

@@ -12,7 +12,7 @@ async fn a_cluster_is_secured_once_by_its_operator() {
     let open = server.get("/v1/access").await.expect(200);
     assert_eq!(
         open,
-        json!({"secured": false, "you": {"kind": "nobody", "name": null, "role": null}})
+        json!({"secured": false, "you": {"kind": "nobody", "name": null, "role": null, "grants": null}})
     );
     let refused = server.post("/v1/access/secure", json!({})).await;
     refused.problem(403, "forbidden");
@@ -44,7 +44,7 @@ async fn a_cluster_is_secured_once_by_its_operator() {
     let id = &made["id"];
     assert_eq!(
         you,
-        json!({"secured": true, "you": {"kind": "token", "name": id, "role": "admin"}})
+        json!({"secured": true, "you": {"kind": "token", "name": id, "role": "admin", "grants": null}})
     );
     let operator = server
         .as_operator("GET", "/v1/access", Value::Null)
@@ -52,7 +52,7 @@ async fn a_cluster_is_secured_once_by_its_operator() {
         .expect(200);
     assert_eq!(
         operator["you"],
-        json!({"kind": "operator", "name": null, "role": null})
+        json!({"kind": "operator", "name": null, "role": null, "grants": null})
     );
     let still_open = server.get("/v1/access").await.expect(200);
     assert_eq!(still_open["secured"], true);

@@ -89,6 +89,11 @@ const ELSEWHERE_TESTED: &[(&str, &str, &str)] = &[
         "takes backups that are larger than what the system buffers: `snapshot`",
     ),
     (
+        "lookOn",
+        "too_many_requests",
+        "takes as many as may look on: `happenings`",
+    ),
+    (
         "createToken",
         "limit_reached",
         "takes ten thousand tokens: znode-store's own tests",
@@ -369,7 +374,7 @@ const MADE_UP: &str =
     "lg_00000000000000000000000000000001_0000000000000000000000000000000000000000000000000000000000000001";
 
 /// What only policies refuse, and no znode's list.
-const OF_POLICIES: [&str; 26] = [
+const OF_POLICIES: [&str; 27] = [
     "lookAtSession",
     "closeSession",
     "heartbeat",
@@ -387,6 +392,7 @@ const OF_POLICIES: [&str; 26] = [
     "setCertificate",
     "deleteCertificate",
     "lookAtCluster",
+    "membersCondition",
     "metrics",
     "downloadBackup",
     "makeSnapshot",
@@ -478,7 +484,9 @@ async fn unavailable() -> BTreeSet<Answer> {
     let all = all.filter(|operation| operation.id != "makeSnapshot");
     let calls = all.map(|operation| {
         let operation = match (&*operation.method, operation.id) {
-            ("GET", "ready" | "downloadBackup" | "checkFencingToken") => operation,
+            ("GET", "ready" | "downloadBackup" | "checkFencingToken" | "lookOn" | "membersCondition") => {
+                operation
+            }
             // A position that nobody has come to yet.
             ("GET", "followSession") => operation.with_query("after", "9999.1"),
             ("GET", "metrics" | "lookAtCluster") => operation,

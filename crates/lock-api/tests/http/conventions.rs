@@ -183,7 +183,7 @@ async fn bodies_have_a_limit() {
 async fn unknown_addresses_and_methods_say_so() {
     let server = Server::start().await;
     for path in [
-        "/",
+        "/dashboard",
         "/v1",
         "/v2/locks",
         "/v1/sessions/x/y",

@@ -69,6 +69,7 @@ async fn what_is_routed_is_documented_and_what_is_documented_is_routed() {
         let address = path
             .replace("{session}", "none")
             .replace("{id}", "none")
+            .replace("{file}", "none")
             .replace("{name}", "a")
             .replace("{path}", "none");
         for method in METHODS {

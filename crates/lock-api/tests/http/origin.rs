@@ -155,13 +155,15 @@ async fn a_page_of_another_site_is_refused() {
 }
 
 #[tokio::test]
-async fn answers_are_nobodys_to_keep_and_pages_run_nothing() {
+async fn answers_are_nobodys_to_keep_and_pages_run_nothing_but_their_own() {
     let server = Server::start().await;
     for (path, status) in [
         ("/v1/sessions", 200),
         ("/v1/locks/none", 404),
         ("/nowhere", 404),
         ("/docs", 200),
+        ("/", 200),
+        ("/dashboard/app.js", 200),
         ("/v1/openapi.json", 200),
     ] {
         let reply = get(&server, path, &["Host: localhost"]).await;
@@ -169,10 +171,11 @@ async fn answers_are_nobodys_to_keep_and_pages_run_nothing() {
         assert_eq!(reply.header("x-content-type-options"), Some("nosniff"), "{path}");
         assert!(reply.header("cache-control").is_some(), "{path}");
         let policy = reply.header("content-security-policy");
-        assert_eq!(policy.is_some(), path == "/docs", "{path}");
+        assert_eq!(policy.is_some(), matches!(path, "/docs" | "/"), "{path}");
         if let Some(policy) = policy {
+            assert!(policy.starts_with("default-src 'none'; "), "{policy}");
             assert!(
-                policy.starts_with("default-src 'none'; style-src 'self'"),
+                policy.contains("style-src 'self'") && !policy.contains("unsafe"),
                 "{policy}"
             );
             assert!(policy.contains("frame-ancestors 'none'"), "{policy}");

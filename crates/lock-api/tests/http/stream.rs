@@ -34,6 +34,11 @@ impl Server {
         Stream::open(self.address, session, query, last_id).await.unwrap()
     }
 
+    /// Looks on: `query` begins with a question mark, or is empty; `header` is a line of the head, or empty.
+    pub async fn look_on(&self, query: &str, header: &str) -> Result<Stream, Reply> {
+        Stream::open_at(self.address, "lookOn", &format!("/v1/events{query}"), header).await
+    }
+
     /// The same by whoever has this token.
     pub async fn follow_as(&self, token: &str, session: &str, query: &str) -> Result<Stream, Reply> {
         let shown = format!("Authorization: Bearer {token}\r\n");
@@ -56,10 +61,14 @@ impl Stream {
     }
 
     async fn open_with(address: SocketAddr, session: &str, query: &str, header: &str) -> Result<Self, Reply> {
+        let path = format!("/v1/sessions/{session}/events{query}");
+        Self::open_at(address, "followSession", &path, header).await
+    }
+
+    /// Another stream, by the name of its operation.
+    pub async fn open_at(address: SocketAddr, id: &str, path: &str, header: &str) -> Result<Self, Reply> {
         let mut socket = TcpStream::connect(address).await.unwrap();
-        let head = format!(
-            "GET /v1/sessions/{session}/events{query} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n"
-        );
+        let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n");
         socket.write_all(head.as_bytes()).await.unwrap();
         let mut bytes = Vec::new();
         let end = loop {
@@ -80,9 +89,8 @@ impl Stream {
             in_time("the answer comes", socket.read_to_end(&mut bytes))
                 .await
                 .unwrap();
-            let path = format!("/v1/sessions/{session}/events{query}");
             let refused = Reply::parse(&bytes);
-            contract::hold(&Asked::new(address, "GET", &path, None), &refused);
+            contract::hold(&Asked::new(address, "GET", path, None), &refused);
             return Err(refused);
         }
         for line in [
@@ -92,7 +100,7 @@ impl Stream {
         ] {
             assert!(head.contains(line), "{line} is missing: {head}");
         }
-        contract::note(address, "followSession", 200);
+        contract::note(address, id, 200);
         Ok(Self {
             socket,
             bytes: bytes.split_off(end + 4),

@@ -39,6 +39,9 @@ fn value(text: &str) -> Option<u64> {
     if let Some(seconds) = text.strip_prefix("Duration::from_secs(") {
         return Some(value(seconds.strip_suffix(')')?)? * 1_000);
     }
+    if let Some(ms) = text.strip_prefix("Duration::from_millis(") {
+        return value(ms.strip_suffix(')')?);
+    }
     if let Some((more, less)) = text.split_once(" - ") {
         return Some(value(more)? - value(less)?);
     }

@@ -19,17 +19,22 @@ mod judge;
 mod report;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use openraft::ServerState;
+use openraft::async_runtime::watch::WatchReceiver;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 pub use self::config::DiskConfig;
-pub use self::report::{Alarm, AlarmKind, DiskReport, DiskView};
+pub use self::report::{Alarm, AlarmKind, DiskReport, DiskView, MemberNews};
 pub(crate) use self::watch::{judge, look};
 
 use self::gauge::Gauge;
 use crate::config::NodeId;
+use crate::peers::wire::NotLeader;
+use crate::types::Raft;
 
 /// What the leader has found counts for so long. A leader that is gone has a successor by then.
 const VIEW_AGE: Duration = Duration::from_secs(5);
@@ -40,6 +45,8 @@ pub struct Disks {
     config: DiskConfig,
     gauge: Gauge,
     view: Mutex<Option<(DiskView, Instant)>>,
+    /// While this node leads: what the members have said lately, its own disk among them.
+    reports: Mutex<BTreeMap<NodeId, DiskReport>>,
 }
 
 impl Disks {
@@ -50,12 +57,42 @@ impl Disks {
             gauge: Gauge::new(config.clone()),
             config,
             view: Mutex::default(),
+            reports: Mutex::default(),
         }
     }
 
     /// This node's own disk, as it was seen last.
     pub fn report(&self) -> DiskReport {
         self.gauge.report()
+    }
+
+    /// What the members have said, to this node as their leader.
+    fn heard(&self, reports: BTreeMap<NodeId, DiskReport>) {
+        *self.reports.lock() = reports;
+    }
+
+    /// How the members are, if this node leads.
+    pub fn members(&self, raft: &Raft) -> Result<Vec<MemberNews>, NotLeader> {
+        let metrics = raft.metrics().borrow_watched().clone();
+        let Some(replication) = metrics
+            .replication
+            .filter(|_| metrics.state == ServerState::Leader)
+        else {
+            let leader = metrics.current_leader;
+            return Err(NotLeader { leader });
+        };
+        let last = metrics.last_log_index.unwrap_or(0);
+        let reports = self.reports.lock();
+        let news = metrics.membership_config.nodes().map(|(id, _)| {
+            let matched = replication.get(id).map(|at| at.map_or(0, |at| at.index));
+            MemberNews {
+                node_id: *id,
+                matched_index: matched,
+                lag: matched.map(|matched| last.saturating_sub(matched)),
+                disk: reports.get(id).cloned(),
+            }
+        });
+        Ok(news.collect())
     }
 
     /// What a leader has found. Older news than what is known is left out.

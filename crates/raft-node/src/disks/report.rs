@@ -33,6 +33,19 @@ pub struct DiskView {
     pub alarms: Vec<Alarm>,
 }
 
+/// What the leader knows of one member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberNews {
+    /// Which.
+    pub node_id: NodeId,
+    /// The last entry known to be on its disk.
+    pub matched_index: Option<u64>,
+    /// How many entries that is behind the leader's last.
+    pub lag: Option<u64>,
+    /// What it has said of its disk, if it has answered lately.
+    pub disk: Option<DiskReport>,
+}
+
 /// What an alarm is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

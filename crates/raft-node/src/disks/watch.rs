@@ -169,6 +169,7 @@ pub(crate) async fn judge(disks: Arc<Disks>, peers: Arc<Peers>, raft: Raft, stop
         let mut reports: BTreeMap<NodeId, DiskReport> =
             heard.map(|(id, (report, _))| (*id, report.clone())).collect();
         reports.insert(disks.node, disks.report());
+        disks.heard(reports.clone());
         let scene = Scene {
             me: disks.node,
             voters: seen.voters,

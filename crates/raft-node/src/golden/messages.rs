@@ -10,7 +10,7 @@ use znode_store::SessionId;
 use super::golden;
 use super::material::{CLUSTER, CLUSTER_ID, DISK_ID, batches, changing, envelope, member, requests};
 use crate::codec::Envelope;
-use crate::disks::{Alarm, AlarmKind, DiskReport, DiskView};
+use crate::disks::{Alarm, AlarmKind, DiskReport, DiskView, MemberNews};
 use crate::membership::{MembershipChange, MembershipChanged, MembershipOutcome, MembershipRefusal};
 use crate::peers::wire::{
     Answer, Ask, Declined, Hello, HelloReply, HelloStart, MAGIC, NotLeader, OLDEST_WIRE_VERSION, Purpose,
@@ -192,6 +192,7 @@ fn golden_questions_and_answers() {
             },
         ),
         ("ask_read_index", Ask::ReadIndex),
+        ("ask_members", Ask::Members),
         ("ask_disk", Ask::Disk { view: Some(view) }),
         (
             "ask_add",
@@ -255,6 +256,12 @@ fn golden_questions_and_answers() {
         changed: true,
         warnings: vec!["an even number of voters".into()],
     });
+    let members = vec![MemberNews {
+        node_id: 3,
+        matched_index: Some(70_000),
+        lag: Some(12),
+        disk: Some(report.clone()),
+    }];
     let touched = vec![Touched::Renewed(10_000), Touched::Ended, Touched::Unknown];
     for (name, answer) in [
         ("answer_vote", Answer::Vote(voted)),
@@ -275,6 +282,7 @@ fn golden_questions_and_answers() {
         ("answer_not_leader", Answer::Forward(Err(not_leader.clone()))),
         ("answer_touch", Answer::Touch(Ok(touched))),
         ("answer_read_index", Answer::ReadIndex(Ok(70_000))),
+        ("answer_members", Answer::Members(Ok(members))),
         ("answer_disk", Answer::Disk(report)),
         ("answer_changed", Answer::ChangeMembership(Ok(changed))),
         (

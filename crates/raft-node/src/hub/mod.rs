@@ -9,6 +9,7 @@ mod armed;
 mod backlog;
 mod connections;
 mod grants;
+pub mod happenings;
 pub mod session_events;
 
 use std::collections::HashMap;
@@ -32,6 +33,7 @@ pub use self::backlog::WatchesLost;
 use self::connections::SessionConnections;
 use self::grants::Grants;
 pub use self::grants::{GrantWait, Verdict};
+use self::happenings::Recent;
 use self::session_events::SessionEvents;
 use crate::config::{SessionEventsConfig, WatchConfig};
 
@@ -121,6 +123,8 @@ pub struct Hub {
     access: watch::Sender<u64>,
     /// What has happened to sessions, and who follows them.
     pub(crate) sessions: Arc<SessionEvents>,
+    /// What has happened to all of them, and to locks.
+    pub(crate) recent: Recent,
 }
 
 impl Hub {
@@ -138,6 +142,7 @@ impl Hub {
             backlog: config.backlog,
             access: watch::Sender::new(0),
             sessions: Arc::new(SessionEvents::new(events.clone())),
+            recent: Recent::new(),
         }
     }
 
@@ -293,6 +298,7 @@ impl Hub {
     /// Call it while the state is locked. It looks at each watch once.
     pub fn state_replaced(&self, before: &Store, now: &Store) {
         self.sessions.state_replaced(now.zxid());
+        self.recent.state_replaced(now.zxid());
         // What the snapshot brings may be allowed to others.
         self.access.send_modify(|changes| *changes += 1);
         let mut tables = self.tables.lock();

@@ -39,6 +39,11 @@ impl EventPosition {
         Self { zxid, number }
     }
 
+    /// The event of this number, counted from 1, among what the command at `zxid` has done.
+    pub(super) fn of_event(zxid: Zxid, number: u32) -> Self {
+        Self { zxid, number }
+    }
+
     /// The watch of this number, fired by the command at `zxid`.
     pub fn of_watch(zxid: Zxid, watch: u32) -> Self {
         let number = FIRST_WATCH.saturating_add(watch).min(u32::MAX - 1);
@@ -481,7 +486,7 @@ fn concerns_a_session(event: &Event) -> bool {
 }
 
 /// Whose event it is and what it says to its session; `None`: nothing, or nothing that another one does not say.
-fn translate(event: &Event, before: Option<&Event>) -> Option<(SessionId, SessionEvent)> {
+pub(super) fn translate(event: &Event, before: Option<&Event>) -> Option<(SessionId, SessionEvent)> {
     match event {
         Event::HoldBegan(hold) => Some((hold.session, SessionEvent::Granted(hold.clone()))),
         // It goes on with a new token, which is told next.

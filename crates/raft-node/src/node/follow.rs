@@ -1,8 +1,10 @@
 //! Following the events of a session at this node.
 
-use znode_store::{SessionFate, SessionId};
+use tokio::sync::watch;
+use znode_store::{SessionFate, SessionId, Store};
 
 use super::Node;
+use crate::hub::happenings::{Happening, Happenings, TooManyOnlookers};
 use crate::hub::session_events::{EventPosition, SessionEventCounts};
 use crate::session_stream::{FollowError, SessionStream, StreamLook};
 
@@ -27,6 +29,28 @@ impl Node {
             self.read_barrier().await.map_err(FollowError::from)?;
         }
         SessionStream::begin(&self.inner.replica, session, after, look)
+    }
+
+    /// Looks on what happens to all locks and sessions: it changes when something may have happened, to be looked at with
+    /// [`Node::happenings`].
+    pub fn look_on(&self) -> Result<watch::Receiver<u64>, TooManyOnlookers> {
+        self.inner.replica.hub.recent.look_on()
+    }
+
+    /// The latest `count` of what happened after `after`, or of all that is kept, and `is_meant`, with a look at the state behind it.
+    /// Who may hear of it is for the caller to judge.
+    pub fn happenings<T>(
+        &self,
+        after: Option<EventPosition>,
+        count: usize,
+        is_meant: impl Fn(&Happening) -> bool,
+        look: impl FnOnce(&Store, Happenings) -> T,
+    ) -> T {
+        // With the state locked no command is half told.
+        self.read(|store| {
+            let happenings = self.inner.replica.hub.recent.after(after, count, is_meant);
+            look(store, happenings)
+        })
     }
 
     /// How many follow sessions here, and how much is kept for them.

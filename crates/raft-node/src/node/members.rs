@@ -2,6 +2,8 @@
 
 use super::Node;
 use crate::config::{MemberAddress, NodeId};
+use crate::disks::MemberNews;
+use crate::error::Unavailable;
 use crate::membership::{MembershipChange, MembershipChanged, MembershipError};
 
 impl Node {
@@ -68,6 +70,12 @@ impl Node {
     /// Moves leadership to a voter; `None`: to the living one that has most of the log.
     pub async fn move_leader(&self, to: Option<NodeId>) -> Result<MembershipChanged, MembershipError> {
         self.change_membership(MembershipChange::MoveLeader { to }).await
+    }
+
+    /// How the members are, as the leader knows it: how much of the log each lacks, and what it has said of its disk.
+    pub async fn members_news(&self) -> Result<Vec<MemberNews>, Unavailable> {
+        let inner = &self.inner;
+        inner.asker.members(&inner.disks, &inner.raft).await
     }
 
     /// Whether this node has learnt that it was removed from the cluster. It has failed then, see [`Node::failed`].

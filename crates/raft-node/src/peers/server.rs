@@ -332,6 +332,7 @@ async fn finish(ask: Ask, services: Services) -> Answer {
             Answer::Disk(services.disks.report())
         }
         Ask::ChangeMembership(change) => Answer::ChangeMembership(services.membership.change(&change).await),
+        Ask::Members => Answer::Members(services.disks.members(&services.raft)),
         Ask::Forward { .. } => failed(&"a forward is begun in order"),
     }
 }

@@ -163,6 +163,11 @@ impl Passport<'_> {
         }
     }
 
+    /// What it may, as it was granted; `None`: everything.
+    pub(super) fn listed(&self) -> Option<Vec<PathGrant>> {
+        (!self.has_all).then(|| self.all_grants().cloned().collect())
+    }
+
     fn all_grants(&self) -> impl Iterator<Item = &PathGrant> {
         self.grants.iter().flat_map(|grants| grants.iter())
     }

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::access::table::Passport;
-use crate::access::{Principal, Right, RoleName, RoleView, Token, TokenHash, TokenId, TokenView};
+use crate::access::{PathGrant, Principal, Right, RoleName, RoleView, Token, TokenHash, TokenId, TokenView};
 use crate::acl::{Acl, Perms};
 use crate::ids::SessionId;
 use crate::lock::{LockView, WaitView};
@@ -61,6 +61,12 @@ impl View<'_> {
         (principal, role)
     }
 
+    /// All that the policies allow the caller: of its role, and what everybody may. `None` if that is everything, as in a state
+    /// that is not secured.
+    pub fn grants(&self) -> Result<Option<Vec<PathGrant>>, Refusal> {
+        Ok(self.passport()?.and_then(|passport| passport.listed()))
+    }
+
     /// Refuses what the policies do not allow the caller at a path.
     pub fn may(&self, right: Right, path: &ZPath) -> Result<(), Refusal> {
         match self.passport()? {
@@ -104,12 +110,19 @@ impl View<'_> {
 
     /// A lock with those who hold it and wait for it, for those who may read its znode.
     pub fn lock(&self, lock: &LockName) -> Result<LockView, Refusal> {
+        self.lock_within(lock, usize::MAX)
+    }
+
+    /// The same with at most so many of those who hold it, and of those who wait.
+    pub fn lock_within(&self, lock: &LockName, most: usize) -> Result<LockView, Refusal> {
         let no_lock = |refusal| match refusal {
             Refusal::NoNode(_) => Refusal::NoLock(lock.clone()),
             refusal => refusal,
         };
         self.require_readable(lock.znode()).map_err(no_lock)?;
-        self.store.lock(lock).ok_or_else(|| Refusal::NoLock(lock.clone()))
+        self.store
+            .lock_within(lock, most)
+            .ok_or_else(|| Refusal::NoLock(lock.clone()))
     }
 
     /// Refuses the history of a lock to whoever may not read the lock. Its znode may be gone; then the list of the next one

@@ -60,7 +60,7 @@ pub(crate) use queue::Queue;
 pub(crate) use settle::EndedContender;
 pub(crate) use table::{KeptState, LockTable};
 
-use crate::path::ZPath;
+use crate::path::{LockName, ZPath};
 use crate::reply::Refusal;
 use crate::write::lock_of_child;
 
@@ -69,6 +69,12 @@ use crate::write::lock_of_child;
 /// could forge that could hold more than there is. Anybody may delete them, which ends the contender.
 pub(crate) fn is_reserved(path: &ZPath) -> bool {
     lock_of_child(path).is_some() && name::recognise(path.name()).is_some_and(|name| name.ours)
+}
+
+/// The lock that a node at `path` is a contender of, if it is ephemeral: by its place and its name.
+pub fn lock_of_contender(path: &ZPath) -> Option<LockName> {
+    name::recognise(path.name())?;
+    lock_of_child(path)
 }
 
 /// The refusal of what [`is_reserved`] forbids.

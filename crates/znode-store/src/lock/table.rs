@@ -258,6 +258,11 @@ impl LockTable {
         }
     }
 
+    /// How many locks have contenders.
+    pub(super) fn in_use(&self) -> usize {
+        self.queues.len()
+    }
+
     /// How many locks have a state.
     pub(super) fn states_len(&self) -> usize {
         self.states.len()

@@ -116,6 +116,11 @@ pub enum Standing {
 impl Store {
     /// A lock with its holders and its queue; `None` if its znode does not exist.
     pub fn lock(&self, lock: &LockName) -> Option<LockView> {
+        self.lock_within(lock, usize::MAX)
+    }
+
+    /// The same with at most so many of the holders, and of the queue.
+    pub fn lock_within(&self, lock: &LockName, most: usize) -> Option<LockView> {
         let index = self.tree.find(lock.znode())?;
         let terms = self.locks.terms(lock);
         let closed = self.locks.state(lock).and_then(|state| state.closed);
@@ -134,9 +139,11 @@ impl Store {
             holders: queue
                 .into_iter()
                 .flat_map(Queue::holders)
+                .take(most)
                 .map(|holder| self.contender_view(index, holder, true))
                 .collect(),
             queue: waiters
+                .take(most)
                 .map(|waiter| self.contender_view(index, waiter, false))
                 .collect(),
         })
@@ -145,10 +152,16 @@ impl Store {
     /// Those who hold a lock, in order of arrival, as [`Event::HoldBegan`](crate::Event::HoldBegan) tells it; but since
     /// when a ZooKeeper client's contender holds is not known.
     pub fn holds_of(&self, lock: &LockName) -> Vec<Arc<Hold>> {
+        self.first_holds_of(lock, usize::MAX)
+    }
+
+    /// The first `count` of them.
+    pub fn first_holds_of(&self, lock: &LockName, count: usize) -> Vec<Arc<Hold>> {
         let Some(index) = self.tree.find(lock.znode()) else {
             return Vec::new();
         };
         let holders = self.locks.queue(lock).into_iter().flat_map(Queue::holders);
+        let holders = holders.take(count);
         let hold = |holder: &Contender| {
             let node = self.tree.child(index, &holder.name);
             let node = self.tree.node(node.expect("every contender has a znode"));
@@ -170,13 +183,26 @@ impl Store {
     /// and come after `after`.
     pub fn locks(&self, prefix: &str, after: Option<&str>, count: usize) -> Vec<LockSummary> {
         let page = self.locks.page(prefix, after).take(count);
-        page.map(|(lock, queue)| LockSummary {
+        page.map(|(lock, queue)| self.summary_of(lock, queue)).collect()
+    }
+
+    /// One of them; `None` if the lock is not in use.
+    pub fn lock_summary(&self, lock: &LockName) -> Option<LockSummary> {
+        self.locks.queue(lock).map(|queue| self.summary_of(lock, queue))
+    }
+
+    fn summary_of(&self, lock: &LockName, queue: &Queue) -> LockSummary {
+        LockSummary {
             lock: lock.clone(),
             mode: queue.mode(self.locks.terms(lock)),
             holders: count_u32(queue.holding()),
             waiters: count_u32(queue.len() - queue.holding()),
-        })
-        .collect()
+        }
+    }
+
+    /// How many locks are in use.
+    pub fn lock_count(&self) -> usize {
+        self.locks.in_use()
     }
 
     /// How many locks are in use, and by how many. Costs nothing.

@@ -145,13 +145,17 @@ pub struct RevokeAnswer {
 /// The body of `PUT /v1/locks/{name}`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ConfigureBody {
+pub struct ConfigureBody<'a> {
     /// Absent: stays as it is; `null`: again what its first user says.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<words::Limit>)]
     pub limit: Option<Option<u32>>,
     /// Absent: stays as it is.
     pub draining: Option<bool>,
+    /// Why, for the account of who did what.
+    #[serde(borrow)]
+    #[schema(value_type = Option<words::Reason>)]
+    pub reason: Option<Cow<'a, str>>,
     /// For repeating it.
     #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,

@@ -1,8 +1,11 @@
-//! What is answered to those who look at locks: holders, queues, lists, who waits for whom.
+//! What is answered to those who look at a lock: holders, and the queue.
+
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 use utoipa::ToSchema;
-use znode_store::{ContenderView, LockMode, LockSummary, LockView, PartyView, Revocation, WaitView};
+use znode_store::{ContenderView, LockMode, LockSummary, LockView, Revocation, SessionId, Store, WaitView};
 
 use super::ModeWord;
 use crate::http::exchange::At;
@@ -36,6 +39,22 @@ pub struct LockAnswer<'a> {
     holders: Vec<ContenderAnswer<'a>>,
     /// Who waits, in order.
     queue: Vec<ContenderAnswer<'a>>,
+    /// If only so many were asked for: how many hold it in all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u32)]
+    holding: Option<u32>,
+    /// If only so many were asked for: how many wait in all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u32)]
+    waiting: Option<u32>,
+}
+
+impl LockAnswer<'_> {
+    /// With how many there are in all.
+    pub fn of(mut self, all: &LockSummary) -> Self {
+        (self.holding, self.waiting) = (Some(all.holders), Some(all.waiters));
+        self
+    }
 }
 
 #[derive(Serialize, ToSchema)]
@@ -79,6 +98,8 @@ pub struct ContenderAnswer<'a> {
     holder: &'a str,
     #[schema(value_type = words::SessionId)]
     session: String,
+    #[schema(value_type = words::SessionName)]
+    session_name: &'a str,
     #[schema(value_type = words::Owner)]
     owner: &'a str,
     #[schema(value_type = words::Note)]
@@ -112,10 +133,11 @@ pub struct ContenderAnswer<'a> {
 }
 
 impl<'a> ContenderAnswer<'a> {
-    fn new(contender: &'a ContenderView, position: Option<usize>) -> Self {
+    fn new(contender: &'a ContenderView, names: &'a SessionNames, position: Option<usize>) -> Self {
         Self {
             holder: &contender.holder,
             session: contender.session.to_string(),
+            session_name: names.name(contender.session),
             owner: &contender.owner,
             note: &contender.note,
             mode: mode_word(contender.mode),
@@ -139,9 +161,10 @@ fn limit_of(mode: Option<LockMode>) -> Option<u32> {
     }
 }
 
-impl<'a> From<&'a LockView> for LockAnswer<'a> {
-    fn from(view: &'a LockView) -> Self {
-        let queue = view.queue.iter().zip(1..);
+impl<'a> LockAnswer<'a> {
+    /// A lock, with what clients call their sessions.
+    pub fn new(view: &'a LockView, names: &'a SessionNames) -> Self {
+        let (holders, queue) = (view.holders.iter(), view.queue.iter().zip(1..));
         Self {
             lock: view.lock.as_str(),
             mode: view.mode.map(mode_word),
@@ -152,105 +175,50 @@ impl<'a> From<&'a LockView> for LockAnswer<'a> {
                 delay_ms: closed.delay_ms,
                 passed_ms: closed.passed_ms,
             }),
-            holders: view
-                .holders
-                .iter()
-                .map(|holder| ContenderAnswer::new(holder, None))
+            holders: holders
+                .map(|holder| ContenderAnswer::new(holder, names, None))
                 .collect(),
             queue: queue
-                .map(|(waiter, position)| ContenderAnswer::new(waiter, Some(position)))
+                .map(|(waiter, position)| ContenderAnswer::new(waiter, names, Some(position)))
                 .collect(),
+            holding: None,
+            waiting: None,
         }
     }
 }
 
-/// The answer of `GET /v1/locks`.
-#[derive(Serialize, ToSchema)]
-pub struct LocksAnswer<'a> {
-    /// By name.
-    pub locks: Vec<SummaryAnswer<'a>>,
-    /// What to give as `after` for the next page; `null` on the last one.
-    #[schema(value_type = Option<words::LockName>, required)]
-    pub next_after: Option<&'a str>,
-}
+/// What clients call their sessions, for those that live.
+#[derive(Default)]
+pub struct SessionNames(HashMap<SessionId, Arc<str>>);
 
-/// One lock in a list.
-#[derive(Serialize, ToSchema)]
-pub struct SummaryAnswer<'a> {
-    #[schema(value_type = words::LockName)]
-    lock: &'a str,
-    #[schema(value_type = Option<ModeWord>, required)]
-    mode: Option<&'static str>,
-    /// How many hold it.
-    holders: u32,
-    /// How many wait.
-    waiters: u32,
-}
-
-impl<'a> From<&'a LockSummary> for SummaryAnswer<'a> {
-    fn from(summary: &'a LockSummary) -> Self {
-        Self {
-            lock: summary.lock.as_str(),
-            mode: summary.mode.map(mode_word),
-            holders: summary.holders,
-            waiters: summary.waiters,
+impl SessionNames {
+    /// Looks them up.
+    pub fn of(store: &Store, sessions: impl Iterator<Item = SessionId>) -> Self {
+        let mut names = HashMap::new();
+        for session in sessions {
+            names
+                .entry(session)
+                .or_insert_with(|| store.session(session).map_or("".into(), |view| view.name));
         }
+        Self(names)
     }
-}
 
-/// The answer of `GET /v1/locks/graph`.
-#[derive(Serialize, ToSchema)]
-pub struct GraphAnswer<'a> {
-    /// Each of those who wait.
-    pub waits: Vec<WaitAnswer<'a>>,
-    /// Whether these are all.
-    pub complete: bool,
-}
-
-/// Somebody who waits, and for whom.
-#[derive(Serialize, ToSchema)]
-pub struct WaitAnswer<'a> {
-    #[schema(value_type = words::LockName)]
-    lock: &'a str,
-    /// Who waits.
-    waiter: PartyAnswer<'a>,
-    /// Some of those it waits for; nobody where a lock is drained or closed.
-    waits_for: Vec<PartyAnswer<'a>>,
-    /// Whether it waits for more than these.
-    more: bool,
-}
-
-#[derive(Serialize, ToSchema)]
-pub struct PartyAnswer<'a> {
-    #[schema(value_type = words::SessionId)]
-    session: String,
-    #[schema(value_type = words::Owner)]
-    owner: &'a str,
-    #[schema(value_type = words::Holder)]
-    holder: &'a str,
-    /// `holds` or `waits`.
-    #[schema(value_type = words::Standing)]
-    standing: &'static str,
-}
-
-impl<'a> From<&'a PartyView> for PartyAnswer<'a> {
-    fn from(party: &'a PartyView) -> Self {
-        Self {
-            session: party.session.to_string(),
-            owner: &party.owner,
-            holder: &party.holder,
-            standing: if party.waits { "waits" } else { "holds" },
-        }
+    /// Those of everybody who has to do with a lock.
+    pub fn of_lock(store: &Store, view: &LockView) -> Self {
+        let contenders = view.holders.iter().chain(&view.queue);
+        Self::of(store, contenders.map(|contender| contender.session))
     }
-}
 
-impl<'a> From<&'a WaitView> for WaitAnswer<'a> {
-    fn from(wait: &'a WaitView) -> Self {
-        Self {
-            lock: wait.lock.as_str(),
-            waiter: PartyAnswer::from(&wait.waiter),
-            waits_for: wait.waits_for.iter().map(PartyAnswer::from).collect(),
-            more: wait.more,
-        }
+    /// Those of everybody who waits, and who is waited for.
+    pub fn of_waits(store: &Store, waits: &[WaitView]) -> Self {
+        let parties = waits
+            .iter()
+            .flat_map(|wait| [&wait.waiter].into_iter().chain(&wait.waits_for));
+        Self::of(store, parties.map(|party| party.session))
+    }
+
+    /// What a client calls its session; empty if it does not, or the session is over.
+    pub fn name(&self, session: SessionId) -> &str {
+        self.0.get(&session).map_or("", |name| name)
     }
 }

@@ -159,6 +159,18 @@ impl Operation {
         )
     }
 
+    /// Texts, each of one of these kinds.
+    pub fn answers_in_any(self, content_types: &[&str], description: &str) -> Self {
+        let content: Map<_, _> = content_types
+            .iter()
+            .map(|kind| ((*kind).to_owned(), json!({"schema": {"type": "string"}})))
+            .collect();
+        self.answer(
+            StatusCode::OK,
+            json!({"description": description, "content": content}),
+        )
+    }
+
     /// 204.
     pub fn answers_nothing(self, description: &str) -> Self {
         self.answer(StatusCode::NO_CONTENT, json!({"description": description}))

@@ -10,6 +10,7 @@ use znode_store::{
 };
 
 use crate::http::exchange::{DEFAULT_PAGE, MAX_PAGE};
+use crate::http::happenings::MAX_LAST;
 use crate::http::lock_types::{MAX_HOLDER_BYTES, MAX_REASON_BYTES, MAX_SEMAPHORE_LIMIT, MAX_WAIT_MS};
 use crate::http::session_types::MAX_SESSION_NAME_BYTES;
 use crate::http::watch::{DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS};
@@ -112,6 +113,15 @@ words! {
         "Why the stream ends: come back (`renew`), the client did not read, the node caught up by a snapshot, what the client was let in \
          with counts no more, or the node stops.";
     EventId: text(1, None).examples(["4711.1"]), "The id of an event: a position of the log, the same on every node.";
+    FileName: text(1, None).examples(["style.css"]), "The name of a file.";
+    LastCount: number(0, MAX_LAST as u64).default(Some(0.into())), "How much of what has happened before.";
+    MostContenders: number(1, MAX_PAGE as u64), "How many at most.";
+    HappeningWord: word(&[
+            "queued", "granted", "downgraded", "lost", "left_queue", "revoke_requested", "revoke_answered", "closed", "opened",
+            "session_opened", "session_ended", "access_changed",
+        ]),
+        "What happened. `queued`: somebody waits for a lock; `closed` and `opened`: nobody is let in for a while, and that is over; the \
+         others as in the events of a session.";
     WatchText: text(1, None).pattern(Some("^(data|children|exists)(@[0-9]+)?:/")).examples(["data:/orders/42"]),
         "`KIND:PATH`, or `KIND@ZXID:PATH` by whoever saw the znode as it was at that position.";
     ZnodeEvent: word(&["created", "deleted", "data_changed", "children_changed"]), "What has happened.";

@@ -42,6 +42,7 @@ pub async fn successes() -> BTreeSet<Answer> {
     }
     server.post(&of("/heartbeat"), json!({})).await.expect(200);
     server.follow(&session, "", None).await.expect("state").await;
+    server.look_on("", "").await.unwrap().expect("happened").await;
     let own = holder(&acquire(&server, "a", &session, json!({"mode": "upgradeable"})).await);
     let with = |more: Value| {
         let mut body = json!({"session": session, "holder": own});
@@ -120,6 +121,9 @@ pub async fn successes() -> BTreeSet<Answer> {
             ("GET", "/v1/openapi.json", Value::Null, 200, ""),
             ("GET", "/docs", Value::Null, 200, ""),
             ("GET", "/docs/style.css", Value::Null, 200, ""),
+            ("GET", "/", Value::Null, 200, ""),
+            ("GET", "/dashboard/style.css", Value::Null, 200, ""),
+            ("GET", "/v1/cluster/members", Value::Null, 200, ""),
         ],
     )
     .await;

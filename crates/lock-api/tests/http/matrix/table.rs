@@ -194,9 +194,14 @@ fn everybody() -> Vec<Row> {
         "GET /v1/openapi.json",
         "GET /docs",
         "GET /docs/style.css",
+        "GET /",
     ];
     let mut rows: Vec<_> = all.map(|call| plain(call, NONE, Who::Everybody, 200)).into();
+    let file = "GET /dashboard/app.js";
+    rows.push(row("/dashboard/{file}", file, NONE, Who::Everybody, 200));
     rows.push(plain("GET /v1/access", NONE, Who::Anybody, 200));
+    // What is told of whom is another matter: tests/http/happenings.rs.
+    rows.push(plain("GET /v1/events", NONE, Who::LetIn, 200));
     rows
 }
 
@@ -210,6 +215,7 @@ fn cluster() -> Vec<Row> {
         plain("GET /v1/cluster", NONE, Watchers, 200),
         plain("POST /v1/cluster/snapshot", NONE, Administrators, 200),
         plain("GET /v1/snapshot", NONE, Administrators, 200),
+        plain("GET /v1/cluster/members", NONE, Watchers, 200),
         plain("POST /v1/cluster/members", joining, Administrators, 409),
         row(member, "PUT /v1/cluster/members/2", address, Administrators, 404),
         row(member, "DELETE /v1/cluster/members/2", NONE, Administrators, 404),

@@ -15,14 +15,14 @@ use znode_store::SessionId;
 pub use self::frame::*;
 pub use self::raft::*;
 use crate::config::NodeId;
-use crate::disks::{DiskReport, DiskView};
+use crate::disks::{DiskReport, DiskView, MemberNews};
 use crate::membership::{MembershipChange, MembershipOutcome};
 use crate::types::{ClusterId, DiskId};
 use crate::versions::{ProgramVersions, WireRange};
 
 /// The newest version of what is in this module, in which a message may be new. Two nodes use the highest version that both
 /// speak; see `crate::versions`.
-pub const WIRE_VERSION: u16 = 7;
+pub const WIRE_VERSION: u16 = 8;
 
 /// The oldest version that is still spoken.
 pub const OLDEST_WIRE_VERSION: u16 = 7;
@@ -181,6 +181,8 @@ pub enum Ask {
     },
     /// A change of the membership, for the leader.
     ChangeMembership(MembershipChange),
+    /// How are the members? For the leader.
+    Members,
 }
 
 /// The answer to an [`Ask`].
@@ -204,6 +206,8 @@ pub enum Answer {
     Failed(String),
     /// To a change of the membership.
     ChangeMembership(Result<MembershipOutcome, NotLeader>),
+    /// To the question about the members.
+    Members(Result<Vec<MemberNews>, NotLeader>),
 }
 
 /// The commands of a run that the leader did not propose, because there is no room for what they make. Nothing was done
@@ -249,6 +253,7 @@ impl Ask {
             | Self::ReadIndex
             | Self::Disk { .. }
             | Self::ChangeMembership(_) => 3,
+            Self::Members => 8,
         }
     }
 }

@@ -36,7 +36,12 @@ fn cluster() -> Vec<Operation> {
             .answers::<AccessAnswer>(
                 StatusCode::OK,
                 "Who the caller is known to be.",
-                json!({"secured": true, "you": {"kind": "token", "name": TOKEN, "role": "billing"}}),
+                json!({"secured": true, "you": {
+                    "kind": "token",
+                    "name": TOKEN,
+                    "role": "billing",
+                    "grants": [{"path": "/locks/orders", "rights": ["read", "lock"]}],
+                }}),
             )
             .fails(&FRESH),
         Operation::post("/v1/access/secure", "secureCluster", "Secures the cluster")

@@ -6,7 +6,12 @@ use serde_json::{Value, json};
 
 use super::CHANGE;
 use crate::http::cluster::{ClusterAnswer, Health};
-use crate::http::members::{AddBody, AddressBody, ForceQuery, LeaderBody, MembersAnswer, NoBody};
+use crate::http::event_types::StreamEndedEvent;
+use crate::http::happening_types::HappenedEvent;
+use crate::http::happenings::EventsQuery;
+use crate::http::members::{
+    AddBody, AddressBody, ConditionsAnswer, ForceQuery, LeaderBody, MembersAnswer, NoBody,
+};
 use crate::http::openapi::operation::Operation;
 use crate::http::openapi::words;
 use crate::http::problem::Code;
@@ -23,6 +28,19 @@ pub fn operations() -> Vec<Operation> {
         .says("What only the leader knows is `null` elsewhere.")
         .answers::<ClusterAnswer>(StatusCode::OK, "The cluster.", cluster())
         .fails(&[Code::BadRequest, Code::Forbidden]),
+        Operation::get(
+            "/v1/cluster/members",
+            "membersCondition",
+            "Shows how all members are, by the leader's word",
+        )
+        .says("Every node answers; one that does not lead asks the leader.")
+        .answers::<ConditionsAnswer>(
+            StatusCode::OK,
+            "All members.",
+            json!({"members": [{"node_id": 1, "matched_index": 4711, "lag": 0, "disk": disk()}]}),
+        )
+        .fails(&[Code::BadRequest, Code::Forbidden, Code::Unavailable]),
+        happenings(),
         Operation::get("/v1/snapshot", "downloadBackup", "Downloads a backup")
             .says(
                 "A file that proves by its end and its checksums that it is whole, for `lockgate snapshot`.",
@@ -48,6 +66,44 @@ pub fn operations() -> Vec<Operation> {
     ];
     all.extend(members());
     all
+}
+
+fn happenings() -> Operation {
+    let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
+    Operation::get(
+        "/v1/events",
+        "lookOn",
+        "Tells what happens to all locks and sessions",
+    )
+    .says(
+        "Server-sent events for people who look on: the latest of what happened, a few times a second, and whether there was more. Of \
+         locks to those who may see their history; of sessions, and of who may do what, to administrators.",
+    )
+    .asks::<EventsQuery>(&[("prefix", json!("orders/"))])
+    .asks_also(json!({
+        "name": "Last-Event-ID", "in": "header", "required": false,
+        "description": "As `after`, and stronger. Browsers send it by themselves.",
+        "schema": reference("EventId"),
+    }))
+    .with_words::<words::EventId>()
+    .with_words::<words::LastCount>()
+    .with_words::<HappenedEvent<'_>>()
+    .with_words::<StreamEndedEvent>()
+    .answers_events(
+        "What happens, as it does. The data is JSON.",
+        &[("happened", "HappenedEvent"), ("stream_ended", "StreamEndedEvent")],
+    )
+    .fails(&[Code::TooManyRequests, Code::Unavailable])
+}
+
+fn disk() -> Value {
+    json!({
+        "free_bytes": 91_234_304_u64,
+        "low_water_bytes": 134_217_728_u64,
+        "low": true,
+        "log_full": false,
+        "sync_us": 900,
+    })
 }
 
 fn members() -> Vec<Operation> {
@@ -133,6 +189,16 @@ pub fn health() -> Vec<Operation> {
             .answers_in("application/json", "OpenAPI 3.1.", json!({"type": "object"}))
             .fails(&[Code::BadRequest])
             .for_everybody(),
+        Operation::get("/", "dashboard", "The dashboard")
+            .says("It holds nothing of the cluster: it asks for that by the operations of this document, with the token that its reader gives it.")
+            .answers_in("text/html", "A page.", json!({"type": "string"}))
+            .fails(&[Code::BadRequest])
+            .for_everybody(),
+        Operation::get("/dashboard/{file}", "dashboardFile", "A part of the dashboard")
+            .names::<words::FileName>("file", "Which part.", json!("style.css"))
+            .answers_in_any(&["text/css", "text/javascript", "image/svg+xml"], "A style sheet, a script or a picture.")
+            .fails(&[Code::BadRequest])
+            .for_everybody(),
         Operation::get("/docs", "docs", "This document for people")
             .answers_in("text/html", "A page without scripts.", json!({"type": "string"}))
             .fails(&[Code::BadRequest])
@@ -202,5 +268,7 @@ fn cluster() -> Value {
         "members": [member()],
         "retired_node_ids": "",
         "next_node_id": 2,
+        "disk": disk(),
+        "counts": {"sessions": 12, "locks": 7, "znodes": 40, "watches": 3},
     })
 }

@@ -4,13 +4,12 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{CHANGE, FRESH, GROWS, HOLDER, OF_SESSION, SESSION};
-use crate::http::exchange::ReadQuery;
 use crate::http::history::{HistoryAnswer, HistoryQuery};
 use crate::http::lock_types::{
     AcquireBody, BreakBody, CheckAnswer, ConfigureBody, DowngradeBody, GrantAnswer, GraphAnswer, LockAnswer,
     LocksAnswer, ReleaseAnswer, ReleaseBody, RevokeAnswer, RevokeBody, UpgradeBody,
 };
-use crate::http::locks::{CheckQuery, GraphQuery, ListQuery};
+use crate::http::locks::{CheckQuery, GraphQuery, ListQuery, LookQuery};
 use crate::http::openapi::operation::Operation;
 use crate::http::openapi::words;
 use crate::http::problem::Code;
@@ -105,7 +104,7 @@ fn changes() -> Vec<Operation> {
             .fails(&CHANGE),
         one(Operation::put("/v1/locks/{name}", "configureLock", "Sets what holds for a lock, whoever holds it"))
             .says("What is not named stays. It is remembered also while nobody uses the lock.")
-            .takes::<ConfigureBody>(false, json!({"limit": 20}))
+            .takes::<ConfigureBody<'_>>(false, json!({"limit": 20}))
             .answers_nothing("It is so from now on.")
             .fails(&[
                 Code::Forbidden,
@@ -128,7 +127,8 @@ fn looks() -> Vec<Operation> {
             "Looks at a lock: who holds it and who waits",
         ))
         .says("A lock that was not used for a minute is swept: `no_lock` means that it is free.")
-        .asks::<ReadQuery>(&[])
+        .asks::<LookQuery>(&[])
+        .with_words::<words::MostContenders>()
         .answers::<LockAnswer<'_>>(StatusCode::OK, "The lock.", lock())
         .fails(&[Code::NoLock, Code::Forbidden])
         .fails(&FRESH),
@@ -224,6 +224,7 @@ fn lock() -> Value {
         "holders": [{
             "holder": HOLDER,
             "session": SESSION,
+            "session_name": "worker-7",
             "owner": "",
             "note": "nightly report",
             "mode": "exclusive",

@@ -1,0 +1,66 @@
+//! The dashboard: a page for people, part of the program. What is served here are files that are the same for everybody; what the
+//! page shows it asks for by the API, on behalf of whoever looks at it, so it needs no rights of its own.
+//!
+//! `page/` holds it as browsers get it: HTML, a style sheet, and ES modules, which nothing has to build.
+
+use axum::body::{Body, Bytes};
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::http::{HeaderValue, Uri};
+use axum::response::Response;
+
+use super::exchange::{Answer, no_query};
+use super::problem::Problem;
+
+/// Everything comes from this node, nothing runs that is not a file of it, and text never becomes markup: whatever is set by a
+/// string that is parsed as such (`innerHTML` and the like) throws.
+const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml";
+
+const PAGE: &str = include_str!("page/index.html");
+
+macro_rules! files {
+    ($($kind:ident: $($name:literal),*;)*) => {
+        &[$($(($name, $kind, include_str!(concat!("page/", $name)))),*),*]
+    };
+}
+
+/// What the page consists of beside itself: name, type, content.
+const FILES: &[(&str, &str, &str)] = files! {
+    CSS: "style.css", "parts.css";
+    SVG: "icon.svg";
+    SCRIPT: "app.js", "api.js", "stream.js", "dom.js", "words.js", "list.js", "dialog.js", "rights.js", "theme.js",
+        "cluster.js", "locks.js", "lock.js", "graph.js", "sessions.js", "tree.js", "events.js", "access.js";
+};
+
+/// `GET /`
+pub async fn page(uri: Uri) -> Answer {
+    no_query(&uri)?;
+    let mut response = fixed(PAGE, HTML);
+    let policy = HeaderValue::from_static(PAGE_POLICY);
+    response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+    Ok(response)
+}
+
+/// `GET /dashboard/{file}`
+pub async fn file(uri: Uri) -> Answer {
+    no_query(&uri)?;
+    let name = uri.path().rsplit('/').next().unwrap_or_default();
+    let found = FILES.iter().find(|(known, ..)| *known == name);
+    let (_, kind, content) = found.ok_or_else(|| Problem::no_route(uri.path()))?;
+    Ok(fixed(content, kind))
+}
+
+fn fixed(content: &'static str, content_type: &'static str) -> Response {
+    let mut response = Response::new(Body::from(Bytes::from_static(content.as_bytes())));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! The documents of `GET /v1/events`: what happened, in a word, with all that there is to say about it.
+
+use raft_node::{Happened, Happening, SessionEvent};
+use serde::Serialize;
+use utoipa::ToSchema;
+use znode_store::{ContenderEnd, Hold, SessionId, Store};
+
+use super::event_types::{end_word, limit_of, reason_of};
+use super::exchange::At;
+use super::lock_types::{ModeWord, SummaryAnswer};
+use super::openapi::words;
+use super::problem::mode_word;
+
+/// `happened`
+#[derive(Serialize, ToSchema)]
+pub struct HappenedEvent<'a> {
+    /// Whether more has happened since what was told last, which is not told.
+    pub more: bool,
+    /// In order.
+    pub events: Vec<HappeningEntry<'a>>,
+    /// How things stand with the locks among them now, if that was asked for.
+    pub locks: Vec<SummaryAnswer<'a>>,
+}
+
+/// Something that happened. Which fields there are depends on what it is.
+#[derive(Default, Serialize, ToSchema)]
+#[schema(as = Happening)]
+pub struct HappeningEntry<'a> {
+    /// Where it stands: the same at every node.
+    #[schema(value_type = words::EventId)]
+    id: String,
+    #[schema(value_type = words::HappeningWord)]
+    event: &'static str,
+    #[schema(value_type = words::Time)]
+    at: Option<At>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::LockName)]
+    lock: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::Holder)]
+    holder: Option<String>,
+    /// Whose holder it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::SessionId)]
+    session: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::SessionName)]
+    session_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = ModeWord)]
+    mode: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::Limit)]
+    limit: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::Permits)]
+    permits: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::FencingToken)]
+    fencing_token: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::Owner)]
+    owner: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::Note)]
+    note: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::Address)]
+    address: Option<String>,
+    /// Of `lost`, `left_queue` and `session_ended`: how.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String)]
+    ended: Option<&'static str>,
+    /// Who did it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String)]
+    by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::Reason)]
+    reason: Option<&'a str>,
+    /// Of `revoke_answered`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::Reason)]
+    answer: Option<&'a str>,
+    /// Of `closed`: for how long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = words::LockDelayMs)]
+    delay_ms: Option<u32>,
+    /// Of `access_changed`: what was changed, for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String)]
+    change: Option<String>,
+}
+
+/// What is told of it.
+pub fn told<'a>(store: &Store, happening: &'a Happening) -> HappeningEntry<'a> {
+    let mut entry = HappeningEntry {
+        id: happening.at.to_string(),
+        at: Some(At(happening.time_ms)),
+        lock: happening.what.lock().map(|lock| lock.to_string()),
+        ..HappeningEntry::default()
+    };
+    match &happening.what {
+        Happened::Queued { contender } => {
+            entry.event = "queued";
+            entry.holder = Some(contender.name().to_owned());
+            // It may have gone by now, and is told without its session then.
+            if let Some(session) = store
+                .stat(contender)
+                .and_then(|stat| stat.ephemeral_owner.session())
+            {
+                entry.session = Some(session.to_string());
+                entry.session_name = store.session(session).map(|view| view.name.to_string());
+            }
+        }
+        Happened::ToSession { session, event } => entry.of_session(*session, event),
+        Happened::RevokeAnswered {
+            session,
+            lock: _,
+            holder,
+            answer,
+        } => {
+            entry.event = "revoke_answered";
+            entry.session = Some(session.to_string());
+            entry.holder = Some(holder.clone());
+            entry.answer = Some(answer);
+        }
+        Happened::Closed { lock: _, delay_ms } => {
+            entry.event = "closed";
+            entry.delay_ms = Some(*delay_ms);
+        }
+        Happened::Opened(_) => entry.event = "opened",
+        Happened::SessionOpened(session) => {
+            entry.event = "session_opened";
+            entry.session = Some(session.to_string());
+            // It may be over by now, and is told without its name then.
+            if let Some(view) = store.session(*session) {
+                entry.session_name = Some(view.name.to_string());
+                entry.address = Some(view.address.to_string());
+            }
+        }
+        Happened::AccessChanged(change) => {
+            entry.event = "access_changed";
+            entry.change = Some(change.command.to_string());
+            entry.by = Some(change.by.to_string());
+        }
+    }
+    entry
+}
+
+impl<'a> HappeningEntry<'a> {
+    fn of_session(&mut self, session: SessionId, event: &'a SessionEvent) {
+        self.session = Some(session.to_string());
+        match event {
+            SessionEvent::Granted(hold) => {
+                self.event = "granted";
+                self.hold(hold);
+            }
+            SessionEvent::Downgraded(grant) => {
+                self.event = "downgraded";
+                self.holder = Some(grant.holder.clone());
+                self.mode = Some(mode_word(grant.mode));
+                self.fencing_token = Some(grant.fencing_token.0);
+            }
+            SessionEvent::Lost { hold, how, by } => {
+                self.event = "lost";
+                self.hold(hold);
+                self.end(how);
+                self.by = by.as_deref().map(str::to_owned);
+            }
+            SessionEvent::LeftQueue { lock: _, holder, how } => {
+                self.event = "left_queue";
+                self.holder = Some(holder.clone());
+                self.end(how);
+                if let ContenderEnd::Broken { by, .. } = how {
+                    self.by = Some(by.to_string());
+                }
+            }
+            SessionEvent::RevokeRequested {
+                lock: _,
+                holder,
+                by,
+                reason,
+            } => {
+                self.event = "revoke_requested";
+                self.holder = Some(holder.clone());
+                self.by = Some(by.to_string());
+                self.reason = Some(reason);
+            }
+            SessionEvent::Ended { expired } => {
+                self.event = "session_ended";
+                self.ended = Some(if *expired { "expired" } else { "closed" });
+            }
+        }
+    }
+
+    fn hold(&mut self, hold: &'a Hold) {
+        self.holder = Some(hold.holder.to_string());
+        self.session_name = Some(hold.session_name.to_string());
+        self.mode = Some(mode_word(hold.mode));
+        self.limit = limit_of(hold.mode);
+        self.permits = Some(hold.permits);
+        self.fencing_token = Some(hold.fencing_token.0);
+        self.owner = Some(&hold.owner);
+        self.note = Some(&hold.note);
+        self.address = Some(hold.address.to_string());
+    }
+
+    fn end(&mut self, how: &'a ContenderEnd) {
+        self.ended = Some(end_word(how));
+        self.reason = reason_of(how);
+    }
+}

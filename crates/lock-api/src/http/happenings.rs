@@ -1,0 +1,236 @@
+//! What happens to all locks and sessions, for people who look on: the latest of it, a few times a second, however much there is.
+//! What one of them says stands in `happening_types.rs`; what is kept is the node's.
+//!
+//! Nobody may depend on it: what comes too fast is left out, and said to be. Programs follow a session, a watch, or the log.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use axum::response::Response;
+use raft_node::{EventPosition, Happened, Happening, Happenings, MAX_ONLOOKERS};
+use serde::Deserialize;
+use tokio::sync::watch;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+use utoipa::IntoParams;
+use znode_store::{Identities, LockName, Right, Store, ZPath};
+
+use super::door::Vigil;
+use super::event_types::{StreamEndedEvent, event, keep_alive, position, retry};
+use super::exchange::{Answer, fresh, query};
+use super::happening_types::{HappenedEvent, told};
+use super::lock_types::{SeenLock, SummaryAnswer};
+use super::openapi::words;
+use super::problem::{Code, Problem};
+use super::{Peer, Shared};
+
+/// The pause between two looks: nobody reads faster, and a node that has much to do spends next to nothing on onlookers.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// What is told at a time. A screen shows half as much.
+const TOLD_AT_ONCE: usize = 100;
+
+/// The most of what has happened before that a stream begins with.
+pub const MAX_LAST: usize = 1000;
+
+/// Something is written at least so often, by which both sides notice that the connection is dead.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// How soon clients come back when a stream has ended.
+const COME_BACK_MS: u64 = 1000;
+
+/// Where a client says what it was told last; browsers do so by themselves.
+static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Has proxies pass on what they get at once.
+static ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct EventsQuery {
+    /// Only of locks whose names begin so.
+    prefix: Option<String>,
+    /// How much of what has happened before is told at the beginning.
+    #[serde(default)]
+    #[param(value_type = Option<words::LastCount>)]
+    last: usize,
+    /// The id that was told last: what has happened since is told at the beginning.
+    #[param(value_type = Option<words::EventId>)]
+    after: Option<String>,
+    /// Whether to tell with it how things stand with the locks that it is about.
+    #[serde(default)]
+    locks: bool,
+}
+
+/// `GET /v1/events`
+pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: HeaderMap) -> Answer {
+    let asked: EventsQuery = query(&uri)?;
+    if asked.last > MAX_LAST {
+        return Err(Problem::bad_request(format!("last goes up to {MAX_LAST}")));
+    }
+    let header = headers
+        .get(&LAST_EVENT_ID)
+        .map(|last| last.to_str().unwrap_or("?"));
+    let after = header.or(asked.after.as_deref()).map(position).transpose()?;
+    fresh(&api, false).await?;
+    let vigil = Vigil::begin(&api.node, &peer);
+    let changes = api.node.look_on().map_err(|_| {
+        Problem::new(
+            Code::TooManyRequests,
+            format!("{MAX_ONLOOKERS} look on at this node, and no more may"),
+        )
+    })?;
+    let feed = Feed::new(api, peer.identities(), vigil, changes, asked, after);
+    let chunks = futures_util::stream::unfold(feed, |mut feed| async {
+        let text = feed.next().await?;
+        Some((Ok::<_, std::convert::Infallible>(Bytes::from(text)), feed))
+    });
+    let mut response = Response::new(Body::from_stream(chunks));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(&ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+/// An open stream.
+struct Feed {
+    api: Shared,
+    caller: Identities,
+    vigil: Vigil,
+    changes: watch::Receiver<u64>,
+    prefix: Option<String>,
+    with_locks: bool,
+    /// What has happened up to here was told, or left out. `None`: nothing was.
+    at: Option<EventPosition>,
+    /// How much is told at the beginning.
+    first: Option<usize>,
+    next_look: Instant,
+    keep_alive: Interval,
+    closing: CancellationToken,
+    is_over: bool,
+}
+
+impl Feed {
+    fn new(
+        api: Shared,
+        caller: Identities,
+        vigil: Vigil,
+        changes: watch::Receiver<u64>,
+        asked: EventsQuery,
+        after: Option<EventPosition>,
+    ) -> Self {
+        let mut keep_alive = tokio::time::interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
+        keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            closing: api.locks.closing(),
+            api,
+            caller,
+            vigil,
+            changes,
+            prefix: asked.prefix,
+            with_locks: asked.locks,
+            // Whoever names where it was gets what came since.
+            first: Some(if after.is_some() { MAX_LAST } else { asked.last }),
+            at: after,
+            next_look: Instant::now() + PAUSE,
+            keep_alive,
+            is_over: false,
+        }
+    }
+
+    /// What is written next; `None`: nothing more is. It is asked only when what was written before is out of this program's hands,
+    /// so nothing piles up for a client that does not read.
+    async fn next(&mut self) -> Option<String> {
+        let mut text = String::new();
+        if let Some(count) = self.first.take() {
+            retry(&mut text, COME_BACK_MS);
+            self.tell(&mut text, count, true);
+            return Some(text);
+        }
+        while !self.is_over && text.is_empty() {
+            let (changes, next_look) = (&mut self.changes, self.next_look);
+            // In this order: what has changed is not marked as seen before it is looked at.
+            let due = async {
+                tokio::time::sleep_until(next_look).await;
+                if changes.changed().await.is_err() {
+                    // The node is gone, and what it could tell.
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.closing.cancelled() => self.end(&mut text, "node_stops"),
+                // Before anything more is told: what happened by then is for those who may hear it.
+                refusal = self.vigil.lost(|view| view.admission()) => {
+                    tracing::debug!(%refusal, "a stream of events ends, for its reader may not go on");
+                    self.end(&mut text, "access_lost");
+                }
+                () = due => self.tell(&mut text, TOLD_AT_ONCE, false),
+                _ = self.keep_alive.tick() => match self.at {
+                    Some(at) => keep_alive(&mut text, at),
+                    None => self.tell(&mut text, 0, true),
+                },
+            }
+        }
+        (!text.is_empty()).then_some(text)
+    }
+
+    fn tell(&mut self, text: &mut String, count: usize, even_if_empty: bool) {
+        let (caller, with_locks) = (&self.caller, self.with_locks);
+        let is_meant = |it: &Happening| is_of(&it.what, self.prefix.as_deref());
+        let look = |store: &Store, mut happenings: Happenings| {
+            happenings.latest.retain(|it| may_hear(store, caller, &it.what));
+            let locks = match with_locks {
+                true => locks_of(&happenings),
+                false => BTreeSet::new(),
+            };
+            let at = EventPosition::all_of(store.zxid());
+            let events: Vec<_> = happenings.latest.iter().map(|it| told(store, it)).collect();
+            let summaries: Vec<_> = locks.iter().map(|lock| SeenLock::now(store, lock)).collect();
+            let document = HappenedEvent {
+                more: happenings.more,
+                events,
+                locks: summaries.iter().map(SummaryAnswer::from).collect(),
+            };
+            let is_news = even_if_empty || document.more || !document.events.is_empty();
+            if is_news {
+                event(text, Some(at), "happened", &document);
+            }
+            at
+        };
+        self.at = Some(self.api.node.happenings(self.at, count, is_meant, look));
+        self.next_look = Instant::now() + PAUSE;
+    }
+
+    fn end(&mut self, text: &mut String, reason: &'static str) {
+        event(text, None, "stream_ended", &StreamEndedEvent { reason });
+        self.is_over = true;
+    }
+}
+
+/// The locks that something is told of.
+fn locks_of(happenings: &Happenings) -> BTreeSet<LockName> {
+    happenings.latest.iter().filter_map(|it| it.what.lock()).collect()
+}
+
+fn is_of(what: &Happened, prefix: Option<&str>) -> bool {
+    match prefix {
+        None => true,
+        Some(prefix) => what.lock().is_some_and(|lock| lock.as_str().starts_with(prefix)),
+    }
+}
+
+/// What happens to a lock is for those who may see its history. Sessions, and who may do what, are for administrators.
+fn may_hear(store: &Store, caller: &Identities, what: &Happened) -> bool {
+    let view = store.seen_by(caller);
+    match what.lock() {
+        Some(lock) => view.lock_history(&lock).is_ok(),
+        None => view.may(Right::Administer, &ZPath::root()).is_ok(),
+    }
+}

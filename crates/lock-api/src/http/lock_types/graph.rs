@@ -1,0 +1,70 @@
+//! What is answered to those who ask who waits for whom.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+use znode_store::{PartyView, WaitView};
+
+use super::looks::SessionNames;
+use crate::http::openapi::words;
+
+/// The answer of `GET /v1/locks/graph`.
+#[derive(Serialize, ToSchema)]
+pub struct GraphAnswer<'a> {
+    /// Each of those who wait.
+    pub waits: Vec<WaitAnswer<'a>>,
+    /// Whether these are all.
+    pub complete: bool,
+}
+
+/// Somebody who waits, and for whom.
+#[derive(Serialize, ToSchema)]
+pub struct WaitAnswer<'a> {
+    #[schema(value_type = words::LockName)]
+    lock: &'a str,
+    /// Who waits.
+    waiter: PartyAnswer<'a>,
+    /// Some of those it waits for; nobody where a lock is drained or closed.
+    waits_for: Vec<PartyAnswer<'a>>,
+    /// Whether it waits for more than these.
+    more: bool,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct PartyAnswer<'a> {
+    #[schema(value_type = words::SessionId)]
+    session: String,
+    #[schema(value_type = words::SessionName)]
+    session_name: &'a str,
+    #[schema(value_type = words::Owner)]
+    owner: &'a str,
+    #[schema(value_type = words::Holder)]
+    holder: &'a str,
+    /// `holds` or `waits`.
+    #[schema(value_type = words::Standing)]
+    standing: &'static str,
+}
+
+impl<'a> PartyAnswer<'a> {
+    fn new(party: &'a PartyView, names: &'a SessionNames) -> Self {
+        Self {
+            session: party.session.to_string(),
+            session_name: names.name(party.session),
+            owner: &party.owner,
+            holder: &party.holder,
+            standing: if party.waits { "waits" } else { "holds" },
+        }
+    }
+}
+
+impl<'a> WaitAnswer<'a> {
+    /// Somebody's wait.
+    pub fn new(wait: &'a WaitView, names: &'a SessionNames) -> Self {
+        let parties = wait.waits_for.iter();
+        Self {
+            lock: wait.lock.as_str(),
+            waiter: PartyAnswer::new(&wait.waiter, names),
+            waits_for: parties.map(|party| PartyAnswer::new(party, names)).collect(),
+            more: wait.more,
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What is told to those who look on: what happens, in order; what was before; that there was more; and nothing to whom it is not
+//! for.
+
+use raft_node::MAX_ONLOOKERS;
+use serde_json::{Value, json};
+
+use crate::stream::Stream;
+use crate::support::{Server, in_time};
+
+async fn by(server: &Server, token: &str, query: &str) -> Stream {
+    let header = format!("Authorization: Bearer {token}\r\n");
+    server.look_on(query, &header).await.unwrap()
+}
+
+/// What is told until so many events are, and the last of the locks.
+async fn told(stream: &mut Stream, count: usize) -> (Vec<Value>, Value) {
+    let (mut events, mut locks) = (Vec::new(), Value::Null);
+    while events.len() < count {
+        let data = stream.expect("happened").await;
+        events.extend(data["events"].as_array().unwrap().iter().cloned());
+        locks = data["locks"].clone();
+    }
+    (events, locks)
+}
+
+fn words(events: &[Value]) -> Vec<&str> {
+    events
+        .iter()
+        .map(|event| event["event"].as_str().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn what_happens_is_told_in_order_with_how_things_stand() {
+    let server = Server::start().await;
+    let mut all = server.look_on("", "").await.unwrap();
+    let mut some = server.look_on("?prefix=orders/&locks=true", "").await.unwrap();
+    let first = some.expect("happened").await;
+    assert_eq!(first, json!({"more": false, "events": [], "locks": []}));
+
+    let one = server.session().await;
+    let other = server.session().await;
+    let held = server
+        .post(
+            "/v1/locks/orders%2F1/acquire",
+            json!({"session": one, "note": "first"}),
+        )
+        .await
+        .expect(200);
+    server
+        .post("/v1/locks/else/acquire", json!({"session": one}))
+        .await
+        .expect(200);
+    let body = json!({"session": other, "note": "second", "wait_ms": 20_000});
+    let waiting = server.post("/v1/locks/orders%2F1/acquire", body);
+    let watching = async {
+        let (events, _) = told(&mut some, 2).await;
+        assert_eq!(words(&events), ["granted", "queued"]);
+        assert_eq!(events[0]["fencing_token"], held["fencing_token"]);
+        assert_eq!(events[1]["session"], json!(other));
+        let body = json!({"holder": held["holder"], "reason": "it hangs"});
+        server.post("/v1/locks/orders%2F1/break", body).await.expect(204);
+        let (events, locks) = told(&mut some, 2).await;
+        assert_eq!(words(&events), ["lost", "granted"]);
+        assert_eq!(
+            (&events[0]["ended"], &events[0]["reason"]),
+            (&json!("broken"), &json!("it hangs"))
+        );
+        assert_eq!(locks[0]["first_holder"]["note"], "second", "{locks}");
+        assert_eq!(
+            (&locks[0]["holders"], &locks[0]["waiters"]),
+            (&json!(1), &json!(0))
+        );
+    };
+    let (granted, ()) = tokio::join!(waiting, watching);
+    granted.expect(200);
+    server.delete(&format!("/v1/sessions/{other}")).await.expect(204);
+    let (events, locks) = told(&mut some, 1).await;
+    assert_eq!(words(&events), ["lost"]);
+    assert_eq!(
+        locks,
+        json!([{"lock": "orders/1", "mode": null, "holders": 0, "waiters": 0}])
+    );
+
+    let (events, _) = told(&mut all, 9).await;
+    let mut opened = words(&events);
+    opened.truncate(3);
+    assert_eq!(opened, ["session_opened", "session_opened", "granted"]);
+    assert_eq!(*words(&events).last().unwrap(), "session_ended");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn who_comes_back_is_told_what_came_since_and_who_comes_first_what_was() {
+    let server = Server::start().await;
+    let session = server.session().await;
+    for lock in ["a", "b", "c"] {
+        server
+            .post(&format!("/v1/locks/{lock}/acquire"), json!({"session": session}))
+            .await
+            .expect(200);
+    }
+    let mut stream = server.look_on("?last=2", "").await.unwrap();
+    let first = stream.expect("happened").await;
+    let locks: Vec<_> = first["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| &event["lock"])
+        .collect();
+    assert_eq!(locks, ["b", "c"]);
+    assert_eq!(first["more"], true);
+    let last = stream.leave();
+
+    server
+        .post("/v1/locks/d/acquire", json!({"session": session}))
+        .await
+        .expect(200);
+    let mut back = server
+        .look_on("", &format!("Last-Event-ID: {last}\r\n"))
+        .await
+        .unwrap();
+    let since = back.expect("happened").await;
+    assert_eq!(
+        (words(since["events"].as_array().unwrap()), &since["more"]),
+        (vec!["granted"], &json!(false))
+    );
+    let mut back = server.look_on(&format!("?after={last}"), "").await.unwrap();
+    assert_eq!(back.expect("happened").await["events"][0]["lock"], "d");
+
+    for wrong in [
+        "?last=1001",
+        "?last=-1",
+        "?after=x",
+        "?nothing=1",
+        "?locks=perhaps",
+    ] {
+        let refused = server.look_on(wrong, "").await.err().unwrap();
+        refused.problem(400, "bad_request");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_flood_is_told_in_part_and_that_it_is() {
+    let server = Server::start().await;
+    let session = server.session().await;
+    let mut stream = server.look_on("", "").await.unwrap();
+    stream.expect("happened").await;
+    for batch in 0..3 {
+        let locks: Vec<_> = (0..60)
+            .map(|lock| json!({"name": format!("{batch}/{lock}")}))
+            .collect();
+        let body = json!({"session": session, "locks": locks});
+        server.post("/v1/multilock/acquire", body).await.expect(200);
+    }
+    let body = json!({"session": session});
+    server.post("/v1/locks/the-last/acquire", body).await.expect(200);
+    let (mut is_left_out, mut most) = (false, 0);
+    loop {
+        let data = stream.expect("happened").await;
+        let events = data["events"].as_array().unwrap();
+        is_left_out |= data["more"] == true;
+        most = most.max(events.len());
+        if events.last().is_some_and(|event| event["lock"] == "the-last") {
+            break;
+        }
+    }
+    // Whether they come in one look depends on how fast the machine is; no look tells more than its share.
+    assert!(most <= 100, "{most}");
+    assert!(is_left_out || most < 100);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_one_may_not_see_is_not_told() {
+    let (server, admin) = Server::start_secured().await;
+    let session = server.session_of(&admin).await;
+    let grants = json!([{"locks": "team", "rights": ["read"]}]);
+    let token = server.token_for(&admin, "onlooker", grants).await;
+    let mut onlooker = by(&server, &token, "?locks=true").await;
+    let mut administrator = by(&server, &admin, "").await;
+    for stream in [&mut onlooker, &mut administrator] {
+        stream.expect("happened").await;
+    }
+    for lock in ["other", "team", "team%2Fa"] {
+        let body = json!({"session": session});
+        server
+            .as_token(&admin, "POST", &format!("/v1/locks/{lock}/acquire"), body)
+            .await
+            .expect(200);
+    }
+    let (events, locks) = told(&mut onlooker, 2).await;
+    let seen: Vec<_> = events.iter().map(|event| &event["lock"]).collect();
+    assert_eq!(seen, ["team", "team/a"]);
+    assert!(!locks.to_string().contains("other"), "{locks}");
+    let another = server.as_token(&admin, "POST", "/v1/sessions", json!({})).await;
+    another.expect(201);
+    let (events, _) = told(&mut administrator, 4).await;
+    assert_eq!(
+        words(&events),
+        ["granted", "granted", "granted", "session_opened"]
+    );
+
+    // Whose token is revoked hears nothing more.
+    let id = token.split('_').nth(1).unwrap();
+    server
+        .as_token(
+            &admin,
+            "DELETE",
+            &format!("/v1/tokens/{id}?reason=test"),
+            Value::Null,
+        )
+        .await
+        .expect(204);
+    let (events, _) = told(&mut administrator, 1).await;
+    assert_eq!(words(&events), ["access_changed"]);
+    let end = in_time("it ends", async {
+        loop {
+            let next = onlooker.next().await;
+            if next.word != "happened" {
+                return next;
+            }
+            assert_eq!(next.data["events"], json!([]));
+        }
+    });
+    assert_eq!(end.await.data["reason"], "access_lost");
+    onlooker.expect_end().await;
+    let refused = server.look_on("", "").await.err().unwrap();
+    refused.problem(401, "unauthenticated");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn only_so_many_look_on() {
+    let server = Server::start().await;
+    let mut streams = Vec::new();
+    for _ in 0..MAX_ONLOOKERS {
+        streams.push(server.look_on("", "").await.unwrap());
+    }
+    let refused = server.look_on("", "").await.err().unwrap();
+    refused.problem(429, "too_many_requests");
+    drop(streams);
+    crate::support::until("there is a place again", async || {
+        server.look_on("", "").await.is_ok()
+    })
+    .await;
+    server.stop().await;
+}

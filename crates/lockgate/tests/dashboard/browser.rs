@@ -1,0 +1,263 @@
+//! A real browser, told what to do by the DevTools protocol over a pipe: Chromium, headless, with a profile of its own that goes
+//! with it. It reaches nothing but this machine. Nothing here knows the page.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::{Pid, geteuid};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+use tokio::time::Instant;
+
+use crate::wire::Wire;
+
+/// With `required` a machine without a browser fails the tests; else that is said, and they pass.
+const REQUIRED_VARIABLE: &str = "LOCKGATE_BROWSER";
+
+/// What Debian's package brings, and what others call it.
+const PROGRAMS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+
+/// No condition takes longer to come true, on however busy a machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+const LOOK_EVERY: Duration = Duration::from_millis(40);
+
+/// The protocol comes in at 3 and goes out at 4. What Rust calls the child's standard input and output become these.
+const TO_THE_PIPE: &str = "exec \"$@\" 3<&0 4>&1 0</dev/null 1>&2";
+
+const OPTIONS: [&str; 14] = [
+    "--headless=new",
+    "--remote-debugging-pipe",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--no-proxy-server",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-breakpad",
+    "--disable-extensions",
+    "--force-color-profile=srgb",
+    "--ignore-certificate-errors",
+    // Names lead nowhere, so nothing is asked of anybody else.
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+];
+
+/// A browser with one page. It ends when this is dropped.
+pub struct Browser {
+    child: Child,
+    wire: Arc<Wire>,
+    session: String,
+    _profile: TempDir,
+}
+
+impl Browser {
+    /// Starts one; `None`: this machine has none, which is said.
+    pub async fn start() -> Option<Self> {
+        let Some(program) = PROGRAMS.iter().find(|program| is_there(program)) else {
+            let required = std::env::var(REQUIRED_VARIABLE).is_ok_and(|value| value == "required");
+            assert!(!required, "there is no chromium on this machine");
+            println!("skipped: there is no chromium on this machine (Debian's package chromium)");
+            return None;
+        };
+        let profile = TempDir::new().expect("a directory for the profile");
+        let mut command = Command::new("sh");
+        command.args(["-c", TO_THE_PIPE, "sh", program]).args(OPTIONS);
+        command.arg(format!("--user-data-dir={}", profile.path().display()));
+        if geteuid().is_root() {
+            command.arg("--no-sandbox");
+        }
+        let mut child = command
+            .arg("about:blank")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the browser can be run");
+        let (to, from) = (child.stdin.take(), child.stdout.take());
+        let wire = Wire::open(to.expect("it is a pipe"), from.expect("it is a pipe"));
+        let made = wire
+            .ask(None, "Target.createTarget", json!({"url": "about:blank"}))
+            .await;
+        let attach = json!({"targetId": made["targetId"], "flatten": true});
+        let attached = wire.ask(None, "Target.attachToTarget", attach).await;
+        let browser = Self {
+            child,
+            wire,
+            session: attached["sessionId"].as_str().expect("a session").to_owned(),
+            _profile: profile,
+        };
+        for domain in ["Page", "Runtime", "Log"] {
+            browser.tell(&format!("{domain}.enable"), json!({})).await;
+        }
+        browser.size(1280, 800).await;
+        Some(browser)
+    }
+
+    async fn tell(&self, method: &str, parameters: Value) -> Value {
+        self.wire.ask(Some(&self.session), method, parameters).await
+    }
+
+    /// The size of its window.
+    pub async fn size(&self, width: u32, height: u32) {
+        let metrics =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
+        self.tell("Emulation.setDeviceMetricsOverride", metrics).await;
+    }
+
+    /// What the system is said to like: `light` or `dark`.
+    pub async fn scheme(&self, scheme: &str) {
+        let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.tell("Emulation.setEmulatedMedia", features).await;
+    }
+
+    /// Goes to an address, which may be of the same page.
+    pub async fn go(&self, url: &str) {
+        let gone = self.tell("Page.navigate", json!({"url": url})).await;
+        assert!(gone["errorText"].is_null(), "{url}: {gone}");
+    }
+
+    /// Loads the page that is there anew.
+    pub async fn reload(&self) {
+        self.tell("Page.reload", json!({})).await;
+    }
+
+    /// What an expression comes to in the page.
+    pub async fn js(&self, expression: &str) -> Value {
+        self.try_js(expression)
+            .await
+            .unwrap_or_else(|problem| panic!("{expression}: {problem}"))
+    }
+
+    async fn try_js(&self, expression: &str) -> Result<Value, String> {
+        let asked = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
+        let answer = self.tell("Runtime.evaluate", asked).await;
+        match (answer.get("exceptionDetails"), answer.get("message")) {
+            (None, None) => Ok(answer["result"]["value"].clone()),
+            // A page that is just being left answers nothing.
+            (problem, message) => Err(format!("{problem:?} {message:?}")),
+        }
+    }
+
+    /// Waits until an expression is true.
+    pub async fn until(&self, expression: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.try_js(expression).await != Ok(Value::Bool(true)) {
+            if Instant::now() >= deadline {
+                let body = self.try_js("document.body.innerText").await;
+                panic!(
+                    "it never came true that {expression}: {body:?}, {:?}",
+                    self.complaints()
+                );
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Waits until a text is to be read in what the selector means.
+    pub async fn until_text(&self, selector: &str, text: &str) {
+        let (selector, text) = (json!(selector), json!(text));
+        self.until(&format!(
+            "[...document.querySelectorAll({selector})].some((it) => it.innerText.includes({text}))"
+        ))
+        .await;
+    }
+
+    /// Waits until it is to be read there no more.
+    pub async fn until_no_text(&self, selector: &str, text: &str) {
+        let (selector, text) = (json!(selector), json!(text));
+        self.until(&format!(
+            "![...document.querySelectorAll({selector})].some((it) => it.innerText.includes({text}))"
+        ))
+        .await;
+    }
+
+    /// Clicks with the mouse into the middle of what the selector means, and the text if that is not empty.
+    pub async fn click(&self, selector: &str, text: &str) {
+        let find = format!(
+            "[...document.querySelectorAll({})].find((it) => it.checkVisibility() && it.innerText.includes({}) && !it.disabled)",
+            json!(selector),
+            json!(text)
+        );
+        self.until(&format!("Boolean({find})")).await;
+        let place = self
+            .js(&format!(
+                "(() => {{ const it = {find}; it.scrollIntoView({{block: 'nearest'}}); const at = it.getBoundingClientRect(); \
+                 return [at.x + at.width / 2, at.y + at.height / 2]; }})()"
+            ))
+            .await;
+        for kind in ["mousePressed", "mouseReleased"] {
+            let event =
+                json!({"type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1});
+            self.tell("Input.dispatchMouseEvent", event).await;
+        }
+    }
+
+    /// Writes into the field that the selector means.
+    pub async fn write(&self, selector: &str, text: &str) {
+        self.click(selector, "").await;
+        self.js(&format!("document.querySelector({}).select()", json!(selector)))
+            .await;
+        self.tell("Input.insertText", json!({"text": text})).await;
+    }
+
+    /// Presses a key, such as `Enter`.
+    pub async fn press(&self, key: &str) {
+        let text = if key == "Enter" { "\r" } else { "" };
+        for kind in ["keyDown", "keyUp"] {
+            let event = json!({"type": kind, "key": key, "code": key, "text": text, "windowsVirtualKeyCode": code(key)});
+            self.tell("Input.dispatchKeyEvent", event).await;
+        }
+    }
+
+    /// A picture of what is seen.
+    pub async fn picture(&self, file: &Path) {
+        use base64::Engine;
+        let shot = self
+            .tell("Page.captureScreenshot", json!({"format": "png"}))
+            .await;
+        let data = shot["data"].as_str().expect("a picture");
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(data)
+            .expect("it is base64");
+        std::fs::write(file, bytes).expect("the picture can be written");
+    }
+
+    /// What the page has said against itself.
+    pub fn complaints(&self) -> Vec<String> {
+        self.wire.complaints.lock().clone()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // It has children of its own. That they are gone already is fine.
+        if let Some(id) = self.child.id() {
+            let _ = killpg(Pid::from_raw(id as i32), Signal::SIGKILL);
+        }
+    }
+}
+
+fn is_there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+fn code(key: &str) -> u32 {
+    match key {
+        "Enter" => 13,
+        "Escape" => 27,
+        "ArrowUp" => 38,
+        "ArrowDown" => 40,
+        other => other
+            .bytes()
+            .next()
+            .map_or(0, |byte| byte.to_ascii_uppercase().into()),
+    }
+}

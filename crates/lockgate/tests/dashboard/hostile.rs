@@ -1,0 +1,117 @@
+//! What strangers have written is shown as it is written, and is nothing but text: names, notes, reasons, data.
+
+use serde_json::json;
+
+use crate::browser::Browser;
+use crate::harness::TestCluster;
+use crate::{acquire, encoded, must, page, session};
+
+/// Marks that it has run, if it ever does.
+const IMAGE: &str = "<img src=x onerror=\"window.ran='image'\">";
+const SCRIPT: &str = "</td><script>window.ran='script'</script><svg onload=\"window.ran='svg'\">";
+const LINK: &str = "javascript:window.ran='link'";
+
+#[tokio::test]
+async fn nothing_that_somebody_wrote_becomes_a_part_of_the_page() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let cluster = TestCluster::start().await;
+    let node = cluster.leader_now().await;
+    let own = session(&cluster, node, SCRIPT).await;
+    // A slash makes a hierarchy, so the lock has the name without one.
+    let lock = IMAGE;
+    acquire(&cluster, node, &own, lock, SCRIPT).await;
+    acquire(
+        &cluster,
+        node,
+        &own,
+        LINK,
+        "\u{202e}desrever\u{202c} & \"quoted\" 'too' `${1}`",
+    )
+    .await;
+    acquire(&cluster, node, &own, "Ünïcödé/🔒", "").await;
+    let other = session(&cluster, node, IMAGE).await;
+    let revoke = json!({"reason": IMAGE});
+    must(
+        &cluster,
+        node,
+        "POST",
+        &format!("/v1/locks/{}/revoke", encoded(lock)),
+        revoke,
+    )
+    .await;
+    let data = json!({"data": SCRIPT});
+    must(
+        &cluster,
+        node,
+        "POST",
+        &format!("/v1/znodes/{}", encoded(IMAGE)),
+        data,
+    )
+    .await;
+
+    let waits = json!({"session": other, "owner": IMAGE, "note": IMAGE, "wait_ms": 120_000});
+    let waits_path = format!("/v1/locks/{}/acquire", encoded(lock));
+    let waiting = cluster.send(node, "POST", &waits_path, &waits);
+    let looking = async {
+        browser.go(&page(&cluster, node, "locks")).await;
+        browser.until_text(".list", IMAGE).await;
+        browser.until_text(".list", LINK).await;
+        browser.until_text(".list", "Ünïcödé/🔒").await;
+        browser.click("a.row", IMAGE).await;
+        browser.until_text(".detail h2", IMAGE).await;
+        browser.until_text(".detail .holders", SCRIPT).await;
+        browser.until_text(".detail .asked", IMAGE).await;
+        browser.until_text(".detail .queue", IMAGE).await;
+        browser.click(".detail .queue button", "Remove").await;
+        browser.until_text("dialog", IMAGE).await;
+        browser.click("dialog button", "Cancel").await;
+        for (place, selector, text) in [
+            ("graph", ".graph a title", IMAGE),
+            ("sessions", ".list", SCRIPT),
+            ("sessions?session=OWN", ".detail h2", SCRIPT),
+            ("tree", ".list", IMAGE),
+            ("tree?path=ZNODE", ".data", SCRIPT),
+            ("events", ".log", IMAGE),
+        ] {
+            let place = place
+                .replace("OWN", &own)
+                .replace("ZNODE", &encoded(&format!("/{IMAGE}")));
+            browser.go(&page(&cluster, node, &place)).await;
+            match selector {
+                // What is no HTML has no text that is laid out.
+                ".graph a title" => {
+                    let text = json!(text);
+                    browser
+                        .until(&format!(
+                            "[...document.querySelectorAll('.graph a title')].some((it) => it.textContent.includes({text}))"
+                        ))
+                        .await;
+                }
+                _ => browser.until_text(selector, text).await,
+            }
+            let made = browser
+                .js("document.querySelectorAll('main img, main script, #notes img, dialog img, [onload], [onerror]').length")
+                .await;
+            assert_eq!(made, 0, "{place}");
+        }
+        let closed = format!("/v1/sessions/{own}");
+        must(&cluster, node, "DELETE", &closed, json!(null)).await;
+    };
+    let (granted, ()) = tokio::join!(waiting, looking);
+    assert_eq!(granted.status, 200);
+    assert_eq!(browser.js("window.ran ?? null").await, json!(null));
+    // Even a script of the page's own could not: the policy forbids what would parse text as markup.
+    let refused = browser
+        .js("(() => { try { document.createElement('p').innerHTML = '<b>'; return 'taken'; } catch (error) { return error.name; } })()")
+        .await;
+    assert_eq!(refused, "TypeError");
+    let complaints = browser.complaints();
+    assert!(
+        complaints
+            .iter()
+            .all(|complaint| complaint.contains("TrustedHTML")),
+        "{complaints:?}"
+    );
+}

@@ -1,0 +1,86 @@
+//! The dashboard in a real browser, against clusters of real processes: what its reader sees, and what becomes of what is done
+//! with it.
+//!
+//! LOCKGATE_BROWSER=required fails the tests on a machine without a browser. LOCKGATE_PICTURES=DIRECTORY keeps pictures of all views in
+//! both themes. LOCKGATE_MANY=N makes the test of long lists one of N locks and N sessions.
+
+// clippy's exception for tests does not reach their helpers.
+#![allow(clippy::unwrap_used)]
+
+mod browser;
+mod follows;
+#[path = "../cluster/harness.rs"]
+#[allow(dead_code, reason = "these tests need a part of what the cluster tests need")]
+mod harness;
+mod hostile;
+mod looks;
+mod many;
+mod secured;
+mod wire;
+
+use serde_json::{Value, json};
+
+use browser::Browser;
+use harness::TestCluster;
+
+/// Where a node's page is, with what follows the sharp.
+fn page(cluster: &TestCluster, id: u64, place: &str) -> String {
+    format!("{}/#/{place}", cluster.url_of(cluster.node(id).unwrap()))
+}
+
+/// A lock's name, or a session's, as a part of an address.
+fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    text.bytes()
+        .map(|byte| match plain(byte) {
+            true => char::from(byte).to_string(),
+            false => format!("%{byte:02X}"),
+        })
+        .collect()
+}
+
+/// A request that must succeed, with a token if there is one.
+async fn must(cluster: &TestCluster, id: u64, method: &str, path: &str, body: Value) -> Value {
+    let response = cluster.send(id, method, path, &body).await;
+    assert!(
+        response.status < 300,
+        "{method} {path}: {} {}",
+        response.status,
+        response.json()
+    );
+    match response.status {
+        204 => Value::Null,
+        _ => response.json(),
+    }
+}
+
+/// Acquires a lock that is free.
+async fn acquire(cluster: &TestCluster, id: u64, session: &str, lock: &str, note: &str) -> Value {
+    let body = json!({"session": session, "note": note});
+    must(
+        cluster,
+        id,
+        "POST",
+        &format!("/v1/locks/{}/acquire", encoded(lock)),
+        body,
+    )
+    .await
+}
+
+/// Opens a session that outlives the test.
+async fn session(cluster: &TestCluster, id: u64, name: &str) -> String {
+    let opened = must(
+        cluster,
+        id,
+        "POST",
+        "/v1/sessions",
+        json!({"ttl_ms": 300_000, "name": name}),
+    )
+    .await;
+    opened["session"].as_str().unwrap().to_owned()
+}
+
+/// The page had nothing to say against itself.
+fn assert_content(browser: &Browser) {
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}

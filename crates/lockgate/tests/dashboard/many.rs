@@ -1,0 +1,164 @@
+//! Long lists: only what is seen is there, whatever is scrolled to is loaded, and a page that is open costs its node next to nothing.
+
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use lockgate::raft_node::NodeId;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::browser::Browser;
+use crate::harness::TestCluster;
+use crate::{assert_content, must, page, session};
+
+/// How many locks, and how many sessions.
+const MANY_VARIABLE: &str = "LOCKGATE_MANY";
+
+/// Enough for some pages of each list.
+const USUALLY: usize = 1200;
+
+/// The most rows that are there at a time: those of a screen, and some beside.
+const ROWS: u64 = 80;
+
+/// Locks that one call takes.
+const AT_ONCE: usize = 60;
+
+#[tokio::test]
+async fn lists_of_any_length_are_fluid_and_cost_next_to_nothing() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let many = std::env::var(MANY_VARIABLE).map_or(USUALLY, |text| text.parse().unwrap());
+    let cluster = TestCluster::start().await;
+    let node = cluster.followers().await[0];
+    let own = session(&cluster, node, "holder").await;
+    let names: Vec<String> = (0..many).map(|number| format!("many/{number:06}")).collect();
+    for names in names.chunks(AT_ONCE) {
+        let locks: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
+        let body = json!({"session": own, "locks": locks});
+        must(&cluster, node, "POST", "/v1/multilock/acquire", body).await;
+    }
+    let opening = (0..many).map(|number| {
+        let (cluster, name) = (&cluster, format!("worker-{number}"));
+        async move { session(cluster, node, &name).await }
+    });
+    let opened: Vec<_> = stream::iter(opening).buffer_unordered(32).collect().await;
+    assert_eq!(opened.len(), many);
+
+    let last = names.last().unwrap();
+    for (view, selector, total) in [
+        ("locks", "[data-lock]", many),
+        ("sessions", "[data-session]", many + 1),
+    ] {
+        browser.go(&page(&cluster, node, view)).await;
+        browser
+            .until(&format!("document.querySelectorAll('{selector}').length > 10"))
+            .await;
+        let begin = Instant::now();
+        // As somebody does who drags the bar to its end, again and again until there is no more.
+        browser
+            .until(&format!(
+                "(() => {{ const rows = document.querySelector('.rows'); rows.scrollTop = rows.scrollHeight; \
+                 return document.querySelector('.foot').innerText === '{}'; }})()",
+                grouped(total, if view == "locks" { "locks" } else { "sessions" })
+            ))
+            .await;
+        let loaded = begin.elapsed();
+        browser
+            .js("(() => { const rows = document.querySelector('.rows'); rows.scrollTop = rows.scrollHeight; })()")
+            .await;
+        if view == "locks" {
+            browser.until_text(".list", last).await;
+        }
+        let rows = browser
+            .js(&format!("document.querySelectorAll('{selector}').length"))
+            .await;
+        assert!(rows.as_u64().unwrap() < ROWS, "{rows} rows of {view}");
+        let frames = scroll(&browser).await;
+        println!("{view}: {total} loaded in {loaded:?}; {frames}");
+    }
+
+    // What is open costs little: first while nothing happens, then while a lock changes hands all the time.
+    browser.go(&page(&cluster, node, "locks")).await;
+    browser
+        .until("document.querySelectorAll('[data-lock]').length > 10")
+        .await;
+    let (window, begin) = (
+        Duration::from_secs(if many > USUALLY { 20 } else { 3 }),
+        used(&cluster, node),
+    );
+    tokio::time::sleep(window).await;
+    println!(
+        "the node: {:.2} % of a core while the page is open",
+        share(&cluster, node, begin, window)
+    );
+    let (begin, deadline, mut rounds) = (used(&cluster, node), Instant::now() + window, 0);
+    while Instant::now() < deadline {
+        let body = json!({"session": own, "note": format!("round {rounds}")});
+        let held = must(&cluster, node, "POST", "/v1/locks/many%2Fa/acquire", body).await;
+        let body = json!({"session": own, "holder": held["holder"]});
+        must(&cluster, node, "POST", "/v1/locks/many%2Fa/release", body).await;
+        rounds += 1;
+    }
+    println!(
+        "the node: {:.2} % of a core with the page open and {rounds} rounds of a lock in {window:?}",
+        share(&cluster, node, begin, window)
+    );
+    assert_content(&browser);
+}
+
+/// Scrolls for two seconds, and tells how long the pictures took.
+async fn scroll(browser: &Browser) -> String {
+    let times = browser
+        .js(r"new Promise((done) => {
+            const rows = document.querySelector('.rows');
+            const [times, begin] = [[], performance.now()];
+            let last = begin;
+            const step = (now) => {
+                times.push(now - last);
+                last = now;
+                rows.scrollTop = (rows.scrollHeight * ((now - begin) % 1000)) / 1000;
+                if (now - begin < 2000) requestAnimationFrame(step);
+                else done(times.slice(1).sort((one, other) => one - other));
+            };
+            requestAnimationFrame(step);
+        })")
+        .await;
+    let times: Vec<f64> = times
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(serde_json::Value::as_f64)
+        .collect();
+    let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
+    format!(
+        "{} pictures while it is scrolled, half of them within {:.1} ms, 99 of 100 within {:.1} ms",
+        times.len(),
+        at(0.5),
+        at(0.99)
+    )
+}
+
+/// The time that a node's process has had of the processors, in ticks of a hundredth of a second.
+fn used(cluster: &TestCluster, node: NodeId) -> u64 {
+    let pid = cluster.pid(node).unwrap().expect("it runs");
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    // Behind the name, which may have blanks in it.
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+    [fields[11], fields[12]]
+        .iter()
+        .map(|ticks| ticks.parse::<u64>().unwrap())
+        .sum()
+}
+
+fn share(cluster: &TestCluster, node: NodeId, begin: u64, window: Duration) -> f64 {
+    (used(cluster, node) - begin) as f64 / window.as_secs_f64()
+}
+
+/// As the page writes it: `1,200 locks`.
+fn grouped(number: usize, what: &str) -> String {
+    match number {
+        0..1000 => format!("{number} {what}"),
+        _ => format!("{},{:03} {what}", number / 1000, number % 1000),
+    }
+}

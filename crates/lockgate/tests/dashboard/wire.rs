@@ -1,0 +1,96 @@
+//! The DevTools protocol over a pipe: questions and their answers, each a JSON document that ends with a zero. It knows no page.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::oneshot;
+
+use crate::browser::PATIENCE;
+
+/// The way to a browser.
+pub struct Wire {
+    to: tokio::sync::Mutex<ChildStdin>,
+    next: AtomicU64,
+    waiting: Mutex<HashMap<u64, oneshot::Sender<Value>>>,
+    /// What the page has said against itself: exceptions, errors in its console, what its policy has kept it from.
+    pub complaints: Mutex<Vec<String>>,
+}
+
+impl Wire {
+    /// The way to the browser that reads the one and writes the other.
+    pub fn open(to: ChildStdin, from: ChildStdout) -> Arc<Self> {
+        let wire = Arc::new(Self {
+            to: tokio::sync::Mutex::new(to),
+            next: AtomicU64::new(1),
+            waiting: Mutex::default(),
+            complaints: Mutex::default(),
+        });
+        tokio::spawn(read(wire.clone(), from));
+        wire
+    }
+
+    /// Asks something of a page, or of the browser itself, and waits for the answer.
+    pub async fn ask(&self, session: Option<&str>, method: &str, parameters: Value) -> Value {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (tell, told) = oneshot::channel();
+        self.waiting.lock().insert(id, tell);
+        let mut message = json!({"id": id, "method": method, "params": parameters});
+        if let Some(session) = session {
+            message["sessionId"] = json!(session);
+        }
+        let mut bytes = message.to_string().into_bytes();
+        bytes.push(0);
+        let mut to = self.to.lock().await;
+        to.write_all(&bytes).await.expect("the browser listens");
+        to.flush().await.expect("the browser listens");
+        drop(to);
+        let answer = tokio::time::timeout(PATIENCE, told).await;
+        answer
+            .unwrap_or_else(|_| panic!("the browser does not answer {method}"))
+            .expect("the browser lives")
+    }
+}
+
+async fn read(wire: Arc<Wire>, from: ChildStdout) {
+    let mut from = BufReader::new(from);
+    let mut bytes = Vec::new();
+    while matches!(from.read_until(0, &mut bytes).await, Ok(1..)) {
+        bytes.pop();
+        let mut message: Value = serde_json::from_slice(&bytes).expect("the browser writes JSON");
+        bytes.clear();
+        match message["id"].as_u64() {
+            Some(id) => {
+                let answer = match message.get_mut("result") {
+                    Some(result) => result.take(),
+                    None => message["error"].take(),
+                };
+                if let Some(waiting) = wire.waiting.lock().remove(&id) {
+                    // Whoever asked may have given up.
+                    let _ = waiting.send(answer);
+                }
+            }
+            None => complain(&wire, &message),
+        }
+    }
+}
+
+fn complain(wire: &Wire, message: &Value) {
+    let told = &message["params"];
+    let complaint = match message["method"].as_str() {
+        Some("Runtime.exceptionThrown") => Some(told["exceptionDetails"].to_string()),
+        Some("Runtime.consoleAPICalled") if told["type"] == "error" => Some(told["args"].to_string()),
+        // That a node does not answer, or refuses, is a matter of the tests.
+        Some("Log.entryAdded")
+            if told["entry"]["level"] == "error" && told["entry"]["source"] != "network" =>
+        {
+            Some(told["entry"].to_string())
+        }
+        _ => None,
+    };
+    wire.complaints.lock().extend(complaint);
+}
