@@ -223,7 +223,7 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// One number for a whole tree, for people who compare reports.
-pub fn digest<'t>(znodes: impl Iterator<Item = (&'t String, &'t Facts)>) -> String {
+pub fn digest<'t>(znodes: impl Iterator<Item = (&'t String, &'t Facts)>, has_counters: bool) -> String {
     let mut sum = Sha256::new();
     for (path, facts) in znodes {
         let acl: Vec<_> = facts
@@ -239,7 +239,7 @@ pub fn digest<'t>(znodes: impl Iterator<Item = (&'t String, &'t Facts)>) -> Stri
             facts.aversion,
             facts.created_ms,
             facts.modified_ms,
-            facts.creations
+            if has_counters { facts.creations } else { 0 }
         );
         sum.update(line.as_bytes());
     }

@@ -7,7 +7,7 @@ use std::ops::Bound;
 
 use tokio::time::Instant;
 
-use super::facts::{Facts, Kind, Tree};
+use super::facts::{Facts, Kind, Tree, digest};
 use super::progress::Progress;
 use super::scope::{Scope, is_within, parent};
 use super::source::{Known, KnownTree, Node, Source, SourceError};
@@ -62,6 +62,8 @@ pub struct Mirror {
     here: Tree,
     /// What of that is not ours, and stays.
     foreign: BTreeSet<String>,
+    /// Whether there may be such: then both sides have created children below the same znodes.
+    is_shared: bool,
     /// Changes of the source that came to a step, since the beginning.
     changes: u64,
     /// The last of them.
@@ -92,6 +94,7 @@ impl Mirror {
             ephemerals: BTreeMap::new(),
             here: Tree::new(),
             foreign: BTreeSet::new(),
+            is_shared: false,
             changes: 0,
             last_change: None,
             is_lost: false,
@@ -170,6 +173,7 @@ impl Mirror {
     /// From now on what only the target has is left alone.
     pub fn keep_what_is_here(&mut self) {
         self.foreign = self.here.keys().cloned().collect();
+        self.is_shared = true;
     }
 
     /// Connects and reads all of the source; the target is left as it is.
@@ -434,12 +438,14 @@ impl Mirror {
 
     /// Notes what a znode of the source is, and says what has to be done about it.
     fn put(&mut self, path: String, node: Node) -> Option<Step> {
-        let Node { stat, facts, data } = node;
+        let Node {
+            stat,
+            mut facts,
+            data,
+        } = node;
         self.foreign.remove(&path);
-        let is_same = self
-            .here
-            .get(&path)
-            .is_some_and(|here| is_alike(&path, &facts, here));
+        let here = self.here.get(&path);
+        let is_same = here.is_some_and(|here| self.is_alike(&path, &facts, here));
         self.there.insert(
             path.clone(),
             Known {
@@ -447,6 +453,13 @@ impl Mirror {
                 stat,
             },
         );
+        // A number that was given here is not given again, either.
+        let given_here = self
+            .here
+            .get(&path)
+            .filter(|_| self.is_shared)
+            .map_or(0, |here| here.creations);
+        facts.creations = facts.creations.max(given_here);
         (!is_same).then_some(Step::Put(path, facts, data))
     }
 
@@ -490,7 +503,7 @@ impl Mirror {
         let mut all = Vec::new();
         for (path, known) in &self.there {
             match self.here.get(path) {
-                Some(here) if is_alike(path, &known.facts, here) => {}
+                Some(here) if self.is_alike(path, &known.facts, here) => {}
                 Some(here) => all.push(Difference {
                     path: path.clone(),
                     what: super::facts::differences(&known.facts, here).join("; "),
@@ -521,22 +534,43 @@ impl Mirror {
         below.any(|other| is_within(other, path))
     }
 
+    /// Whether two znodes are the same as far as they have to be.
+    fn is_alike(&self, path: &str, there: &Facts, here: &Facts) -> bool {
+        let has_own_data = Scope::has_own_data(path);
+        if there == here || !(has_own_data || self.is_shared) {
+            return there == here;
+        }
+        let mut same = there.clone();
+        if has_own_data {
+            (same.data_sha256, same.data_length) = (here.data_sha256, here.data_length);
+        }
+        if self.is_shared {
+            same.creations = here.creations.max(there.creations);
+        }
+        same == *here
+    }
+
     fn has_lasting_children(&self, path: &str) -> bool {
         let below = self.there.range(format!("{path}/")..).next();
         below.is_some_and(|(other, _)| is_within(other, path))
     }
 
-    /// The facts of what lasts, for a digest.
-    pub fn facts_there(&self) -> impl Iterator<Item = (&String, &Facts)> {
-        let all = self.there.iter().map(|(path, known)| (path, &known.facts));
-        all.filter(|(path, _)| self.here.contains_key(*path) && !Scope::has_own_data(path))
+    /// How many znodes both sides have.
+    pub fn common(&self) -> usize {
+        let is_common = |path: &&String| self.there.contains_key(*path);
+        self.here.keys().filter(is_common).count()
     }
 
-    /// Likewise, of the target.
-    pub fn facts_here(&self) -> impl Iterator<Item = (&String, &Facts)> {
-        self.here
-            .iter()
-            .filter(|(path, _)| self.there.contains_key(*path) && !Scope::has_own_data(path))
+    /// One number each for what both sides have: of the source, and of the target. Nothing is in it that is each side's own.
+    pub fn digests(&self) -> (String, String) {
+        let is_common = |path: &String| {
+            self.here.contains_key(path) && self.there.contains_key(path) && !Scope::has_own_data(path)
+        };
+        let has_counters = !self.is_shared;
+        let there = self.there.iter().map(|(path, known)| (path, &known.facts));
+        let there = digest(there.filter(|(path, _)| is_common(path)), has_counters);
+        let here = digest(self.here.iter().filter(|(path, _)| is_common(path)), has_counters);
+        (there, here)
     }
 }
 
@@ -546,19 +580,6 @@ enum Work {
     All,
     Told,
     Known,
-}
-
-/// Whether two znodes are the same as far as they have to be.
-fn is_alike(path: &str, there: &Facts, here: &Facts) -> bool {
-    if !Scope::has_own_data(path) {
-        return there == here;
-    }
-    let without_data = |facts: &Facts| Facts {
-        data_sha256: [0; 32],
-        data_length: 0,
-        ..facts.clone()
-    };
-    without_data(there) == without_data(here)
 }
 
 fn fatal(error: SourceError) -> anyhow::Error {

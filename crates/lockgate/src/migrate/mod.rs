@@ -32,7 +32,6 @@ use tokio::time::Instant;
 use transport_security::ClientTls;
 
 use self::connection::SourceCredentials;
-use self::facts::digest;
 use self::held::held_locks;
 use self::mark::Mark;
 use self::mirror::{Difference, Mirror};
@@ -356,7 +355,7 @@ async fn verify(mirror: &mut Mirror, progress: &mut Progress) -> anyhow::Result<
 /// Says whether both sides are the same, as they were last looked at.
 fn verdict(mirror: &Mirror, progress: &mut Progress) -> ExitCode {
     let differences = mirror.differences();
-    let digest = digest(mirror.facts_there());
+    let (digest, _) = mirror.digests();
     progress.event(
         "compared",
         json!({ "znodes": mirror.there().len(), "differences": differences.len(), "digest": digest }),
@@ -366,7 +365,7 @@ fn verdict(mirror: &Mirror, progress: &mut Progress) -> ExitCode {
         0 => {
             progress.say(&format!(
                 "both sides have the same {} znodes; digest {}",
-                mirror.facts_here().count(),
+                mirror.common(),
                 &digest[..16]
             ));
             ExitCode::SUCCESS

@@ -11,7 +11,6 @@ use anyhow::{Context, ensure};
 use tokio::process::Command;
 use tokio::time::Instant;
 
-use super::facts::digest;
 use super::mirror::{Difference, Mirror};
 use super::progress::Progress;
 
@@ -152,13 +151,13 @@ async fn attempt(mirror: &mut Mirror, hooks: &Hooks, progress: &mut Progress) ->
             "the source changed{at} while both sides were compared"
         )));
     }
-    let (there, here) = (digest(mirror.facts_there()), digest(mirror.facts_here()));
+    let (there, here) = mirror.digests();
     ensure!(
         there == here,
         "both sides are the same, and their digests are not: {there} and {here}"
     );
     Ok(Switched::Done(Proof {
-        znodes: mirror.facts_here().count(),
+        znodes: mirror.common(),
         digest: here,
         frozen: frozen_at.elapsed(),
     }))
