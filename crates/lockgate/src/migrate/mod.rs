@@ -179,7 +179,7 @@ async fn carry_out(arguments: Arguments) -> anyhow::Result<ExitCode> {
             report_what_stays(&mirror, &mut progress);
             progress.event(
                 "switched",
-                json!({ "znodes": proof.znodes, "digest": proof.digest, "frozen_ms": frozen_ms }),
+                json!({ "znodes": proof.znodes, "digest": proof.digest, "frozen_ms": frozen_ms, "source_zxid": proof.source_zxid }),
             );
             progress.say(&format!(
                 "switched: both sides have {} znodes and the digest {}; frozen for {frozen_ms} ms. The new cluster may serve.",

@@ -53,6 +53,8 @@ pub enum Switched {
 pub struct Proof {
     /// How many znodes both have.
     pub znodes: usize,
+    /// The newest position of the source.
+    pub source_zxid: i64,
     /// Of all that is compared, the same on both sides.
     pub digest: String,
     /// From the last change of the source (or the end of the command that keeps writers away, if that is later) until now.
@@ -158,6 +160,7 @@ async fn attempt(mirror: &mut Mirror, hooks: &Hooks, progress: &mut Progress) ->
     );
     Ok(Switched::Done(Proof {
         znodes: mirror.common(),
+        source_zxid: position,
         digest: here,
         frozen: frozen_at.elapsed(),
     }))
