@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use transport_security::{ClientTls, Stream};
 use zk_wire::{
@@ -52,7 +52,8 @@ pub struct Connection {
     server: String,
     calls: mpsc::Sender<Call>,
     told: Arc<Told>,
-    task: JoinHandle<anyhow::Result<()>>,
+    /// None: it has ended, and that was told.
+    task: Option<JoinHandle<anyhow::Result<()>>>,
 }
 
 /// Paths that watches have told of and that nobody has looked at since.
@@ -83,7 +84,7 @@ impl Connection {
             server: server.to_owned(),
             calls,
             told,
-            task,
+            task: Some(task),
         })
     }
 
@@ -101,12 +102,17 @@ impl Connection {
         {
             return Ok(outcomes);
         }
-        let why = match (&mut self.task).await {
-            Ok(Err(error)) => error,
-            Ok(Ok(())) => anyhow::anyhow!("the connection has ended"),
-            Err(error) => error.into(),
-        };
-        Err(why.context(format!("asking {}", self.server)))
+        let server = self.server.clone();
+        Err(self.lost().await.context(format!("asking {server}")))
+    }
+
+    /// Why the connection is lost, once it is.
+    async fn lost(&mut self) -> anyhow::Error {
+        // It is told once; a task that has ended must not be waited for again.
+        match self.task.take() {
+            Some(task) => why(task.await),
+            None => anyhow::anyhow!("the connection has ended"),
+        }
     }
 
     /// Sends one request; its refusal is an outcome, too.
@@ -129,26 +135,34 @@ impl Connection {
     /// Waits until there is some; an error if the connection is lost before.
     pub async fn wait_told(&mut self) -> anyhow::Result<()> {
         while self.told() == 0 {
-            let some = self.told.some.notified();
-            tokio::select! {
-                () = some => {}
-                ended = &mut self.task => {
-                    let lost = match ended {
-                        Ok(Err(error)) => error,
-                        Ok(Ok(())) => anyhow::anyhow!("the connection has ended"),
-                        Err(error) => error.into(),
-                    };
-                    return Err(lost.context(format!("following {}", self.server)));
-                }
-            }
+            let Some(task) = &mut self.task else {
+                return Err(self.lost().await);
+            };
+            let ended = tokio::select! {
+                () = self.told.some.notified() => continue,
+                ended = task => ended,
+            };
+            self.task = None;
+            return Err(why(ended).context(format!("following {}", self.server)));
         }
         Ok(())
     }
 }
 
+/// Why a connection's task has ended.
+fn why(ended: Result<anyhow::Result<()>, JoinError>) -> anyhow::Error {
+    match ended {
+        Ok(Err(error)) => error,
+        Ok(Ok(())) => anyhow::anyhow!("the connection has ended"),
+        Err(error) => error.into(),
+    }
+}
+
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.task.abort();
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }
 

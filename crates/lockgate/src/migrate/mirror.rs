@@ -137,6 +137,15 @@ impl Mirror {
         (self.changes, self.last_change.clone())
     }
 
+    /// Waits until the source tells of a change, or the connection is lost, which the next work then makes good.
+    pub async fn wait_told(&mut self) {
+        if let Ok(connection) = self.source.connection()
+            && connection.wait_told().await.is_err()
+        {
+            self.source.disconnect();
+        }
+    }
+
     /// How many changes are told of and not carried over.
     pub fn behind(&mut self) -> usize {
         self.source.connection().map_or(0, |connection| connection.told())

@@ -313,15 +313,8 @@ async fn follow(
     loop {
         progress.begin("following", None);
         if mirror.follows() {
-            // A lost connection is found by the read that follows.
-            let told = async {
-                match mirror.source().connection() {
-                    Ok(connection) => connection.wait_told().await.is_ok(),
-                    Err(_) => false,
-                }
-            };
             let due = looked + arguments.recheck_every;
-            if tokio::time::timeout_at(due, told).await.is_ok() {
+            if tokio::time::timeout_at(due, mirror.wait_told()).await.is_ok() {
                 tokio::time::sleep(GATHER).await;
                 mirror.follow(progress).await?;
             }

@@ -77,7 +77,7 @@ impl Progress {
     /// Something else begins, which has so much to do.
     pub fn begin(&mut self, phase: &'static str, total: Option<u64>) {
         (self.phase, self.total, self.done) = (phase, total, 0);
-        (self.begun, self.told) = (Instant::now(), None);
+        self.begun = Instant::now();
     }
 
     /// A znode of the source was read.

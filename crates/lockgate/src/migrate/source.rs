@@ -99,6 +99,11 @@ impl Source {
         self.connection.as_mut().ok_or_else(none)
     }
 
+    /// Takes the connection for lost.
+    pub fn disconnect(&mut self) {
+        self.connection = None;
+    }
+
     /// Which server is read from.
     pub fn server(&self) -> &str {
         self.connection.as_ref().map_or("none", Connection::server)

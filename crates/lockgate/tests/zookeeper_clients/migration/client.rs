@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use zk_wire::{
     AclEntry, ConnectRequest, ConnectResponse, ErrorCode, Outcome, Reader, Reply, ReplyHeader, Request, Stat,
     frame, xid,
@@ -27,6 +28,7 @@ pub struct Client {
     next_xid: i32,
     /// Its id.
     pub session: i64,
+    password: Bytes,
 }
 
 impl Client {
@@ -37,19 +39,24 @@ impl Client {
 
     /// The same at one that may not live.
     pub async fn try_open(server: &str) -> anyhow::Result<Self> {
+        Self::connect(server, 0, Bytes::from_static(&[0; 16])).await
+    }
+
+    async fn connect(server: &str, session: i64, password: Bytes) -> anyhow::Result<Self> {
         let mut client = Self {
             stream: TcpStream::connect(server).await?,
             inbox: BytesMut::new(),
             next_xid: 1,
-            session: 0,
+            session,
+            password: password.clone(),
         };
         client.stream.set_nodelay(true)?;
         let request = ConnectRequest {
             protocol_version: 0,
             last_zxid_seen: 0,
             timeout_ms: TIMEOUT_MS,
-            session_id: 0,
-            password: Some(Bytes::from_static(&[0; 16])),
+            session_id: session,
+            password: Some(password),
             read_only: Some(false),
         };
         let mut out = BytesMut::new();
@@ -57,7 +64,7 @@ impl Client {
         client.stream.write_all(&out).await?;
         let answer = ConnectResponse::decode(&mut Reader::new(client.frame().await?))?;
         anyhow::ensure!(answer.session_id != 0, "no session");
-        client.session = answer.session_id;
+        (client.session, client.password) = (answer.session_id, answer.password.unwrap_or_default());
         let auth = Request::Auth {
             kind: 0,
             scheme: "digest".to_owned(),
@@ -100,10 +107,23 @@ impl Client {
         Ok(self.call_all(&[request]).await?.remove(0))
     }
 
-    /// Keeps the session for another while.
-    pub async fn stay(&mut self) {
-        let (path, watch) = ("/".to_owned(), false);
-        self.call(Request::Exists { path, watch }).await.unwrap().unwrap();
+    /// Keeps the session for another while, at whichever of these servers serves: a new leader's connections are new ones.
+    pub async fn stay(&mut self, servers: &[String]) {
+        let deadline = Instant::now() + Duration::from_millis(TIMEOUT_MS as u64);
+        for server in servers.iter().cycle() {
+            let (path, watch) = ("/".to_owned(), false);
+            if self
+                .call(Request::Exists { path, watch })
+                .await
+                .is_ok_and(|outcome| outcome.is_ok())
+            {
+                return;
+            }
+            assert!(Instant::now() < deadline, "no server takes the session back");
+            if let Ok(client) = Self::connect(server, self.session, self.password.clone()).await {
+                *self = client;
+            }
+        }
     }
 
     async fn frame(&mut self) -> anyhow::Result<Bytes> {

@@ -202,7 +202,7 @@ async fn a_tree_is_moved_while_it_is_written_to() {
     }
     second.kill().await;
 
-    keeper.stay().await;
+    keeper.stay(&servers[..2]).await;
 
     // The server that it reads from is killed while it follows.
     let mut third = Running::start(target.tool(
@@ -217,7 +217,7 @@ async fn a_tree_is_moved_while_it_is_written_to() {
     third.kill().await;
     source.start(&servers[2]).await;
 
-    keeper.stay().await;
+    keeper.stay(&servers[..2]).await;
 
     // Writers are kept away by a command, as an operator would have it.
     let (freeze, frozen) = (target.file("freeze"), target.file("frozen"));
