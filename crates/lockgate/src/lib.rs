@@ -66,6 +66,8 @@ pub mod http_client;
 #[cfg(feature = "cli")]
 pub mod log_lines;
 #[cfg(feature = "cli")]
+mod migrate;
+#[cfg(feature = "cli")]
 mod secret_file;
 #[cfg(feature = "cli")]
 mod serve;

@@ -41,6 +41,7 @@ impl Subject {
                 Step::CloseSession => ("close_session", None),
             },
             Command::Access(_) => ("access", None),
+            Command::Mirror(steps) => ("mirror", steps.first().map(|step| step.path().clone())),
         };
         Self { what, at }
     }

@@ -19,7 +19,7 @@ use crate::config::NodeId;
 use crate::peers::wire::{OLDEST_WIRE_VERSION, WIRE_VERSION};
 
 /// The newest kinds of commands that this program can apply.
-pub const COMMANDS_VERSION: u8 = 1;
+pub const COMMANDS_VERSION: u8 = 2;
 
 /// What every member can apply of whom nothing is known yet.
 pub const OLDEST_COMMANDS_VERSION: u8 = 1;
@@ -124,6 +124,7 @@ pub fn since(command: &Command) -> u8 {
             step: Step::CloseSession,
             ..
         } => 1,
+        Command::Mirror(_) => 2,
         Command::Write(op)
         | Command::InTurn {
             step: Step::Write(op),

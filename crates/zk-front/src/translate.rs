@@ -196,7 +196,7 @@ pub fn failed_multi(refusal: &Refusal, items: usize) -> Option<Vec<MultiResult>>
 pub fn code(refusal: &Refusal) -> ErrorCode {
     match refusal {
         Refusal::NoNode(_) | Refusal::NoLock(_) => ErrorCode::NO_NODE,
-        Refusal::NodeExists(_) => ErrorCode::NODE_EXISTS,
+        Refusal::NodeExists(_) | Refusal::NotMirrored(_) => ErrorCode::NODE_EXISTS,
         Refusal::BadVersion { .. } => ErrorCode::BAD_VERSION,
         Refusal::NotEmpty(_) => ErrorCode::NOT_EMPTY,
         Refusal::NoChildrenForEphemerals(_) => ErrorCode::NO_CHILDREN_FOR_EPHEMERALS,

@@ -267,6 +267,7 @@ impl Store {
                 self.carry_out(cx, Some(session), None, command)
             }
             Command::Access(command) => self.access_command(cx, command),
+            Command::Mirror(steps) => self.mirror(cx, steps),
         }
     }
 

@@ -11,6 +11,7 @@ use crate::access::AccessCommand;
 use crate::acl::{Acl, Identities};
 use crate::ids::{Data, Password, RequestId, SessionId, Zxid};
 use crate::limits::Limits;
+use crate::mirror::MirrorStep;
 use crate::path::{CreatePath, LockName, ZPath};
 
 /// One request of one client, as it stands in the log.
@@ -108,6 +109,8 @@ pub enum Command {
     },
     /// A change of who may do what.
     Access(AccessCommand),
+    /// Steps towards the tree of another server, all or none, at one position: at most [`crate::MAX_MIRRORED`].
+    Mirror(Vec<MirrorStep>),
 }
 
 /// A place in the order in which one connection of a session sends its requests.

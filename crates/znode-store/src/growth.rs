@@ -6,6 +6,7 @@ use crate::acl::{Acl, Identities};
 use crate::command::{Command, LockCommand, LockWish, Op, Request, Step};
 use crate::ids::SessionId;
 use crate::lock::lifts;
+use crate::mirror::MirrorStep;
 use crate::store::Store;
 
 /// Data up to this size may replace what is at least as large; more is taken for growth although the state does not
@@ -37,6 +38,8 @@ impl Store {
                 | AccessCommand::DeleteRole(_)
                 | AccessCommand::UnmapCertificate(_),
             ) => false,
+            // It may: a step that puts nothing new is not looked for.
+            Command::Mirror(steps) => steps.iter().any(|step| matches!(step, MirrorStep::Put(_))),
             Command::CloseSession { .. }
             | Command::ExpireSessions { .. }
             | Command::Sweep(_)

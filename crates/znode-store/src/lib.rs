@@ -121,7 +121,8 @@
 //!
 //! `command`, `reply`, `event` are the boundary; `apply` decides over commands, `create` and `write` over changes of the
 //! tree, `acl` and `quota` over whether they may be, `lock/` over locks, `read` over what may be seen; `tree/` is how
-//! znodes lie in memory; `sessions`, `remembered` and `snapshot/` are what they say, `anew` makes of a backup the beginning of a new cluster. tests/scripts states the rules one by one.
+//! znodes lie in memory; `sessions`, `remembered` and `snapshot/` are what they say, `anew` makes of a backup the beginning of a new cluster,
+//! `mirror` brings the tree of another server. tests/scripts states the rules one by one.
 #![no_std]
 extern crate alloc;
 
@@ -143,6 +144,7 @@ mod anew;
 mod apply;
 mod create;
 mod growth;
+mod mirror;
 mod quota;
 mod read;
 mod remembered;
@@ -168,6 +170,7 @@ pub use growth::MAX_REPLACED_BYTES;
 pub use ids::*;
 pub use limits::Limits;
 pub use lock::*;
+pub use mirror::{MAX_MIRRORED, MirrorStep, Mirrored, MirroredKind, Shown};
 pub use path::*;
 pub use read::{Page, View};
 pub use remembered::{MAX_REMEMBERED_REQUESTS, MAX_SESSIONLESS_REQUESTS};

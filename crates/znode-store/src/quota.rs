@@ -193,6 +193,11 @@ impl Store {
     }
 }
 
+/// Whether a path is that of a znode which says what a quota has used.
+pub(crate) fn is_stats_of_quota(path: &ZPath) -> bool {
+    path.name() == STATS && path.as_str().starts_with(ROOT)
+}
+
 fn stats_path(of: &ZPath) -> ZPath {
     ZPath::from_checked(format!("{ROOT}{of}/{STATS}"))
 }

@@ -99,6 +99,8 @@ pub enum Reply {
     TokenRevoked,
     /// A role, or who has it, was changed.
     PolicyChanged,
+    /// So many steps towards another tree were taken.
+    Mirrored(u32),
 }
 
 /// Proof that a contender holds a lock.
@@ -489,4 +491,7 @@ pub enum Refusal {
     /// Who may do what was not changed.
     #[error("{0}")]
     Access(AccessRefusal),
+    /// A session's own, or the cluster's: what it is like is not said elsewhere.
+    #[error("the znode {0} belongs to a session or to the cluster itself, and can be no copy of another")]
+    NotMirrored(ZPath),
 }

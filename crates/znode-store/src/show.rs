@@ -12,6 +12,7 @@ use crate::command::{
 use crate::event::{ContenderEnd, Event, Hold, ZnodeEvent, ZnodeEventKind};
 use crate::ids::{Data, RequestId};
 use crate::limits::Limits;
+use crate::mirror::{MirrorStep, Mirrored, MirroredKind};
 use crate::path::LockName;
 use crate::reply::{Applied, Grant, Limited, ModeStep, Place, QuotaKind, Reply};
 use crate::sessions::{SessionFate, SessionView};
@@ -105,6 +106,43 @@ impl Display for Command {
             Self::Reconnect { session, password: _ } => write!(f, "reconnect session {session}"),
             Self::InTurn { turn, step } => write!(f, "in turn {turn}: {step}"),
             Self::Access(command) => command.fmt(f),
+            Self::Mirror(steps) => write!(f, "mirror: {}", List(steps)),
+        }
+    }
+}
+
+impl Display for MirrorStep {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Put(znode) => {
+                let Mirrored {
+                    path,
+                    data,
+                    acl,
+                    kind,
+                    version,
+                    aversion,
+                    ctime_ms,
+                    mtime_ms,
+                    creations,
+                } = znode;
+                write!(
+                    f,
+                    "put {kind} {path} with {data} for {acl}, version {version}, aversion {aversion}, created at {ctime_ms} ms, \
+                     modified at {mtime_ms} ms, {creations} children created"
+                )
+            }
+            Self::Remove { path } => write!(f, "remove {path}"),
+        }
+    }
+}
+
+impl Display for MirroredKind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Persistent => f.write_str("persistent"),
+            Self::Container => f.write_str("container"),
+            Self::Ttl(ttl_ms) => write!(f, "ttl={ttl_ms}"),
         }
     }
 }
@@ -377,6 +415,7 @@ impl Display for Reply {
             Self::LimitsSet => f.write_str("limits set"),
             Self::Multi(replies) => write!(f, "all of: {}", List(replies)),
             Self::Swept(count) => write!(f, "{} swept", Count((*count).into(), "znode")),
+            Self::Mirrored(count) => write!(f, "{} taken", Count((*count).into(), "step")),
             Self::Granted(grant) => grant.fmt(f),
             Self::Queued(place) => place.fmt(f),
             Self::Released { holds: 0 } => f.write_str("released"),

@@ -16,7 +16,7 @@ use crate::quota::Growth;
 use crate::reply::{Outcome, Refusal, Reply};
 use crate::stat::Kind;
 use crate::store::Store;
-use crate::tree::NodeIndex;
+use crate::tree::{NodeIndex, Restated};
 
 /// What the lock table learns of an ephemeral node below a lock's znode.
 pub(crate) enum ContenderChange {
@@ -218,6 +218,52 @@ impl Store {
             self.tell_locks(cx, change);
         }
         index
+    }
+
+    /// Adds the child at `path`, as it is in another tree, to `parent`, which exists and is not ephemeral.
+    pub(crate) fn add_restated(
+        &mut self,
+        cx: &mut Context<'_>,
+        parent: NodeIndex,
+        path: &ZPath,
+        restated: Restated,
+    ) {
+        let growth = Growth {
+            count: 1,
+            bytes: restated.data.len() as i64,
+        };
+        let acl = restated.acl.clone();
+        let index = self
+            .tree
+            .insert_restated(parent, path, restated, cx.zxid, cx.now_ms);
+        if parent_is_quota(path) {
+            self.begin_quota(index, path);
+        }
+        self.use_quota(cx, path, growth);
+        cx.changed(ZnodeEventKind::Created, path, acl);
+        self.children_changed(cx, parent, path);
+    }
+
+    /// Makes the node at `path`, which is not ephemeral, what it is in another tree.
+    pub(crate) fn restate_node(
+        &mut self,
+        cx: &mut Context<'_>,
+        index: NodeIndex,
+        path: &ZPath,
+        restated: Restated,
+    ) {
+        let node = self.tree.node(index);
+        let is_written = node.data != restated.data || node.version != restated.version;
+        let growth = Growth {
+            count: 0,
+            bytes: restated.data.len() as i64 - node.data.len() as i64,
+        };
+        let acl = restated.acl.clone();
+        self.tree.restate(index, path, restated, cx.zxid, cx.now_ms);
+        self.use_quota(cx, path, growth);
+        if is_written {
+            cx.changed(ZnodeEventKind::DataChanged, path, acl);
+        }
     }
 
     /// Removes the node at `path`, which has no children and is not the root. If it is a contender, the lock

@@ -28,6 +28,8 @@ mod locks;
 mod multilock;
 mod metrics;
 mod members;
+mod mirror;
+mod mirror_types;
 mod openapi;
 mod origin;
 mod peer;
@@ -241,6 +243,9 @@ fn routes() -> Vec<Route> {
         watches("/v1/watch/"),
         watches("/v1/watch/{*path}"),
         Route::at("/v1/txn").post(InLog, txn::txn),
+        Route::at("/v1/mirror")
+            .get(ByView, mirror::look)
+            .post(InLog, mirror::take_steps),
         Route::at("/v1/read").post(ByView, reads::read),
         Route::at("/v1/openapi.json").get(Nothing, openapi::document),
         Route::at("/").get(Nothing, dashboard::page),

@@ -136,6 +136,8 @@ table! {
     AlreadySecured = CONFLICT "already_secured" "The cluster is secured already";
     /// The cluster is not secured.
     NotSecured = CONFLICT "not_secured" "The cluster is not secured";
+    /// The znode belongs to a session of this cluster, or to the cluster itself.
+    NotMirrored = CONFLICT "not_mirrored" "The znode is no copy";
     /// There is no such member of the cluster.
     NoMember = NOT_FOUND "no_member" "No such member";
     /// The id or an address is another member's.
@@ -343,6 +345,7 @@ impl From<Refusal> for Problem {
             }
             // ZooKeeper calls these bad arguments: the path is legal, but never for a deletion.
             Refusal::Undeletable(path) => problem(Code::BadPath).with("path", path),
+            Refusal::NotMirrored(path) => problem(Code::NotMirrored).with("path", path),
             Refusal::BadPath(_) => problem(Code::BadPath),
             Refusal::SequenceExhausted(path) => problem(Code::SequenceExhausted).with("path", path),
             Refusal::NoAuth(path) => problem(Code::Forbidden).with("path", path),

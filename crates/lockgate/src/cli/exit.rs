@@ -18,6 +18,8 @@ pub const NOT_FREE: u8 = 75;
 pub const NOT_ALLOWED: u8 = 77;
 /// The lock was lost while the command ran under it.
 pub const LOST: u8 = 79;
+/// Of `lockgate migrate`: the trees differ, or the switch was refused.
+pub const NOT_THE_SAME: u8 = 80;
 /// The command cannot be executed, as shells say it.
 pub const NOT_EXECUTABLE: u8 = 126;
 /// The command was not found, as shells say it.

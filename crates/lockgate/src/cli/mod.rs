@@ -29,6 +29,7 @@ use anyhow::{Context, bail, ensure};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use raft_node::{Alarm, NodeId, Role, SnapshotMade};
 
+pub use self::exit::NOT_THE_SAME;
 pub use self::secured::Secured;
 use crate::bench;
 use crate::cluster::command as membership;
@@ -37,6 +38,7 @@ use crate::cluster::{
     HTTP_BASE_PORT, LocalCluster, NodeReport, PEER_BASE_PORT, Ports, START_TIMEOUT, STOP_TIMEOUT,
     ZOOKEEPER_BASE_PORT,
 };
+use crate::migrate;
 use crate::snapshot;
 
 /// How many nodes a new local cluster has: the fewest that survive the loss of one.
@@ -87,6 +89,8 @@ enum Command {
         #[command(subcommand)]
         command: bench::Command,
     },
+    /// Move the tree of a running ZooKeeper ensemble here, and its clients when both sides are the same
+    Migrate(Box<migrate::Arguments>),
     #[command(flatten)]
     Client(client::Command),
     /// Print the HTTP API as an OpenAPI document, which every node serves at /v1/openapi.json
@@ -177,6 +181,7 @@ pub fn main() -> ExitCode {
     let done = match Cli::parse_from(understood(std::env::args_os().collect())).command {
         Command::Client(command) => client::carry_out(command),
         Command::Config { command } => block_on(config::run(command)).map_err(exit::Failure::from),
+        Command::Migrate(arguments) => carry_out_migration(*arguments).map_err(exit::Failure::from),
         other => run(other)
             .map(|()| ExitCode::SUCCESS)
             .map_err(exit::Failure::from),
@@ -206,7 +211,9 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Snapshot { command } => block_on(snapshot::run(command)),
         Command::Cert { command } => cert::run(command),
         Command::Bench { command } => block_on(bench::run(command)),
-        Command::Client(_) => unreachable!("it has exit codes of its own, and was taken out before"),
+        Command::Client(_) | Command::Migrate(_) => {
+            unreachable!("it has exit codes of its own, and was taken out before")
+        }
         Command::Openapi => {
             let mut out = std::io::stdout();
             serde_json::to_writer_pretty(&mut out, lock_api::http::openapi())
@@ -222,6 +229,14 @@ fn run(command: Command) -> anyhow::Result<()> {
                 .context("writing to standard output")
         }
     }
+}
+
+/// Its connection to the source has to be kept alive while the target's answers are awaited, which one thread does.
+fn carry_out_migration(arguments: migrate::Arguments) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime
+        .context("starting the runtime")?
+        .block_on(migrate::run(arguments))
 }
 
 /// Everything but `serve` does with one thread.

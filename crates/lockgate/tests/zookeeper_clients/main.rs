@@ -14,6 +14,7 @@
 
 mod ensemble;
 mod installed;
+mod migration;
 mod programs;
 mod runner;
 mod wanted;

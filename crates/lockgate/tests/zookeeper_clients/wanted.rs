@@ -79,7 +79,7 @@ pub async fn hold_together(programs: &[Program], says: &str) {
     }
 }
 
-fn skip(what: &str, missing: &str) {
+pub fn skip(what: &str, missing: &str) {
     let required = env::var(REQUIRED_VARIABLE).is_ok_and(|value| value == "required");
     assert!(!required, "{what} cannot run: {missing}");
     println!("skipped: {what} cannot run on this machine: {missing}");

@@ -1,7 +1,7 @@
 //! What kind of work a request is: what has to go on under any load, and what can be asked to come again. The decision is
 //! by the command alone, before anything is known of its outcome.
 
-use znode_store::{Command, Identity, LockCommand, Op, Request, Step};
+use znode_store::{Command, Identity, LockCommand, MirrorStep, Op, Request, Step};
 
 /// What a command costs beside its data, in bytes: its names, its envelope, and its place in the tables.
 const COMMAND_BYTES: usize = 512;
@@ -39,6 +39,8 @@ impl Work {
             Command::Lock(command) => Self::of_lock(command),
             // An operator who shuts somebody out must not have to wait for that one's flood to end.
             Command::Access(_) => Self::Keep,
+            // Whoever brings a tree can wait, and sends the same again.
+            Command::Mirror(_) => Self::New,
         }
     }
 
@@ -97,8 +99,17 @@ pub fn weight(request: &Request) -> usize {
         Command::Lock(LockCommand::ReleaseMany { holders } | LockCommand::WithdrawMany { holders, .. }) => {
             holders.len() * COMMAND_BYTES
         }
+        Command::Mirror(steps) => steps.iter().map(weight_of_mirror_step).sum(),
         _ => COMMAND_BYTES,
     }
+}
+
+fn weight_of_mirror_step(step: &MirrorStep) -> usize {
+    let data = match step {
+        MirrorStep::Put(znode) => znode.data.len(),
+        MirrorStep::Remove { .. } => 0,
+    };
+    COMMAND_BYTES + data
 }
 
 /// Likewise of a step.

@@ -30,8 +30,8 @@ pub(crate) fn applying(command: &Command) {
         Command::SetLimits(_) => fail_step!("apply::before_set_limits"),
         Command::Lock(step) => locking(step),
         Command::Reconnect { .. } => fail_step!("apply::before_reconnect"),
-        // No client can ask for it yet, so no run could get there.
-        Command::Access(_) => {}
+        // No client of the runs asks for it, so none would get there.
+        Command::Access(_) | Command::Mirror(_) => {}
     }
 }
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use znode_store::{
-    AccessCommand, Acl, AclEntry, AttemptId, Command, CreateMode, CreatePath, Downgraded, Identities,
-    Identity, Limits, LockCommand, LockMode, LockName, LockWish, NewToken, Op, Password, PathGrant, Perms,
-    Request, RequestId, Right, Rights, RoleName, SessionId, Step, TokenHash, TokenId, Turn, WithdrawCause,
-    ZPath, Zxid,
+    AccessCommand, Acl, AclEntry, AttemptId, Command, CreateMode, CreatePath, Data, Downgraded, Identities,
+    Identity, Limits, LockCommand, LockMode, LockName, LockWish, MirrorStep, Mirrored, MirroredKind,
+    NewToken, Op, Password, PathGrant, Perms, Request, RequestId, Right, Rights, RoleName, SessionId, Step,
+    TokenHash, TokenId, Turn, WithdrawCause, ZPath, Zxid,
 };
 
 use crate::codec::{self, CommandBatch, Envelope, Origin};
@@ -491,6 +491,32 @@ fn access() -> Vec<(&'static str, Request)> {
         ),
         ("internal", Request::internal(Command::Sweep(vec![path("/box")]))),
     ]
+}
+
+/// Commands that came after the data directory, whose files are kept as they are, was first written.
+pub fn later_requests() -> Vec<(&'static str, Request)> {
+    let put = |text: &str, kind| {
+        MirrorStep::Put(Mirrored {
+            path: path(text),
+            data: Data::from("copied"),
+            acl: acl(),
+            kind,
+            version: 7,
+            aversion: 2,
+            ctime_ms: TIME_MS,
+            mtime_ms: TIME_MS + 1,
+            creations: 4_711,
+        })
+    };
+    let steps = vec![
+        put("/copy", MirroredKind::Persistent),
+        put("/copy/box", MirroredKind::Container),
+        put("/copy/soon", MirroredKind::Ttl(60_000)),
+        MirrorStep::Remove {
+            path: path("/copy/old"),
+        },
+    ];
+    vec![("mirror", Request::anonymous(Command::Mirror(steps)))]
 }
 
 pub fn envelope(call: u64, request: Request) -> Envelope {

@@ -8,7 +8,9 @@ use serde::de::DeserializeOwned;
 use znode_store::SessionId;
 
 use super::golden;
-use super::material::{CLUSTER, CLUSTER_ID, DISK_ID, batches, changing, envelope, member, requests};
+use super::material::{
+    CLUSTER, CLUSTER_ID, DISK_ID, batches, changing, envelope, later_requests, member, requests,
+};
 use crate::codec::Envelope;
 use crate::disks::{Alarm, AlarmKind, DiskReport, DiskView, MemberNews};
 use crate::membership::{MembershipChange, MembershipChanged, MembershipOutcome, MembershipRefusal};
@@ -327,7 +329,7 @@ fn golden_snapshot_transfers() {
 
 #[test]
 fn golden_commands() {
-    for (call, (name, request)) in (1..).zip(requests()) {
+    for (call, (name, request)) in (1..).zip(requests().into_iter().chain(later_requests())) {
         let expected = envelope(call, request);
         let bytes = golden(
             &format!("commands-{}/{name}", expected.version),

@@ -9,6 +9,7 @@ mod failover;
 mod limits;
 mod log_bounds;
 mod membership;
+mod observers;
 mod power;
 mod sessions;
 mod slow_disk;

@@ -7,6 +7,7 @@ mod node;
 mod order;
 mod rebuild;
 mod record;
+mod restate;
 mod slab;
 mod undo;
 
@@ -20,6 +21,7 @@ pub(crate) use node::{Family, Node, NodeIndex};
 use node::{FamilyFacts, PathHash};
 pub(crate) use rebuild::{Damage, Rebuild};
 pub(crate) use record::ZnodeRecord;
+pub(crate) use restate::Restated;
 pub(crate) use slab::Slab;
 use undo::{OwnFacts, Undo};
 

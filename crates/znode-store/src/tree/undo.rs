@@ -1,6 +1,7 @@
 //! Taking back a transaction that failed half way, so that not even its sequence numbers are missed. Steps
 //! are taken back in reverse order, so every node returns to the very place that it had.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::acl::Acl;
@@ -8,6 +9,7 @@ use crate::ids::{Data, SessionId, Zxid};
 use crate::path::ZPath;
 use crate::tree::Tree;
 use crate::tree::node::{FamilyFacts, Node, NodeIndex};
+use crate::tree::restate::AllFacts;
 
 /// How to take one change back.
 pub(crate) enum Undo {
@@ -27,6 +29,11 @@ pub(crate) enum Undo {
         index: NodeIndex,
         path: ZPath,
         before: OwnFacts,
+    },
+    Restated {
+        index: NodeIndex,
+        path: ZPath,
+        before: Box<AllFacts>,
     },
 }
 
@@ -88,6 +95,7 @@ impl Tree {
                     });
                     self.acls.give_back(replaced);
                 }
+                Undo::Restated { index, path, before } => self.replace_facts(index, &path, *before),
             }
         }
     }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use znode_store::{
     AccessCommand, Acl, AttemptId, Command, CreateMode, CreatePath, Downgraded, EntryContext, Identities,
-    Identity, Limits, LockCommand, LockMode, LockName, LockWish, NewToken, Op, Password, PathGrant, Refusal,
-    Request, Right, Rights, RoleName, SessionId, Step, Store, TokenHash, TokenId, Turn, Unproven,
-    WithdrawCause, ZPath, Zxid,
+    Identity, Limits, LockCommand, LockMode, LockName, LockWish, MirrorStep, NewToken, Op, Password,
+    PathGrant, Refusal, Request, Right, Rights, RoleName, SessionId, Step, Store, TokenHash, TokenId, Turn,
+    Unproven, WithdrawCause, ZPath, Zxid,
 };
 
 const NOW_MS: u64 = 1_000;
@@ -164,6 +164,11 @@ impl Rule {
 
 fn path(text: &str) -> ZPath {
     ZPath::parse(text).expect("it is a path")
+}
+
+fn mirror(place: Place) -> Command {
+    let path = place.path();
+    Command::Mirror(vec![MirrorStep::Remove { path }])
 }
 
 fn create(at: &ZPath, mode: CreateMode, parents: bool) -> Op {
@@ -497,6 +502,7 @@ fn commands(place: Place) -> Vec<(Option<SessionId>, Command, Rule)> {
         (None, expire, Rule::ClusterOnly),
         (None, Command::Sweep(vec![place.path()]), Rule::ClusterOnly),
         (None, Command::SetLimits(Limits::default()), Rule::ClusterOnly),
+        (None, mirror(place), Rule::AdministersAll),
         // In somebody else's session nothing is allowed that would be in one's own.
         (
             Some(foreign()),
@@ -557,6 +563,7 @@ fn kind(command: &Command) -> &'static str {
         Command::Multi(_) => "multi",
         Command::Sweep(_) => "sweep",
         Command::SetLimits(_) => "set limits",
+        Command::Mirror(_) => "mirror",
         Command::Reconnect { .. } => "reconnect",
         Command::InTurn {
             step: Step::Write(_), ..
@@ -604,7 +611,7 @@ fn op_kind(op: &Op) -> &'static str {
 }
 
 /// How many names the two functions above have.
-const KINDS: usize = 37;
+const KINDS: usize = 38;
 
 /// A secured state with everybody's tokens, in which the paths, the locks and the sessions exist.
 fn world(who: Who) -> (Store, Zxid) {

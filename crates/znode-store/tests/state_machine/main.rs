@@ -1,7 +1,7 @@
 //! The state machine, tested through its boundary alone: requests in, replies and events out, reads.
 //!
 //! `scripts` runs tests/scripts/*.txt, which state one rule each; `property` compares the store with a naive
-//! `model` on random requests, and `access_property` a secured state with an open one; `access_matrix` asks for everything as everybody; `damage` restores what is no snapshot. To take the present output of the scripts as the expected one, run with
+//! `model` on random requests, and `access_property` a secured state with an open one; `access_matrix` asks for everything as everybody; `damage` restores what is no snapshot; `mirror_property` brings one random tree to another. To take the present output of the scripts as the expected one, run with
 //! UPDATE_GOLDENFILES=1 and review the difference.
 
 mod access_matrix;
@@ -11,6 +11,8 @@ mod damage;
 mod lock_limits;
 mod lock_property;
 mod lock_script;
+mod mirror_property;
+mod mirror_script;
 mod model;
 mod property;
 mod replicas;

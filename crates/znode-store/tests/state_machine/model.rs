@@ -218,6 +218,7 @@ impl Model {
             }
             Command::Access(_) => unreachable!("the model is of an open state"),
             Command::SetLimits(_) => unreachable!("the model has no limits"),
+            Command::Mirror(_) => unreachable!("it has a property of its own"),
             Command::Lock(_) => unreachable!("the model has no locks"),
             Command::Reconnect { .. } | Command::InTurn { .. } => {
                 unreachable!("the model has no connections")

@@ -27,7 +27,8 @@
 //!
 //! All requests take `session=N` and `request=ID`, writes and `close` also `turn=SINCE/NUMBER`, and they and reads with rights take `as=WHO`: `ip:10.0.0.7`, `digest:bob:x`,
 //! `x509:CN=bob`, `token:7`, `super`, `internal`, or several with a comma between. A list of rights reads `scheme:id:perms`, likewise. A number repeats a command: `times=N`. The commands of
-//! the lock protocol are in `lock_script`, those about tokens and roles in `access_script`.
+//! the lock protocol are in `lock_script`, those about tokens and roles in `access_script`, those that bring another tree in
+//! `mirror_script`.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -41,8 +42,9 @@ use znode_store::{
     Zxid,
 };
 
+use crate::mirror_script::Steps;
 use crate::replicas::{Replicas, draw, restore};
-use crate::{access_script, lock_script};
+use crate::{access_script, lock_script, mirror_script};
 
 /// A state, and what the next request is given beside its own words.
 pub struct Script {
@@ -50,6 +52,7 @@ pub struct Script {
     entry: EntryContext,
     /// The operations of a transaction that is not complete yet.
     multi: Option<(Asker, Vec<Op>)>,
+    steps: Steps,
     /// The parts of a snapshot that were drawn so far.
     parts: Vec<SnapshotPart>,
     /// Whether beginnings and ends of holds are told.
@@ -98,7 +101,7 @@ fn take_turn(args: &mut ArgumentConsumer<'_>) -> Result<Option<Turn>, Box<dyn Er
     }))
 }
 
-type Output = Result<String, Box<dyn Error>>;
+pub type Output = Result<String, Box<dyn Error>>;
 
 impl Script {
     fn new() -> Self {
@@ -106,6 +109,7 @@ impl Script {
             replicas: Replicas::new(),
             entry: EntryContext { time_ms: 0, term: 1 },
             multi: None,
+            steps: Steps::default(),
             parts: Vec::new(),
             tells_holds: false,
         }
@@ -269,6 +273,13 @@ impl Script {
                 }
                 return self.apply(args, Command::SetLimits(limits));
             }
+            "put" => return self.steps.put(args),
+            "remove" => return self.steps.remove(args),
+            "mirror" => {
+                let command = self.steps.take();
+                return self.apply(args, command);
+            }
+            "page" => return mirror_script::page(store, args),
             "sweep" => {
                 let paths = positionals(&mut args)
                     .map(ZPath::parse)
@@ -547,7 +558,7 @@ fn positionals<'a>(args: &mut ArgumentConsumer<'a>) -> impl Iterator<Item = &'a 
     values.into_iter()
 }
 
-fn path(args: &mut ArgumentConsumer<'_>) -> Result<ZPath, Box<dyn Error>> {
+pub fn path(args: &mut ArgumentConsumer<'_>) -> Result<ZPath, Box<dyn Error>> {
     Ok(ZPath::parse(args.next_pos().ok_or("which path?")?)?)
 }
 
@@ -556,7 +567,7 @@ fn version(args: &mut ArgumentConsumer<'_>) -> Result<i32, Box<dyn Error>> {
 }
 
 /// Text, or `bytes:N` for many of the same.
-fn data(text: Option<&str>) -> Data {
+pub fn data(text: Option<&str>) -> Data {
     let text = text.unwrap_or("");
     match text.strip_prefix("bytes:").and_then(|count| count.parse().ok()) {
         Some(count) => vec![b'x'; count].into(),
@@ -582,7 +593,7 @@ pub fn caller(args: &mut ArgumentConsumer<'_>) -> Result<Identities, Box<dyn Err
 }
 
 /// `scheme:id:perms`, several with commas between; `empty` is the list that grants nothing to nobody.
-fn acl(text: &str) -> Result<Acl, Box<dyn Error>> {
+pub fn acl(text: &str) -> Result<Acl, Box<dyn Error>> {
     if text == "empty" {
         return Ok(Acl::new(Vec::new()));
     }

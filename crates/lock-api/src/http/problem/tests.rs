@@ -49,6 +49,7 @@ fn refusals() -> Vec<(Refusal, u16, &'static str, Value)> {
             in_path.clone(),
         ),
         (Refusal::Undeletable(path()), 400, "bad_path", in_path.clone()),
+        (Refusal::NotMirrored(path()), 409, "not_mirrored", in_path.clone()),
         (Refusal::BadPath("too long".into()), 400, "bad_path", json!({})),
         (
             Refusal::SequenceExhausted(path()),

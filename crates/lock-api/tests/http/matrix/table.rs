@@ -216,6 +216,13 @@ fn cluster() -> Vec<Row> {
         plain("POST /v1/cluster/snapshot", NONE, Administrators, 200),
         plain("GET /v1/snapshot", NONE, Administrators, 200),
         plain("GET /v1/cluster/members", NONE, Watchers, 200),
+        plain("GET /v1/mirror", NONE, Administrators, 200),
+        plain(
+            "POST /v1/mirror",
+            json!({"steps": [{"remove": {"path": "/mirror-of-nothing"}}]}),
+            Administrators,
+            200,
+        ),
         plain("POST /v1/cluster/members", joining, Administrators, 409),
         row(member, "PUT /v1/cluster/members/2", address, Administrators, 404),
         row(member, "DELETE /v1/cluster/members/2", NONE, Administrators, 404),

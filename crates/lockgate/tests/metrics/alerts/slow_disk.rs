@@ -45,6 +45,7 @@ async fn a_slow_disk_is_told() {
         router(node.clone(), locks.clone(), config.clone()),
         config,
         None,
+        None,
         stop.clone().cancelled_owned(),
     ));
     eventually("the node serves", async || node.status().ready).await;

@@ -16,7 +16,9 @@ use crate::installed::Java;
 const LOG_TAIL_BYTES: u64 = 8192;
 
 /// What a test wants otherwise than a service does.
-const PROPERTIES: [&str; 5] = [
+const PROPERTIES: [&str; 6] = [
+    // Whoever shows `super:secret` may do everything.
+    "-Dzookeeper.DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=",
     // Znodes with a time to live.
     "-Dzookeeper.extendedTypesEnabled=true",
     // A sweep of containers once a minute would be waited for.

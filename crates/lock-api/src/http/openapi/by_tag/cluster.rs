@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use raft_node::SnapshotMade;
 use serde_json::{Value, json};
 
-use super::CHANGE;
+use super::{CHANGE, GROWS};
 use crate::http::cluster::{ClusterAnswer, Health};
 use crate::http::event_types::StreamEndedEvent;
 use crate::http::happening_types::HappenedEvent;
@@ -12,6 +12,8 @@ use crate::http::happenings::EventsQuery;
 use crate::http::members::{
     AddBody, AddressBody, ConditionsAnswer, ForceQuery, LeaderBody, MembersAnswer, NoBody,
 };
+use crate::http::mirror::MirrorQuery;
+use crate::http::mirror_types::{MirrorBody, MirrorPageAnswer, MirroredAnswer};
 use crate::http::openapi::operation::Operation;
 use crate::http::openapi::words;
 use crate::http::problem::Code;
@@ -64,6 +66,7 @@ pub fn operations() -> Vec<Operation> {
         )
         .fails(&[Code::BadRequest, Code::Unavailable, Code::Forbidden]),
     ];
+    all.extend(mirror());
     all.extend(members());
     all
 }
@@ -104,6 +107,77 @@ fn disk() -> Value {
         "log_full": false,
         "sync_us": 900,
     })
+}
+
+/// The tree of another server.
+fn mirror() -> Vec<Operation> {
+    let shown = json!({
+        "path": "/orders/42",
+        "kind": "persistent",
+        "ttl_ms": null,
+        "data_length": 4,
+        "data_sha256": "3a6eb0790f39ac87c94f3856b2dd2c5d110e6811602261a9a923d3bb23adc8b7",
+        "acl": [{"perms": "cdrwa", "scheme": "world", "id": "anyone"}],
+        "version": 1,
+        "aversion": 0,
+        "created_at": "2026-01-31T09:30:00.000Z",
+        "modified_at": "2026-01-31T09:30:07.000Z",
+        "creations": 7,
+    });
+    let put = json!({
+        "path": "/orders/42",
+        "data": "data",
+        "version": 1,
+        "created_at": "2026-01-31T09:30:00.000Z",
+        "modified_at": "2026-01-31T09:30:07.000Z",
+        "creations": 7,
+    });
+    vec![
+        Operation::get(
+            "/v1/mirror",
+            "compareTree",
+            "Lists znodes with all that two trees are compared by",
+        )
+        .says("Parents before their children. Where the cluster is not secured, lists may hide some of it, and then nothing is shown.")
+        .asks::<MirrorQuery>(&[])
+        .with_words::<words::PageCount>()
+        .answers::<MirrorPageAnswer<'_>>(
+            StatusCode::OK,
+            "A page.",
+            json!({"zxid": 17, "znodes": [shown], "next_after": null}),
+        )
+        .fails(&[Code::BadPath, Code::NoNode, Code::Forbidden, Code::Unavailable]),
+        Operation::post(
+            "/v1/mirror",
+            "mirrorTree",
+            "Makes znodes what they are in another tree",
+        )
+        .says(
+            "With versions, times, lists and counters, which nothing else can set. To do the same again does nothing. See \
+             `lockgate migrate`.",
+        )
+        .takes::<MirrorBody<'_>>(true, json!({"steps": [{"put": put}, {"remove": {"path": "/orders/41"}}]}))
+        .answers::<MirroredAnswer>(
+            StatusCode::OK,
+            "All steps were taken.",
+            json!({"zxid": 17, "steps": 2}),
+        )
+        .fails(&[
+            Code::BadPath,
+            Code::BadAcl,
+            Code::NoNode,
+            Code::NotEmpty,
+            Code::NotMirrored,
+            Code::NoChildrenForEphemerals,
+            Code::SequenceExhausted,
+            Code::LimitReached,
+            Code::TooLarge,
+            Code::Forbidden,
+            Code::Internal,
+        ])
+        .fails(&CHANGE)
+        .fails(&GROWS),
+    ]
 }
 
 fn members() -> Vec<Operation> {

@@ -1,0 +1,93 @@
+//! The routes by which the tree of another server is brought here, and compared: steps towards it, and pages of what there is.
+//! Whoever calls them administers everything, and reads the other server; this one knows nothing of it.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Uri;
+use serde::Deserialize;
+use utoipa::IntoParams;
+use znode_store::{Command, Reply, Request, Store, ZPath};
+
+use super::audit;
+use super::exchange::{Answer, fresh, no_query, ok, page_length, parse, query, read_body};
+use super::mirror_types::{MirrorBody, MirrorPageAnswer, MirroredAnswer};
+use super::openapi::words;
+use super::problem::Problem;
+use super::{Peer, Shared};
+
+/// `POST /v1/mirror`
+pub async fn take_steps(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+    no_query(&uri)?;
+    let bytes = read_body(body, api.config().max_data_body_bytes, api.config().body_timeout).await?;
+    let steps = parse::<MirrorBody<'_>>(&bytes)?.steps()?;
+    // The paths of a large tree would fill the account; how many, and from where on, is told.
+    let what = match &steps[..] {
+        [first, ..] => format!("{} steps, the first of them: {}", steps.len(), first.path()),
+        [] => return Err(Problem::bad_request("there is at least one step")),
+    };
+    let entry = audit::begin(&peer, "mirror", what);
+    let request = Request {
+        caller: peer.identities(),
+        ..Request::anonymous(Command::Mirror(steps))
+    };
+    let done = match api.node.propose(request).await {
+        Ok(applied) => match applied.outcome {
+            Ok(Reply::Mirrored(steps)) => Ok(MirroredAnswer {
+                zxid: applied.zxid.0,
+                steps,
+            }),
+            Ok(other) => Err(Problem::internal(format!(
+                "steps towards another tree were answered by {other:?}"
+            ))),
+            Err(refusal) => Err(refusal.into()),
+        },
+        Err(error) => Err(error.into()),
+    };
+    Ok(ok(&entry.end(done)?))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct MirrorQuery {
+    /// The first znode, and the one that all others are below; the root if nothing is said.
+    #[param(value_type = Option<words::ZnodePath>)]
+    below: Option<String>,
+    /// The last one of the page before.
+    #[param(value_type = Option<words::ZnodePath>)]
+    after: Option<String>,
+    #[param(value_type = Option<words::PageCount>)]
+    count: Option<usize>,
+    /// Whether to wait until this node knows all that was committed before.
+    #[serde(default)]
+    linearizable: bool,
+}
+
+/// `GET /v1/mirror`
+pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+    let asked: MirrorQuery = query(&uri)?;
+    let below = asked
+        .below
+        .as_deref()
+        .map_or_else(|| Ok(ZPath::root()), ZPath::parse)?;
+    let after = asked.after.as_deref().map(ZPath::parse).transpose()?;
+    if after.as_ref().is_some_and(|after| !is_below(after, &below)) {
+        return Err(Problem::bad_request(
+            "after is a path of the page before, and so below below",
+        ));
+    }
+    let count = page_length(asked.count)?;
+    fresh(&api, asked.linearizable).await?;
+    let caller = peer.identities();
+    let look = |store: &Store| {
+        let page = store.seen_by(&caller).mirror_page(&below, after.as_ref(), count);
+        page.map(|page| (store.zxid(), page))
+    };
+    let (zxid, (page, more)) = api.node.read(look)?;
+    Ok(ok(&MirrorPageAnswer::new(zxid, &page, more)))
+}
+
+fn is_below(path: &ZPath, top: &ZPath) -> bool {
+    let rest = path.as_str().strip_prefix(top.as_str());
+    top.is_root() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}

@@ -1,0 +1,248 @@
+//! The documents of another server's tree: a znode with all its facts, as it is to be here, and as it is.
+
+use std::borrow::Cow;
+use std::time::UNIX_EPOCH;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use utoipa::ToSchema;
+use znode_store::{Acl, MAX_MIRRORED, MirrorStep, Mirrored, MirroredKind, Shown, ZPath, Zxid};
+
+use super::acl_types::{EntryAnswer, EntryBody, acl, shown};
+use super::exchange::At;
+use super::openapi::words;
+use super::problem::Problem;
+use super::znode_types::data;
+
+/// The body of `POST /v1/mirror`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MirrorBody<'a> {
+    /// What is done, in this order: all of it or nothing.
+    #[serde(borrow)]
+    #[schema(max_items = 1000, min_items = 1)]
+    steps: Vec<StepBody<'a>>,
+}
+
+/// The document says it in digits.
+const _: () = assert!(MAX_MIRRORED == 1000);
+
+/// One step: `{"remove": {"path": "/a"}}`.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = MirrorStep)]
+pub enum StepBody<'a> {
+    /// The znode is so from now on; its parent exists.
+    #[serde(borrow)]
+    Put(Box<PutBody<'a>>),
+    /// The znode, which has no children, is gone from now on.
+    #[serde(borrow)]
+    Remove(RemoveBody<'a>),
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = MirroredZnode)]
+pub struct PutBody<'a> {
+    #[serde(borrow)]
+    #[schema(value_type = words::ZnodePath)]
+    path: Cow<'a, str>,
+    #[serde(borrow)]
+    #[schema(value_type = Option<words::Data>)]
+    data: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    #[schema(value_type = Option<words::DataBase64>)]
+    data_base64: Option<Cow<'a, str>>,
+    /// Who may do what, word for word; everybody everything if nothing is said.
+    #[serde(borrow)]
+    acl: Option<Vec<EntryBody<'a>>>,
+    #[serde(default)]
+    kind: KindWord,
+    /// The time to live, of those that have one.
+    #[schema(value_type = Option<words::ZnodeTtlMs>)]
+    ttl_ms: Option<u64>,
+    /// How often the data was replaced.
+    #[serde(default)]
+    version: i32,
+    /// How often the list was replaced.
+    #[serde(default)]
+    aversion: i32,
+    #[serde(borrow)]
+    #[schema(value_type = words::Time)]
+    created_at: Cow<'a, str>,
+    #[serde(borrow)]
+    #[schema(value_type = words::Time)]
+    modified_at: Cow<'a, str>,
+    /// How many children were ever created below it: the number of the next sequential one.
+    #[serde(default)]
+    creations: u64,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = RemovedZnode)]
+pub struct RemoveBody<'a> {
+    #[serde(borrow)]
+    #[schema(value_type = words::ZnodePath)]
+    path: Cow<'a, str>,
+}
+
+/// What decides when a znode goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = MirroredKind)]
+pub enum KindWord {
+    /// When it is deleted.
+    #[default]
+    Persistent,
+    /// When it is swept after its last child has gone.
+    Container,
+    /// When it is swept, so long after its data was replaced.
+    Ttl,
+    /// When its session ends. Nothing that is brought can be so.
+    Ephemeral,
+}
+
+impl MirrorBody<'_> {
+    /// The steps, as they are proposed.
+    pub fn steps(self) -> Result<Vec<MirrorStep>, Problem> {
+        if self.steps.len() > MAX_MIRRORED {
+            let what = format!("there are at most {MAX_MIRRORED} steps");
+            return Err(Problem::bad_request(what));
+        }
+        self.steps.into_iter().map(StepBody::step).collect()
+    }
+}
+
+impl StepBody<'_> {
+    fn step(self) -> Result<MirrorStep, Problem> {
+        match self {
+            Self::Put(body) => Ok(MirrorStep::Put(body.mirrored()?)),
+            Self::Remove(RemoveBody { path }) => Ok(MirrorStep::Remove {
+                path: ZPath::parse(&path)?,
+            }),
+        }
+    }
+}
+
+impl PutBody<'_> {
+    fn mirrored(self) -> Result<Mirrored, Problem> {
+        let kind = match (self.kind, self.ttl_ms) {
+            (KindWord::Persistent, None) => MirroredKind::Persistent,
+            (KindWord::Container, None) => MirroredKind::Container,
+            (KindWord::Ttl, Some(ttl_ms)) => MirroredKind::Ttl(ttl_ms),
+            (KindWord::Ephemeral, _) => {
+                return Err(Problem::bad_request(
+                    "what a session owns cannot be brought from elsewhere",
+                ));
+            }
+            (_, _) => {
+                return Err(Problem::bad_request(
+                    "the kind ttl has a ttl_ms, and no other has",
+                ));
+            }
+        };
+        Ok(Mirrored {
+            path: ZPath::parse(&self.path)?,
+            data: data(self.data, self.data_base64)?.unwrap_or_default(),
+            acl: self.acl.map_or_else(|| Ok(Acl::open()), acl)?,
+            kind,
+            version: self.version,
+            aversion: self.aversion,
+            ctime_ms: time_ms("created_at", &self.created_at)?,
+            mtime_ms: time_ms("modified_at", &self.modified_at)?,
+            creations: self.creations,
+        })
+    }
+}
+
+fn time_ms(field: &str, text: &str) -> Result<u64, Problem> {
+    let time =
+        humantime::parse_rfc3339(text).map_err(|error| Problem::bad_request(format!("{field}: {error}")))?;
+    let since = time.duration_since(UNIX_EPOCH);
+    since
+        .map(|since| since.as_millis() as u64)
+        .map_err(|_| Problem::bad_request(format!("{field} is before 1970")))
+}
+
+/// The answer of `POST /v1/mirror`.
+#[derive(Serialize, ToSchema)]
+pub struct MirroredAnswer {
+    #[schema(value_type = words::Zxid)]
+    pub zxid: u64,
+    /// How many were taken: all of them.
+    pub steps: u32,
+}
+
+/// The answer of `GET /v1/mirror`.
+#[derive(Serialize, ToSchema)]
+pub struct MirrorPageAnswer<'a> {
+    /// The position at which it was so.
+    #[schema(value_type = words::Zxid)]
+    zxid: u64,
+    /// Parents before their children, siblings by name.
+    znodes: Vec<ShownAnswer<'a>>,
+    /// What to give as `after` for the next page; `null` on the last one.
+    #[schema(required, value_type = Option<words::ZnodePath>)]
+    next_after: Option<&'a str>,
+}
+
+/// A znode with all that is compared.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ShownZnode)]
+pub struct ShownAnswer<'a> {
+    #[schema(value_type = words::ZnodePath)]
+    path: &'a str,
+    kind: KindWord,
+    /// The time to live, of those that have one.
+    #[schema(value_type = Option<words::ZnodeTtlMs>, required)]
+    ttl_ms: Option<u64>,
+    /// How many bytes the data has.
+    data_length: u32,
+    /// What the data comes to by SHA-256, in hexadecimal digits.
+    data_sha256: String,
+    acl: Vec<EntryAnswer>,
+    version: i32,
+    aversion: i32,
+    #[schema(value_type = words::Time)]
+    created_at: At,
+    #[schema(value_type = words::Time)]
+    modified_at: At,
+    /// How many children were ever created below it.
+    creations: u64,
+}
+
+impl<'a> MirrorPageAnswer<'a> {
+    pub fn new(zxid: Zxid, page: &'a [Shown], more: bool) -> Self {
+        Self {
+            zxid: zxid.0,
+            znodes: page.iter().map(ShownAnswer::from).collect(),
+            next_after: page.last().filter(|_| more).map(|last| last.path.as_str()),
+        }
+    }
+}
+
+impl<'a> From<&'a Shown> for ShownAnswer<'a> {
+    fn from(node: &'a Shown) -> Self {
+        let (stat, owner) = (&node.stat, node.stat.ephemeral_owner);
+        let kind = match (owner.session(), owner.ttl_ms()) {
+            (Some(_), _) => KindWord::Ephemeral,
+            (None, Some(_)) => KindWord::Ttl,
+            (None, None) if owner.is_container() => KindWord::Container,
+            (None, None) => KindWord::Persistent,
+        };
+        Self {
+            path: node.path.as_str(),
+            kind,
+            ttl_ms: owner.ttl_ms(),
+            data_length: stat.data_length,
+            data_sha256: format!("{:x}", Sha256::digest(node.data.as_bytes())),
+            acl: shown(&node.acl),
+            version: stat.version,
+            aversion: stat.aversion,
+            created_at: At(stat.ctime_ms),
+            modified_at: At(stat.mtime_ms),
+            creations: node.creations,
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! What is compared of a znode, on both sides, in one form. Positions are not in it: each side has its own.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use znode_store::EphemeralOwner;
+
+/// The last millisecond that the API can say.
+const END_OF_TIME_MS: i64 = 253_402_300_799_999;
+
+/// Rights that mean anything. ZooKeeper keeps other bits, too, and nobody can use them.
+const ALL_PERMS: i32 = 31;
+
+/// Znodes by path. A parent comes before all that is below it.
+pub type Tree = BTreeMap<String, Facts>;
+
+/// What a znode is, as far as both sides can have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// What decides when it goes.
+    pub kind: Kind,
+    /// Of its data.
+    pub data_sha256: [u8; 32],
+    /// Likewise.
+    pub data_length: u32,
+    /// Who may do what. Most znodes share a few lists.
+    pub acl: AclList,
+    /// How often the data was replaced.
+    pub version: i32,
+    /// How often the list was replaced.
+    pub aversion: i32,
+    /// In milliseconds since 1970.
+    pub created_ms: i64,
+    /// Likewise, of its data.
+    pub modified_ms: i64,
+    /// How many children were ever created.
+    pub creations: u64,
+}
+
+/// The entries of an access control list.
+pub type AclList = Arc<[AclEntry]>;
+
+/// An entry of one, as the API writes it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct AclEntry {
+    /// Letters of `cdrwa`.
+    pub perms: String,
+    /// How the id is to be understood.
+    pub scheme: String,
+    /// Whose rights these are.
+    pub id: String,
+}
+
+/// What decides when a znode goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// When it is deleted.
+    Persistent,
+    /// When it is swept after its last child has gone.
+    Container,
+    /// When it is swept, so many milliseconds after its data was replaced.
+    Ttl(u64),
+    /// When its session ends. Such a znode is not copied.
+    Ephemeral(i64),
+}
+
+impl Kind {
+    /// The kind behind ZooKeeper's `ephemeralOwner`.
+    pub fn of_owner(owner: i64) -> Self {
+        match EphemeralOwner::from_wire(owner) {
+            Some(known) if known.is_container() => Self::Container,
+            Some(known) => match known.ttl_ms() {
+                Some(ttl_ms) => Self::Ttl(ttl_ms),
+                None if owner == 0 => Self::Persistent,
+                None => Self::Ephemeral(owner),
+            },
+            // Session ids of ensembles with very high server numbers.
+            None => Self::Ephemeral(owner),
+        }
+    }
+
+    /// As the API calls it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Persistent => "persistent",
+            Self::Container => "container",
+            Self::Ttl(_) => "ttl",
+            Self::Ephemeral(_) => "ephemeral",
+        }
+    }
+
+    /// Whether it may go by itself, at either side and not at the same time.
+    pub fn is_swept(self) -> bool {
+        matches!(self, Self::Container | Self::Ttl(_))
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ttl(ttl_ms) => write!(f, "ttl of {ttl_ms} ms"),
+            other => f.write_str(other.word()),
+        }
+    }
+}
+
+/// Lists that many znodes share, each kept once.
+#[derive(Debug, Default)]
+pub struct Lists(HashMap<Vec<AclEntry>, AclList>);
+
+impl Lists {
+    /// The list of these entries.
+    pub fn shared(&mut self, entries: Vec<AclEntry>) -> AclList {
+        if let Some(list) = self.0.get(&entries) {
+            return list.clone();
+        }
+        let list: AclList = entries.clone().into();
+        self.0.insert(entries, list.clone());
+        list
+    }
+
+    /// The list that ZooKeeper's entries make. One that says twice the same says it once, as here.
+    pub fn of_zookeeper(&mut self, entries: Vec<zk_wire::AclEntry>) -> AclList {
+        let mut list: Vec<AclEntry> = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let entry = AclEntry {
+                perms: letters(entry.perms),
+                scheme: entry.scheme,
+                id: entry.id,
+            };
+            if !list.contains(&entry) {
+                list.push(entry);
+            }
+        }
+        self.shared(list)
+    }
+}
+
+/// In the order in which the API shows them.
+fn letters(perms: i32) -> String {
+    let perms = perms & ALL_PERMS;
+    let letters = [(4, 'c'), (8, 'd'), (1, 'r'), (2, 'w'), (16, 'a')];
+    let set = letters.iter().filter(|(bit, _)| perms & bit != 0);
+    set.map(|(_, letter)| letter).collect()
+}
+
+/// SHA-256.
+pub fn hash(data: &[u8]) -> [u8; 32] {
+    Sha256::digest(data).into()
+}
+
+/// How many children were ever created below a znode, of what ZooKeeper tells of it: its `cversion` moves at each creation
+/// and each deletion, and what is not there any more was deleted. The counter itself has 32 bits there and ends at 2³¹.
+pub fn creations(cversion: i32, num_children: i32) -> u64 {
+    u64::from(cversion.wrapping_add(num_children) as u32 / 2)
+}
+
+/// As both sides can say it.
+pub fn sayable(time_ms: i64) -> i64 {
+    time_ms.clamp(0, END_OF_TIME_MS)
+}
+
+/// A time as the API writes it.
+pub fn rfc3339(time_ms: i64) -> String {
+    let since = Duration::from_millis(sayable(time_ms) as u64);
+    humantime::format_rfc3339_millis(UNIX_EPOCH + since).to_string()
+}
+
+/// In what two znodes differ, in words.
+pub fn differences(source: &Facts, target: &Facts) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut add = |what: &str, source: String, target: String| {
+        if source != target {
+            all.push(format!("{what}: {source} there, {target} here"));
+        }
+    };
+    add("kind", source.kind.to_string(), target.kind.to_string());
+    let data = |facts: &Facts| format!("{} bytes ({})", facts.data_length, hex(&facts.data_sha256[..4]));
+    add("data", data(source), data(target));
+    let acl = |facts: &Facts| {
+        let entry = |entry: &AclEntry| format!("{}:{}:{}", entry.scheme, shown_id(entry), entry.perms);
+        facts.acl.iter().map(entry).collect::<Vec<_>>().join(",")
+    };
+    add("list", acl(source), acl(target));
+    add("version", source.version.to_string(), target.version.to_string());
+    add(
+        "aversion",
+        source.aversion.to_string(),
+        target.aversion.to_string(),
+    );
+    add("created", rfc3339(source.created_ms), rfc3339(target.created_ms));
+    add(
+        "modified",
+        rfc3339(source.modified_ms),
+        rfc3339(target.modified_ms),
+    );
+    add(
+        "children created",
+        source.creations.to_string(),
+        target.creations.to_string(),
+    );
+    if all.is_empty() && source != target {
+        all.push("list: other hashes of passwords".to_owned());
+    }
+    all
+}
+
+/// Hashes of passwords are not for reports.
+fn shown_id(entry: &AclEntry) -> &str {
+    match &*entry.scheme {
+        "digest" => entry.id.split(':').next().unwrap_or_default(),
+        _ => &entry.id,
+    }
+}
+
+/// Hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// One number for a whole tree, for people who compare reports.
+pub fn digest<'t>(znodes: impl Iterator<Item = (&'t String, &'t Facts)>, has_counters: bool) -> String {
+    let mut sum = Sha256::new();
+    for (path, facts) in znodes {
+        let acl: Vec<_> = facts
+            .acl
+            .iter()
+            .map(|entry| (&entry.perms, &entry.scheme, &entry.id))
+            .collect();
+        let line = format!(
+            "{path:?} {} {} {acl:?} {} {} {} {} {}\n",
+            facts.kind,
+            hex(&facts.data_sha256),
+            facts.version,
+            facts.aversion,
+            facts.created_ms,
+            facts.modified_ms,
+            if has_counters { facts.creations } else { 0 }
+        );
+        sum.update(line.as_bytes());
+    }
+    hex(&sum.finalize())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counter_of_children_follows_from_what_zookeeper_tells() {
+        // Nothing yet; the root at first; three created and one deleted; all of them deleted.
+        for (cversion, num_children, creations_) in
+            [(0, 0, 0), (-1, 1, 0), (4, 2, 3), (6, 0, 3), (-2, 0, 0x7fff_ffff)]
+        {
+            assert_eq!(
+                creations(cversion, num_children),
+                creations_,
+                "{cversion} {num_children}"
+            );
+        }
+    }
+
+    #[test]
+    fn kinds_are_told_by_the_owner() {
+        for (owner, kind) in [
+            (0, Kind::Persistent),
+            (i64::MIN, Kind::Container),
+            (0xff00_0000_0000_03e8_u64 as i64, Kind::Ttl(1_000)),
+            (0x0100_0000_0000_0001, Kind::Ephemeral(0x0100_0000_0000_0001)),
+            (
+                0x8100_0000_0000_0001_u64 as i64,
+                Kind::Ephemeral(0x8100_0000_0000_0001_u64 as i64),
+            ),
+        ] {
+            assert_eq!(Kind::of_owner(owner), kind, "{owner:x}");
+        }
+    }
+
+    #[test]
+    fn lists_are_written_as_the_api_writes_them() {
+        let mut lists = Lists::default();
+        let entry = |perms| zk_wire::AclEntry {
+            perms,
+            scheme: "digest".to_owned(),
+            id: "bob:hash".to_owned(),
+        };
+        let list = lists.of_zookeeper(vec![entry(31), entry(5), entry(31), entry(1 | 64)]);
+        let perms: Vec<_> = list.iter().map(|entry| &*entry.perms).collect();
+        assert_eq!(perms, ["cdrwa", "cr", "r"]);
+    }
+
+    #[test]
+    fn differences_show_no_hashes() {
+        let mut lists = Lists::default();
+        let mut facts = |id: &str| Facts {
+            kind: Kind::Persistent,
+            data_sha256: hash(b""),
+            data_length: 0,
+            acl: lists.of_zookeeper(vec![zk_wire::AclEntry {
+                perms: 1,
+                scheme: "digest".to_owned(),
+                id: id.to_owned(),
+            }]),
+            version: 0,
+            aversion: 0,
+            created_ms: 0,
+            modified_ms: 0,
+            creations: 0,
+        };
+        let (one, other) = (facts("bob:secret1"), facts("bob:secret2"));
+        let shown = differences(&one, &other).join("; ");
+        assert!(!shown.is_empty() && !shown.contains("secret"), "{shown}");
+        assert!(differences(&one, &one.clone()).is_empty());
+    }
+}

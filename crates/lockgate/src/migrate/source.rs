@@ -1,0 +1,399 @@
+//! The ensemble that is left: where it is, and reads of its znodes. It is never written to. Which znodes are wanted, and what
+//! becomes of them, is not known here.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+use zk_wire::{ErrorCode, MultiResult, Outcome, Reply, Request, Stat, watch_mode};
+
+use super::connection::{Connection, SourceCredentials};
+use super::facts::{AclList, Facts, Kind, Lists, creations, hash, sayable};
+
+/// Between two tries when no server lets us in.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// So many znodes are read by one request at most, so that no other client of the server waits for long.
+const PATHS_AT_ONCE: usize = 200;
+
+/// And so many bytes, as far as that is known: the server has them all in memory.
+const BYTES_AT_ONCE: usize = 512 * 1024;
+
+/// What a znode is taken to have that nobody has looked at yet.
+const ASSUMED_BYTES: usize = 16 * 1024;
+
+/// So many of such requests are under way.
+const READS_AT_ONCE: usize = 8;
+
+/// Why something could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The connection is lost, and with it whatever its watches would have told.
+    #[error("{0:#}")]
+    Lost(#[from] anyhow::Error),
+    /// Trying again would not help.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// A znode as it was read.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// With the source's own positions.
+    pub stat: Stat,
+    /// What is compared.
+    pub facts: Facts,
+    /// Its data.
+    pub data: Bytes,
+}
+
+/// A znode as it is remembered: enough to see that it has changed.
+#[derive(Debug, Clone)]
+pub struct Known {
+    /// What it was like.
+    pub facts: Facts,
+    /// With the source's own positions.
+    pub stat: Stat,
+}
+
+/// What is known of the source. Paths of what does not last are not in it.
+pub type KnownTree = BTreeMap<String, Known>;
+
+/// See the module.
+pub struct Source {
+    servers: Vec<String>,
+    next: usize,
+    credentials: SourceCredentials,
+    /// For how long all servers may be out of reach.
+    patience: Duration,
+    connection: Option<Connection>,
+    lists: Lists,
+    /// Whether servers tell of changes; `None`: not asked yet. Those before 3.6 do not.
+    pub watches: Option<bool>,
+    /// Whether servers take several reads in one request. Those before 3.6 do not.
+    multi_read: bool,
+    /// The newest position that was told.
+    pub zxid: i64,
+}
+
+impl Source {
+    /// Of these servers, each `host:port`.
+    pub fn new(servers: Vec<String>, credentials: SourceCredentials, patience: Duration) -> Self {
+        Self {
+            servers,
+            next: 0,
+            credentials,
+            patience,
+            connection: None,
+            lists: Lists::default(),
+            watches: None,
+            multi_read: true,
+            zxid: 0,
+        }
+    }
+
+    /// The connection that there is.
+    pub fn connection(&mut self) -> Result<&mut Connection, SourceError> {
+        let none = || SourceError::Lost(anyhow::anyhow!("there is no connection"));
+        self.connection.as_mut().ok_or_else(none)
+    }
+
+    /// Takes the connection for lost.
+    pub fn disconnect(&mut self) {
+        self.connection = None;
+    }
+
+    /// Which server is read from.
+    pub fn server(&self) -> &str {
+        self.connection.as_ref().map_or("none", Connection::server)
+    }
+
+    /// Connects anew, has changes below `root` told from now on, and sees to it that the server has caught up with its leader.
+    pub async fn connect(&mut self, root: &str) -> Result<(), SourceError> {
+        let deadline = Instant::now() + self.patience;
+        loop {
+            self.connection = None;
+            let server = self.servers[self.next % self.servers.len()].clone();
+            self.next += 1;
+            let error = match self.connect_to(&server, root).await {
+                Ok(()) => return Ok(()),
+                Err(SourceError::Refused(why)) => return Err(SourceError::Refused(why)),
+                Err(SourceError::Lost(error)) => error,
+            };
+            if Instant::now() >= deadline {
+                let error = error.context("no server of the source can be reached");
+                return Err(SourceError::Refused(format!("{error:#}")));
+            }
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
+    }
+
+    async fn connect_to(&mut self, server: &str, root: &str) -> Result<(), SourceError> {
+        self.connection = Some(Connection::open(server, &self.credentials).await?);
+        if self.watches != Some(false) {
+            let watch = Request::AddWatch {
+                path: root.to_owned(),
+                mode: watch_mode::PERSISTENT_RECURSIVE,
+            };
+            match self.call(watch).await? {
+                Ok(_) => self.watches = Some(true),
+                // An old server answers so, and hangs up.
+                Err(ErrorCode::UNIMPLEMENTED | ErrorCode::MARSHALLING_ERROR) if self.watches.is_none() => {
+                    self.watches = Some(false);
+                    self.multi_read = false;
+                    self.connection = Some(Connection::open(server, &self.credentials).await?);
+                }
+                Err(code) => return Err(refused(root, code)),
+            }
+        }
+        self.sync(root).await.map(drop)
+    }
+
+    /// Waits until the server knows all that was committed before, and returns that position.
+    pub async fn sync(&mut self, root: &str) -> Result<i64, SourceError> {
+        let path = root.to_owned();
+        match self.call(Request::Sync { path }).await? {
+            Ok(_) => {}
+            Err(code) => return Err(refused(root, code)),
+        }
+        // The answer of a sync may still tell the position before it; that of a read behind it does not.
+        let (path, watch) = (root.to_owned(), false);
+        match self.call(Request::Exists { path, watch }).await? {
+            Ok(_) => Ok(self.zxid),
+            Err(code) => Err(refused(root, code)),
+        }
+    }
+
+    /// How many znodes there are below `root`; `None` if the servers do not say.
+    pub async fn count(&mut self, root: &str) -> Result<Option<u64>, SourceError> {
+        if !self.multi_read {
+            return Ok(None);
+        }
+        let path = root.to_owned();
+        match self.call(Request::GetAllChildrenNumber { path }).await? {
+            Ok(Reply::Number(number)) => Ok(Some(number.max(0) as u64)),
+            _ => Ok(None),
+        }
+    }
+
+    async fn call(&mut self, request: Request) -> Result<Outcome, SourceError> {
+        let (outcome, zxid) = self.connection()?.call(request).await?;
+        self.zxid = zxid;
+        Ok(outcome)
+    }
+
+    /// Reads znodes with their lists; `None` for each that is not there. What is known of one spares its list, if that is the same.
+    pub async fn read(
+        &mut self,
+        paths: &[String],
+        known: &KnownTree,
+    ) -> Result<Vec<Option<Node>>, SourceError> {
+        let found = self.data(paths, known).await?;
+        let is_same = |path: &String, stat: &Stat| {
+            known
+                .get(path)
+                .filter(|known| known.stat.czxid == stat.czxid && known.stat.aversion == stat.aversion)
+                .map(|known| known.facts.acl.clone())
+        };
+        let mut lists: Vec<Option<AclList>> = Vec::with_capacity(paths.len());
+        let mut asked = Vec::new();
+        for (index, (path, found)) in paths.iter().zip(&found).enumerate() {
+            let list = found.as_ref().and_then(|(_, stat)| is_same(path, stat));
+            if found.is_some() && list.is_none() {
+                asked.push(index);
+            }
+            lists.push(list);
+        }
+        let requests = asked.iter().map(|index| Request::GetAcl {
+            path: paths[*index].clone(),
+        });
+        let requests: Vec<_> = requests.collect();
+        let mut stats: BTreeMap<usize, Stat> = BTreeMap::new();
+        let (outcomes, _) = self.connection()?.call_all(requests).await?;
+        for (index, outcome) in asked.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(Reply::Acl(entries, stat)) => {
+                    lists[index] = Some(self.lists.of_zookeeper(entries));
+                    stats.insert(index, stat);
+                }
+                Err(ErrorCode::NO_NODE) => {}
+                Err(code) => return Err(refused(&paths[index], code)),
+                Ok(other) => return Err(unexpected("getACL", &other)),
+            }
+        }
+        let node = |(index, found): (usize, Option<(Bytes, Stat)>)| {
+            // One that went between the two reads is told of by its watch.
+            let ((data, mut stat), acl) = (found?, lists[index].clone()?);
+            // Of the time at which its list was read: a later one is told of as another change of the stat.
+            stat.aversion = stats.get(&index).map_or(stat.aversion, |read| read.aversion);
+            Some(node(data, stat, acl))
+        };
+        Ok(found.into_iter().enumerate().map(node).collect())
+    }
+
+    /// Reads data and stats.
+    pub async fn data(
+        &mut self,
+        paths: &[String],
+        known: &KnownTree,
+    ) -> Result<Vec<Option<(Bytes, Stat)>>, SourceError> {
+        let mut found = Vec::with_capacity(paths.len());
+        if !self.multi_read {
+            let requests = paths.iter().map(|path| get_data(path)).collect();
+            let (outcomes, zxid) = self.connection()?.call_all(requests).await?;
+            self.zxid = zxid;
+            for (path, outcome) in paths.iter().zip(outcomes) {
+                found.push(match outcome {
+                    Ok(Reply::Data(data, stat)) => Some((data.unwrap_or_default(), stat)),
+                    Err(ErrorCode::NO_NODE) => None,
+                    Err(code) => return Err(refused(path, code)),
+                    Ok(other) => return Err(unexpected("getData", &other)),
+                });
+            }
+            return Ok(found);
+        }
+        let bytes = |path: &String| {
+            let data = known.get(path).map(|known| known.facts.data_length as usize);
+            path.len() + data.unwrap_or(ASSUMED_BYTES)
+        };
+        let chunks = chunks(paths, bytes);
+        for some in chunks.chunks(READS_AT_ONCE) {
+            let request =
+                |chunk: &&[String]| Request::MultiRead(chunk.iter().map(|path| get_data(path)).collect());
+            let requests = some.iter().map(request).collect();
+            let (outcomes, zxid) = self.connection()?.call_all(requests).await?;
+            self.zxid = zxid;
+            for (chunk, outcome) in some.iter().zip(outcomes) {
+                let results = match outcome {
+                    Ok(Reply::Results(results)) if results.len() == chunk.len() => results,
+                    Err(code) => return Err(refused(&chunk[0], code)),
+                    Ok(other) => return Err(unexpected("multiRead", &other)),
+                };
+                for (path, result) in chunk.iter().zip(results) {
+                    found.push(match result {
+                        MultiResult::GetData(data, stat) => Some((data.unwrap_or_default(), stat)),
+                        MultiResult::Error(ErrorCode::NO_NODE) => None,
+                        MultiResult::Error(code) => return Err(refused(path, code)),
+                        other => return Err(unexpected("getData", &other)),
+                    });
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The paths of all children of some znodes; none of one that is not there.
+    pub async fn children(&mut self, parents: &[String]) -> Result<Vec<Vec<String>>, SourceError> {
+        let requests = parents.iter().map(|path| Request::GetChildren {
+            path: path.clone(),
+            watch: false,
+        });
+        let requests = requests.collect();
+        let (outcomes, _) = self.connection()?.call_all(requests).await?;
+        let mut all = Vec::with_capacity(parents.len());
+        for (parent, outcome) in parents.iter().zip(outcomes) {
+            all.push(match outcome {
+                Ok(Reply::Names(names)) => names.iter().map(|name| child(parent, name)).collect(),
+                Err(ErrorCode::NO_NODE) => Vec::new(),
+                Err(code) => return Err(refused(parent, code)),
+                Ok(other) => return Err(unexpected("getChildren", &other)),
+            });
+        }
+        Ok(all)
+    }
+}
+
+fn get_data(path: &str) -> Request {
+    Request::GetData {
+        path: path.to_owned(),
+        watch: false,
+    }
+}
+
+fn node(data: Bytes, stat: Stat, acl: AclList) -> Node {
+    Node {
+        facts: Facts {
+            kind: Kind::of_owner(stat.ephemeral_owner),
+            data_sha256: hash(&data),
+            data_length: data.len() as u32,
+            acl,
+            version: stat.version,
+            aversion: stat.aversion,
+            created_ms: sayable(stat.ctime),
+            modified_ms: sayable(stat.mtime),
+            creations: creations(stat.cversion, stat.num_children),
+        },
+        stat,
+        data,
+    }
+}
+
+/// Runs of paths that are small enough for one request each.
+fn chunks(paths: &[String], bytes: impl Fn(&String) -> usize) -> Vec<&[String]> {
+    let mut all = Vec::new();
+    let (mut begin, mut room) = (0, BYTES_AT_ONCE);
+    for (index, path) in paths.iter().enumerate() {
+        let needs = bytes(path);
+        if index > begin && (needs > room || index - begin == PATHS_AT_ONCE) {
+            all.push(&paths[begin..index]);
+            (begin, room) = (index, BYTES_AT_ONCE);
+        }
+        room = room.saturating_sub(needs);
+    }
+    if begin < paths.len() {
+        all.push(&paths[begin..]);
+    }
+    all
+}
+
+fn child(parent: &str, name: &str) -> String {
+    match parent {
+        "/" => format!("/{name}"),
+        _ => format!("{parent}/{name}"),
+    }
+}
+
+fn refused(path: &str, code: ErrorCode) -> SourceError {
+    match code {
+        ErrorCode::NO_AUTH => SourceError::Refused(format!(
+            "the source does not let us read {path}: give credentials that may read everything, such as the super user's, with \
+             --from-auth-file"
+        )),
+        ErrorCode::NO_NODE => SourceError::Refused(format!("the source has no {path}")),
+        // What a server says that is about to go, or has lost its ensemble.
+        ErrorCode::CONNECTION_LOSS
+        | ErrorCode::SESSION_EXPIRED
+        | ErrorCode::SESSION_MOVED
+        | ErrorCode::OPERATION_TIMEOUT
+        | ErrorCode::REQUEST_TIMEOUT
+        | ErrorCode::UNIMPLEMENTED
+        | ErrorCode::THROTTLED_OP => SourceError::Lost(anyhow::anyhow!("reading {path}: {code}")),
+        code => SourceError::Refused(format!("the source does not let us read {path}: {code}")),
+    }
+}
+
+fn unexpected(what: &str, answer: &impl std::fmt::Debug) -> SourceError {
+    SourceError::Refused(format!("the source answers a {what} with {answer:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_have_bounds() {
+        let paths: Vec<_> = (0..450).map(|n| format!("/{n}")).collect();
+        let lengths = |bytes: usize| {
+            chunks(&paths, |_| bytes)
+                .iter()
+                .map(|chunk| chunk.len())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(1), [200, 200, 50]);
+        assert_eq!(lengths(BYTES_AT_ONCE / 100), [100, 100, 100, 100, 50]);
+        // One that is larger than allowed goes alone.
+        assert_eq!(lengths(2 * BYTES_AT_ONCE), [1; 450]);
+        assert_eq!(chunks(&[], |_| 1), [&[] as &[String]; 0]);
+    }
+}
