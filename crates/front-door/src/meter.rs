@@ -1,7 +1,7 @@
 //! Who is behind a door, in numbers, for whoever watches over it. Nothing is decided by them.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use crate::places::{LiveBounds, NoPlace};
 

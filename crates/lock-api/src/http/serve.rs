@@ -105,7 +105,15 @@ pub async fn serve(
     let drain = draining.clone();
     let connect = move |socket, address| {
         let (service, tls, busy, drain) = (service.clone(), tls.clone(), busy.clone(), drain.clone());
-        Some(connection(socket, address, service, &live.get(), tls, busy, drain))
+        Some(connection(
+            socket,
+            address,
+            service,
+            &live.get(),
+            tls,
+            busy,
+            drain,
+        ))
     };
     let shutdown = async {
         shutdown.await;

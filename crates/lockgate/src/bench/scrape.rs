@@ -13,8 +13,8 @@ use serde::Serialize;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::nodes::Nodes;
 use super::load::{Load, Workload};
+use super::nodes::Nodes;
 use super::report::{self, Durations, Percentiles, ms};
 use super::{Target, processes};
 use crate::http_client::Connection;

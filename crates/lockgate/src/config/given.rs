@@ -138,7 +138,9 @@ impl<'a> Settings<'a> {
             Value::Fraction(number) => number.to_string(),
             Value::Flag(flag) => flag.to_string(),
             Value::Other(what) => (*what).to_owned(),
-            Value::Variable(text) if setting.kind.bounds().is_some() || matches!(setting.kind, Kind::Flag | Kind::Ratio) => {
+            Value::Variable(text)
+                if setting.kind.bounds().is_some() || matches!(setting.kind, Kind::Flag | Kind::Ratio) =>
+            {
                 text.trim().to_owned()
             }
             Value::Variable(text) => format!("{text:?}"),

@@ -40,7 +40,9 @@ impl MetricsConfig {
         }
         for (at, prefix) in self.lock_prefixes.iter().enumerate() {
             if prefix.is_empty() || self.lock_prefixes[..at].contains(prefix) {
-                facts.push(format!("has the prefix {prefix:?}, which is empty or given twice"));
+                facts.push(format!(
+                    "has the prefix {prefix:?}, which is empty or given twice"
+                ));
             }
         }
         let setting = "metrics.lock_prefixes";

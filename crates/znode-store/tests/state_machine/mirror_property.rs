@@ -43,10 +43,10 @@ fn text(place: &[usize]) -> String {
 }
 
 fn op(change: &Change) -> Op {
-    let path = |place: &[usize]| ZPath::parse(&text(place)).unwrap();
+    let path = |place: &[usize]| ZPath::parse(&text(place)).expect("it is a path");
     match change {
         Change::Create(place, mode) => Op::Create {
-            path: CreatePath::parse(&text(place), MODES[*mode].is_sequential()).unwrap(),
+            path: CreatePath::parse(&text(place), MODES[*mode].is_sequential()).expect("it is a path"),
             data: "new".into(),
             acl: Acl::open(),
             mode: MODES[*mode],
@@ -78,7 +78,7 @@ fn all(store: &Store, page: usize) -> BTreeMap<ZPath, Shown> {
         let (shown, more) = store
             .seen_by(&caller)
             .mirror_page(&root, after.as_ref(), page)
-            .unwrap();
+            .expect("the operator may");
         after = shown.last().map(|shown| shown.path.clone());
         for shown in shown {
             assert!(
@@ -153,7 +153,7 @@ proptest! {
         let entry = EntryContext { time_ms: 9_000, term: 1 };
 
         // Something in it is wrong: nothing is done.
-        let tree = |store: &Store| all(store, 100).into_iter().map(|(_, shown)| shown).collect::<Vec<_>>();
+        let tree = |store: &Store| all(store, 100).into_values().collect::<Vec<_>>();
         let before = tree(&target.store);
         let bad = MirrorStep::Put(Mirrored {
             path: ZPath::parse("/zookeeper/config").unwrap(),

@@ -195,10 +195,6 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     let reports = LocalSet::new().run_until(all(&args)).await?;
     if args.json {
         report::print_json(&reports)?;
-    } else {
-        for report in &reports {
-            print(report)?;
-        }
     }
     for report in &reports {
         let what = report.attack.map_or("no attack", Attack::name);
@@ -288,13 +284,17 @@ async fn all(args: &Arguments) -> anyhow::Result<Vec<AttackReport>> {
             (memory, seen)
         };
         let (got, (memory, seen)) = tokio::join!(attacking, timing);
-        reports.push(AttackReport {
+        let report = AttackReport {
             attack,
             got: got.with_context(|| format!("the attack {}", attack.map_or("none", Attack::name)))?,
             bystanders: seen,
             elections: term(&cluster).await?.saturating_sub(term_before),
             memory_bytes: memory_before.into_iter().zip(memory?).collect(),
-        });
+        };
+        if !args.json {
+            print(&report)?;
+        }
+        reports.push(report);
     }
     bystanders.stop().await?;
     Ok(reports)

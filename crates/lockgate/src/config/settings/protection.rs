@@ -139,7 +139,10 @@ pub(super) const LOG: Section = Section {
         },
         Setting {
             name: "log.slow_ms",
-            kind: Kind::Number { least: 0, most: YEAR_MS },
+            kind: Kind::Number {
+                least: 0,
+                most: YEAR_MS,
+            },
             usual: Usual::Is("1000"),
             sample: Shown::Usual,
             reload: Reload::Restart,
