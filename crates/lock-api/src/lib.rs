@@ -56,7 +56,8 @@
 //! let (locks, config, stop) = (Locks::new(node.clone()), HttpConfig::default(), CancellationToken::new());
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:7400").await?;
 //! let router = router(node.clone(), locks.clone(), config.clone());
-//! let serving = serve(listener, router, config, None, stop.cancelled()); // no TLS
+//! // Without TLS; while the node has enough to do it takes in nothing new.
+//! let serving = serve(listener, router, config, None, Some(node.clone()), stop.cancelled());
 //! let stopping = async {
 //!     tokio::signal::ctrl_c().await.expect("signals can be listened for");
 //!     stop.cancel(); // no new callers

@@ -313,6 +313,7 @@ async fn nonsense() -> BTreeSet<Answer> {
             ..operation
         },
         "followSession" => operation.with_query("watch", "data:/a//b"),
+        "compareTree" => operation.with_query("below", "/a//b"),
         _ => misnamed(operation),
     })
     .await;
@@ -606,6 +607,11 @@ async fn bounded() -> BTreeSet<Answer> {
         ("PUT", "/v1/locks/d", json!({"draining": true})),
         ("POST", "/v1/znodes/p/4", json!({})),
         ("POST", "/v1/txn", txn),
+        (
+            "POST",
+            "/v1/mirror",
+            conversations::put("/p/4", json!([{"perms": "r", "scheme": "world", "id": "anyone"}])),
+        ),
     ] {
         let refused = server.call(method, path, Some(&body.to_string())).await;
         refused.problem(409, "limit_reached");
@@ -621,6 +627,7 @@ async fn every_documented_answer_is_given() {
     let mut seen = conversations::successes().await;
     seen.extend(conversations::locks().await);
     seen.extend(conversations::znodes().await);
+    seen.extend(conversations::mirror().await);
     seen.extend(conversations::members().await);
     seen.extend(nonsense().await);
     seen.extend(bodies().await);

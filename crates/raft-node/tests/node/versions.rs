@@ -103,7 +103,7 @@ async fn a_caller_of_a_version_that_nobody_here_knows_is_told_so() {
     hello.extend(b"what follows is of another layout");
     let answer = answer_to(&peer, &hello).await;
     assert!(
-        answer.contains(&format!("node 1 speaks version {OWN}")),
+        answer.contains("node 1 speaks version") && answer.contains(&OWN.to_string()),
         "{answer:?}"
     );
     assert!(answer.contains("versions 90 to 99"), "{answer:?}");

@@ -311,6 +311,46 @@ async fn quota(server: &Server, path: &str, count: u32) {
     }
 }
 
+/// A step that makes a znode what it is elsewhere.
+pub fn put(path: &str, acl: Value) -> Value {
+    let at = "2026-01-31T09:30:00Z";
+    json!({"steps": [{"put": {"path": path, "acl": acl, "created_at": at, "modified_at": at}}]})
+}
+
+/// The tree of another server.
+pub async fn mirror() -> BTreeSet<Answer> {
+    let server = Server::start().await;
+    let session = server.session().await;
+    let ephemeral = json!({"mode": "ephemeral", "session": session});
+    server.post("/v1/znodes/e", ephemeral).await.expect(201);
+    let open = json!([{"perms": "cdrwa", "scheme": "world", "id": "anyone"}]);
+    let put = |path: &str| put(path, open.clone());
+    let remove = json!({"steps": [{"remove": {"path": "/m"}}]});
+    let answers = "/v1/mirror";
+    talk(
+        &server,
+        &[
+            ("POST", answers, put("/m"), 200, ""),
+            ("POST", answers, put("/m/below"), 200, ""),
+            ("GET", answers, Value::Null, 200, ""),
+            ("GET", "/v1/mirror?below=/none", Value::Null, 404, "no_node"),
+            ("POST", answers, put("/none/below"), 404, "no_node"),
+            ("POST", answers, remove, 409, "not_empty"),
+            ("POST", answers, self::put("/m", json!([])), 400, "bad_acl"),
+            ("POST", answers, put("/e"), 409, "not_mirrored"),
+            (
+                "POST",
+                answers,
+                put("/e/below"),
+                409,
+                "no_children_for_ephemerals",
+            ),
+        ],
+    )
+    .await;
+    end(server).await
+}
+
 /// What the tree refuses.
 pub async fn znodes() -> BTreeSet<Answer> {
     let server = Server::start().await;
