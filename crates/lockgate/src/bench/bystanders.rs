@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use nix::unistd::Pid;
+use raft_node::admission::BUSY_RETRY;
 use serde::Serialize;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -35,6 +36,8 @@ pub struct Seen {
     pub errors: u64,
     /// What the first of these was told.
     pub first_error: Option<String>,
+    /// Acquires that were told to come again, because the node had enough to do; they did.
+    pub refused: u64,
     /// Heartbeats that were not confirmed and had to be tried again.
     pub heartbeats_again: u64,
     /// Sessions whose heartbeats could not be confirmed for their whole time, or that have ended.
@@ -46,6 +49,7 @@ struct Counted {
     cycles: RefCell<Durations>,
     heartbeats: RefCell<Durations>,
     errors: Cell<u64>,
+    refused: Cell<u64>,
     first_error: RefCell<Option<String>>,
     heartbeats_again: Cell<u64>,
     lost_sessions: Cell<u64>,
@@ -110,6 +114,7 @@ impl Bystanders {
             cycle: self.counted.cycles.take().percentiles(),
             heartbeat: self.counted.heartbeats.take().percentiles(),
             errors: self.counted.errors.take(),
+            refused: self.counted.refused.take(),
             first_error: self.counted.first_error.take(),
             heartbeats_again: self.counted.heartbeats_again.take(),
             lost_sessions: self.counted.lost_sessions.get(),
@@ -184,7 +189,15 @@ impl Locker {
             let begin = Instant::now();
             let cycle = async {
                 let connection = connected(&mut connection, &self.place).await?;
-                let granted = connection.send("POST", &acquire_path, &acquire_body).await?;
+                let granted = loop {
+                    let granted = connection.send("POST", &acquire_path, &acquire_body).await?;
+                    if granted.status != 503 || granted.code() != "unavailable" {
+                        break granted;
+                    }
+                    // As it was told to. All of that is time in which it was not served.
+                    counted.refused.set(counted.refused.get() + 1);
+                    tokio::time::sleep(BUSY_RETRY).await;
+                };
                 let holder = granted.json()["holder"].as_str().unwrap_or_default().to_owned();
                 ensure!(granted.status == 200, "acquire: {}", granted.json());
                 let body = format!("{{\"session\":\"{}\",\"holder\":\"{holder}\"}}", self.session);

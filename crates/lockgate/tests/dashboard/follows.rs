@@ -103,6 +103,8 @@ async fn a_page_whose_node_is_gone_says_so_and_goes_on_when_it_is_back() {
     let node = cluster.followers().await[0];
     browser.go(&page(&cluster, node, "locks")).await;
     browser.until_text(".list", "No lock is in use").await;
+    // It knows whom it is talking to.
+    browser.until_text("#link", "leads").await;
     cluster.kill(node).await.unwrap();
     browser
         .until_text("#link", &format!("node {node} does not answer"))

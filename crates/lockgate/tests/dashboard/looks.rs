@@ -131,7 +131,9 @@ async fn the_theme_can_be_chosen_and_the_keyboard_gets_everywhere() {
 
     // Numbers choose a view, a slash the search, arrows a row, Enter opens it.
     browser.press("2").await;
-    browser.until_text(".list", "c").await;
+    browser
+        .until("document.querySelectorAll('.list .row').length === 3")
+        .await;
     browser.press("/").await;
     browser.until("document.activeElement.type === 'search'").await;
     browser.js("document.querySelector('.rows').focus()").await;

@@ -42,9 +42,11 @@ fn put(address: &str, text: &str) -> String {
         false => part.to_owned(),
     });
     let path = parts.collect::<Vec<_>>().join("/");
-    match address.starts_with("/v1/watch") {
-        true => format!("{path}?timeout_ms=1"),
-        false => path,
+    match address {
+        // Which would go on for ever.
+        "/v1/events" => format!("{path}?after={}", encode(text)),
+        _ if address.starts_with("/v1/watch") => format!("{path}?timeout_ms=1"),
+        _ => path,
     }
 }
 

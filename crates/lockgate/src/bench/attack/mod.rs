@@ -226,11 +226,12 @@ fn print(report: &AttackReport) -> anyhow::Result<()> {
         .map(|(what, count)| format!("{what}: {count}"))
         .collect();
     say(format!(
-        "{:<16} locks p50 {} ms, p99 {} ms, max {} ms, {} errors; {} elections; {} of {} let in; {}",
+        "{:<16} locks p50 {} ms, p99 {} ms, max {} ms, {} told to come again, {} errors; {} elections; {} of {} let in; {}",
         report.attack.map_or("without any", Attack::name),
         ms(seen.cycle.p50_us),
         ms(seen.cycle.p99_us),
         ms(seen.cycle.max_us),
+        seen.refused,
         seen.errors,
         report.elections,
         report.got.let_in,
