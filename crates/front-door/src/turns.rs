@@ -72,7 +72,8 @@ impl Turns {
 
 impl Shared {
     fn note_taken(&self) {
-        if !self.taken.swap(true, Ordering::Relaxed) {
+        // After the turn was taken from those that are left, so whoever sees this sees that, too.
+        if !self.taken.swap(true, Ordering::AcqRel) {
             self.wake.notify_one();
         }
     }
@@ -84,7 +85,7 @@ async fn hand_out(shared: Arc<Shared>) {
         shared.wake.notified().await;
         loop {
             tokio::task::yield_now().await;
-            shared.taken.store(false, Ordering::Relaxed);
+            shared.taken.swap(false, Ordering::AcqRel);
             // Those who wait get theirs before this counts them again.
             let spent = shared.at_a_time.saturating_sub(shared.left.available_permits());
             if spent == 0 {

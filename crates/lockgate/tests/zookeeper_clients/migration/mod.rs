@@ -196,9 +196,14 @@ async fn a_tree_is_moved_while_it_is_written_to() {
     second.until("note", "all is copied").await;
     println!("copied the rest in {:?}", begun.elapsed());
     let written = writers.written();
-    while writers.written() < written + per_second {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let more = async {
+        while writers.written() < written + per_second {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, more)
+        .await
+        .expect("the writers go on writing");
     second.kill().await;
 
     keeper.stay(&servers[..2]).await;
