@@ -25,6 +25,7 @@ pub fn scripts() -> Vec<Vec<u8>> {
     of_open.chain(at_places).chain(about_access).collect()
 }
 
+/// Of who may do what, and of what is others'.
 const ACCESS: &[&str] = &[
     "GET /v1/access",
     "POST /v1/access/secure\n\n{\"description\": \"again\"}",
@@ -35,6 +36,29 @@ const ACCESS: &[&str] = &[
     "PUT /v1/certificates\n\n{\"subject\": \"CN=worker\", \"role\": \"admin\"}",
     "POST /v1/znodes/team/a/x\n\n{\"data\": \"own\", \"parents\": true}",
     "GET /v1/znodes/team?children=true",
+    // What lists and looks would tell of others.
+    "GET /v1/locks",
+    "GET /v1/locks?prefix=vault&holders=true",
+    "GET /v1/locks/vault",
+    "GET /v1/locks/vault/history",
+    "GET /v1/sessions",
+    "GET /v1/events?last=100",
+    "GET /v1/mirror",
+    "GET /v1/znodes/?children=true&descendants=true",
+    "GET /v1/znodes/private?children=true",
+    "GET /v1/acl/private",
+    "POST /v1/read\n\n{\"reads\": [{\"children\": {\"path\": \"/\"}}, {\"children\": {\"path\": \"/private\"}}, {\"get\": {\"path\": \"/team/ab\"}}]}",
+    // What would change something of theirs.
+    "POST /v1/znodes/private/x\n\n{\"data\": \"mine\"}",
+    "PUT /v1/znodes/team/ab\n\n{\"data\": \"mine\"}",
+    "PUT /v1/acl/team/ab\n\n{\"acl\": [{\"scheme\": \"world\", \"id\": \"anyone\", \"perms\": \"r\"}]}",
+    "DELETE /v1/znodes/private?recursive=true",
+    "DELETE /v1/znodes/team/ab",
+    "POST /v1/locks/vault/break\n\n{\"reason\": \"stuck\"}",
+    "POST /v1/locks/vault/revoke\n\n{\"reason\": \"please\"}",
+    "PUT /v1/locks/vault\n\n{\"draining\": true}",
+    "POST /v1/mirror\n\n{\"steps\": [{\"remove\": {\"path\": \"/team/ab\"}}]}",
+    "POST /v1/txn\n\n{\"ops\": [{\"check\": {\"path\": \"/team/a\"}}, {\"set\": {\"path\": \"/team/ab\", \"data\": \"mine\"}}]}",
 ];
 
 /// The requests of a script, by somebody; at another place than it says, if one is named.
