@@ -17,6 +17,9 @@ const OWN: [&str; 2] = ["/team/a", "/locks/team/a"];
 /// What stands above that. It comes and goes with it, and is nobody's.
 const ABOVE: [&str; 4] = ["/", "/team", "/locks", "/locks/team"];
 
+/// So much of the secret nobody has by chance, and nearly all of its mutants still have.
+const PIECE_BYTES: usize = 8;
+
 /// What the callers may not change, as text: by path, and by the name of a table.
 pub type NotTheirs = BTreeMap<String, String>;
 
@@ -105,6 +108,14 @@ impl House {
     /// What inputs may name: the callers' tokens.
     pub fn facts(&self) -> Facts {
         Facts::with([("{worker}", self.worker.clone()), ("{blind}", self.blind.clone())])
+    }
+
+    /// Whether an input has a piece of the secret in it: fuzzers see what is compared with what. Its answers may repeat it.
+    pub fn is_known_to(&self, input: &[u8]) -> bool {
+        let pieces = self.mark.as_bytes().windows(PIECE_BYTES);
+        pieces
+            .into_iter()
+            .any(|piece| input.windows(PIECE_BYTES).any(|part| part == piece))
     }
 
     /// No answer has anything in it that its caller may not see.
