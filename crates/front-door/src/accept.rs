@@ -66,6 +66,8 @@ pub async fn serve<Connection>(
                 Ok(place) => {
                     if let Some(connection) = connect(Socket::new(stream, &turns), address) {
                         let counted = door.meter.connection();
+                        // In a box, for a task keeps what it waits for beside what it was made of: twice all that a connection needs.
+                        let connection = Box::pin(connection);
                         connections.spawn(async move {
                             connection.await;
                             drop(counted);

@@ -16,6 +16,7 @@ struct Numbers {
     accepted: AtomicU64,
     full: AtomicU64,
     too_many: AtomicU64,
+    unheard: AtomicU64,
 }
 
 /// What was counted, at one moment.
@@ -31,6 +32,8 @@ pub struct DoorCounts {
     pub full: u64,
     /// How many callers had as many connections as one address may have.
     pub too_many: u64,
+    /// How many requests were refused before anything of them was looked at but their first line.
+    pub unheard: u64,
 }
 
 /// What was counted is no part of what is configured, beside which it stands.
@@ -52,7 +55,13 @@ impl DoorMeter {
             accepted: numbers.accepted.load(Relaxed),
             full: numbers.full.load(Relaxed),
             too_many: numbers.too_many.load(Relaxed),
+            unheard: numbers.unheard.load(Relaxed),
         }
+    }
+
+    /// Whoever is behind the door has refused a request before it was looked at.
+    pub fn refused_unheard(&self) {
+        self.0.unheard.fetch_add(1, Relaxed);
     }
 
     /// The first door that opens with this meter says how many connections there may be.

@@ -38,7 +38,7 @@ struct Shared {
     /// Those that are left until the others have gone on.
     left: Arc<Semaphore>,
     at_a_time: usize,
-    /// Whether the pacemaker has to look at what was taken.
+    /// Whether the pacemaker has to look at what was taken, most of it.
     taken: AtomicBool,
     wake: Notify,
 }
@@ -71,11 +71,18 @@ impl Turns {
 }
 
 impl Shared {
+    /// A turn was taken. While most are left nobody has waited for one, and the pacemaker sleeps: it would have to be woken for nearly
+    /// every request otherwise.
     fn note_taken(&self) {
         // After the turn was taken from those that are left, so whoever sees this sees that, too.
-        if !self.taken.swap(true, Ordering::AcqRel) {
-            self.wake.notify_one();
+        if self.are_most_left() || self.taken.swap(true, Ordering::AcqRel) {
+            return;
         }
+        self.wake.notify_one();
+    }
+
+    fn are_most_left(&self) -> bool {
+        self.left.available_permits() > self.at_a_time / 2
     }
 }
 
@@ -86,11 +93,11 @@ async fn hand_out(shared: Arc<Shared>) {
         loop {
             tokio::task::yield_now().await;
             shared.taken.swap(false, Ordering::AcqRel);
-            // Those who wait get theirs before this counts them again.
-            let spent = shared.at_a_time.saturating_sub(shared.left.available_permits());
-            if spent == 0 {
+            if shared.are_most_left() {
                 break;
             }
+            // Those who wait get theirs before this counts them again.
+            let spent = shared.at_a_time.saturating_sub(shared.left.available_permits());
             shared.left.add_permits(spent);
         }
     }
@@ -128,14 +135,15 @@ impl Gate {
             // Who has nothing to say needs no turn.
             ready!(socket.poll_read_ready(context))?;
         }
-        match self.place.poll_acquire(context) {
-            Poll::Ready(turn) => {
-                // Nobody closes it; without turns reading would still be right.
-                if let Some(turn) = turn {
-                    turn.forget();
-                }
+        match self.poll_turn(context) {
+            Poll::Ready(()) => {
                 self.turns.shared.note_taken();
                 let since = self.waits_since.take();
+                if since.is_some() {
+                    // What it has waited with is given back, and not kept for the next time: most wait while they connect, and
+                    // then are silent.
+                    self.place = PollSemaphore::new(self.turns.shared.left.clone());
+                }
                 self.waited
                     .set(since.map_or(Duration::ZERO, |since| since.elapsed()));
                 Poll::Ready(Ok(()))
@@ -145,6 +153,22 @@ impl Gate {
                 Poll::Pending
             }
         }
+    }
+
+    /// Mostly one is left, and then nothing has to be made to wait with. Whoever waits comes first all the same: turns that are handed
+    /// out while somebody waits are never left.
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.waits_since.is_none()
+            && let Ok(turn) = self.turns.shared.left.try_acquire()
+        {
+            turn.forget();
+            return Poll::Ready(());
+        }
+        // Nobody closes it; without turns reading would still be right.
+        if let Some(turn) = ready!(self.place.poll_acquire(context)) {
+            turn.forget();
+        }
+        Poll::Ready(())
     }
 }
 
@@ -332,9 +356,14 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (_silent, mut socket) = connected(&listener, &turns).await;
         let mut byte = [0; 1];
-        let soon = tokio::time::timeout(Duration::from_millis(5), socket.read_exact(&mut byte));
-        assert!(soon.await.is_err(), "nothing was said");
-        assert_eq!(turns.shared.left.available_permits(), AT_A_TIME);
+        // A new socket counts as readable until it has been read from in vain once.
+        let mut left = [AT_A_TIME - 1; 3];
+        for left in &mut left {
+            let soon = tokio::time::timeout(Duration::from_millis(5), socket.read_exact(&mut byte));
+            assert!(soon.await.is_err(), "nothing was said");
+            *left = turns.shared.left.available_permits();
+        }
+        assert_eq!(left, [AT_A_TIME - 1; 3]);
         assert_eq!(socket.waited().last(), Duration::ZERO);
     }
 }

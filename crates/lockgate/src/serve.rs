@@ -2,6 +2,7 @@
 
 pub(crate) mod open_files;
 mod logging;
+mod pages;
 mod reload;
 mod supervisor;
 
@@ -49,6 +50,7 @@ pub fn serve(file: Option<&Path>, insecure: bool) -> anyhow::Result<()> {
         warn!("configuration: {warning}");
     }
     open_files::raise_for(&config);
+    pages::keep_small();
     end_at_panics();
     #[cfg(feature = "failpoints")]
     raft_node::fail_points::order_from_environment().map_err(anyhow::Error::msg)?;

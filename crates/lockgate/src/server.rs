@@ -14,7 +14,7 @@ use lock_api::locks::Locks;
 use raft_node::metrics::sheet::Registry;
 use raft_node::{
     AdmissionConfig, MemberAddress, MembershipChanged, MembershipError, MetricsConfig, Node, NodeConfig,
-    NodeId, RaftTiming, SessionBounds, SnapshotConfig, SweepConfig, WatchConfig,
+    NodeId, RaftTiming, SessionBounds, SnapshotConfig, SweepConfig, Tuning, WatchConfig,
 };
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Notify};
@@ -64,6 +64,8 @@ pub struct Reconfigured {
     pub zookeeper: ZkConfig,
     /// How much the node takes in for the cluster.
     pub admission: AdmissionConfig,
+    /// What else of the node can be changed.
+    pub tuning: Tuning,
 }
 
 /// A task that serves clients until it is told to stop.
@@ -374,6 +376,7 @@ impl Builder {
         let access_required = requires_access(self.access_required, self.insecure, bound);
         self.http.secured_only = access_required;
         self.zookeeper.secured_only = access_required;
+        self.zookeeper.tracing = self.http.tracing.clone();
         let node = Node::start(self.config).await?;
         let operator = http.is_some().then(|| put_operator(&node)).flatten();
         let operator = operator.map(|(file, token)| {
@@ -563,13 +566,17 @@ impl Lockgate {
 
     /// Changes what callers can cost from now on. Who is connected stays so, and what was taken in is carried out. What of it is
     /// taken at the start only (room for large bodies, times to drain) stays as it was.
-    pub fn reconfigure(&self, new: Reconfigured) {
+    ///
+    /// What does not go together with what the node was started with is refused, and then nothing is taken up.
+    pub fn reconfigure(&self, new: Reconfigured) -> Result<(), StartError> {
+        self.node.tune(new.tuning)?;
         self.bounds.http.set(new.http);
         self.bounds.admin.set(new.admin);
         if let Some(zookeeper) = &self.bounds.zookeeper {
             zookeeper.reconfigure(new.zookeeper);
         }
         self.node.set_admission(new.admission);
+        Ok(())
     }
 
     /// Opens a session that is kept alive in the background, with the default timeout.

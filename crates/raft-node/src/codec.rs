@@ -47,7 +47,9 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BadBytes> {
 }
 
 fn decode_within<T: DeserializeOwned, const LIMIT: usize>(bytes: &[u8]) -> Result<T, BadBytes> {
-    match bincode::serde::decode_from_slice(bytes, bincode::config::standard().with_limit::<LIMIT>()) {
+    let config = bincode::config::standard().with_limit::<LIMIT>();
+    // Borrowed, though nothing that comes out of it is: texts and data are seen where they lie, and copied once.
+    match bincode::serde::borrow_decode_from_slice(bytes, config) {
         Ok((value, used)) if used == bytes.len() => Ok(value),
         Ok((_, used)) => Err(BadBytes(format!("{} bytes too many", bytes.len() - used))),
         Err(error) => Err(BadBytes(error.to_string())),

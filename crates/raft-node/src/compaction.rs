@@ -23,6 +23,7 @@ use crate::replica::Replica;
 use crate::snapshot_file;
 use crate::status::SnapshotMade;
 use crate::storage::{SnapshotStore, Wal};
+use crate::tuning::Tuned;
 use crate::types::{Raft, Snapshot};
 
 /// How often it is looked whether a snapshot is due: at the fastest that a disk takes, a few megabytes more.
@@ -105,7 +106,7 @@ pub struct Compaction {
     /// What is being sent.
     pub traffic: Arc<SnapshotTraffic>,
     /// How much and how often.
-    pub config: SnapshotConfig,
+    pub tuned: Arc<Tuned>,
 }
 
 /// A queue of orders, and what it takes to run them.
@@ -185,7 +186,7 @@ impl Compaction {
         let entries = self.replica.applied().index.saturating_sub(index);
         entries > 0
             && is_due(
-                &self.config,
+                &self.tuned.get().snapshots,
                 entries,
                 self.log.bytes_after(index),
                 snapshot_bytes,
@@ -248,17 +249,19 @@ impl Compaction {
 
     /// Has the entries purged that are not needed any more, unless that was `asked` before.
     async fn purge(&self, asked: &mut u64) {
+        let tuning = self.tuned.get();
+        let config = &tuning.snapshots;
         let covered = self.raft.metrics().borrow_watched().snapshot;
         let covered = covered.map_or(0, |id| id.index);
         let kept_for_bytes = self
             .log
-            .first_within(covered, self.config.keep_bytes)
+            .first_within(covered, config.keep_bytes)
             .saturating_sub(1);
-        let fewest = covered.saturating_sub(self.config.keep_entries);
+        let fewest = covered.saturating_sub(config.keep_entries);
         let mut upto = fewest.max(kept_for_bytes).min(covered);
         let purged = self.log.purged().map_or(0, |purged| purged.index);
         let (_, snapshot_bytes) = self.newest();
-        let longest = KEPT_FOR_FOLLOWERS.saturating_mul(self.config.every_bytes.max(snapshot_bytes));
+        let longest = KEPT_FOR_FOLLOWERS.saturating_mul(config.every_bytes.max(snapshot_bytes));
         let mut left_behind = false;
         for needed in self.needed_after() {
             // Who needs what is gone already gets a snapshot, whatever is kept.

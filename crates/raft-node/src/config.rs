@@ -286,7 +286,8 @@ impl NodeConfig {
     }
 }
 
-/// Timing of Raft. A new leader is elected within about two election timeouts of the old one's death.
+/// Timing of Raft. A new leader is elected as soon as a majority knows that the old one is dead, which takes a round trip if
+/// its address refuses connections, and else the longest election timeout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RaftTiming {
     /// How often the leader shows that it lives.

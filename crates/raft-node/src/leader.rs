@@ -14,12 +14,13 @@ use tokio_util::sync::CancellationToken;
 use znode_store::planted::{self, Bug};
 use znode_store::{Command, Limits, LockCommand, Request, SessionId, ZPath, Zxid};
 
-use crate::config::{NodeId, SweepConfig};
+use crate::config::NodeId;
 use crate::delays::{Delays, Passed};
 use crate::fail_step;
 use crate::peers::Peers;
 use crate::peers::wire::{NotLeader, Touched};
 use crate::replica::Replica;
+use crate::tuning::Tuned;
 use crate::types::{Member, Raft};
 use crate::wall_clock;
 
@@ -291,17 +292,12 @@ fn take_silent(replica: &Replica, now: Instant) -> Option<(u64, Vec<SessionId>, 
 }
 
 /// Ends silent sessions, opens locks that were closed for a while, sweeps empty containers and TTL nodes whose time is
-/// over, and sees to it that `limits` hold, while this node leads, until `stop`.
+/// over, and sees to it that the configured limits hold, while this node leads, until `stop`.
 ///
 /// `propose` proposes a command from this node, in the ordinary way. An end that reaches the log in another
 /// term than its own is refused by the state.
-pub async fn tend<P, F>(
-    replica: Arc<Replica>,
-    sweeps: SweepConfig,
-    limits: Limits,
-    propose: P,
-    stop: CancellationToken,
-) where
+pub async fn tend<P, F>(replica: Arc<Replica>, tuned: Arc<Tuned>, propose: P, stop: CancellationToken)
+where
     P: Fn(Request) -> F + Clone + Send + 'static,
     F: Future<Output = bool> + Send + 'static,
 {
@@ -314,6 +310,8 @@ pub async fn tend<P, F>(
             () = tokio::time::sleep(TICK) => {}
             () = stop.cancelled() => return,
         }
+        let tuning = tuned.get();
+        let (sweeps, limits) = (&tuning.sweeps, tuning.limits);
         let now = Instant::now();
         let late = (now - last).saturating_sub(TICK);
         last = now;
@@ -417,8 +415,9 @@ mod tests {
 
     use super::*;
     use crate::codec::Origin;
-    use crate::config::{SessionEventsConfig, WatchConfig};
+    use crate::config::{NodeConfig, SessionEventsConfig, WatchConfig};
     use crate::hub::Hub;
+    use crate::tuning::Tuning;
 
     const FEW: Limits = Limits {
         data_bytes: 10,
@@ -451,13 +450,13 @@ mod tests {
                 async move { done }
             }
         };
-        let tending = tend(
-            replica.clone(),
-            SweepConfig::default(),
-            FEW,
-            propose,
-            stop.clone(),
-        );
+        let config = NodeConfig::new(1, "test", BTreeMap::new(), "unused");
+        let few = Tuning {
+            limits: FEW,
+            ..Tuning::of(&config)
+        };
+        let tuned = Arc::new(Tuned::new(few));
+        let tending = tend(replica.clone(), tuned.clone(), propose, stop.clone());
         let tending = tokio::spawn(tending);
 
         tokio::time::sleep(TICK * 10).await;

@@ -73,11 +73,13 @@ pub mod node;
 pub mod status;
 pub mod metrics;
 pub mod traces;
+mod tuning;
 mod slow;
 mod subject;
 
 pub mod admission;
 mod submitter;
+mod succession;
 mod proposer;
 pub mod disks;
 mod machine;
@@ -111,6 +113,8 @@ pub mod error;
 pub mod fail_points;
 #[doc(hidden)]
 pub mod fuzz;
+#[doc(hidden)]
+pub mod counted;
 #[cfg(test)]
 mod golden;
 
@@ -122,6 +126,7 @@ pub use config::{
 pub use disks::{Alarm, AlarmKind, DiskConfig, DiskReport, MemberNews};
 pub use error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
 pub use history::{HistoryConfig, HistoryEntry, HistoryError, LockHistory};
+pub use hub::chronicle::{ClusterHappened, ClusterHappening, MAX_CHRONICLE};
 pub use hub::happenings::{Happened, Happening, Happenings, MAX_HAPPENINGS, MAX_ONLOOKERS, TooManyOnlookers};
 pub use hub::session_events::{
     EventPosition, NoPosition, SessionEvent, SessionEventCounts, StreamLost, TooManyStreams,
@@ -136,6 +141,7 @@ pub use node::{BackupRefused, Node, OpenedSession, Proposal};
 pub use session_stream::{FollowError, SessionStream, StreamBegin, StreamLook, Told, ToldWhat};
 pub use status::{ClusterStatus, Followers, MemberStatus, Role, SnapshotMade};
 pub use storage::FileSizes;
+pub use tuning::Tuning;
 pub use watch_connection::{WatchConnection, WatchingLook};
 pub use znode_store;
 pub use znode_watch::{

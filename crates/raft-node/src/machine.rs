@@ -28,7 +28,7 @@ use crate::storage::SnapshotStore;
 use crate::types::{LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig, term_of};
 
 /// Znodes in one portion of a snapshot: a fraction of a millisecond in which nothing is applied.
-const PORTION: usize = 512;
+pub const PORTION: usize = 512;
 
 /// Portions that wait for the disk: bounds the memory of a snapshot that is being written.
 const PORTIONS_QUEUED: usize = 16;

@@ -2,6 +2,7 @@
 //! how it ends, stands in the modules below.
 
 mod backup;
+mod chronicle;
 mod condition;
 mod follow;
 mod life;
@@ -10,6 +11,7 @@ mod proposal;
 mod start;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -31,17 +33,18 @@ use crate::asker::{Asker, Questions};
 use crate::compaction;
 use crate::config::{NodeConfig, NodeId};
 use crate::disks::Disks;
-use crate::error::{HeartbeatError, OpenSessionError, ProposeError, Unavailable};
+use crate::error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
 use crate::history::{History, HistoryError, LockHistory};
 use crate::hub::{ArmedWatches, GrantWait, Watcher, WatchesLost};
 use crate::leader::LeaderView;
 use crate::membership::change::MembershipLeader;
 use crate::metrics::Meters;
-use crate::peers::Gate;
 use crate::peers::wire::Touched;
+use crate::peers::{Gate, SnapshotTraffic};
 use crate::replica::Replica;
 use crate::status::SnapshotMade;
 use crate::storage::{Storage, Wal};
+use crate::tuning::{Tuned, Tuning};
 use crate::types::Raft;
 use crate::watch_connection::WatchConnection;
 
@@ -84,6 +87,11 @@ struct Inner {
     tasks: TaskTracker,
     /// Places for backups that are being made.
     backups: Arc<Semaphore>,
+    /// What of the configuration has been changed since the start.
+    tuned: Arc<Tuned>,
+    traffic: Arc<SnapshotTraffic>,
+    /// Of which time the newest is that was drawn from this node, in milliseconds since 1970; 0: none was.
+    last_backup_ms: AtomicU64,
     history: Option<Arc<History>>,
     /// Gone when the node has stopped: its directory can be used again.
     storage: Mutex<Option<Arc<Storage>>>,
@@ -96,6 +104,14 @@ pub struct OpenedSession {
     pub session: SessionId,
     /// Its timeout after the server's bounds.
     pub timeout: Duration,
+}
+
+#[cfg(test)]
+impl Node {
+    /// For tests of what stands on both.
+    pub(crate) fn raft_and_log(&self) -> (Raft, Wal) {
+        (self.inner.raft.clone(), self.inner.wal.clone())
+    }
 }
 
 impl Node {
@@ -158,6 +174,18 @@ impl Node {
         self.inner.admission.reconfigure(config);
     }
 
+    /// Takes up what of a configuration can be changed while a node runs. What does not go together with what it was started with
+    /// is refused, and then nothing of it holds.
+    pub fn tune(&self, new: Tuning) -> Result<(), StartError> {
+        let inner = &self.inner;
+        new.within(&inner.config).validate()?;
+        inner.replica.meters.slow.set(new.slow);
+        inner.disks.reconfigure(new.disk.clone());
+        inner.traffic.set_rate(new.snapshots.send_bytes_per_second);
+        inner.tuned.set(new);
+        Ok(())
+    }
+
     /// How much of what clients want is on its way.
     pub fn admission_counts(&self) -> AdmissionCounts {
         self.inner.admission.counts()
@@ -201,7 +229,8 @@ impl Node {
         request_id: Option<RequestId>,
     ) -> Result<OpenedSession, OpenSessionError> {
         self.inner.admission.open_session(address)?;
-        let bounds = &self.inner.config.sessions;
+        let tuning = self.inner.tuned.get();
+        let bounds = &tuning.sessions;
         let timeout = timeout.unwrap_or(bounds.default).clamp(bounds.min, bounds.max);
         let timeout_ms = timeout.as_millis().try_into().unwrap_or(u32::MAX);
         for _ in 0..MAX_SESSION_DRAWS {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
 use crate::calls::Times;
@@ -21,7 +21,7 @@ const EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct SlowLog {
     /// What takes longer is told; `None`: nothing is.
-    threshold: Option<Duration>,
+    threshold: RwLock<Option<Duration>>,
     lately: Mutex<Lately>,
 }
 
@@ -36,14 +36,23 @@ impl SlowLog {
     /// Tells of what takes longer than `threshold`.
     pub fn new(threshold: Option<Duration>) -> Self {
         Self {
-            threshold,
+            threshold: RwLock::new(threshold),
             lately: Mutex::default(),
         }
     }
 
+    /// From now on tells of what takes longer than `threshold`.
+    pub fn set(&self, threshold: Option<Duration>) {
+        *self.threshold.write() = threshold;
+    }
+
+    fn is_quick(&self, took: Duration) -> bool {
+        self.threshold.read().is_none_or(|threshold| took < threshold)
+    }
+
     /// Something is over.
     pub fn note(&self, subject: &Subject, times: &Times, outcome: &str) {
-        if self.threshold.is_none_or(|threshold| times.in_all() < threshold) {
+        if self.is_quick(times.in_all()) {
             return;
         }
         let Some(left_out) = self.admit() else {
@@ -66,7 +75,7 @@ impl SlowLog {
 
     /// Something has waited in vain: nobody knows how far it came.
     pub fn note_unanswered(&self, subject: &Subject, took: Duration, outcome: &str) {
-        if self.threshold.is_none_or(|threshold| took < threshold) {
+        if self.is_quick(took) {
             return;
         }
         if let Some(left_out) = self.admit() {

@@ -3,6 +3,7 @@
 //! not known here; where nobody does, this costs the look at an empty place.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -10,6 +11,7 @@ use std::time::SystemTime;
 use tokio::time::Instant;
 
 use crate::calls::Times;
+use crate::metrics::sheet::{Instruments, Sheet};
 use crate::subject::Subject;
 
 /// Names a trace: sixteen bytes that are not all 0.
@@ -68,6 +70,53 @@ pub struct Span {
     pub failed: bool,
 }
 
+/// Where spans go, and of which requests.
+#[derive(Clone)]
+pub struct Tracing {
+    /// Who takes them.
+    pub collector: Arc<dyn Collector>,
+    /// The part of the requests that is traced whose callers say nothing of it: 0 for none, 1 for all.
+    pub ratio: f64,
+}
+
+impl Tracing {
+    /// Whether a new trace is one of those that are traced: decided by its name, which is random.
+    pub fn takes(&self, trace: TraceId) -> bool {
+        let [.., a, b, c, d] = trace;
+        f64::from(u32::from_be_bytes([a, b, c, d])) < self.ratio * 2_f64.powi(32)
+    }
+}
+
+impl fmt::Debug for Tracing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tracing")
+            .field("ratio", &self.ratio)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for Tracing {
+    fn eq(&self, other: &Self) -> bool {
+        self.ratio == other.ratio && Arc::ptr_eq(&self.collector, &other.collector)
+    }
+}
+
+impl Eq for Tracing {}
+
+/// What became of the spans.
+impl Instruments for Tracing {
+    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let SpanCounts { sent, dropped } = self.collector.counts();
+        let help = "Spans of traced requests that the collector has taken, and that are lost because it did not, or not in time";
+        let counts = [("sent", sent), ("dropped", dropped)];
+        sheet.counters(
+            "trace_spans",
+            help,
+            counts.map(|(word, count)| ([("outcome", word)], count)),
+        )
+    }
+}
+
 /// The span that is open where some code runs.
 #[derive(Clone)]
 pub struct Scope {
@@ -92,6 +141,11 @@ impl Scope {
     /// Runs `future` within this one.
     pub async fn run<F: Future>(self, future: F) -> F::Output {
         CURRENT.scope(self, future).await
+    }
+
+    /// The same with what does not wait.
+    pub fn enter<T>(self, work: impl FnOnce() -> T) -> T {
+        CURRENT.sync_scope(self, work)
     }
 
     /// A proposal made within is over.
@@ -163,5 +217,47 @@ pub fn draw_trace() -> TraceId {
         if id != TraceId::default() {
             return id;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nobody;
+
+    impl Collector for Nobody {
+        fn collect(&self, _: Span) {}
+
+        fn counts(&self) -> SpanCounts {
+            SpanCounts::default()
+        }
+    }
+
+    #[test]
+    fn the_ratio_is_kept() {
+        let count = |ratio| {
+            let tracing = Tracing {
+                collector: Arc::new(Nobody),
+                ratio,
+            };
+            (0..10_000).filter(|_| tracing.takes(draw_trace())).count()
+        };
+        assert_eq!((count(0.0), count(1.0)), (0, 10_000));
+        assert!((700..1_300).contains(&count(0.1)));
+    }
+
+    #[tokio::test]
+    async fn what_runs_within_knows_its_span_and_nothing_else_does() {
+        let scope = || Scope {
+            trace: draw_trace(),
+            span: [7; 8],
+            collector: Arc::new(Nobody),
+        };
+        assert!(Scope::current().is_none());
+        let span = || Scope::current().map(|scope| scope.span);
+        assert_eq!(scope().enter(span), Some([7; 8]));
+        assert_eq!(scope().run(async { span() }).await, Some([7; 8]));
+        assert!(Scope::current().is_none());
     }
 }

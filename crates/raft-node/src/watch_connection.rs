@@ -71,8 +71,8 @@ impl WatchConnection {
     }
 
     /// Waits for the next notice. One task at a time may wait; given up, it can be called again and has taken nothing.
-    pub async fn next(&self) -> Result<Notice, WatchesLost> {
-        self.hub.backlog.next().await
+    pub fn next(&self) -> impl Future<Output = Result<Notice, WatchesLost>> + Send {
+        self.hub.backlog.next()
     }
 }
 

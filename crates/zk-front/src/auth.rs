@@ -11,9 +11,9 @@ use znode_store::{Identities, Identity, TokenId};
 /// The most that one connection may prove to be. Each is compared with each entry of a list.
 const MAX_IDENTITIES: usize = 32;
 
-/// What the client of a connection has proven so far.
+/// What the client of a connection has proven so far. Whoever is told of it shares it.
 pub(crate) struct Proven {
-    all: Vec<Identity>,
+    all: Identities,
 }
 
 /// The client has not proven what it says.
@@ -23,14 +23,15 @@ pub(crate) struct AuthFailed;
 impl Proven {
     /// It calls from somewhere, and may have shown a certificate.
     pub fn new(address: IpAddr, certificate: Option<&ClientCertificate>) -> Self {
-        let mut all = vec![Identity::Ip(address.to_canonical())];
+        let address = [Identity::Ip(address.to_canonical())];
         let subject = certificate.and_then(ClientCertificate::identity);
-        all.extend(subject.map(|subject| Identity::X509(subject.into())));
+        let subject = subject.map(|subject| Identity::X509(subject.into()));
+        let all = Identities::new(address.into_iter().chain(subject));
         Self { all }
     }
 
-    pub fn identities(&self) -> Identities {
-        Identities::new(self.all.iter().cloned())
+    pub fn identities(&self) -> &Identities {
+        &self.all
     }
 
     /// The client shows what it has by a scheme. Those of ZooKeeper without configuration are known: `digest`, and `ip`, for
@@ -63,13 +64,13 @@ impl Proven {
     }
 
     fn add(&mut self, identity: Identity) -> Result<(), AuthFailed> {
-        if self.all.contains(&identity) {
+        if self.all.iter().any(|known| *known == identity) {
             return Ok(());
         }
-        if self.all.len() >= MAX_IDENTITIES {
+        if self.all.iter().count() >= MAX_IDENTITIES {
             return Err(AuthFailed);
         }
-        self.all.push(identity);
+        self.all = Identities::new(self.all.iter().cloned().chain([identity]));
         Ok(())
     }
 }
@@ -108,9 +109,9 @@ mod tests {
         let mut proven = Proven::new([127, 0, 0, 1].into(), None);
         let known = Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=");
         assert_eq!(proven.show("digest", Some(b"super:other"), known, nobody), Ok(()));
-        assert!(!proven.all.contains(&Identity::Super));
+        assert!(!proven.all.iter().any(|known| *known == Identity::Super));
         assert_eq!(proven.show("digest", Some(b"super:test"), known, nobody), Ok(()));
-        assert!(proven.all.contains(&Identity::Super));
+        assert!(proven.all.iter().any(|known| *known == Identity::Super));
     }
 
     #[test]
@@ -120,9 +121,14 @@ mod tests {
             names: Vec::new(),
         };
         let mut proven = Proven::new([127, 0, 0, 1].into(), Some(&certificate));
-        assert_eq!(proven.all[1..], [Identity::X509("CN=orders".into())]);
+        let shown: Vec<_> = proven.all.iter().skip(1).cloned().collect();
+        assert_eq!(shown, [Identity::X509("CN=orders".into())]);
         assert_eq!(proven.show("x509", Some(b"CN=other"), None, nobody), Ok(()));
-        assert_eq!(proven.all.len(), 2, "what it says beside it proves nothing");
+        assert_eq!(
+            proven.all.iter().count(),
+            2,
+            "what it says beside it proves nothing"
+        );
         let mut without = Proven::new([127, 0, 0, 1].into(), None);
         assert_eq!(without.show("x509", None, None, nobody), Err(AuthFailed));
     }
@@ -161,6 +167,7 @@ mod tests {
             assert_eq!(show(bad), Err(AuthFailed), "{bad:?}");
         }
         assert_eq!(show(&text), Ok(()));
-        assert_eq!(proven.all[1..], [Identity::Token(id)]);
+        let shown: Vec<_> = proven.all.iter().skip(1).cloned().collect();
+        assert_eq!(shown, [Identity::Token(id)]);
     }
 }

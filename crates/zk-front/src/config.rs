@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use front_door::Bounds;
+use raft_node::traces::Tracing;
 
 use crate::words::FourLetterWord;
 
@@ -35,6 +36,8 @@ pub struct ZkConfig {
     pub four_letter_words: Vec<FourLetterWord>,
     /// Whether nobody is served before the cluster is secured.
     pub secured_only: bool,
+    /// Where traced requests are told of; `None`: nothing is traced.
+    pub tracing: Option<Tracing>,
 }
 
 /// What is longer is a large request: ZooKeeper's own `largeRequestThreshold` is off; this is more than any recipe sends, and
@@ -75,6 +78,7 @@ impl Default for ZkConfig {
             // As in ZooKeeper: the others show who is connected and what they watch, or work for whoever asks.
             four_letter_words: vec![FourLetterWord::Srvr],
             secured_only: false,
+            tracing: None,
         }
     }
 }

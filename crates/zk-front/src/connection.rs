@@ -17,17 +17,18 @@ use zk_wire::{
     ConnectResponse, DecodeError, ErrorCode, FrameError, Outcome, Reader, Reply, ReplyHeader, Request,
     RequestHeader, frame, op_code, xid,
 };
-use znode_store::{Applied, Command, Identities, Op, Refusal, SessionId, Step, Turn, Unproven, Zxid};
+use znode_store::{Applied, Command, Op, Refusal, SessionId, Step, Turn, Unproven, Zxid};
 
 use crate::auth::{AuthFailed, Proven};
 use crate::config::LARGE_REQUEST_BYTES;
-use crate::front::{Client, Front};
+use crate::front::{Bounds, Client, Front};
 use crate::handshake::{self, Session};
 use crate::outstanding::{Answer, Asked, Awaits, Barrier, Done, Outstanding};
 use crate::pulse::{Over, Pulse};
 use crate::reads::{Looker, Seen};
 use crate::requests::Came;
 use crate::socket::{self, Sender, Stream};
+use crate::trace::{self, Traced};
 use crate::translate::{self, Shape};
 
 /// While more waits to be sent than this, nothing more is taken from the client, nor from its notices.
@@ -36,17 +37,18 @@ const MAX_UNSENT: usize = 1024 * 1024;
 /// So many requests are taken before others get their turn on the thread.
 const TAKEN_AT_ONCE: usize = 128;
 
-/// What an idle connection may keep of the room that a burst has needed.
-const KEPT_CAPACITY: usize = 16 * 1024;
+/// What an idle connection may keep of the room that its last answers have needed: enough for those of most requests, and of ten
+/// thousand connections five megabytes.
+const KEPT_CAPACITY: usize = 512;
 
 /// See the module.
 pub(crate) struct Connection {
     front: Front,
+    bounds: Bounds,
     client: Arc<Client>,
     session: SessionId,
     next_turn: Turn,
     proven: Proven,
-    caller: Identities,
     watches: WatchConnection,
     pulse: Pulse,
     outstanding: Outstanding,
@@ -71,9 +73,15 @@ pub(crate) enum End {
     Early(String),
 }
 
+impl From<Broken> for End {
+    fn from(broken: Broken) -> Self {
+        Self::Early(broken.to_string())
+    }
+}
+
 /// Why a connection ends at once, without any other word.
 #[derive(Debug, thiserror::Error)]
-enum Broken {
+pub(crate) enum Broken {
     #[error(transparent)]
     Stream(#[from] handshake::Refused),
     #[error(transparent)]
@@ -113,16 +121,16 @@ impl Connection {
     ) -> Self {
         let mut out = BytesMut::new();
         granted.write_frame(&mut out);
-        let caller = proven.identities();
+        let caller = proven.identities().clone();
         Self {
             front: front.clone(),
+            bounds: front.bounds(),
             client: client.clone(),
             session: session.id,
             next_turn: Turn {
                 since: session.since,
                 number: 0,
             },
-            caller: caller.clone(),
             proven,
             watches,
             pulse: Pulse::new(front.node().clone(), session.id, caller, session.timeout),
@@ -136,16 +144,10 @@ impl Connection {
         }
     }
 
-    /// Serves the client until it goes, or has to.
-    pub async fn run(mut self, stream: Stream, stop: &CancellationToken) -> End {
-        match self.serve(stream, stop).await {
-            Ok(end) => end,
-            Err(broken) => End::Early(broken.to_string()),
-        }
-    }
-
-    async fn serve(&mut self, mut stream: Stream, stop: &CancellationToken) -> Result<End, Broken> {
-        let (mut receiver, mut sender) = socket::halves(&mut stream);
+    /// Serves the client until it goes, or has to. All that is waited for here lies in this future, one beside the other, for as
+    /// long as the connection lives: what is long, and rarely waited for, is in a box that is made when it is.
+    pub async fn serve(&mut self, stream: &mut Stream, stop: &CancellationToken) -> Result<End, Broken> {
+        let (mut receiver, mut sender) = socket::halves(stream);
         // All connections listen for the same stop, so to begin that anew with every request would have them wait for each other.
         let mut stopped = pin!(stop.cancelled());
         loop {
@@ -184,8 +186,9 @@ impl Connection {
                 notice = self.watches.next(), if has_room && !self.closes => {
                     let notice = notice?;
                     write_notice(&self.client, &mut self.out, &notice);
+                    self.tell_more();
                 }
-                writable = sender.writable(), if !self.out.is_empty() || sender_holds_back => writable?,
+                writable = async { Box::pin(sender.writable()).await }, if !self.out.is_empty() || sender_holds_back => writable?,
                 received = handshake::receive(&mut receiver, &mut self.inbox), if listens && !more => {
                     received?;
                     self.pulse.heard();
@@ -211,8 +214,8 @@ impl Connection {
         self.outstanding.has_waiting() && !self.outstanding.is_under_way()
     }
 
-    fn has_place(&self) -> bool {
-        let config = self.front.config();
+    fn has_place(&mut self) -> bool {
+        let config = self.bounds.now(&self.front);
         self.outstanding.len() < config.max_outstanding
             && self.outstanding.waiting_bytes() < config.max_outstanding_bytes
     }
@@ -230,8 +233,8 @@ impl Connection {
 
     /// Takes the requests that have come, as many as there is place for. Says whether more may be there.
     fn take_requests(&mut self) -> Result<bool, Broken> {
-        let now = Instant::now();
-        let max = self.front.config().max_request_bytes;
+        // One moment for all that have come together, and none if the connection goes on for another reason.
+        let mut now = None;
         for _ in 0..TAKEN_AT_ONCE {
             if self.ending.is_some() || !self.has_place() {
                 return Ok(false);
@@ -239,15 +242,16 @@ impl Connection {
             if self.out.len() >= MAX_UNSENT {
                 return Ok(true);
             }
+            let max = self.bounds.now(&self.front).max_request_bytes;
             let Some(body) = frame::take(&mut self.inbox, max)? else {
-                if self.inbox.is_empty() && self.inbox.capacity() > KEPT_CAPACITY {
+                if self.inbox.is_empty() {
                     self.inbox = BytesMut::new();
                 }
                 self.make_room()?;
                 return Ok(false);
             };
             self.large = None;
-            self.take(body, now)?;
+            self.take(body, *now.get_or_insert_with(Instant::now))?;
         }
         Ok(true)
     }
@@ -256,7 +260,6 @@ impl Connection {
         let bytes = body.len();
         let mut from = Reader::new(body);
         let RequestHeader { xid, op } = RequestHeader::decode(&mut from)?;
-        let since = Came { at, op };
         self.client.received(xid, op);
         let what = match Request::decode(op, &mut from) {
             Ok(Request::Ping) => {
@@ -279,6 +282,11 @@ impl Connection {
             }
             Ok(request) => Ok(request),
         };
+        let mut traced = Traced::of(self.bounds.now(&self.front).tracing.as_ref(), op);
+        if let Some(traced) = &mut traced {
+            traced.about(self.session, what.as_ref().ok());
+        }
+        let since = Came { at, op, traced };
         let asked = Asked {
             xid,
             since,
@@ -407,9 +415,8 @@ impl Connection {
         };
         let code = match self.proven.show(scheme, shown, super_digest, is_good) {
             Ok(()) => {
-                self.caller = self.proven.identities();
-                self.watches.set_identities(self.caller.clone());
-                self.pulse.set_identities(self.caller.clone());
+                self.watches.set_identities(self.proven.identities().clone());
+                self.pulse.set_identities(self.proven.identities().clone());
                 ErrorCode::OK
             }
             Err(AuthFailed) => {
@@ -445,10 +452,11 @@ impl Connection {
         let request = znode_store::Request {
             session: Some(self.session),
             request_id: None,
-            caller: self.caller.clone(),
+            caller: self.proven.identities().clone(),
             command: Command::InTurn { turn, step },
         };
-        let proposal = self.front.node().submit_in(request, place)?;
+        let node = self.front.node();
+        let proposal = trace::within(since.traced.as_deref(), || node.submit_in(request, place))?;
         self.next_turn.number += 1;
         self.outstanding
             .begin(xid, since, Awaits::Write(proposal, answer));
@@ -471,7 +479,7 @@ impl Connection {
     fn look(&mut self, xid: i32, since: Came, request: &Request) -> Result<(), Broken> {
         let looker = Looker {
             session: self.session,
-            caller: &self.caller,
+            caller: self.proven.identities(),
             watches: &self.watches,
         };
         let Seen { zxid, outcome } = looker.look(request)?;
@@ -571,11 +579,12 @@ impl Connection {
         if pings > 0 {
             self.tell()?;
             let zxid = self.position();
-            let came = Came {
-                at: Instant::now(),
-                op: op_code::PING,
-            };
             for _ in 0..pings {
+                let came = Came {
+                    at: Instant::now(),
+                    op: op_code::PING,
+                    traced: None,
+                };
                 self.write_reply(xid::PING, came, zxid, ErrorCode::OK, None);
             }
         }
@@ -592,6 +601,15 @@ impl Connection {
                 Err(WatchesLost::SessionEnded) if self.closes => return Ok(()),
                 Err(lost) => return Err(lost),
             }
+        }
+    }
+
+    /// Tells the client what else waits, so that it leaves in one piece. Why nothing more will come is heard when this was sent.
+    fn tell_more(&mut self) {
+        while self.out.len() < MAX_UNSENT
+            && let Ok(Some(notice)) = self.watches.try_next()
+        {
+            write_notice(&self.client, &mut self.out, &notice);
         }
     }
 
@@ -622,7 +640,7 @@ fn now_ms() -> u64 {
 /// Waits until there is room for what is held back; for ever if nothing is.
 async fn room(node: &Node, held_back: Option<Work>) {
     match held_back {
-        Some(work) => node.room(work).await,
+        Some(work) => Box::pin(node.room(work)).await,
         None => std::future::pending().await,
     }
 }

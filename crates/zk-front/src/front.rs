@@ -29,6 +29,8 @@ pub struct Front {
 struct Inner {
     node: Node,
     config: RwLock<Arc<ZkConfig>>,
+    /// How often it was changed.
+    changes: AtomicU64,
     places: LiveBounds,
     /// Where this node listens for clients, for those who ask.
     address: SocketAddr,
@@ -40,6 +42,23 @@ struct Inner {
     /// The bytes that large requests may have which are just coming.
     large_requests: Arc<Semaphore>,
     next_client: AtomicU64,
+}
+
+/// The bounds of all connections as one of them has last looked at them: no lock is taken for each request to find that they are the
+/// same.
+pub(crate) struct Bounds {
+    config: Arc<ZkConfig>,
+    changes: u64,
+}
+
+impl Bounds {
+    /// What holds for requests that come now.
+    pub fn now(&mut self, front: &Front) -> &ZkConfig {
+        if self.changes != front.inner.changes.load(Ordering::Acquire) {
+            *self = front.bounds();
+        }
+        &self.config
+    }
 }
 
 /// What was counted, since the start or for one client.
@@ -178,13 +197,15 @@ impl Client {
 
     /// A request was answered.
     pub fn answered(&self, came: Came, code: ErrorCode) {
-        self.front.inner.requests.answered(came, code);
-        let took = came.at.elapsed();
+        let now = Instant::now();
+        let took = now - came.at;
+        self.front.inner.requests.answered(came, code, took);
         self.traffic.answered(took);
         self.front.inner.traffic.answered(took);
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.last_latency_us.store(us, Ordering::Relaxed);
-        let now_ms = u64::try_from(self.front.uptime().as_millis()).unwrap_or(u64::MAX);
+        let uptime = now - self.front.inner.started;
+        let now_ms = u64::try_from(uptime.as_millis()).unwrap_or(u64::MAX);
         self.last_answer_ms.store(now_ms, Ordering::Relaxed);
     }
 
@@ -231,6 +252,7 @@ impl Front {
                 node,
                 places: config.places().into(),
                 config: RwLock::new(Arc::new(config)),
+                changes: AtomicU64::new(0),
                 large_requests: Arc::new(Semaphore::new(large_requests)),
                 address,
                 started: Instant::now(),
@@ -259,17 +281,30 @@ impl Front {
     }
 
     /// What holds for requests and connections that come from now on. What was taken at the start stays as it was: the room for
-    /// large requests, the time to drain, whether only a secured cluster is served.
+    /// large requests, the time to drain, whether only a secured cluster is served, what is traced.
     pub fn reconfigure(&self, new: ZkConfig) {
         let mut now = self.inner.config.write();
         let new = ZkConfig {
             max_large_requests_bytes: now.max_large_requests_bytes,
             drain_timeout: now.drain_timeout,
             secured_only: now.secured_only,
+            tracing: now.tracing.clone(),
             ..new
         };
         self.inner.places.set(new.places());
         *now = Arc::new(new);
+        // When the new one is there: whoever sees that it has changed finds it.
+        self.inner.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// The bounds as they are, for a connection to keep.
+    pub(crate) fn bounds(&self) -> Bounds {
+        let config = self.inner.config.read();
+        Bounds {
+            // It is only changed while nobody reads it.
+            changes: self.inner.changes.load(Ordering::Acquire),
+            config: config.clone(),
+        }
     }
 
     /// Whether all clients are turned away: the cluster is not secured and has to be, or this node has not heard of it yet.

@@ -1,13 +1,18 @@
 //! The beginning of a connection: what the client wants, a word or a session, and that it gets it.
 
+use std::future::poll_fn;
 use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use front_door::Socket;
 use raft_node::{Node, OpenSessionError, ProposeError, fail_step};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
@@ -17,9 +22,10 @@ use znode_store::{Command, Identities, Password, Refusal, Reply, Request, Sessio
 
 use crate::auth::Proven;
 use crate::connection::{Connection, End};
-use crate::front::{Front, Listed};
+use crate::front::{Client, Front, Listed};
 use crate::requests::Came;
 use crate::socket::Stream;
+use crate::trace::Traced;
 use crate::words;
 
 /// What clients of ZooKeeper call their sessions to people: they have no words of their own for it.
@@ -43,6 +49,12 @@ pub(crate) struct Session {
     pub timeout: Duration,
     /// The position since which this connection is the session's.
     pub since: Zxid,
+}
+
+/// A connection with a session, and what it is spoken on.
+struct Begun {
+    connection: Connection,
+    stream: Stream,
 }
 
 /// Why there is no connection, or not any more.
@@ -71,33 +83,53 @@ pub(crate) enum Refused {
 }
 
 /// Serves a connection from its first byte to its last.
-pub(crate) async fn serve(
+///
+/// This future is what an idle connection consists of, beside [`Begun`]: what it has captured or keeps over a wait is there ten
+/// thousand times. So what only the beginning needs goes into the beginning's box, and is gone with it.
+pub(crate) fn serve(
     front: Front,
     client: Listed,
     socket: Socket,
     tls: Option<ServerTls>,
     stop: CancellationToken,
-) {
-    let address = client.0.address;
-    let begun = async {
-        let (stream, certificate) = secure(socket, tls.as_ref(), &stop).await?;
-        begin(&front, &client, stream, certificate.as_ref(), &stop).await
-    };
-    match begun.await {
-        Ok(Some((connection, stream))) => match connection.run(stream, &stop).await {
-            End::Orderly => debug!(%address, "a client has closed its session"),
-            End::Early(why) => debug!(%address, why, "a client's connection has ended"),
-        },
-        // It was a word.
-        Ok(None) => {}
-        Err(refused @ (Refused::Frame(_) | Refused::Decode(_))) => {
+) -> impl Future<Output = ()> + Send + 'static {
+    // The beginning needs five times the memory of all that follows, and gives it back.
+    let (asker, stopping) = (client.0.clone(), stop.clone());
+    let begun = Box::pin(async move {
+        let (stream, certificate) = secure(socket, tls.as_ref(), &stopping).await?;
+        begin(&front, &asker, stream, certificate.as_ref(), &stopping).await
+    });
+    async move {
+        let mut begun = match begun.await {
+            Ok(Some(begun)) => begun,
+            // It was a word.
+            Ok(None) => return,
+            Err(refused) => return tell_refused(&client.0, &refused),
+        };
+        let ended = begun.connection.serve(&mut begun.stream, &stop).await;
+        tell_end(&client.0, ended.unwrap_or_else(End::from));
+    }
+}
+
+fn tell_end(client: &Client, end: End) {
+    let address = client.address;
+    match end {
+        End::Orderly => debug!(%address, "a client has closed its session"),
+        End::Early(why) => debug!(%address, why, "a client's connection has ended"),
+    }
+}
+
+fn tell_refused(client: &Client, refused: &Refused) {
+    let address = client.address;
+    match refused {
+        Refused::Frame(_) | Refused::Decode(_) => {
             info!(%address, %refused, "this is no client of ZooKeeper");
         }
-        Err(Refused::Tls(refused)) if refused.is_refusal() => {
+        Refused::Tls(refused) if refused.is_refusal() => {
             info!(%address, %refused, "a client was not let in");
         }
-        Err(refused @ Refused::NotLetIn(_)) => info!(%address, %refused, "a client was not let in"),
-        Err(refused) => debug!(%address, %refused, "a client was not served"),
+        Refused::NotLetIn(_) => info!(%address, %refused, "a client was not let in"),
+        refused => debug!(%address, %refused, "a client was not served"),
     }
 }
 
@@ -118,11 +150,11 @@ async fn secure(
 
 async fn begin(
     front: &Front,
-    client: &Listed,
+    client: &Arc<Client>,
     mut stream: Stream,
     certificate: Option<&ClientCertificate>,
     stop: &CancellationToken,
-) -> Result<Option<(Connection, Stream)>, Refused> {
+) -> Result<Option<Box<Begun>>, Refused> {
     let mut inbox = BytesMut::new();
     let first = async {
         loop {
@@ -148,16 +180,25 @@ async fn begin(
         Ok(First::Connect(asked)) => asked,
     };
     let since = Instant::now();
-    client.0.received(FIRST_XID, op_code::CREATE_SESSION);
-    let proven = Proven::new(client.0.address.ip(), certificate);
+    client.received(FIRST_XID, op_code::CREATE_SESSION);
+    let proven = Proven::new(client.address.ip(), certificate);
+    let mut traced = Traced::of(front.config().tracing.as_ref(), op_code::CREATE_SESSION);
+    let scope = traced.as_ref().and_then(|traced| traced.scope());
+    let asking = session(front, client, proven.identities().clone(), &asked);
+    let asking = async {
+        match scope {
+            Some(scope) => scope.run(asking).await,
+            None => asking.await,
+        }
+    };
     let session = tokio::select! {
-        session = session(front, client, proven.identities(), &asked) => session?,
+        session = asking => session?,
         () = stop.cancelled() => return Err(Refused::Stopping),
     };
     let connected = session.and_then(|session| {
         let watches = front
             .node()
-            .connect_session(session.id, session.since, proven.identities());
+            .connect_session(session.id, session.since, proven.identities().clone());
         match watches {
             Ok(watches) => Some((session, watches)),
             // It is over already, or has come at another node in the same moment.
@@ -183,11 +224,10 @@ async fn begin(
         return Ok(None);
     };
     client
-        .0
         .session
         .store(session.id.0.cast_signed(), Ordering::Relaxed);
     let timeout_ms = i32::try_from(session.timeout.as_millis()).unwrap_or(i32::MAX);
-    client.0.timeout_ms.store(timeout_ms, Ordering::Relaxed);
+    client.timeout_ms.store(timeout_ms, Ordering::Relaxed);
     let granted = ConnectResponse {
         protocol_version: 0,
         timeout_ms,
@@ -195,29 +235,33 @@ async fn begin(
         password: Some(Bytes::copy_from_slice(&session.password.0)),
         read_only: asked.read_only.map(|_| false),
     };
-    client.0.sent(session.since.0.cast_signed());
+    client.sent(session.since.0.cast_signed());
+    if let Some(traced) = &mut traced {
+        traced.about(session.id, None);
+    }
     let came = Came {
         at: since,
         op: op_code::CREATE_SESSION,
+        traced,
     };
-    client.0.answered(came, ErrorCode::OK);
-    let connection = Connection::new(front, &client.0, session, proven, watches, inbox, &granted);
-    Ok(Some((connection, stream)))
+    client.answered(came, ErrorCode::OK);
+    let connection = Connection::new(front, client, session, proven, watches, inbox, &granted);
+    Ok(Some(Box::new(Begun { connection, stream })))
 }
 
 /// Answers a word, and ends the connection as the client expects it.
 async fn answer(
     front: &Front,
-    client: &Listed,
+    client: &Arc<Client>,
     word: words::FourLetterWord,
     stream: &mut Stream,
 ) -> Result<(), Refused> {
-    client.0.spoke();
-    let (front, asker) = (front.clone(), client.0.clone());
+    client.spoke();
+    let (front, asker) = (front.clone(), client.clone());
     // Some words look at the disk, or at everything that there is.
     let answer = tokio::task::spawn_blocking(move || words::answer(&front, &asker, word)).await;
     let answer = answer.map_err(|error| Refused::Unavailable(error.to_string()))?;
-    client.0.told();
+    client.told();
     stream.write_all(answer.as_bytes()).await?;
     stream.shutdown().await?;
     // What comes after the word, as the end of a line, may still be under way. A socket that is closed with something unread in
@@ -243,12 +287,30 @@ pub(crate) async fn receive(
     stream: &mut (impl AsyncRead + Unpin),
     inbox: &mut BytesMut,
 ) -> Result<(), Refused> {
-    /// Most requests are far shorter. An idle connection keeps no room for them.
+    /// Most requests are far shorter.
     const ROOM: usize = 4 * 1024;
-    inbox.reserve(ROOM);
     // As `AsyncRead`, and not by `try_read`: tokio then concludes from room left over that there is no more, and spares asking
     // the kernel in vain after every request.
-    match stream.read_buf(inbox).await? {
+    let received = match inbox.is_empty() {
+        // Who says nothing keeps no room for what it may say: there is some on the stack for as long as it is looked whether
+        // something has come. Of ten thousand idle connections it would be forty megabytes.
+        true => {
+            let look = |context: &mut Context<'_>| {
+                let mut room = [const { MaybeUninit::uninit() }; ROOM];
+                let mut room = ReadBuf::uninit(&mut room);
+                ready!(Pin::new(&mut *stream).poll_read(context, &mut room))?;
+                inbox.extend_from_slice(room.filled());
+                Poll::Ready(io::Result::Ok(room.filled().len()))
+            };
+            poll_fn(look).await?
+        }
+        // The rest of what has begun is on its way.
+        false => {
+            inbox.reserve(ROOM);
+            stream.read_buf(inbox).await?
+        }
+    };
+    match received {
         0 => Err(Refused::HungUp),
         _ => Ok(()),
     }
@@ -257,7 +319,7 @@ pub(crate) async fn receive(
 /// Opens the session that the client asks for, or takes up the one that it has. None: it has none any more.
 async fn session(
     front: &Front,
-    client: &Listed,
+    client: &Arc<Client>,
     caller: Identities,
     asked: &ConnectRequest,
 ) -> Result<Option<Session>, Refused> {
@@ -287,12 +349,12 @@ async fn caught_up(node: &Node, seen: Zxid) -> Result<(), Refused> {
 
 async fn open(
     node: &Node,
-    client: &Listed,
+    client: &Arc<Client>,
     caller: Identities,
     asked: &ConnectRequest,
 ) -> Result<Session, Refused> {
     let timeout = Duration::from_millis(asked.timeout_ms.max(0).cast_unsigned().into());
-    let address = client.0.address.to_string();
+    let address = client.address.to_string();
     let opened = node
         .open_session_of(caller, Some(timeout), SESSION_NAME, &address, None)
         .await;
@@ -352,5 +414,27 @@ async fn resume(
         ) => Ok(None),
         Err(refusal @ Refusal::Unauthenticated(_)) => Err(Refused::NotLetIn(refusal)),
         other => unreachable!("a session that is taken up is answered by that, not by {other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What an allocation has room for that is of the allocator's size of an idle connection's two: the next larger one has a quarter
+    /// more.
+    const ROOM_BYTES: usize = 512;
+
+    /// How much memory the answer of such a function takes.
+    fn size_of_answer<A, B, C, D, E, Answer>(_: impl Fn(A, B, C, D, E) -> Answer) -> usize {
+        size_of::<Answer>()
+    }
+
+    #[test]
+    fn an_idle_connection_stays_small() {
+        let bytes = size_of_answer(serve);
+        assert!(bytes <= ROOM_BYTES, "a connection's future takes {bytes} bytes");
+        let bytes = size_of::<Begun>();
+        assert!(bytes <= ROOM_BYTES, "what it keeps takes {bytes} bytes");
     }
 }

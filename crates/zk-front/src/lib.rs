@@ -31,6 +31,7 @@ mod outstanding;
 mod requests;
 mod auth;
 pub mod reads;
+pub mod trace;
 pub mod translate;
 pub mod words;
 

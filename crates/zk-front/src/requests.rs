@@ -2,22 +2,26 @@
 //! are ZooKeeper's own; whatever else a client sends is one more.
 
 use std::fmt;
+use std::time::Duration;
 
 use raft_node::metrics::numbers::{Classes, Counter, Histogram};
 use raft_node::metrics::sheet::{Instruments, Sheet};
 use tokio::time::Instant;
 use zk_wire::{ErrorCode, op_code};
 
+use crate::trace::Traced;
+
 /// In the place of the name of what has none.
 const OTHER: &str = "other";
 
 /// A request that has come.
-#[derive(Debug, Clone, Copy)]
 pub(crate) struct Came {
     /// When.
     pub at: Instant,
     /// What for.
     pub op: i32,
+    /// If it is traced.
+    pub traced: Option<Box<Traced>>,
 }
 
 /// See the module.
@@ -50,13 +54,16 @@ impl Default for Requests {
 }
 
 impl Requests {
-    /// A request was answered.
-    pub fn answered(&self, came: Came, code: ErrorCode) {
+    /// A request was answered, after so long.
+    pub fn answered(&self, mut came: Came, code: ErrorCode, took: Duration) {
+        if let Some(traced) = &mut came.traced {
+            traced.answered(code);
+        }
         let place = op_code::ALL.iter().position(|op| *op == came.op);
         let operation = &self.operations[place.unwrap_or(op_code::ALL.len())];
         let place = ErrorCode::ALL.iter().position(|known| *known == code);
         operation.codes[place.unwrap_or(ErrorCode::ALL.len())].up();
-        operation.times.took(came.at.elapsed());
+        operation.times.took(took);
     }
 
     pub fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
@@ -105,14 +112,17 @@ mod tests {
         let requests = Requests::default();
         let at = Instant::now();
         for op in [1_000, -7, i32::MAX] {
-            requests.answered(Came { at, op }, ErrorCode::UNIMPLEMENTED);
+            let traced = None;
+            requests.answered(Came { at, op, traced }, ErrorCode::UNIMPLEMENTED, Duration::ZERO);
         }
         requests.answered(
             Came {
                 at,
                 op: op_code::GET_DATA,
+                traced: None,
             },
             ErrorCode(-9_999),
+            Duration::ZERO,
         );
         let counted: Vec<_> = requests.operations.iter().flat_map(Operation::answers).collect();
         assert_eq!(

@@ -66,6 +66,8 @@ impl Sender<'_> {
             Self::Plain(half) => {
                 while !out.is_empty() {
                     match half.try_write(out) {
+                        // All of it, as mostly: then the next answer finds its room where this one was.
+                        Ok(sent) if sent == out.len() => out.clear(),
                         Ok(sent) => out.advance(sent),
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                         Err(error) => return Err(error),

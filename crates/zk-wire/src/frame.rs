@@ -40,8 +40,14 @@ pub fn take(from: &mut BytesMut, max: usize) -> Result<Option<Bytes>, FrameError
     if from.len() - LENGTH_BYTES < length {
         return Ok(None);
     }
-    from.advance(LENGTH_BYTES);
-    Ok(Some(from.split_to(length).freeze()))
+    // What has come is often this frame alone, in room that was made for it: then that becomes the body as it is, without a count of who
+    // else has a part of it.
+    let mut body = match from.len() == LENGTH_BYTES + length && from.capacity() == from.len() {
+        true => std::mem::take(from),
+        false => from.split_to(LENGTH_BYTES + length),
+    };
+    body.advance(LENGTH_BYTES);
+    Ok(Some(body.freeze()))
 }
 
 /// How long the body of the first frame is going to be, if that is known already. Nothing that [`take`] refuses has a length.

@@ -185,7 +185,7 @@ fn encode(part: &SnapshotPart) -> Vec<u8> {
 }
 
 fn decode(bytes: &[u8]) -> SnapshotPart {
-    bincode::serde::decode_from_slice(bytes, bincode::config::standard())
+    bincode::serde::borrow_decode_from_slice(bytes, bincode::config::standard())
         .unwrap()
         .0
 }

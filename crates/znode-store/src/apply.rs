@@ -186,6 +186,7 @@ impl Store {
                         limit: self.limits.sessions,
                     });
                 }
+                let remembered = self.sessions.nothing_remembered();
                 self.sessions.insert(
                     session,
                     Session::new(
@@ -196,6 +197,7 @@ impl Store {
                         Principal::of(cx.caller),
                         cx.now_ms,
                         cx.zxid,
+                        remembered,
                     ),
                 );
                 cx.events.push(Event::SessionOpened(session));

@@ -267,12 +267,15 @@ pub struct LockWish {
     /// Permits of a semaphore; 1 in the other modes.
     pub permits: u32,
     /// The scope of re-entrancy within the session: a thread, a task, or nothing.
+    #[serde(deserialize_with = "crate::text::shared")]
     pub owner: Arc<str>,
     /// Whether the same owner may enter again (exclusive and shared only).
     pub reentrant: bool,
     /// Shown to whoever looks at the lock.
+    #[serde(deserialize_with = "crate::text::shared")]
     pub note: Arc<str>,
     /// Where the client called from, for the same people.
+    #[serde(deserialize_with = "crate::text::shared")]
     pub address: Arc<str>,
     /// If the session expires while it holds the lock, nobody else is let in for so long: what it has sent may still be
     /// on its way. At most [`crate::MAX_LOCK_DELAY_MS`]; 0 for none.

@@ -1,11 +1,12 @@
 //! Creations: where a znode would come, who may create it there, what it is called, and what else has to be created.
 
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::acl::{Acl, Perms};
 use crate::apply::Context;
 use crate::command::{CreateMode, MAX_TTL_MS};
+use crate::digits::{SEQUENCE_DIGITS, push_sequence};
 use crate::ids::{Data, SessionId};
 use crate::lock;
 use crate::path::{CreatePath, ZPath};
@@ -65,9 +66,13 @@ impl Store {
         }
         self.may_create_at(cx, &place, &acl)?;
         let parent = place.missing.is_empty().then_some(place.ancestor);
+        let parent_path = &path.parent;
         let path = if mode.is_sequential() {
-            let sequence = self.next_sequence(parent, &path.parent)?;
-            path.parent.join(&alloc::format!("{}{sequence:010}", path.name))
+            let sequence = self.next_sequence(parent, parent_path)?;
+            let mut name = String::with_capacity(path.name.len() + SEQUENCE_DIGITS);
+            name.push_str(&path.name);
+            push_sequence(&mut name, sequence);
+            path.parent.join(&name)
         } else {
             path.parent.join(&path.name)
         };
@@ -84,7 +89,7 @@ impl Store {
         }
         self.check_quotas_of_creation(&place, &path, &data)?;
         let parent = self.create_missing(cx, place, &acl);
-        let index = self.add_node(cx, parent, &path, kind, data, &acl);
+        let index = self.add_child(cx, parent, parent_path, &path, kind, data, &acl);
         let stat = self.tree.node(index).stat();
         Ok(Reply::Created { path, stat })
     }

@@ -143,6 +143,7 @@ mod show;
 mod anew;
 mod apply;
 mod create;
+mod digits;
 mod growth;
 mod mirror;
 mod quota;
@@ -150,6 +151,7 @@ mod read;
 mod remembered;
 mod sessions;
 mod store;
+mod text;
 mod write;
 
 mod lock;

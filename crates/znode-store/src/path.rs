@@ -10,6 +10,8 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::text::checked_text;
+
 /// The longest path in bytes. ZooKeeper has no limit of its own and then dies of paths that its own
 /// transactions cannot carry; one KiB holds every lock name (512 bytes) with its contenders' names.
 pub const MAX_PATH_BYTES: usize = 1024;
@@ -58,8 +60,7 @@ pub enum BadPath {
 }
 
 /// An absolute path of a znode that follows ZooKeeper's rules.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ZPath(Arc<str>);
 
 impl ZPath {
@@ -77,17 +78,15 @@ impl ZPath {
         if text == "/" {
             return Ok(Self::root());
         }
-        let mut depth = 0;
-        for component in text[1..].split('/') {
+        let (mut depth, mut rest) = (0, Some(&text[1..]));
+        while let Some(from) = rest {
             depth += 1;
-            match component {
-                "" if text.ends_with('/') && depth == text.matches('/').count() => {
-                    return Err(BadPath::TrailingSlash);
-                }
-                "" => return Err(BadPath::EmptyComponent),
-                "." | ".." => return Err(BadPath::Relative),
-                _ => check_characters(component)?,
+            let component;
+            (component, rest) = first_component(from);
+            if component.is_empty() && rest.is_none() {
+                return Err(BadPath::TrailingSlash);
             }
+            check_component(component)?;
         }
         if depth > MAX_PATH_DEPTH {
             return Err(BadPath::TooDeep);
@@ -118,48 +117,100 @@ impl ZPath {
 
     /// The path of the parent; `None` for the root.
     pub fn parent(&self) -> Option<ZPath> {
-        match self.0.rfind('/') {
+        match self.last_slash() {
             _ if self.is_root() => None,
-            Some(0) => Some(Self::root()),
-            Some(at) => Some(Self(self.0[..at].into())),
-            None => None,
+            0 => Some(Self::root()),
+            at => Some(Self(self.0[..at].into())),
         }
     }
 
     /// The path of the parent as text; the root's own for the root.
     pub(crate) fn parent_text(&self) -> &str {
-        match self.0.rfind('/') {
-            Some(0) | None => "/",
-            Some(at) => &self.0[..at],
+        match self.last_slash() {
+            0 => "/",
+            at => &self.0[..at],
         }
     }
 
     /// The last component; empty for the root.
     pub fn name(&self) -> &str {
-        self.0.rsplit('/').next().unwrap_or("")
+        &self.0[self.last_slash() + 1..]
     }
 
     /// The components from the root downwards; none for the root itself.
     pub fn components(&self) -> impl Iterator<Item = &str> {
-        self.0[1..].split('/').filter(|component| !component.is_empty())
+        let mut rest = Some(&self.0[1..]).filter(|rest| !rest.is_empty());
+        core::iter::from_fn(move || {
+            let component;
+            (component, rest) = first_component(rest?);
+            Some(component)
+        })
+    }
+
+    /// Where the last component begins, less one.
+    fn last_slash(&self) -> usize {
+        memchr::memrchr(b'/', self.0.as_bytes()).expect("a path is absolute")
     }
 
     /// The child `name` of this path. Fails if the name is no component or the result is too long.
     pub fn join(&self, name: &str) -> Result<ZPath, BadPath> {
-        if name.is_empty() || name.contains('/') {
-            return Err(BadPath::EmptyComponent);
+        match name {
+            "." | ".." => return Err(BadPath::Relative),
+            _ if name.is_empty() || name.contains('/') => return Err(BadPath::EmptyComponent),
+            _ => check_characters(name)?,
         }
-        let mut text = String::with_capacity(self.0.len() + 1 + name.len());
-        if !self.is_root() {
-            text.push_str(&self.0);
+        self.join_checked(name)
+    }
+
+    /// The child `name` of this path, where the name is known to be a component. Fails if the result is too long.
+    pub(crate) fn join_checked(&self, name: &str) -> Result<ZPath, BadPath> {
+        let parent = if self.is_root() { "" } else { self.as_str() };
+        let bytes = parent.len() + 1 + name.len();
+        if bytes > MAX_PATH_BYTES {
+            let limit = MAX_PATH_BYTES;
+            return Err(BadPath::TooLong { bytes, limit });
         }
+        let depth = parent
+            .bytes()
+            .map(|byte| usize::from(byte == b'/'))
+            .sum::<usize>();
+        if depth >= MAX_PATH_DEPTH {
+            return Err(BadPath::TooDeep);
+        }
+        let mut text = String::with_capacity(bytes);
+        text.push_str(parent);
         text.push('/');
         text.push_str(name);
-        Self::parse(&text)
+        Ok(Self::from_checked(text))
+    }
+}
+
+/// What stands before the first slash, and what comes after it, if there is one.
+fn first_component(text: &str) -> (&str, Option<&str>) {
+    match memchr::memchr(b'/', text.as_bytes()) {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        None => (text, None),
+    }
+}
+
+/// Checks one component. What stands between two slashes has none in it.
+pub(crate) fn check_component(component: &str) -> Result<(), BadPath> {
+    match component {
+        "" => Err(BadPath::EmptyComponent),
+        "." | ".." => Err(BadPath::Relative),
+        _ => check_characters(component),
     }
 }
 
 fn check_characters(component: &str) -> Result<(), BadPath> {
+    // Nearly all are of these only, which is told at a glance: sixteen at a time, since nothing stops at the first
+    // other one.
+    if component
+        .bytes()
+        .fold(true, |plain, byte| plain & (0x20..0x7f).contains(&byte))
+    {
+        return Ok(());
+    }
     match component
         .chars()
         .map(u32::from)
@@ -232,13 +283,7 @@ impl fmt::Debug for ZPath {
     }
 }
 
-impl TryFrom<String> for ZPath {
-    type Error = BadPath;
-
-    fn try_from(text: String) -> Result<Self, BadPath> {
-        Self::parse(&text)
-    }
-}
+checked_text!(ZPath);
 
 impl From<ZPath> for String {
     fn from(path: ZPath) -> String {
@@ -247,8 +292,7 @@ impl From<ZPath> for String {
 }
 
 /// The name of a lock: 1 to 512 bytes, and below [`LOCK_ROOT`] a legal path.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockName(ZPath);
 
 impl LockName {
@@ -263,7 +307,11 @@ impl LockName {
                 limit: MAX_LOCK_NAME_BYTES,
             });
         }
-        ZPath::parse(&alloc::format!("{LOCK_ROOT}/{text}")).map(Self)
+        let mut path = String::with_capacity(LOCK_ROOT.len() + 1 + text.len());
+        path.push_str(LOCK_ROOT);
+        path.push('/');
+        path.push_str(text);
+        ZPath::parse(&path).map(Self)
     }
 
     /// The name of the lock whose znode is `path`; `None` outside of [`LOCK_ROOT`].
@@ -302,16 +350,13 @@ impl fmt::Debug for LockName {
     }
 }
 
-impl TryFrom<String> for LockName {
-    type Error = BadPath;
-
-    fn try_from(text: String) -> Result<Self, BadPath> {
-        Self::parse(&text)
-    }
-}
+checked_text!(LockName);
 
 impl From<LockName> for String {
     fn from(name: LockName) -> String {
         name.as_str().to_owned()
     }
 }
+
+#[cfg(test)]
+mod tests;

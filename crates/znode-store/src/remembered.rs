@@ -229,6 +229,11 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// Whether it is of a memory that was never written to.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.next == 0 && self.records.is_empty()
+    }
+
     /// Whether one of the requests waits for its answer.
     pub(crate) fn waits(&self) -> bool {
         self.records.iter().any(|(_, record)| record.waits())

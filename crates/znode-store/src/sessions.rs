@@ -1,12 +1,16 @@
 //! Sessions: who is there, what ephemeral nodes they own, and who has left lately. When a session has to
 //! end is not decided here: the store does not know the time, a command tells it.
 
+mod alike;
+
+use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use self::alike::Alike;
 use crate::access::Principal;
 use crate::apply::Context;
 use crate::command::Turn;
@@ -73,7 +77,7 @@ pub(crate) struct Session {
     pub(crate) heard_at: Zxid,
     /// In an order that differs between replicas.
     pub(crate) ephemerals: BTreeSet<NodeIndex>,
-    /// Outcomes of its requests; shared with a snapshot that is being drawn.
+    /// Outcomes of its requests; shared with a snapshot that is being drawn, and while there are none with all who have none.
     pub(crate) remembered: Arc<Remembered>,
 }
 
@@ -101,6 +105,7 @@ impl SessionRecord {
 }
 
 impl Session {
+    #[expect(clippy::too_many_arguments, reason = "each is a fact of the new session")]
     pub(crate) fn new(
         password: Password,
         timeout_ms: u32,
@@ -109,6 +114,7 @@ impl Session {
         owner: Principal,
         opened_at_ms: u64,
         opened_at: Zxid,
+        remembered: Arc<Remembered>,
     ) -> Self {
         Self {
             password,
@@ -123,7 +129,7 @@ impl Session {
             },
             heard_at: opened_at,
             ephemerals: BTreeSet::new(),
-            remembered: Arc::new(Remembered::of_session()),
+            remembered,
         }
     }
 
@@ -156,8 +162,9 @@ impl Session {
     }
 }
 
-impl From<SessionRecord> for Session {
-    fn from(record: SessionRecord) -> Self {
+impl Session {
+    /// A session that comes out of a snapshot, still without its ephemerals.
+    pub(crate) fn restored(record: SessionRecord, remembered: Arc<Remembered>) -> Self {
         let SessionRecord {
             session: _,
             password,
@@ -180,7 +187,7 @@ impl From<SessionRecord> for Session {
             turn,
             heard_at,
             ephemerals: BTreeSet::new(),
-            remembered: Arc::new(Remembered::of_session()),
+            remembered,
         }
     }
 }
@@ -188,7 +195,9 @@ impl From<SessionRecord> for Session {
 /// All sessions.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    live: Table<SessionId, Session>,
+    /// In boxes, for a table has up to twice the places that it needs, and three times while it grows.
+    live: Table<SessionId, Box<Session>>,
+    alike: Alike,
     ended: Table<SessionId, ()>,
     /// The same, the oldest first.
     ended_order: VecDeque<SessionId>,
@@ -196,11 +205,11 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     pub(crate) fn get(&self, session: SessionId) -> Option<&Session> {
-        self.live.get(&session)
+        self.live.get(&session).map(Box::as_ref)
     }
 
     pub(crate) fn get_mut(&mut self, session: SessionId) -> Option<&mut Session> {
-        self.live.get_mut(&session)
+        self.live.get_mut(&session).map(Box::as_mut)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -294,8 +303,14 @@ impl Sessions {
         }
     }
 
-    pub(crate) fn insert(&mut self, id: SessionId, session: Session) {
-        self.live.insert(id, session);
+    /// The memory of a session that has asked for nothing yet.
+    pub(crate) fn nothing_remembered(&self) -> Arc<Remembered> {
+        self.alike.nothing()
+    }
+
+    pub(crate) fn insert(&mut self, id: SessionId, mut session: Session) {
+        session.name = self.alike.name(session.name);
+        self.live.insert(id, Box::new(session));
     }
 
     /// Ended sessions, the oldest first.

@@ -185,13 +185,31 @@ impl Store {
         data: Data,
         acl: &Acl,
     ) -> NodeIndex {
+        let parent_path = path.parent().expect("the root is not created");
+        self.add_child(cx, parent, &parent_path, path, kind, data, acl)
+    }
+
+    /// The same for whoever has the path of the parent at hand.
+    #[expect(clippy::too_many_arguments, reason = "each is a fact of the new node")]
+    pub(crate) fn add_child(
+        &mut self,
+        cx: &mut Context<'_>,
+        parent: NodeIndex,
+        parent_path: &ZPath,
+        path: &ZPath,
+        kind: Kind,
+        data: Data,
+        acl: &Acl,
+    ) -> NodeIndex {
         let contender = match kind {
-            Kind::Ephemeral(session) => lock_of_child(path).map(|lock| ContenderChange::Created {
-                lock,
-                node: path.clone(),
-                data: data.clone(),
-                session,
-            }),
+            Kind::Ephemeral(session) => {
+                LockName::of_parent(parent_path).map(|lock| ContenderChange::Created {
+                    lock,
+                    node: path.clone(),
+                    data: data.clone(),
+                    session,
+                })
+            }
             Kind::Persistent | Kind::Container | Kind::Ttl(_) => None,
         };
         let growth = Growth {
@@ -213,7 +231,7 @@ impl Store {
         }
         self.use_quota(cx, path, growth);
         cx.changed(ZnodeEventKind::Created, path, acl.clone());
-        self.children_changed(cx, parent, path);
+        self.children_changed(cx, parent, parent_path);
         if let Some(change) = contender {
             self.tell_locks(cx, change);
         }
@@ -233,6 +251,7 @@ impl Store {
             bytes: restated.data.len() as i64,
         };
         let acl = restated.acl.clone();
+        let parent_path = path.parent().expect("the root is not created");
         let index = self
             .tree
             .insert_restated(parent, path, restated, cx.zxid, cx.now_ms);
@@ -241,7 +260,7 @@ impl Store {
         }
         self.use_quota(cx, path, growth);
         cx.changed(ZnodeEventKind::Created, path, acl);
-        self.children_changed(cx, parent, path);
+        self.children_changed(cx, parent, &parent_path);
     }
 
     /// Makes the node at `path`, which is not ephemeral, what it is in another tree.
@@ -275,6 +294,19 @@ impl Store {
         path: &ZPath,
         how: ContenderEnd,
     ) {
+        let parent = path.parent().expect("the root is not deleted");
+        self.remove_child(cx, index, &parent, path, how);
+    }
+
+    /// The same for whoever has the path of the parent at hand.
+    pub(crate) fn remove_child(
+        &mut self,
+        cx: &mut Context<'_>,
+        index: NodeIndex,
+        parent_path: &ZPath,
+        path: &ZPath,
+        how: ContenderEnd,
+    ) {
         let node = self.tree.node(index);
         let (parent, session, czxid, data) = (node.parent, node.session(), node.czxid, node.data.clone());
         let acl = self.tree.acl(index).clone();
@@ -285,7 +317,7 @@ impl Store {
         };
         self.use_quota(cx, path, growth);
         cx.changed(ZnodeEventKind::Deleted, path, acl);
-        self.children_changed(cx, parent, path);
+        self.children_changed(cx, parent, parent_path);
         if let Some(session) = session {
             match self.sessions.get_mut(session) {
                 Some(owner) => {
@@ -293,7 +325,7 @@ impl Store {
                 }
                 None => assert!(planted::leaves_orphans(), "ephemeral nodes have live owners"),
             }
-            if let Some(lock) = lock_of_child(path) {
+            if let Some(lock) = LockName::of_parent(parent_path) {
                 self.tell_locks(
                     cx,
                     ContenderChange::Removed(EndedContender {
@@ -321,14 +353,10 @@ impl Store {
         cx.changed(ZnodeEventKind::DataChanged, path, acl);
     }
 
-    /// Tells that the set of children of `parent` changed by the one at `child`.
-    fn children_changed(&self, cx: &mut Context<'_>, parent: NodeIndex, child: &ZPath) {
-        let path = child.parent().expect("the root is neither created nor deleted");
-        cx.changed(
-            ZnodeEventKind::ChildrenChanged,
-            &path,
-            self.tree.acl(parent).clone(),
-        );
+    /// Tells that the set of children of `parent`, which is at `path`, changed.
+    fn children_changed(&self, cx: &mut Context<'_>, parent: NodeIndex, path: &ZPath) {
+        let acl = self.tree.acl(parent).clone();
+        cx.changed(ZnodeEventKind::ChildrenChanged, path, acl);
     }
 
     pub(crate) fn check_size(&self, data: &Data) -> Result<(), Refusal> {

@@ -24,8 +24,8 @@
 //!
 //! # Beside the comparison
 //!
-//! Two examples measure, where the rest of this crate compares: `memory` (what a million znodes cost) and `side_by_side`
-//! (throughput and latency of a cluster and of an [`ensemble`]).
+//! An example measures, where the rest of this crate compares: `memory` (what a million znodes cost). An [`ensemble`] is there for
+//! measurements that need three servers. How fast both are, `bench/compare` tells.
 //!
 //! # What makes two servers comparable
 //!

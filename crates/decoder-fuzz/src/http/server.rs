@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt;
 use lock_api::Locks;
-use lock_api::http::{HttpConfig, router};
+use lock_api::http::{Front, HttpConfig, router};
 use raft_node::{MemberAddress, Node, NodeConfig};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -35,7 +34,7 @@ const STARTED: Duration = Duration::from_secs(60);
 pub struct Server {
     runtime: Runtime,
     node: Node,
-    router: Router,
+    router: Front,
     // Removed when the process ends.
     _dir: TempDir,
 }

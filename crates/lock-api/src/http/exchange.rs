@@ -1,8 +1,10 @@
 //! Bodies and queries in, JSON out: what all routes have in common. It knows no route and no meaning.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::{Body, BodyDataStream, Bytes, HttpBody};
 use axum::extract::Query;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode, Uri};
@@ -29,6 +31,10 @@ const BODY_GRACE: Duration = Duration::from_secs(5);
 /// slower on purpose gets no more time than a body of its size needs.
 const MIN_BODY_BYTES_PER_SECOND: u64 = 16 * 1024;
 
+/// What an answer has room for before its document is written: for all but lists, and little enough to be nothing beside what
+/// else a request takes.
+const ANSWER_BYTES: usize = 512;
+
 /// What a handler comes to.
 pub type Answer = Result<Response, Problem>;
 
@@ -47,19 +53,30 @@ fn body_deadline(received: usize, patience: Duration) -> Duration {
     patience.min(BODY_GRACE + at_least_rate)
 }
 
+/// The next bytes of a body, if they are there already.
+async fn at_hand(chunks: &mut BodyDataStream) -> Poll<Option<Result<Bytes, axum::Error>>> {
+    poll_fn(|context| Poll::Ready(chunks.poll_next_unpin(context))).await
+}
+
 async fn collect(body: Body, limit: usize, patience: Duration) -> Result<Bytes, Problem> {
-    let begin = Instant::now();
+    let mut begin = None;
     let mut chunks = body.into_data_stream();
     let mut first = Bytes::new();
     let mut more = Vec::new();
     let mut length = 0;
-    loop {
-        let within = body_deadline(length, patience);
-        let chunk = match tokio::time::timeout_at(begin + within, chunks.next()).await {
-            Ok(Some(chunk)) => chunk,
-            Ok(None) => break,
-            Err(_) => return Err(Problem::body_timeout(within)),
+    while !chunks.is_end_stream() {
+        let chunk = match at_hand(&mut chunks).await {
+            Poll::Ready(chunk) => chunk,
+            // Nearly every body is there with its head; only who keeps this waiting needs a clock.
+            Poll::Pending => {
+                let begin = *begin.get_or_insert_with(Instant::now);
+                let within = body_deadline(length, patience);
+                tokio::time::timeout_at(begin + within, chunks.next())
+                    .await
+                    .map_err(|_| Problem::body_timeout(within))?
+            }
         };
+        let Some(chunk) = chunk else { break };
         let chunk = chunk.map_err(|error| Problem::bad_request(format!("the body: {error}")))?;
         length += chunk.len();
         if length > limit + DISCARD_BYTES {
@@ -114,8 +131,9 @@ pub fn session_id(text: &str) -> Result<SessionId, Problem> {
 
 /// An answer with a document.
 pub fn json(status: StatusCode, document: &impl Serialize) -> Response {
-    let bytes =
-        serde_json::to_vec(document).expect("answers are made of strings, numbers, lists and structs");
+    let mut bytes = Vec::with_capacity(ANSWER_BYTES);
+    serde_json::to_writer(&mut bytes, document)
+        .expect("answers are made of strings, numbers, lists and structs");
     let mut response = Response::new(Body::from(bytes));
     *response.status_mut() = status;
     response

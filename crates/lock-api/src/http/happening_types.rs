@@ -1,6 +1,6 @@
 //! The documents of `GET /v1/events`: what happened, in a word, with all that there is to say about it.
 
-use raft_node::{Happened, Happening, SessionEvent};
+use raft_node::{Alarm, ClusterHappened, ClusterHappening, Happened, Happening, SessionEvent};
 use serde::Serialize;
 use utoipa::ToSchema;
 use znode_store::{ContenderEnd, Hold, SessionId, Store};
@@ -20,6 +20,89 @@ pub struct HappenedEvent<'a> {
     pub events: Vec<HappeningEntry<'a>>,
     /// How things stand with the locks among them now, if that was asked for.
     pub locks: Vec<SummaryAnswer<'a>>,
+    /// What has happened to the cluster, if that was asked for: as this node has seen it, by its clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Vec<ClusterEntry>)]
+    pub cluster: Option<Vec<ClusterEntry<'a>>>,
+}
+
+impl HappenedEvent<'_> {
+    /// Whether it says anything.
+    pub fn is_news(&self) -> bool {
+        self.more
+            || !self.events.is_empty()
+            || self.cluster.as_ref().is_some_and(|cluster| !cluster.is_empty())
+    }
+}
+
+/// Something that has happened to the cluster. Which fields there are depends on what it is.
+#[derive(Default, Serialize, ToSchema)]
+#[schema(as = ClusterHappening)]
+pub struct ClusterEntry<'a> {
+    /// A name for it, the same at every node that has seen it.
+    #[schema(value_type = String)]
+    id: String,
+    #[schema(value_type = words::ClusterHappeningWord)]
+    event: &'static str,
+    #[schema(value_type = words::Time)]
+    at: Option<At>,
+    /// Who leads, or which node an alarm is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64)]
+    node_id: Option<u64>,
+    /// Of `leader_changed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64)]
+    term: Option<u64>,
+    /// Of `members_changed`: what was changed, for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String)]
+    change: Option<&'a str>,
+    /// Of alarms: what they are about, as in those of the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String)]
+    kind: Option<&'static str>,
+    /// Of alarms: what is the matter, for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String)]
+    detail: Option<&'a str>,
+}
+
+impl<'a> From<&'a ClusterHappening> for ClusterEntry<'a> {
+    fn from(happening: &'a ClusterHappening) -> Self {
+        let mut entry = Self {
+            id: happening.id(),
+            at: Some(At(happening.time_ms)),
+            ..Self::default()
+        };
+        match &happening.what {
+            ClusterHappened::LeaderChanged { leader, term } => {
+                entry.event = "leader_changed";
+                (entry.node_id, entry.term) = (Some(*leader), Some(*term));
+            }
+            ClusterHappened::MembersChanged { index: _, change } => {
+                entry.event = "members_changed";
+                entry.change = Some(change);
+            }
+            ClusterHappened::AlarmBegan(alarm) => {
+                entry.event = "alarm_began";
+                entry.alarm(alarm);
+            }
+            ClusterHappened::AlarmOver(alarm) => {
+                entry.event = "alarm_over";
+                entry.alarm(alarm);
+            }
+        }
+        entry
+    }
+}
+
+impl<'a> ClusterEntry<'a> {
+    fn alarm(&mut self, alarm: &'a Alarm) {
+        self.node_id = alarm.node_id;
+        self.kind = Some(alarm.kind.word());
+        self.detail = Some(&alarm.detail);
+    }
 }
 
 /// Something that happened. Which fields there are depends on what it is.

@@ -19,10 +19,10 @@ use tokio_util::sync::CancellationToken;
 use utoipa::IntoParams;
 use znode_store::{Identities, LockName, Right, Store, ZPath};
 
-use super::door::Vigil;
+use super::door::{Needs, Vigil};
 use super::event_types::{StreamEndedEvent, event, keep_alive, position, retry};
 use super::exchange::{Answer, fresh, query};
-use super::happening_types::{HappenedEvent, told};
+use super::happening_types::{ClusterEntry, HappenedEvent, told};
 use super::lock_types::{SeenLock, SummaryAnswer};
 use super::openapi::words;
 use super::problem::{Code, Problem};
@@ -65,6 +65,9 @@ pub struct EventsQuery {
     /// Whether to tell with it how things stand with the locks that it is about.
     #[serde(default)]
     locks: bool,
+    /// Whether to tell, too, what happens to the cluster: who leads, who is a member, what a person should look at.
+    #[serde(default)]
+    cluster: bool,
 }
 
 /// `GET /v1/events`
@@ -106,6 +109,9 @@ struct Feed {
     changes: watch::Receiver<u64>,
     prefix: Option<String>,
     with_locks: bool,
+    with_cluster: bool,
+    /// How much of what has happened to the cluster was told, or left out.
+    of_cluster: u64,
     /// What has happened up to here was told, or left out. `None`: nothing was.
     at: Option<EventPosition>,
     /// How much is told at the beginning.
@@ -135,6 +141,8 @@ impl Feed {
             changes,
             prefix: asked.prefix,
             with_locks: asked.locks,
+            with_cluster: asked.cluster,
+            of_cluster: 0,
             // Whoever names where it was gets what came since.
             first: Some(if after.is_some() { MAX_LAST } else { asked.last }),
             at: after,
@@ -183,6 +191,9 @@ impl Feed {
 
     fn tell(&mut self, text: &mut String, count: usize, even_if_empty: bool) {
         let (caller, with_locks) = (&self.caller, self.with_locks);
+        let with_cluster = self.with_cluster;
+        let (of_cluster, through) = self.api.node.chronicle(self.of_cluster, count);
+        self.of_cluster = through;
         let is_meant = |it: &Happening| is_of(&it.what, self.prefix.as_deref());
         let look = |store: &Store, mut happenings: Happenings| {
             happenings.latest.retain(|it| may_hear(store, caller, &it.what));
@@ -197,8 +208,12 @@ impl Feed {
                 more: happenings.more,
                 events,
                 locks: summaries.iter().map(SummaryAnswer::from).collect(),
+                cluster: with_cluster.then(|| match may_hear_of_cluster(store, caller) {
+                    true => of_cluster.iter().map(|it| ClusterEntry::from(&**it)).collect(),
+                    false => Vec::new(),
+                }),
             };
-            let is_news = even_if_empty || document.more || !document.events.is_empty();
+            let is_news = even_if_empty || document.is_news();
             if is_news {
                 event(text, Some(at), "happened", &document);
             }
@@ -233,4 +248,9 @@ fn may_hear(store: &Store, caller: &Identities, what: &Happened) -> bool {
         Some(lock) => view.lock_history(&lock).is_ok(),
         None => view.may(Right::Administer, &ZPath::root()).is_ok(),
     }
+}
+
+/// What happens to the cluster is for whoever may look how it is.
+fn may_hear_of_cluster(store: &Store, caller: &Identities) -> bool {
+    Needs::ReadCluster.require(store.seen_by(caller)).is_ok()
 }

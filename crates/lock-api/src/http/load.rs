@@ -7,19 +7,19 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use axum::body;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::{Extension, Request, State};
+use axum::extract::Request;
 use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, Method, StatusCode};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use axum::{Router, body};
 use raft_node::admission::BUSY_RETRY;
 use raft_node::{Node, Unavailable};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::Shared;
+use super::Api;
 use super::config::{HttpConfig, SMALL_BODY_BYTES};
+use super::front::Front;
 use super::problem::Problem;
 
 /// What budgets are counted in, so that a semaphore can count gigabytes.
@@ -56,8 +56,8 @@ fn take(budget: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
 struct Administration;
 
 /// The same routes for the people who look after the cluster: not refused because others ask for much.
-pub fn administration(router: Router) -> Router {
-    router.layer(Extension(Administration))
+pub fn administration(front: Front) -> Front {
+    front.with_extension(Administration)
 }
 
 /// What a request is told that is refused before anything of it is looked at but its first line; none: it goes on. Under load most
@@ -86,33 +86,38 @@ pub fn refuse_early<B>(node: &Node, request: &axum::http::Request<B>, waited: Du
     Some(refusal)
 }
 
-/// Lets a request through or refuses it. As nothing but tracing stands before this, it is also where requests are counted: one
-/// step more on the way of each would cost more than the counting does.
-pub async fn admit(State(api): State<Shared>, request: Request, next: Next) -> Response {
-    let mut asked = api.requests.begin(&request);
-    let response = match admit_request(&api, request, next).await {
-        Ok(response) => response,
-        Err(problem) => problem.into_response(),
-    };
-    asked.answer(&response);
-    response
+/// What a request that is let through has with it until it is answered.
+pub struct Admitted {
+    is_administration: bool,
+    /// For its body, if that is large.
+    _room: Option<OwnedSemaphorePermit>,
 }
 
-async fn admit_request(api: &Shared, request: Request, next: Next) -> Result<Response, Problem> {
+/// Lets a request through or refuses it.
+pub fn admit(api: &Api, request: &Request) -> Result<Admitted, Problem> {
     let is_administration = request.extensions().get::<Administration>().is_some();
     if !is_administration && !keeps(request.method(), request.uri().path()) {
         // Once more for those who do not come by a socket, or were not yet refused when they did.
         api.node.admit(Duration::ZERO)?;
     }
-    let body_bytes = body_bytes(&request, api.config().max_data_body_bytes);
-    let _room = match body_bytes > SMALL_BODY_BYTES && !is_administration {
+    let body_bytes = body_bytes(request, api.config().max_data_body_bytes);
+    let room = match body_bytes > SMALL_BODY_BYTES && !is_administration {
         true => Some(take(&api.budgets.bodies, body_bytes).ok_or_else(no_room)?),
         false => None,
     };
-    let response = next.run(request).await;
-    match is_administration {
-        true => Ok(response),
-        false => within_budget(response, &api.budgets.answers).await,
+    Ok(Admitted {
+        is_administration,
+        _room: room,
+    })
+}
+
+/// The answer, if there is room for it.
+pub async fn within_budget(api: &Api, admitted: Admitted, response: Response) -> Response {
+    match admitted.is_administration {
+        true => response,
+        false => counted(response, &api.budgets.answers)
+            .await
+            .unwrap_or_else(Problem::into_response),
     }
 }
 
@@ -133,7 +138,7 @@ fn body_bytes(request: &Request, most: usize) -> usize {
 
 /// Has a large answer keep its part of the budget until its last byte is sent. Answers without a length, such as streams and
 /// backups, are made while they are sent.
-async fn within_budget(response: Response, budget: &Arc<Semaphore>) -> Result<Response, Problem> {
+async fn counted(response: Response, budget: &Arc<Semaphore>) -> Result<Response, Problem> {
     let length = response.body().size_hint().exact();
     let Some(length) = length.and_then(|length| usize::try_from(length).ok()) else {
         return Ok(response);
@@ -257,8 +262,7 @@ mod tests {
             ..HttpConfig::default()
         };
         let budgets = Budgets::new(&config);
-        let answer =
-            |bytes: usize| within_budget(Response::new(Body::from(vec![7; bytes])), &budgets.answers);
+        let answer = |bytes: usize| counted(Response::new(Body::from(vec![7; bytes])), &budgets.answers);
         let first = answer(60_000).await.unwrap();
         assert_eq!(answer(60_000).await.unwrap_err().code().status(), 503);
         assert!(

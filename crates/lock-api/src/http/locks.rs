@@ -24,7 +24,7 @@ use super::openapi::words;
 use super::problem::Problem;
 use super::url::{Verb, lock_and_verb};
 use super::{Api, Peer, Shared, history};
-use crate::locks::Locks;
+use crate::locks::{Begun, Locks};
 
 /// The methods of a lock's own address.
 const OF_A_LOCK: &str = "GET,HEAD,PUT";
@@ -46,7 +46,8 @@ pub async fn act(State(api): State<Shared>, peer: Peer, method: Method, uri: Uri
     let (lock, verb) = target(&uri)?;
     let read = async || {
         no_query(&uri)?;
-        read_body(body, api.config().max_body_bytes, api.config().body_timeout).await
+        let config = api.config();
+        read_body(body, config.max_body_bytes, config.body_timeout).await
     };
     match verb {
         Some(Verb::Acquire) => acquire(&api, lock, peer, &read().await?).await,
@@ -65,9 +66,15 @@ pub async fn act(State(api): State<Shared>, peer: Peer, method: Method, uri: Uri
 async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer {
     let asked = parse::<AcquireBody<'_>>(body)?.check(lock, peer.shown())?;
     let (locks, session) = (locks_of(api, &peer), asked.session);
-    // If the caller hangs up, or is let in no more, this future is dropped, and with it the place in the queue.
-    let grant = locks.acquire_again(session, asked.wish, asked.wait, asked.request_id, asked.retry);
-    let grant = while_allowed(&api.node, &peer, |view| view.may_use(session), grant).await?;
+    let begun = locks.begin_acquire(session, asked.wish, asked.wait, asked.request_id, asked.retry);
+    let grant = match begun.await? {
+        // Whether the caller may was decided in the log with it.
+        Begun::Granted(grant) => grant,
+        // If the caller hangs up, or is let in no more, this future is dropped, and with it the place in the queue.
+        Begun::Queued(queued) => {
+            while_allowed(&api.node, &peer, |view| view.may_use(session), queued.granted()).await?
+        }
+    };
     Ok(ok(&GrantAnswer::from(&grant)))
 }
 

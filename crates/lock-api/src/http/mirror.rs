@@ -81,10 +81,10 @@ pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let caller = peer.identities();
     let look = |store: &Store| {
         let page = store.seen_by(&caller).mirror_page(&below, after.as_ref(), count);
-        page.map(|page| (store.zxid(), page))
+        page.map(|page| (store.zxid(), store.limits(), page))
     };
-    let (zxid, (page, more)) = api.node.read(look)?;
-    Ok(ok(&MirrorPageAnswer::new(zxid, &page, more)))
+    let (zxid, limits, (page, more)) = api.node.read(look)?;
+    Ok(ok(&MirrorPageAnswer::new(zxid, limits, &page, more)))
 }
 
 fn is_below(path: &ZPath, top: &ZPath) -> bool {

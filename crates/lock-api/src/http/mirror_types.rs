@@ -6,7 +6,10 @@ use std::time::UNIX_EPOCH;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
-use znode_store::{Acl, MAX_MIRRORED, MirrorStep, Mirrored, MirroredKind, Shown, ZPath, Zxid};
+use znode_store::{
+    Acl, Limits, MAX_ACL_BYTES, MAX_MIRRORED, MAX_PATH_BYTES, MAX_PATH_DEPTH, MirrorStep, Mirrored,
+    MirroredKind, Shown, ZPath, Zxid,
+};
 
 use super::acl_types::{EntryAnswer, EntryBody, acl, shown};
 use super::exchange::At;
@@ -185,6 +188,36 @@ pub struct MirrorPageAnswer<'a> {
     /// What to give as `after` for the next page; `null` on the last one.
     #[schema(required, value_type = Option<words::ZnodePath>)]
     next_after: Option<&'a str>,
+    /// What a znode may be here: whatever goes beyond it is refused.
+    limits: LimitsAnswer,
+}
+
+/// How large a znode may be, and how many may be below it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ZnodeLimits)]
+pub struct LimitsAnswer {
+    /// The most bytes of data.
+    data_bytes: u32,
+    /// The most children.
+    children: u32,
+    /// The most bytes of a path.
+    path_bytes: usize,
+    /// The most parts of a path.
+    path_depth: usize,
+    /// The most bytes of an access control list: of its schemes and ids.
+    acl_bytes: usize,
+}
+
+impl From<Limits> for LimitsAnswer {
+    fn from(limits: Limits) -> Self {
+        Self {
+            data_bytes: limits.data_bytes,
+            children: limits.children,
+            path_bytes: MAX_PATH_BYTES,
+            path_depth: MAX_PATH_DEPTH,
+            acl_bytes: MAX_ACL_BYTES,
+        }
+    }
 }
 
 /// A znode with all that is compared.
@@ -213,9 +246,10 @@ pub struct ShownAnswer<'a> {
 }
 
 impl<'a> MirrorPageAnswer<'a> {
-    pub fn new(zxid: Zxid, page: &'a [Shown], more: bool) -> Self {
+    pub fn new(zxid: Zxid, limits: Limits, page: &'a [Shown], more: bool) -> Self {
         Self {
             zxid: zxid.0,
+            limits: limits.into(),
             znodes: page.iter().map(ShownAnswer::from).collect(),
             next_after: page.last().filter(|_| more).map(|last| last.path.as_str()),
         }

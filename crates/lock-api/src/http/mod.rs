@@ -12,12 +12,15 @@ mod audit;
 mod certificates;
 mod cluster;
 mod config;
+#[doc(hidden)]
+pub mod counted;
 #[cfg(feature = "failpoints")]
 mod debug;
 mod door;
 mod event_types;
 mod events;
 mod exchange;
+mod front;
 mod dashboard;
 mod happening_types;
 mod happenings;
@@ -32,6 +35,7 @@ mod mirror;
 mod mirror_types;
 mod openapi;
 mod origin;
+mod passage;
 mod peer;
 pub mod problem;
 mod reads;
@@ -58,11 +62,13 @@ use raft_node::Node;
 use raft_node::metrics::sheet::Registry;
 
 use self::door::{Needs, UnknownTokens};
+use self::passage::Guarded;
 use self::route::Route;
 use crate::locks::Locks;
 
 pub use config::{HttpConfig, LiveConfig, SMALL_BODY_BYTES};
 pub use door::OperatorToken;
+pub use front::Front;
 pub use load::administration;
 pub use metrics::register_doors;
 pub use openapi::openapi;
@@ -96,10 +102,7 @@ type Shared = Arc<Api>;
 
 /// All routes of the API, to be served by [`serve()`]. `locks` is the lock service of the same `node`; whoever
 /// stops the node closes it first ([`Locks::close`]), so that those who wait get their answer.
-///
-/// The router may be merged into another one or be called without a socket. Who calls is the [`Peer`] among the
-/// request's extensions, and whoever has the token that the request shows.
-pub fn router(node: Node, locks: Locks, config: impl Into<LiveConfig>) -> Router {
+pub fn router(node: Node, locks: Locks, config: impl Into<LiveConfig>) -> Front {
     measured_router(node, locks, config, Registry::default())
 }
 
@@ -109,7 +112,7 @@ pub fn measured_router(
     locks: Locks,
     config: impl Into<LiveConfig>,
     mut registry: Registry,
-) -> Router {
+) -> Front {
     let live = config.into();
     let config = live.get();
     let requests = Arc::new(metrics::requests::Requests::new(&served()));
@@ -129,19 +132,22 @@ pub fn measured_router(
         budgets,
     });
     let mut router = Router::new();
+    let mut needed = Vec::new();
     for route in routes() {
-        router = router.route(route.address(), route.behind_its_door(&api));
+        let served = route
+            .served()
+            .map(|(method, needs)| (route.address(), method.clone(), *needs));
+        needed.extend(served);
+        router = router.route(route.address(), route.methods());
     }
     router = router
-        .fallback(no_route)
-        .method_not_allowed_fallback(method_not_allowed)
-        .layer(middleware::from_fn_with_state(api.clone(), origin::guard))
-        .layer(middleware::from_fn_with_state(api.clone(), load::admit));
+        .fallback(for_anybody(no_route))
+        .method_not_allowed_fallback(for_anybody(method_not_allowed));
     // Where nothing is traced there is no step more on the way of a request.
     if api.config().tracing.is_some() {
         router = router.layer(middleware::from_fn_with_state(api.clone(), trace::follow));
     }
-    router.with_state(api)
+    Front::new(router.with_state(api.clone()), api, &needed)
 }
 
 /// Every address that is routed, as axum writes it. For those who hold [`openapi()`] against it.
@@ -154,7 +160,7 @@ pub fn served() -> Vec<(&'static str, Method)> {
     let routes = routes();
     let each = routes.iter().flat_map(|route| {
         let address = route.address();
-        route.served().map(move |method| (address, method.clone()))
+        route.served().map(move |(method, _)| (address, method.clone()))
     });
     each.collect()
 }
@@ -253,6 +259,12 @@ fn routes() -> Vec<Route> {
         Route::at("/docs").get(Nothing, openapi::docs),
         Route::at("/docs/style.css").get(Nothing, openapi::style),
     ]
+}
+
+/// What needs nothing, and tells nothing.
+fn for_anybody<H>(handler: H) -> Guarded<H> {
+    let needs = Needs::Nothing;
+    Guarded { needs, handler }
 }
 
 async fn no_route(uri: Uri) -> problem::Problem {

@@ -7,18 +7,16 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use transport_security::ServerTls;
 
+use super::Api;
 use super::problem::{Code, Problem};
-use super::{Api, Shared};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
@@ -36,24 +34,9 @@ pub struct KnownNames {
     pub certificate: Option<ServerTls>,
 }
 
-/// Stands before all routes.
-pub async fn guard(State(api): State<Shared>, request: Request, next: Next) -> Response {
-    let allowed = check(&api, &request);
-    let mut response = match allowed {
-        Ok(()) => next.run(request).await,
-        Err(problem) => {
-            // Whoever makes a page call again and again would else fill the log.
-            tracing::debug!(refused = problem.detail(), "a request was not let in");
-            problem.into_response()
-        }
-    };
-    harden(response.headers_mut());
-    response
-}
-
 /// What every answer tells browsers and proxies: it is nobody's to keep, and is what it says that it is. A page is to go into
 /// nobody's frame, and to tell nobody who has looked at it; what else it may do it says itself.
-fn harden(headers: &mut HeaderMap) {
+pub fn harden(headers: &mut HeaderMap) {
     headers
         .entry(CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
@@ -67,18 +50,30 @@ fn harden(headers: &mut HeaderMap) {
     }
 }
 
-fn check(api: &Api, request: &Request) -> Result<(), Problem> {
+/// Whether a request may go on to its route.
+pub fn check(api: &Api, request: &Request) -> Result<(), Problem> {
+    judge(api, request).inspect_err(|problem| {
+        // Whoever makes a page call again and again would else fill the log.
+        tracing::debug!(refused = problem.detail(), "a request was not let in");
+    })
+}
+
+fn judge(api: &Api, request: &Request) -> Result<(), Problem> {
+    let config = api.config();
+    if is_plain(request, &config.names) {
+        return Ok(());
+    }
     let headers = request.headers();
     let host = called_as(request)?;
     if let Some(host) = &host
-        && !api.config().names.know(host.host())
+        && !config.names.know(host.host())
         && !is_members(api, host.host())
     {
         return Err(wrong_host(host.as_str()));
     }
     if let Some(origin) = headers.get(ORIGIN) {
         let origin = origin.to_str().map_err(|_| foreign("that is no text"))?;
-        let listed = &api.config().names.origins;
+        let listed = &config.names.origins;
         if listed.iter().any(|listed| listed.eq_ignore_ascii_case(origin)) {
             return Ok(());
         }
@@ -92,6 +87,31 @@ fn check(api: &Api, request: &Request) -> Result<(), Problem> {
         Some(_) if request.method() == Method::GET && has(headers, &SEC_FETCH_MODE, b"navigate") => Ok(()),
         Some(_) => Err(foreign("of another site")),
     }
+}
+
+/// Whether a request is of the kind that nearly all are: nothing in it is a browser's, and it says one name or address, that this
+/// node knows, without anything that would need a closer look. It is only said sooner here: whatever else it is, [`judge`] goes on.
+fn is_plain(request: &Request, names: &KnownNames) -> bool {
+    let headers = request.headers();
+    let mut hosts = headers.get_all(HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        return false;
+    };
+    if request.uri().authority().is_some()
+        || headers.contains_key(ORIGIN)
+        || headers.contains_key(SEC_FETCH_SITE)
+    {
+        return false;
+    }
+    let Ok(host) = host.to_str() else { return false };
+    let name = match host.split_once(':') {
+        // A sign is no part of a port, though numbers may have one.
+        Some((name, port)) if !port.starts_with('+') && port.parse::<u16>().is_ok() => name,
+        Some(_) => return false,
+        None => host,
+    };
+    let is_simple = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-';
+    !name.is_empty() && name.bytes().all(is_simple) && names.know(name)
 }
 
 fn has(headers: &HeaderMap, name: &HeaderName, value: &[u8]) -> bool {
@@ -164,11 +184,14 @@ fn plain(host: &str) -> String {
 impl KnownNames {
     /// Whether a host may be called so, whatever the members' names are.
     fn know(&self, host: &str) -> bool {
+        // Nearly everybody calls a node by its address, which is told without writing the name anew.
+        let bare = host.strip_suffix('.').unwrap_or(host);
+        if is_address(bare) || bare.eq_ignore_ascii_case("localhost") {
+            return true;
+        }
         let host = plain(host);
         let listed = |listed: &String| fits(&plain(listed), &host);
-        is_address(&host)
-            || host == "localhost"
-            || host.ends_with(".localhost")
+        host.ends_with(".localhost")
             || self.hosts.iter().any(listed)
             || self
                 .certificate
@@ -261,6 +284,42 @@ mod tests {
             ..KnownNames::default()
         };
         assert!(any.know("evil.example"));
+    }
+
+    #[test]
+    fn what_is_plain_is_told_at_once_and_nothing_else() {
+        let names = KnownNames::default();
+        let plain = |address: &str, headers: &[(&str, &str)]| {
+            let mut request = Request::new(axum::body::Body::empty());
+            *request.uri_mut() = address.parse().unwrap();
+            for (name, value) in headers {
+                let name: HeaderName = name.parse().unwrap();
+                request.headers_mut().append(name, value.parse().unwrap());
+            }
+            is_plain(&request, &names)
+        };
+        for host in ["127.0.0.1:7400", "localhost", "LOCALHOST:1", "app.localhost:80"] {
+            assert!(plain("/v1/locks", &[("host", host)]), "{host}");
+        }
+        for (address, headers) in [
+            ("/", &[][..]),
+            ("/", &[("host", "evil.example")]),
+            ("/", &[("host", "localhost:")]),
+            ("/", &[("host", "localhost:65536")]),
+            ("/", &[("host", "localhost:1x")]),
+            ("/", &[("host", "localhost:+80")]),
+            ("/", &[("host", "user@localhost")]),
+            ("/", &[("host", "localhost/")]),
+            ("/", &[("host", "")]),
+            ("/", &[("host", ":80")]),
+            ("/", &[("host", "[::1]:80")]),
+            ("/", &[("host", "localhost"), ("host", "localhost")]),
+            ("/", &[("host", "localhost"), ("origin", "http://localhost")]),
+            ("/", &[("host", "localhost"), ("sec-fetch-site", "cross-site")]),
+            ("http://evil.example/", &[("host", "localhost")]),
+        ] {
+            assert!(!plain(address, headers), "{address} {headers:?}");
+        }
     }
 
     #[test]

@@ -3,17 +3,17 @@
 
 use axum::handler::Handler;
 use axum::http::Method;
-use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodFilter, MethodRouter};
 
 use super::Shared;
-use super::door::{Door, Needs, enter};
+use super::door::Needs;
+use super::passage::Guarded;
 
 /// What is served at one address.
 pub struct Route {
     address: &'static str,
     methods: MethodRouter<Shared>,
-    needs: Vec<(Method, Needs)>,
+    served: Vec<(Method, Needs)>,
 }
 
 impl Route {
@@ -22,7 +22,7 @@ impl Route {
         Self {
             address,
             methods: MethodRouter::new(),
-            needs: Vec::new(),
+            served: Vec::new(),
         }
     }
 
@@ -53,15 +53,16 @@ impl Route {
         needs: Needs,
         handler: H,
     ) -> Self {
-        self.methods = self.methods.on(filter, handler);
-        self.needs.push((method, needs));
+        self.methods = self.methods.on(filter, Guarded { needs, handler });
+        self.served.push((method, needs));
         self
     }
 
     /// What answers to all other methods, where the router cannot tell which there are. It needs nothing, so it must tell
     /// nothing but that.
     pub fn otherwise<H: Handler<T, Shared>, T: 'static>(mut self, handler: H) -> Self {
-        self.methods = self.methods.fallback(handler);
+        let needs = Needs::Nothing;
+        self.methods = self.methods.fallback(Guarded { needs, handler });
         self
     }
 
@@ -70,14 +71,13 @@ impl Route {
         self.address
     }
 
-    /// The methods that are served, `HEAD` beside `GET` not told.
-    pub fn served(&self) -> impl Iterator<Item = &Method> {
-        self.needs.iter().map(|(method, _)| method)
+    /// The methods that are served, `HEAD` beside `GET` not told, and what each of them needs.
+    pub fn served(&self) -> impl Iterator<Item = &(Method, Needs)> {
+        self.served.iter()
     }
 
-    /// The methods behind their door.
-    pub fn behind_its_door(self, api: &Shared) -> MethodRouter<Shared> {
-        let door = Door::new(api.clone(), self.needs);
-        self.methods.layer(from_fn_with_state(door, enter))
+    /// The methods, each behind its door.
+    pub fn methods(self) -> MethodRouter<Shared> {
+        self.methods
     }
 }

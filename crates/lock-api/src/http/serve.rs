@@ -8,19 +8,19 @@ use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
-use front_door::{Door, Socket};
+use front_door::{Door, DoorMeter, Socket, Waited};
 use futures_util::future::Either;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use nix::sys::socket::{setsockopt, sockopt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
@@ -29,6 +29,7 @@ use transport_security::{ServerTls, Stream};
 use raft_node::{Node, fail_step};
 
 use super::config::{HttpConfig, LiveConfig};
+use super::front::Front;
 use super::load::refuse_early;
 use super::peer::Peer;
 use super::problem::{Code, Problem};
@@ -53,7 +54,7 @@ fn refusal(problem: Problem) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Serves `router` on `listener` until `shutdown` completes and the requests in progress have been answered.
+/// Serves `front` on `listener` until `shutdown` completes and the requests in progress have been answered.
 ///
 /// After `shutdown` no connection is accepted, idle ones are closed, and busy ones after their answer. Calls that
 /// wait for a lock are answered when the lock service is closed ([`crate::Locks::close`]) and watches when the
@@ -69,7 +70,7 @@ fn refusal(problem: Problem) -> Vec<u8> {
 /// own tasks, so a slow one keeps nobody waiting.
 pub async fn serve(
     listener: TcpListener,
-    router: Router,
+    front: impl Into<Front>,
     config: impl Into<LiveConfig>,
     tls: Option<ServerTls>,
     busy: Option<Node>,
@@ -77,8 +78,7 @@ pub async fn serve(
 ) {
     let live = config.into();
     let config = live.get();
-    // Turns the routes into services once, instead of at every request.
-    let service = TowerToHyperService::new(router.with_state(()));
+    let front = front.into();
     let draining = CancellationToken::new();
     // Whom to tell over TLS would take a handshake.
     let told = |problem: Problem| {
@@ -104,16 +104,8 @@ pub async fn serve(
     };
     let drain = draining.clone();
     let connect = move |socket, address| {
-        let (service, tls, busy, drain) = (service.clone(), tls.clone(), busy.clone(), drain.clone());
-        Some(connection(
-            socket,
-            address,
-            service,
-            &live.get(),
-            tls,
-            busy,
-            drain,
-        ))
+        let (front, tls, busy, drain) = (front.clone(), tls.clone(), busy.clone(), drain.clone());
+        Some(connection(socket, address, front, &live.get(), tls, busy, drain))
     };
     let shutdown = async {
         shutdown.await;
@@ -126,12 +118,13 @@ pub async fn serve(
 fn connection(
     socket: Socket,
     address: SocketAddr,
-    service: TowerToHyperService<Router>,
+    front: Front,
     config: &HttpConfig,
     tls: Option<ServerTls>,
     busy: Option<Node>,
     draining: CancellationToken,
 ) -> impl Future<Output = ()> + Send + use<> {
+    let meter = config.meter.clone();
     let header_timeout = config.header_timeout;
     let send_timeout = config.send_timeout;
     async move {
@@ -167,17 +160,54 @@ fn connection(
                 }
             }
         };
-        let peer = Peer::new(address, certificate.as_ref());
-        let service = service_fn(move |mut request: Request<Incoming>| {
+        let talk = Talk {
+            peer: Peer::new(address, certificate.as_ref()),
+            front,
+            busy,
+            waited,
+            meter,
+            header_timeout,
+            draining,
+        };
+        if let Err(error) = talk.over(stream).await {
+            debug!(%error, %address, "connection ended");
+        }
+    }
+}
+
+/// What is said on one connection: requests, and their answers.
+pub(super) struct Talk {
+    pub peer: Peer,
+    pub front: Front,
+    pub busy: Option<Node>,
+    pub waited: Waited,
+    pub meter: DoorMeter,
+    pub header_timeout: Duration,
+    pub draining: CancellationToken,
+}
+
+impl Talk {
+    /// Until one of the two ends it, or this node stops.
+    pub async fn over(self, stream: impl AsyncRead + AsyncWrite + Unpin) -> hyper::Result<()> {
+        let Self {
+            peer,
+            front,
+            busy,
+            waited,
+            meter,
+            header_timeout,
+            draining,
+        } = self;
+        let service = service_fn(move |request: Request<Incoming>| {
             let refused = busy
                 .as_ref()
                 .and_then(|node| refuse_early(node, &request, waited.last()));
             let answer = match refused {
-                Some(refused) => Either::Left(ready(Ok(refused))),
-                None => {
-                    request.extensions_mut().insert(peer.clone());
-                    Either::Right(service.call(request))
+                Some(refused) => {
+                    meter.refused_unheard();
+                    Either::Left(ready(Ok(refused)))
                 }
+                None => Either::Right(front.answer(&peer, request)),
             };
             async move {
                 let Ok(answer): Result<Response<Body>, Infallible> = answer.await;
@@ -193,16 +223,13 @@ fn connection(
             // A caller that closes its sending side has gone: it must not keep its place in a queue.
             .half_close(false);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-        let ended = tokio::select! {
+        tokio::select! {
             biased;
             ended = connection.as_mut() => ended,
             () = draining.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
-        };
-        if let Err(error) = ended {
-            debug!(%error, %address, "connection ended");
         }
     }
 }

@@ -64,7 +64,8 @@ pub async fn open(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -
 pub async fn heartbeat(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
     no_query(&uri)?;
     let session = target(&uri)?;
-    let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
+    let config = api.config();
+    let bytes = read_body(body, config.max_body_bytes, config.body_timeout).await?;
     // Only checked: a heartbeat that says more than it can mean is refused like every other request.
     parse::<BareBody>(&bytes)?;
     may_use(&api, &peer, session).await?;

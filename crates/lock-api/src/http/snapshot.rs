@@ -56,7 +56,7 @@ pub async fn download(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer
     let length = HeaderValue::from(backup.bytes());
     let (chunks, mut queue) = mpsc::channel(CHUNKS_QUEUED);
     // Ends with the file, or with the connection, which drops the queue.
-    tokio::spawn(send(backup, chunks, vigil));
+    tokio::spawn(send(api, backup, chunks, vigil));
     let body = stream::poll_fn(move |cx| queue.poll_recv(cx));
     let mut response = Response::new(Body::from_stream(body));
     let headers = response.headers_mut();
@@ -69,21 +69,25 @@ pub async fn download(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer
     Ok(response)
 }
 
-async fn send(backup: Backup, chunks: mpsc::Sender<io::Result<Bytes>>, mut vigil: Vigil) {
+async fn send(api: Shared, backup: Backup, chunks: mpsc::Sender<io::Result<Bytes>>, mut vigil: Vigil) {
+    let made_at_ms = backup.head().made_at_ms;
     let may_not = vigil.lost(|view| view.may(Right::Administer, &ZPath::root()));
     tokio::select! {
         biased;
         // The connection ends before the length that it was promised.
         refusal = may_not => warn!(%refusal, "the receiver of a backup may not have it any more"),
-        () = send_all(backup, &chunks) => {}
+        all = send_all(backup, &chunks) => if all {
+            api.node.backup_drawn(made_at_ms);
+        }
     }
 }
 
-async fn send_all(mut backup: Backup, chunks: &mpsc::Sender<io::Result<Bytes>>) {
+/// Sends it, and says whether its receiver has taken all of it.
+async fn send_all(mut backup: Backup, chunks: &mpsc::Sender<io::Result<Bytes>>) -> bool {
     loop {
         let chunk = match backup.next_chunk().await {
             Ok(Some(chunk)) => Ok(chunk),
-            Ok(None) => return,
+            Ok(None) => return true,
             Err(error) => {
                 warn!(%error, "a backup could not be read to its end");
                 Err(error)
@@ -93,11 +97,11 @@ async fn send_all(mut backup: Backup, chunks: &mpsc::Sender<io::Result<Bytes>>) 
         match tokio::time::timeout(RECEIVE_PATIENCE, chunks.send(chunk)).await {
             Ok(Ok(())) if !failed => {}
             // The receiver has gone, or was told.
-            Ok(_) => return,
+            Ok(_) => return false,
             // The connection ends before the length that it was promised, so this is not taken for the end.
             Err(_) => {
                 warn!("the receiver of a backup takes nothing any more");
-                return;
+                return false;
             }
         }
     }

@@ -2,7 +2,6 @@
 //! (W3C Trace Context), and its trace goes on here; of all others a configured part is traced. What they propose is
 //! traced where it is proposed (`raft_node::traces`).
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -10,6 +9,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
+pub use raft_node::traces::Tracing;
 use raft_node::traces::{Collector, Scope, Span, SpanId, SpanKind, TraceId, draw_span, draw_trace};
 
 use super::Shared;
@@ -22,31 +22,6 @@ const TRACERESPONSE: HeaderName = HeaderName::from_static("traceresponse");
 
 /// Of an address the longest piece that is kept: the name of a lock, percent-encoded, fits for all but the strangest.
 const MAX_PATH_CHARS: usize = 256;
-
-/// Where spans go, and of which requests.
-#[derive(Clone)]
-pub struct Tracing {
-    /// Who takes them.
-    pub collector: Arc<dyn Collector>,
-    /// The part of the requests that is traced whose callers say nothing of it: 0 for none, 1 for all.
-    pub ratio: f64,
-}
-
-impl fmt::Debug for Tracing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tracing")
-            .field("ratio", &self.ratio)
-            .finish_non_exhaustive()
-    }
-}
-
-impl PartialEq for Tracing {
-    fn eq(&self, other: &Self) -> bool {
-        self.ratio == other.ratio && Arc::ptr_eq(&self.collector, &other.collector)
-    }
-}
-
-impl Eq for Tracing {}
 
 /// What a caller says of its own trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +41,7 @@ pub async fn follow(State(api): State<Shared>, request: Request, next: Next) -> 
     let trace = parent.map_or_else(draw_trace, |parent| parent.trace);
     let is_traced = match parent {
         Some(parent) => parent.is_sampled,
-        None => is_among(trace, tracing.ratio),
+        None => tracing.takes(trace),
     };
     if !is_traced {
         return next.run(request).await;
@@ -143,12 +118,6 @@ fn end(collector: &dyn Collector, mut span: Span) {
     // The clock may have been set back meanwhile.
     span.end = SystemTime::now().max(span.begin);
     collector.collect(span);
-}
-
-/// Whether a new trace is one of those that are traced: decided by its name, which is random.
-fn is_among(trace: TraceId, ratio: f64) -> bool {
-    let [.., a, b, c, d] = trace;
-    f64::from(u32::from_be_bytes([a, b, c, d])) < ratio * 2_f64.powi(32)
 }
 
 /// `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`. Of later versions that is the beginning. What is anything else is as if
@@ -231,12 +200,5 @@ mod tests {
             assert_eq!(given(&[bad]), None, "{bad:?}");
         }
         assert_eq!(given(&[GOOD, GOOD]), None, "nobody knows which");
-    }
-
-    #[test]
-    fn the_ratio_is_kept() {
-        let count = |ratio| (0..10_000).filter(|_| is_among(draw_trace(), ratio)).count();
-        assert_eq!((count(0.0), count(1.0)), (0, 10_000));
-        assert!((700..1_300).contains(&count(0.1)));
     }
 }

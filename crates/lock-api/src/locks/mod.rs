@@ -7,6 +7,7 @@
 
 mod call;
 mod clean_up;
+mod draws;
 mod error;
 mod history;
 mod looks;
@@ -27,6 +28,7 @@ use znode_store::{
 };
 
 use call::{Call, What};
+use draws::Draws;
 pub use error::{LockError, LockHistoryError};
 pub use looks::LockPage;
 
@@ -64,6 +66,45 @@ struct Shared {
     clean_ups: Semaphore,
     /// Cancelled when no call is taken any more.
     closing: CancellationToken,
+    draws: Draws,
+}
+
+/// What a call has come to when its command is carried out.
+enum Started {
+    /// It has all its locks.
+    Granted(Vec<Grant>),
+    /// It stands in the queue of one of them.
+    Queued(Queued),
+}
+
+impl Started {
+    async fn granted(self) -> Result<Vec<Grant>, LockError> {
+        match self {
+            Self::Granted(grants) => Ok(grants),
+            Self::Queued(Queued { call, deadline }) => call.wait(deadline).await,
+        }
+    }
+}
+
+/// The same for a call for one lock.
+pub(crate) enum Begun {
+    /// It has its lock.
+    Granted(Grant),
+    /// It stands in the queue.
+    Queued(Queued),
+}
+
+/// A call that stands in the queue. Dropped, it is given up.
+pub(crate) struct Queued {
+    call: Call,
+    deadline: Option<Instant>,
+}
+
+impl Queued {
+    /// Waits for the lock.
+    pub async fn granted(self) -> Result<Grant, LockError> {
+        only(self.call.wait(self.deadline).await?)
+    }
 }
 
 impl Locks {
@@ -74,6 +115,7 @@ impl Locks {
             places: Arc::new(Semaphore::new(MAX_CALLS)),
             clean_ups: Semaphore::new(MAX_CLEAN_UPS_AT_ONCE),
             closing: CancellationToken::new(),
+            draws: Draws::new(),
         };
         Self {
             shared: Arc::new(shared),
@@ -112,18 +154,35 @@ impl Locks {
         request_id: Option<RequestId>,
         retry: u16,
     ) -> Result<Grant, LockError> {
-        let attempt = random_attempt(retry);
+        let begun = self.begin_acquire(session, wish, wait, request_id, retry);
+        match begun.await? {
+            Begun::Granted(grant) => Ok(grant),
+            Begun::Queued(queued) => queued.granted().await,
+        }
+    }
+
+    /// [`Locks::acquire_again`] until its command is carried out, for whoever looks after a caller that waits.
+    pub(crate) async fn begin_acquire(
+        &self,
+        session: SessionId,
+        wish: LockWish,
+        wait: WaitFor,
+        request_id: Option<RequestId>,
+        retry: u16,
+    ) -> Result<Begun, LockError> {
+        let attempt = self.shared.draws.attempt(retry);
         let what = What::Acquire(vec![wish.lock.clone()]);
         let command = LockCommand::Acquire {
             wish,
-            guid: random_guid(),
+            guid: self.shared.draws.guid(),
             attempt,
             wait: may_wait(wait),
         };
-        only(
-            self.call(session, command, what, wait, request_id, attempt)
-                .await?,
-        )
+        let begun = self.begin(session, command, what, wait, request_id, attempt);
+        match begun.await? {
+            Started::Granted(grants) => Ok(Begun::Granted(only(grants)?)),
+            Started::Queued(queued) => Ok(Begun::Queued(queued)),
+        }
     }
 
     /// Acquires several locks, or none: all of them are waited for at once, so that two such calls never wait for each
@@ -136,15 +195,16 @@ impl Locks {
         request_id: Option<RequestId>,
         retry: u16,
     ) -> Result<Vec<Grant>, LockError> {
-        let attempt = random_attempt(retry);
+        let attempt = self.shared.draws.attempt(retry);
         let what = What::Acquire(wishes.iter().map(|wish| wish.lock.clone()).collect());
         let command = LockCommand::AcquireMany {
             wishes,
-            guid: random_guid(),
+            guid: self.shared.draws.guid(),
             attempt,
             wait: may_wait(wait),
         };
-        self.call(session, command, what, wait, request_id, attempt).await
+        let started = self.begin(session, command, what, wait, request_id, attempt);
+        started.await?.granted().await
     }
 
     /// Makes an upgradeable holder the only one, when those who share the lock with it are gone. If that is not granted it
@@ -158,7 +218,7 @@ impl Locks {
         request_id: Option<RequestId>,
         retry: u16,
     ) -> Result<Grant, LockError> {
-        let attempt = random_attempt(retry);
+        let attempt = self.shared.draws.attempt(retry);
         let what = What::Upgrade(lock.clone());
         let command = LockCommand::Upgrade {
             lock,
@@ -166,10 +226,8 @@ impl Locks {
             attempt,
             wait: may_wait(wait),
         };
-        only(
-            self.call(session, command, what, wait, request_id, attempt)
-                .await?,
-        )
+        let started = self.begin(session, command, what, wait, request_id, attempt);
+        only(started.await?.granted().await?)
     }
 
     /// Lets a holder go on with fewer rights, and lets those in at once who get along with that. The token stays.
@@ -188,8 +246,8 @@ impl Locks {
         }
     }
 
-    /// Carries a call out that may have to wait.
-    async fn call(
+    /// Proposes the command of a call and waits until it is carried out: it has all its locks then, or stands in a queue.
+    async fn begin(
         &self,
         session: SessionId,
         command: LockCommand,
@@ -197,7 +255,7 @@ impl Locks {
         wait: WaitFor,
         request_id: Option<RequestId>,
         attempt: AttemptId,
-    ) -> Result<Vec<Grant>, LockError> {
+    ) -> Result<Started, LockError> {
         let deadline = match wait {
             WaitFor::Forever => None,
             // It stands in the queue only if it is a repeated call that stood there before: that wait is over now.
@@ -214,8 +272,8 @@ impl Locks {
         };
         let mut call = Call::propose(&self.shared, place, request, session, what, attempt);
         match call.outcome().await? {
-            Some(grants) => Ok(grants),
-            None => call.wait(deadline).await,
+            Some(grants) => Ok(Started::Granted(grants)),
+            None => Ok(Started::Queued(Queued { call, deadline })),
         }
     }
 
@@ -325,20 +383,4 @@ fn only(grants: Vec<Grant>) -> Result<Grant, LockError> {
             "the cluster answered to a call for one lock with several".to_owned(),
         )),
     }
-}
-
-fn random_guid() -> u128 {
-    let mut bytes = [0; 16];
-    fill(&mut bytes);
-    u128::from_le_bytes(bytes)
-}
-
-fn random_attempt(retry: u16) -> AttemptId {
-    let mut bytes = [0; 8];
-    fill(&mut bytes);
-    AttemptId::of_retry(retry, u64::from_le_bytes(bytes))
-}
-
-fn fill(bytes: &mut [u8]) {
-    getrandom::fill(bytes).expect("the operating system has random numbers");
 }

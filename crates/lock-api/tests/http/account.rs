@@ -58,6 +58,8 @@ async fn who_did_what_to_others_is_in_the_log() {
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
     let house = House::open().await;
+    // A test that logged something for the first time just when the subscriber came may have made it seem that nobody cares.
+    tracing::callsite::rebuild_interest_cache();
     let operator = Caller::with_token("operator", &house.operator);
     let secured = house
         .must(
@@ -256,6 +258,8 @@ async fn secrets_are_in_no_log() {
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
     let house = House::open().await;
+    // A test that logged something for the first time just when the subscriber came may have made it seem that nobody cares.
+    tracing::callsite::rebuild_interest_cache();
     let operator = Caller::with_token("operator", &house.operator);
     let secured = house
         .must(&operator, "POST", "/v1/access/secure", json!({}), 201)

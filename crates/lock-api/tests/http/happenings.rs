@@ -231,6 +231,54 @@ async fn what_one_may_not_see_is_not_told() {
     server.stop().await;
 }
 
+/// What has happened to the cluster by the word of this node, once that is something.
+async fn of_cluster(server: &Server, token: &str) -> Vec<Value> {
+    let mut seen = Vec::new();
+    crate::support::until("something has happened to the cluster", async || {
+        let mut stream = by(server, token, "?cluster=true&last=10").await;
+        let first = stream.expect("happened").await;
+        seen = first["cluster"].as_array().unwrap().clone();
+        !seen.is_empty()
+    })
+    .await;
+    seen
+}
+
+#[tokio::test]
+async fn who_asks_for_it_is_told_what_happens_to_the_cluster_also_what_was() {
+    let (server, admin) = Server::start_secured().await;
+    let seen = of_cluster(&server, &admin).await;
+    let [leader] = &seen[..] else { panic!("{seen:?}") };
+    assert_eq!(
+        (&leader["event"], &leader["node_id"]),
+        (&json!("leader_changed"), &json!(1))
+    );
+    assert_eq!(leader["id"], format!("leader-{}", leader["term"]));
+    assert!(leader["at"].as_str().unwrap().ends_with('Z'), "{leader}");
+    // However much has happened to locks since: it is remembered beside them.
+    let session = server.session_of(&admin).await;
+    for lock in 0..12 {
+        let path = format!("/v1/locks/{lock}/acquire");
+        server
+            .as_token(&admin, "POST", &path, json!({"session": session}))
+            .await
+            .expect(200);
+    }
+    assert_eq!(of_cluster(&server, &admin).await, seen);
+
+    // It is for those who may look how the cluster is, and for nobody who did not ask.
+    let grants = json!([{"locks": "team", "rights": ["read"]}]);
+    let token = server.token_for(&admin, "onlooker", grants).await;
+    let first = by(&server, &token, "?cluster=true&last=10")
+        .await
+        .expect("happened")
+        .await;
+    assert_eq!(first["cluster"], json!([]));
+    let first = by(&server, &admin, "?last=10").await.expect("happened").await;
+    assert_eq!(first.get("cluster"), None);
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn only_so_many_look_on() {
     let server = Server::start().await;

@@ -13,8 +13,8 @@ use znode_store::SessionId;
 use crate::support::{Call, Server, until};
 
 /// Two requests of each kind may be on their way, and stay so: the only other member is missing, so nothing is committed.
-async fn stuck() -> Server {
-    Server::start_unready(HttpConfig::default(), |node| {
+async fn stuck(config: HttpConfig) -> Server {
+    Server::start_unready(config, |node| {
         let missing = MemberAddress {
             peer: "127.0.0.1:1".into(),
             http: "127.0.0.1:1".into(),
@@ -28,7 +28,9 @@ async fn stuck() -> Server {
 
 #[tokio::test]
 async fn what_is_new_is_refused_at_once_and_what_is_given_back_is_taken_in() {
-    let server = stuck().await;
+    let config = HttpConfig::default();
+    let meter = config.meter.clone();
+    let server = stuck(config).await;
     let create = async |name: &'static str| Call::send(server.address, "POST", name, Some("{}")).await;
     let _waiting = (create("/v1/znodes/a").await, create("/v1/znodes/b").await);
     until("two are on their way", async || {
@@ -53,6 +55,11 @@ async fn what_is_new_is_refused_at_once_and_what_is_given_back_is_taken_in() {
     }
     server.get("/v1/znodes").await.problem(503, "unavailable");
     assert!(server.node.admission_counts().refused[0] >= 5);
+    assert_eq!(
+        meter.counts().unheard,
+        5,
+        "they are counted, though no route ever heard of them"
+    );
     assert_eq!(server.node.admission_counts().new, 2, "nothing more was proposed");
 
     server.get("/healthz").await;
@@ -69,8 +76,9 @@ async fn what_is_new_is_refused_at_once_and_what_is_given_back_is_taken_in() {
         server.node.admission_counts().kept == places
     })
     .await;
-    // Also what is kept up has its bound.
+    // Also what is kept up has its bound. Its route was asked.
     server.delete("/v1/znodes/b").await.problem(503, "unavailable");
+    assert_eq!(meter.counts().unheard, 5);
     server.stop().await;
 }
 

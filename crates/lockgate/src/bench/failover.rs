@@ -1,5 +1,6 @@
-//! How long the death of the leader is felt: a crowd of clients holds and waits for locks, the leader is killed
-//! with SIGKILL, and the clock runs from the signal to the first grant of a lock that was asked for afterwards.
+//! How long the loss of the leader is felt: a crowd of clients holds and waits for locks, the leader is killed
+//! with SIGKILL (or frozen with SIGSTOP), and the clock runs from the signal to the first grant of a lock that was asked for
+//! afterwards. Beside that others write without a pause, and the longest time is measured in which none of them succeeded.
 //!
 //! Every round also checks what a failover must not do: no held lock is lost, none is granted twice, every
 //! session that kept its heartbeats lives, and every waiter gets its lock, once its holder gives it back.
@@ -9,10 +10,13 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
+use nix::sys::signal::Signal;
 use serde::Serialize;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{JoinHandle, JoinSet, LocalSet};
 use tokio::time::Instant;
 
+use super::gap::{OverHttp, Writers};
+use super::nodes::Nodes;
 use super::report;
 use crate::api_client::{ApiClient, CallError, HeldLock, KeptSession};
 use crate::cluster::{LocalCluster, Ports, START_TIMEOUT, STOP_TIMEOUT};
@@ -26,6 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long it may take until all waiters are seen in the queues.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Who writes without a pause: enough that a success is missed by no more than a write takes.
+const WRITERS_OF_A_NODE: usize = 4;
+
 /// How often the queues are looked at while the crowd assembles.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -35,6 +42,9 @@ pub struct Arguments {
     /// How often to kill the leader
     #[arg(long, default_value_t = 20)]
     kills: usize,
+    /// Freeze the leader (SIGSTOP) instead of killing it: its connections stay open, and say nothing
+    #[arg(long)]
+    stop: bool,
     /// How many clients hold or wait meanwhile
     #[arg(long, default_value_t = 50)]
     clients: usize,
@@ -56,6 +66,8 @@ pub struct FailoverReport {
     pub clients: usize,
     /// For each kill, the milliseconds until the first new grant.
     pub first_grant_ms: Vec<u64>,
+    /// For each kill, the longest time in milliseconds in which no write of anybody's succeeded.
+    pub write_gap_ms: Vec<u64>,
     /// For each kill, the milliseconds until all surviving sessions had a heartbeat confirmed.
     pub all_confirmed_ms: Vec<u64>,
     /// Whatever must not happen and did.
@@ -76,11 +88,18 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
         Err(_) => LocalCluster::create(&args.dir, &executable, args.nodes, Ports::Free, "")?,
     };
     cluster.up(START_TIMEOUT).await?;
-    let report = measure(&mut cluster, args.kills, args.clients, |round, ms| {
-        if !args.json {
-            println!("kill {round:>3}: first new grant after {ms} ms");
-        }
-    })
+    let loss = if args.stop { Loss::Frozen } else { Loss::Killed };
+    let report = measure(
+        &mut cluster,
+        loss,
+        args.kills,
+        args.clients,
+        |round, ms, gap_ms| {
+            if !args.json {
+                println!("{round:>3}: first new grant after {ms} ms, no write for {gap_ms} ms");
+            }
+        },
+    )
     .await;
     for id in cluster.ids() {
         cluster.stop(id, STOP_TIMEOUT).await?;
@@ -99,67 +118,113 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
 }
 
 fn print(report: &FailoverReport) {
-    let mut sorted = report.first_grant_ms.clone();
-    sorted.sort_unstable();
-    let at = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1];
     println!(
-        "{} kills, {} clients: first new grant min {} ms, median {} ms, p90 {} ms, max {} ms; {} violations",
-        sorted.len(),
+        "{} leaders lost, {} clients; {} violations",
+        report.first_grant_ms.len(),
         report.clients,
-        sorted[0],
-        at(50),
-        at(90),
-        sorted[sorted.len() - 1],
         report.violations.len()
     );
+    for (what, times) in [
+        ("first new grant", &report.first_grant_ms),
+        ("no write", &report.write_gap_ms),
+    ] {
+        let mut sorted = times.clone();
+        sorted.sort_unstable();
+        let at = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1];
+        println!(
+            "{what}: min {} ms, median {} ms, p90 {} ms, max {} ms",
+            sorted[0],
+            at(50),
+            at(90),
+            sorted[sorted.len() - 1]
+        );
+    }
     for violation in &report.violations {
         println!("  {violation}");
     }
 }
 
-/// Kills the leader `kills` times under a crowd of `clients`, and brings it back each time. `tell` hears of each
-/// kill as it is measured.
+/// How the leader is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// By SIGKILL: the kernel closes its connections.
+    Killed,
+    /// By SIGSTOP, until the round is over: its connections stay open, and say nothing.
+    Frozen,
+}
+
+/// Loses the leader `kills` times under a crowd of `clients`, and brings it back each time. `tell` hears of each round
+/// as it is measured: its number, and the milliseconds until the first new grant and without a write.
 pub async fn measure(
     cluster: &mut LocalCluster,
+    loss: Loss,
     kills: usize,
     clients: usize,
-    mut tell: impl FnMut(usize, u64),
+    mut tell: impl FnMut(usize, u64, u64),
 ) -> anyhow::Result<FailoverReport> {
     let mut report = FailoverReport {
         clients,
         ..FailoverReport::default()
     };
-    for round in 1..=kills {
-        let crowd = Crowd::assemble(&cluster.http_addresses(), clients, round).await?;
-        let leader = cluster.leader(START_TIMEOUT).await?;
-        let survivors: Vec<String> = cluster
-            .nodes()
-            .filter(|node| node.id != leader)
-            .map(|node| node.http.clone())
-            .collect();
-        let mut probes = Vec::new();
-        for node in &survivors {
-            // Opened beforehand: the measured time is that of a grant, not of a session and a grant.
-            let mut client = ApiClient::new(std::slice::from_ref(node), 0, PATIENCE);
-            let session = KeptSession::open(&mut client, SESSION_TTL, "failover probe").await?;
-            probes.push((client, session));
-        }
-
-        let killed = Instant::now();
-        cluster.kill(leader).await?;
-        let first = first_grant(probes, round).await?;
-        let first_ms = first.duration_since(killed).as_millis() as u64;
-        report.first_grant_ms.push(first_ms);
-        tell(round, first_ms);
-
-        let confirmed = crowd.confirm(&survivors, &mut report.violations).await;
-        report
-            .all_confirmed_ms
-            .push(confirmed.duration_since(killed).as_millis() as u64);
-        crowd.finish(&mut report.violations).await?;
-        cluster.up(START_TIMEOUT).await?;
+    for number in 1..=kills {
+        let one = round(cluster, loss, number, clients, &mut report);
+        LocalSet::new().run_until(one).await?;
+        let last = |of: &[u64]| of.last().copied().unwrap_or_default();
+        tell(number, last(&report.first_grant_ms), last(&report.write_gap_ms));
     }
     Ok(report)
+}
+
+async fn round(
+    cluster: &mut LocalCluster,
+    loss: Loss,
+    number: usize,
+    clients: usize,
+    report: &mut FailoverReport,
+) -> anyhow::Result<()> {
+    let crowd = Crowd::assemble(&cluster.http_addresses(), clients, number).await?;
+    let leader = cluster.leader(START_TIMEOUT).await?;
+    let survivors: Vec<String> = cluster
+        .nodes()
+        .filter(|node| node.id != leader)
+        .map(|node| node.http.clone())
+        .collect();
+    let mut probes = Vec::new();
+    for node in &survivors {
+        // Opened beforehand: the measured time is that of a grant, not of a session and a grant.
+        let mut client = ApiClient::new(std::slice::from_ref(node), 0, PATIENCE);
+        let session = KeptSession::open(&mut client, SESSION_TTL, "failover probe").await?;
+        probes.push((client, session));
+    }
+    let writing = WRITERS_OF_A_NODE * cluster.ids().len();
+    let open = OverHttp::make(Nodes::from(cluster.http_addresses()), writing).await?;
+    let run = open.run();
+    let writers = Writers::start(open, writing).await?;
+    writers.begin();
+
+    let lost = Instant::now();
+    match loss {
+        Loss::Killed => drop(cluster.kill(leader).await?),
+        Loss::Frozen => cluster.signal(leader, Signal::SIGSTOP)?,
+    }
+    let first = first_grant(probes, number).await?;
+    report
+        .first_grant_ms
+        .push(first.duration_since(lost).as_millis() as u64);
+    writers.succeed_again(lost, PATIENCE).await?;
+    report.write_gap_ms.push(writers.report().longest_ms as u64);
+    drop(writers);
+
+    let confirmed = crowd.confirm(&survivors, &mut report.violations).await;
+    report
+        .all_confirmed_ms
+        .push(confirmed.duration_since(lost).as_millis() as u64);
+    if loss == Loss::Frozen {
+        cluster.signal(leader, Signal::SIGCONT)?;
+    }
+    crowd.finish(&mut report.violations).await?;
+    cluster.up(START_TIMEOUT).await?;
+    OverHttp::remove(&Nodes::from(cluster.http_addresses()), &run).await
 }
 
 /// The moment when the first of `probes` is granted a fresh lock that it asks for now.

@@ -1,187 +1,201 @@
-//! Acquire and release as fast as the cluster answers: closed loops, each client on its own connection.
+//! `lockgate bench lock`, and all the other loads that clients put on a cluster in loops: what the command line says of them, and who
+//! carries it out.
 
-use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::Context;
-use serde::Deserialize;
-use tokio::task::LocalSet;
-use tokio::time::Instant;
+use anyhow::{Context, ensure};
+use clap::{Args, ValueEnum};
+use nix::unistd::Pid;
 
+use super::drive::Drive;
 use super::nodes::Nodes;
-use super::report::{Durations, LoadReport};
-use crate::api_client::{KeptSession, request_id};
-use crate::http_client::Connection;
+use super::report::{self, LoadReport};
+use super::workload::Workload;
+use super::{Target, http, process, zookeeper};
+use crate::api_client::request_id;
 
-/// Long enough that a heartbeat every third of it costs nothing, short enough that an aborted run's locks are
-/// soon gone.
-const SESSION_TTL: Duration = Duration::from_secs(30);
+/// Znodes take a mebibyte, ZooKeeper's requests as well (`jute.maxbuffer`); less what a request is beside its data.
+pub const MAX_DATA_BYTES: usize = 0xf_ffff - 1024;
 
-/// How long a node may refuse before the run is given up.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The most locks that are taken at once: `znode_store::MAX_LOCKS_AT_ONCE` says the same, and a request has to name them all.
+const MAX_LOCKS: usize = znode_store::MAX_LOCKS_AT_ONCE;
 
-/// Which locks the clients take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Workload {
-    /// Each its own: nobody waits.
-    Lock,
-    /// All the same: all but one wait.
-    Contended,
+/// How clients reach the servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Over {
+    /// The API of locks and znodes
+    Http,
+    /// ZooKeeper's protocol, with the recipes of its clients: any ZooKeeper as well
+    Zookeeper,
+    /// No connection at all: three nodes of their own within this program, as the library embeds them
+    Process,
 }
 
-/// A load to put on a cluster.
+/// What every load is told.
+#[derive(Debug, Args)]
+pub struct LoadArgs {
+    #[command(flatten)]
+    target: Target,
+    /// How the clients reach the nodes
+    #[arg(long, value_enum, default_value = "http")]
+    over: Over,
+    #[command(flatten)]
+    pace: Pace,
+}
+
+/// How many clients do something, how often, and for how long.
+#[derive(Debug, Args)]
+pub struct Pace {
+    /// How many clients, each on its own connection; several numbers are measured one after the other
+    #[arg(long, value_delimiter = ',', default_value = "64")]
+    pub clients: Vec<usize>,
+    /// Operations in a second that are due whatever becomes of those before (an open loop); without it each client begins anew as
+    /// soon as it is done
+    #[arg(long, value_name = "PER_SECOND")]
+    pub rate: Option<f64>,
+    /// How long to measure
+    #[arg(long, default_value_t = 10)]
+    pub seconds: u64,
+    /// How long to run before that
+    #[arg(long, default_value_t = 2)]
+    pub warmup: u64,
+    /// How much data a znode has
+    #[arg(long, default_value_t = 100)]
+    pub data_bytes: usize,
+    /// Tell each second how it goes, also where no terminal is
+    #[arg(long)]
+    pub progress: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Pace {
+    /// Whether this can be done at all.
+    pub fn check(&self) -> anyhow::Result<()> {
+        ensure!(!self.clients.contains(&0), "at least one client is needed");
+        ensure!(self.seconds > 0, "at least one second is needed");
+        ensure!(
+            self.data_bytes <= MAX_DATA_BYTES,
+            "a request has room for {MAX_DATA_BYTES} bytes of data"
+        );
+        Ok(())
+    }
+}
+
+/// A load to put on a cluster, but for how many clients do what.
 #[derive(Debug, Clone)]
-pub struct Load {
-    /// Which locks.
-    pub workload: Workload,
-    /// Where the nodes serve HTTP; clients are spread over them.
+pub struct Plan {
+    /// Where the nodes are; clients are spread over them.
     pub nodes: Nodes,
-    /// How many clients.
-    pub clients: usize,
     /// How long to run before measuring.
     pub warmup: Duration,
     /// How long to measure.
     pub measured: Duration,
+    /// Operations in a second that are due, in an open loop.
+    pub rate: Option<f64>,
+    /// How much data a znode has.
+    pub data_bytes: usize,
+    /// Whether progress is told where no terminal is.
+    pub progress: bool,
+    /// The nodes' processes, as far as they are on this machine.
+    pub processes: Vec<Pid>,
 }
 
-/// What one client saw.
-#[derive(Default)]
-struct Seen {
-    cycles: Durations,
-    acquires: Durations,
-    errors: u64,
-}
-
-#[derive(Deserialize)]
-struct Granted<'a> {
-    #[serde(borrow)]
-    holder: &'a str,
-}
-
-impl Load {
-    /// Runs it. All clients share this thread: it has to do less per request than the nodes.
-    pub async fn run(&self) -> anyhow::Result<LoadReport> {
-        LocalSet::new().run_until(self.run_here()).await
-    }
-
-    /// The same for who has a `LocalSet` already.
-    pub async fn run_here(&self) -> anyhow::Result<LoadReport> {
-        // A name of its own for every run: what an aborted one left behind does not matter.
-        let run = request_id();
-        let mut clients = Vec::new();
-        for number in 0..self.clients {
-            let mut api = self.nodes.client(number, PATIENCE);
-            let session = KeptSession::open(&mut api, SESSION_TTL, "lockgate bench")
-                .await
-                .with_context(|| format!("opening a session at {}", api.node()))?;
-            let connection = self.nodes.connect(number).await?;
-            let lock = match self.workload {
-                Workload::Lock => format!("bench/{run}/{number}"),
-                Workload::Contended => format!("bench/{run}/all"),
-            };
-            clients.push((api, session, connection, lock));
-        }
-        let begin = Instant::now() + self.warmup;
-        let end = begin + self.measured;
-        let mut loops = Vec::new();
-        let mut sessions = Vec::new();
-        for (api, session, connection, lock) in clients {
-            let cycle = Rc::new(Requests::new(&lock, session.id()));
-            loops.push(tokio::task::spawn_local(client(connection, cycle, begin, end)));
-            sessions.push((api, session));
-        }
-        let mut seen = Seen::default();
-        for client in loops {
-            let client = client.await.context("a client of the load")?;
-            seen.cycles.add(&client.cycles);
-            seen.acquires.add(&client.acquires);
-            seen.errors += client.errors;
-        }
-        for (mut api, session) in sessions {
-            seen.errors += u64::from(session.is_lost());
-            api.close_session(session.id())
-                .await
-                .context("closing a session")?;
-        }
-        let cycle = seen.cycles.percentiles();
-        Ok(LoadReport {
-            workload: match self.workload {
-                Workload::Lock => "lock",
-                Workload::Contended => "contended",
-            },
-            clients: self.clients,
-            nodes: self.nodes.count(),
-            seconds: self.measured.as_secs_f64(),
-            cycles_per_second: cycle.count as f64 / self.measured.as_secs_f64(),
-            cycle,
-            acquire: seen.acquires.percentiles(),
-            errors: seen.errors,
-        })
-    }
-}
-
-/// What a client sends over and over; written once.
-struct Requests {
-    acquire_path: String,
-    acquire_body: String,
-    release_path: String,
-    session: String,
-}
-
-impl Requests {
-    fn new(lock: &str, session: &str) -> Self {
+impl Plan {
+    /// A closed loop, and nothing special about it.
+    pub fn new(nodes: Nodes, warmup: Duration, measured: Duration) -> Self {
         Self {
-            acquire_path: format!("/v1/locks/{lock}/acquire"),
-            acquire_body: format!("{{\"session\":\"{session}\",\"wait_ms\":null}}"),
-            release_path: format!("/v1/locks/{lock}/release"),
-            session: session.to_owned(),
+            nodes,
+            warmup,
+            measured,
+            rate: None,
+            data_bytes: 100,
+            progress: false,
+            processes: Vec::new(),
+        }
+    }
+
+    /// What the command line says.
+    pub fn of(pace: &Pace, nodes: Nodes, processes: Vec<Pid>) -> Self {
+        Self {
+            rate: pace.rate,
+            data_bytes: pace.data_bytes,
+            progress: pace.progress,
+            processes,
+            ..Self::new(
+                nodes,
+                Duration::from_secs(pace.warmup),
+                Duration::from_secs(pace.seconds),
+            )
+        }
+    }
+
+    /// Cycles of acquire and release by HTTP, each client its own lock; for who has a `LocalSet` already.
+    pub async fn lock_cycles(&self, clients: usize) -> anyhow::Result<LoadReport> {
+        http::run(self, Workload::Lock, clients, &request_id()).await
+    }
+
+    /// How its clients are driven.
+    pub(super) fn drive(&self, workload: Workload, clients: usize) -> Drive {
+        Drive {
+            label: format!("{}, {clients} clients", workload.name()),
+            warmup: self.warmup,
+            measured: self.measured,
+            rate: self.rate,
+            one_lock: workload.hands_over(),
+            progress: self.progress,
+            processes: self.processes.clone(),
         }
     }
 }
 
-/// One client. A failed request is counted and ends it: what follows would not be comparable.
-async fn client(mut connection: Connection, requests: Rc<Requests>, begin: Instant, end: Instant) -> Seen {
-    let mut seen = Seen::default();
-    let mut release_body = String::new();
-    loop {
-        let start = Instant::now();
-        if start >= end {
-            return seen;
+/// Measures, and prints what came out.
+pub async fn run(workload: Workload, args: LoadArgs) -> anyhow::Result<()> {
+    args.pace.check()?;
+    match workload {
+        Workload::Semaphore { permits } => ensure!(permits > 0, "at least one permit is needed"),
+        Workload::Multi { locks } => ensure!(
+            (1..=MAX_LOCKS).contains(&locks),
+            "from 1 to {MAX_LOCKS} locks can be taken at once"
+        ),
+        Workload::Mixed { reads } => ensure!(reads <= 100, "of a hundred no more than a hundred can read"),
+        _ => {}
+    }
+    let (target, pace) = (&args.target, &args.pace);
+    let reports = match args.over {
+        Over::Http => {
+            let plan = Plan::of(pace, target.nodes()?, target.processes()?);
+            let mut reports = Vec::new();
+            http::run_all(&plan, workload, &pace.clients, |report| {
+                tell(pace, &report, reports.is_empty())?;
+                reports.push(report);
+                Ok(())
+            })
+            .await?;
+            reports
         }
-        let acquired = connection
-            .send("POST", &requests.acquire_path, &requests.acquire_body)
-            .await;
-        let granted = Instant::now();
-        let holder = match &acquired {
-            Ok(response) if response.status == 200 => serde_json::from_slice::<Granted>(&response.body)
-                .ok()
-                .map(|granted| granted.holder),
-            _ => None,
-        };
-        let Some(holder) = holder else {
-            seen.errors += 1;
-            tracing::warn!(?acquired, "an acquire failed");
-            return seen;
-        };
-        release_body.clear();
-        release_body.push_str("{\"session\":\"");
-        release_body.push_str(&requests.session);
-        release_body.push_str("\",\"holder\":\"");
-        release_body.push_str(holder);
-        release_body.push_str("\"}");
-        let released = connection
-            .send("POST", &requests.release_path, &release_body)
-            .await;
-        let now = Instant::now();
-        if !released.as_ref().is_ok_and(|response| response.status == 200) {
-            seen.errors += 1;
-            tracing::warn!(?released, "a release failed");
-            return seen;
+        Over::Zookeeper => zookeeper::run_workloads(&[workload], target, pace).await?,
+        Over::Process => {
+            ensure!(
+                target.target.is_empty(),
+                "--over process has nodes of its own, and calls no others"
+            );
+            process::run(workload, pace)
+                .await
+                .context("nodes in this program")?
         }
-        // Cycles count where they end: what began in the warm-up and ended after it had its work measured.
-        if (begin..end).contains(&now) {
-            seen.cycles.record(now - start);
-            seen.acquires.record(granted - start);
-        }
+    };
+    if pace.json {
+        report::print_json(&reports)?;
+    }
+    report::refuse_errors(&reports)
+}
+
+/// Prints a line, unless all is printed in the end.
+pub(super) fn tell(pace: &Pace, report: &LoadReport, first: bool) -> anyhow::Result<()> {
+    match pace.json {
+        true => Ok(()),
+        false => report::print_load(report, first),
     }
 }

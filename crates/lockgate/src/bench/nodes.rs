@@ -1,8 +1,9 @@
 //! Whom a load is put on, and as whom: the nodes' addresses, and what protects and accompanies every request to them.
 
-use anyhow::Context;
-
+use std::net::IpAddr;
 use std::time::Duration;
+
+use anyhow::{Context, ensure};
 
 use crate::api_client::ApiClient;
 use crate::credentials::Credentials;
@@ -13,6 +14,7 @@ use crate::http_client::Connection;
 pub struct Nodes {
     addresses: Vec<String>,
     credentials: Credentials,
+    sources: Vec<IpAddr>,
 }
 
 impl Nodes {
@@ -22,7 +24,25 @@ impl Nodes {
         Self {
             addresses,
             credentials,
+            sources: Vec::new(),
         }
+    }
+
+    /// The same nodes for clients of ZooKeeper that call from these addresses of this machine, by turns; none leaves it to the system.
+    pub fn called_from(mut self, sources: Vec<IpAddr>) -> Self {
+        self.sources = sources;
+        self
+    }
+
+    /// Only the node with this number, counted from 1 as people do.
+    pub fn only(mut self, number: usize) -> anyhow::Result<Self> {
+        let count = self.count();
+        ensure!(
+            (1..=count).contains(&number),
+            "there is no server {number} among {count}"
+        );
+        self.addresses = vec![self.addresses.swap_remove(number - 1)];
+        Ok(self)
     }
 
     /// How many there are.
@@ -33,6 +53,20 @@ impl Nodes {
     /// The address of the node whose turn it is for the client with this number.
     pub fn address(&self, number: usize) -> &str {
         &self.addresses[number % self.addresses.len()]
+    }
+
+    /// The address that the client with this number calls from, if it is not left to the system. Whoever goes round all nodes in the
+    /// meantime comes to each of them from each address.
+    pub fn source(&self, number: usize) -> Option<IpAddr> {
+        let turn = number / self.count();
+        (!self.sources.is_empty()).then(|| self.sources[turn % self.sources.len()])
+    }
+
+    /// The same nodes, of which another one comes first.
+    pub fn beginning_with(&self, number: usize) -> Self {
+        let mut nodes = self.clone();
+        nodes.addresses.rotate_left(number % self.addresses.len());
+        nodes
     }
 
     /// What callers have.
@@ -57,5 +91,31 @@ impl From<Vec<String>> for Nodes {
     /// Nodes that ask for nothing.
     fn from(addresses: Vec<String>) -> Self {
         Self::new(addresses, Credentials::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_node_is_called_from_every_address() {
+        let sources = ["127.0.0.1", "127.0.0.2", "127.0.0.3"].map(|source| source.parse().unwrap());
+        let nodes = Nodes::from(["a:1", "b:1", "c:1"].map(str::to_owned).to_vec());
+        assert_eq!(nodes.source(7), None);
+        let nodes = nodes.called_from(sources.to_vec());
+        let pairs: std::collections::BTreeSet<_> = (0..9)
+            .map(|number| (nodes.address(number), nodes.source(number)))
+            .collect();
+        assert_eq!(pairs.len(), 9);
+    }
+
+    #[test]
+    fn one_node_is_chosen_by_its_number() {
+        let nodes = Nodes::from(["a:1", "b:1"].map(str::to_owned).to_vec());
+        assert_eq!(nodes.clone().only(2).unwrap().address(5), "b:1");
+        for number in [0, 3] {
+            assert!(nodes.clone().only(number).is_err());
+        }
     }
 }

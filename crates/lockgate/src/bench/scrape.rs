@@ -13,7 +13,7 @@ use serde::Serialize;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::load::{Load, Workload};
+use super::load::Plan;
 use super::nodes::Nodes;
 use super::report::{self, Durations, Percentiles, ms};
 use super::{Target, processes};
@@ -92,32 +92,30 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
 
 async fn measure(args: &Arguments) -> anyhow::Result<Report> {
     let nodes = args.target.nodes()?;
-    let load = Load {
-        workload: Workload::Lock,
-        nodes: nodes.clone(),
-        clients: args.clients,
-        warmup: Duration::from_secs(1),
-        measured: Duration::from_secs(args.seconds),
-    };
+    let load = Plan::new(
+        nodes.clone(),
+        Duration::from_secs(1),
+        Duration::from_secs(args.seconds),
+    );
     // Once for nothing: whatever grows with the first load has grown then.
-    load.run_here().await?;
+    load.lock_cycles(args.clients).await?;
     let (bytes, alone, cpu_us) = alone(args, &nodes).await?;
     let mut rounds = Vec::new();
     let mut beside_load = Durations::new();
     for _ in 0..args.rounds {
-        let without = load.run_here().await?;
+        let without = load.lock_cycles(args.clients).await?;
         let scrape = scrape_all(&nodes, Duration::from_millis(args.every_ms), &mut beside_load);
         let with = tokio::select! {
             biased;
-            with = load.run_here() => with?,
+            with = load.lock_cycles(args.clients) => with?,
             failed = scrape => return Err(failed.expect_err("scraping only ends when it cannot go on")),
         };
         for report in [&without, &with] {
             ensure!(report.errors == 0, "{} requests failed", report.errors);
         }
         rounds.push(Round {
-            without: without.cycles_per_second,
-            with: with.cycles_per_second,
+            without: without.operations_per_second,
+            with: with.operations_per_second,
         });
     }
     let mut left: Vec<f64> = rounds.iter().map(|round| round.with / round.without).collect();

@@ -118,6 +118,9 @@ enum ClusterCommand {
         /// How many nodes a new cluster has (3 if not given)
         #[arg(long)]
         nodes: Option<u64>,
+        /// How many more nodes a new cluster has that get everything and have no vote: observers
+        #[arg(long, value_name = "COUNT")]
+        learners: Option<u64>,
         /// Node N of a new cluster serves HTTP on this port + N (7400 if not given)
         #[arg(long, value_name = "PORT", conflicts_with = "ephemeral_ports")]
         http_base_port: Option<u16>,
@@ -255,6 +258,7 @@ async fn cluster(command: ClusterCommand) -> anyhow::Result<()> {
         ClusterCommand::Up {
             dir,
             nodes,
+            learners,
             http_base_port,
             peer_base_port,
             zookeeper_base_port,
@@ -273,6 +277,7 @@ async fn cluster(command: ClusterCommand) -> anyhow::Result<()> {
             };
             let wanted = Wanted {
                 nodes,
+                learners,
                 ports,
                 tls,
                 secure,
@@ -353,6 +358,7 @@ async fn named(cluster: &LocalCluster, node: &str) -> anyhow::Result<NodeId> {
 /// What is asked of a local cluster.
 struct Wanted {
     nodes: Option<u64>,
+    learners: Option<u64>,
     ports: Option<Ports>,
     tls: bool,
     secure: bool,
@@ -361,6 +367,7 @@ struct Wanted {
 async fn up(dir: &Path, executable: &Path, wanted: Wanted) -> anyhow::Result<()> {
     let Wanted {
         nodes,
+        learners,
         ports,
         tls,
         secure,
@@ -369,12 +376,13 @@ async fn up(dir: &Path, executable: &Path, wanted: Wanted) -> anyhow::Result<()>
         Ok(cluster) => {
             let count = cluster.ids().len() as u64;
             if nodes.is_some_and(|wanted| wanted != count)
+                || learners.is_some()
                 || ports.is_some()
                 || (tls && !cluster.is_secured())
             {
                 bail!(
                     "there is a cluster of {count} nodes in {} already, and its size, ports and certificates stay as they are: \
-                     leave these options out, or take another --dir",
+                     leave these options out, or take another --dir; `lockgate cluster add` adds a node",
                     dir.display()
                 );
             }
@@ -395,13 +403,16 @@ async fn up(dir: &Path, executable: &Path, wanted: Wanted) -> anyhow::Result<()>
             }
         }
     };
-    let started = cluster.up(START_TIMEOUT).await?;
+    let mut started = cluster.up(START_TIMEOUT).await?;
     // Also one that was not let finish it.
     if secure || cluster.requires_access() {
         cluster.secure().await?;
     }
     // Its part is known to a node a moment after it can serve; the table should not miss it.
     cluster.leader(START_TIMEOUT).await?;
+    for _ in 0..learners.unwrap_or(0) {
+        started.push(cluster.add_learner(None).await?.0);
+    }
     let reports = cluster.status().await?;
     say(match started.len() {
         0 => format!("All nodes in {} were running.", dir.display()),

@@ -1,7 +1,7 @@
 //! How far something has come that may take its time: a bar on a terminal, and a line now and then for whoever reads the standard
 //! error otherwise. What is quickly done shows nothing.
 //!
-//! A page of code in the place of a library: there is one bar at a time, of bytes, and it says nothing but what is known.
+//! A page of code in the place of a library: there is one bar at a time, and it says nothing but what is known.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -23,23 +23,43 @@ const BAR: u64 = 24;
 #[derive(Debug)]
 pub struct Progress {
     what: &'static str,
+    unit: Unit,
     begun: Instant,
     shown: Option<Instant>,
     on_terminal: bool,
 }
 
+/// What is counted.
+#[derive(Debug, Clone, Copy)]
+enum Unit {
+    /// Bytes, which people are told of in MB.
+    Bytes,
+    /// Anything, and how it is called.
+    Things(&'static str),
+}
+
 impl Progress {
-    /// Begins.
+    /// Begins with something that has bytes.
     pub fn new(what: &'static str) -> Self {
+        Self::of(what, Unit::Bytes)
+    }
+
+    /// Begins with something that has so many of these.
+    pub fn counting(what: &'static str, things: &'static str) -> Self {
+        Self::of(what, Unit::Things(things))
+    }
+
+    fn of(what: &'static str, unit: Unit) -> Self {
         Self {
             what,
+            unit,
             begun: Instant::now(),
             shown: None,
             on_terminal: io::stderr().is_terminal(),
         }
     }
 
-    /// So many bytes are done, of so many.
+    /// So much is done, of so much.
     pub fn at(&mut self, done: u64, of: u64) {
         let now = Instant::now();
         let since = self.shown.unwrap_or(self.begun);
@@ -52,7 +72,10 @@ impl Progress {
             return;
         }
         self.shown = Some(now);
-        let text = text(self.what, done, of, now.duration_since(self.begun));
+        let text = match self.unit {
+            Unit::Bytes => text(self.what, done, of, now.duration_since(self.begun)),
+            Unit::Things(things) => counted(self.what, things, done, of),
+        };
         // Who does not listen does not need to know.
         let _ = match self.on_terminal {
             true => write!(io::stderr(), "\r\x1b[K{} {text}", bar(done, of)),
@@ -91,6 +114,12 @@ fn text(what: &str, done: u64, of: u64, elapsed: Duration) -> String {
     text
 }
 
+/// `opened: 42 %, 420 of 1000 sessions`
+fn counted(what: &str, things: &str, done: u64, of: u64) -> String {
+    let percent = done.saturating_mul(100) / of.max(1);
+    format!("{what}: {percent} %, {done} of {of} {things}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,6 +132,7 @@ mod tests {
             text("reading", 0, 0, Duration::from_secs(2)),
             "reading: 0 %, 0 of 0 MB"
         );
+        assert_eq!(counted("watched", "s", 3, 10), "watched: 30 %, 3 of 10 s");
         assert_eq!(bar(1, 2), "[############............]");
         assert_eq!(bar(7, 0), format!("[{}]", "#".repeat(24)));
     }

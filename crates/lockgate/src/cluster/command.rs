@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use raft_node::{MemberAddress, NodeId};
 
 use super::members::{Changed, Members};
-use super::{LocalCluster, START_TIMEOUT, STOP_TIMEOUT};
+use super::{LocalCluster, STOP_TIMEOUT};
 use crate::cli::Secured;
 
 /// Which cluster.
@@ -189,29 +189,10 @@ async fn add_local(
     wait: Option<Duration>,
 ) -> anyhow::Result<String> {
     let mut cluster = LocalCluster::open(dir, executable)?;
-    let mut members = Members::at(&cluster.living_http()?).with(cluster.credentials().clone());
-    let id = match id {
-        Some(id) => id,
-        None => members.next_id().await?,
-    };
-    // One whose adding was broken off is gone on with.
-    let node = match cluster.node(id) {
-        Ok(node) => node.clone(),
-        Err(_) => cluster.configure_new(id)?,
-    };
-    if cluster.pid(id)?.is_none() {
-        cluster.start(id)?;
-        cluster.wait_listening(id, START_TIMEOUT).await?;
-    }
-    let address = MemberAddress {
-        peer: node.peer.clone(),
-        http: node.http.clone(),
-    };
-    let added = members.add(id, &address).await?;
-    cluster.wait_ready(&[id], START_TIMEOUT).await?;
-    let url = cluster.url_of(&node);
+    let (id, added) = cluster.add_learner(id).await?;
+    let url = cluster.url_of(cluster.node(id)?);
     let said = said(&added, format!("node {id} is a learner and serves at {url}"));
-    promoted(&mut members, id, wait, said).await
+    promoted(&mut cluster.members()?, id, wait, said).await
 }
 
 /// Promotes a node that was added, if that was asked for.
@@ -235,10 +216,7 @@ async fn promoted(
 
 fn members(at: &Where, executable: &Path) -> anyhow::Result<Members> {
     match at.node.is_empty() {
-        true => {
-            let cluster = LocalCluster::open(&at.dir, executable)?;
-            Ok(Members::at(&cluster.living_http()?).with(cluster.credentials().clone()))
-        }
+        true => LocalCluster::open(&at.dir, executable)?.members(),
         false => Ok(Members::at(&at.node).with(at.secured.credentials()?)),
     }
 }

@@ -7,6 +7,7 @@
 pub(crate) mod certificates;
 pub(crate) mod command;
 pub mod layout;
+mod learners;
 pub mod members;
 pub mod process;
 pub(crate) mod secured;
@@ -41,11 +42,23 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How many nodes start, elect and serve within this even on a machine that is busy with something else.
 pub const START_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// A process that is killed has closed its sockets within this after it has given its claim up, on however busy a machine.
+const SOCKETS_CLOSE_WITHIN: Duration = Duration::from_secs(5);
+
 /// After SIGTERM a node drains for at most its own `http.drain_timeout_ms`; then it gets SIGKILL.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// So much of the end of a node's log is shown when the node does not start.
 const LOG_TAIL_BYTES: u64 = 2048;
+
+/// What came of waiting for a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waited {
+    /// It serves.
+    Ready,
+    /// Nobody runs it.
+    Gone,
+}
 
 /// A cluster of node processes on this machine.
 #[derive(Debug)]
@@ -224,8 +237,31 @@ impl LocalCluster {
                 started.push(id);
             }
         }
-        self.wait_ready(&self.ids(), timeout).await?;
+        let deadline = Instant::now() + timeout;
+        for id in self.ids() {
+            // One that was about to end, after SIGKILL for instance, was there a moment ago.
+            while self.wait_ready_or_gone(id, deadline, timeout).await? == Waited::Gone {
+                self.wait_addresses_free(id).await?;
+                self.start(id)?;
+                started.push(id);
+            }
+        }
         Ok(started)
+    }
+
+    /// Waits until nobody listens at a node's addresses, but not for long: a process that ends gives its claim and its sockets
+    /// back one after the other.
+    async fn wait_addresses_free(&self, id: NodeId) -> anyhow::Result<()> {
+        let node = self.node(id)?;
+        let deadline = Instant::now() + SOCKETS_CLOSE_WITHIN;
+        while node
+            .addresses()
+            .any(|address| layout::check_free(id, address).is_err())
+            && Instant::now() < deadline
+        {
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+        Ok(())
     }
 
     /// Starts the process of a node, detached; returns without waiting for it to serve.
@@ -267,40 +303,60 @@ impl LocalCluster {
     pub async fn wait_ready(&mut self, ids: &[NodeId], timeout: Duration) -> anyhow::Result<()> {
         let deadline = Instant::now() + timeout;
         for id in ids {
-            let http = self.node(*id)?.http.clone();
-            loop {
-                let answer = ask(&http, self.credentials(), "/readyz").await;
-                if answer.as_ref().is_ok_and(|answer| answer.status == 200) {
-                    break;
-                }
-                if let Some(child) = self.children.get_mut(id)
-                    && let Some(status) = child.try_wait().context("waiting for a node's process")?
-                {
-                    self.children.remove(id);
-                    if self.pid(*id)?.is_some() {
-                        // Somebody else started the node at the same moment, and was faster.
-                        continue;
-                    }
-                    bail!(
-                        "node {id} ended ({status}); its log ends:\n{}",
-                        self.log_tail(*id)?
-                    );
-                }
-                if Instant::now() >= deadline {
-                    let reason = match answer {
-                        Ok(answer) => String::from_utf8_lossy(&answer.body).into_owned(),
-                        Err(error) => error.to_string(),
-                    };
-                    bail!(
-                        "node {id} does not serve after {} s ({reason}); its log ends:\n{}",
-                        timeout.as_secs(),
-                        self.log_tail(*id)?
-                    );
-                }
-                tokio::time::sleep(ASK_EVERY).await;
-            }
+            let waited = self.wait_ready_or_gone(*id, deadline, timeout).await?;
+            ensure!(
+                waited == Waited::Ready,
+                "nobody runs node {id}; its log ends:\n{}",
+                self.log_tail(*id)?
+            );
         }
         Ok(())
+    }
+
+    /// Waits until a node serves, or nobody runs it. One that was started here and has ended is an error.
+    async fn wait_ready_or_gone(
+        &mut self,
+        id: NodeId,
+        deadline: Instant,
+        timeout: Duration,
+    ) -> anyhow::Result<Waited> {
+        let http = self.node(id)?.http.clone();
+        loop {
+            let answer = ask(&http, self.credentials(), "/readyz").await;
+            if answer.as_ref().is_ok_and(|answer| answer.status == 200) {
+                return Ok(Waited::Ready);
+            }
+            let ended = match self.children.get_mut(&id) {
+                Some(child) => child.try_wait().context("waiting for a node's process")?,
+                None => None,
+            };
+            if let Some(status) = ended {
+                self.children.remove(&id);
+                if self.pid(id)?.is_some() {
+                    // Somebody else started the node at the same moment, and was faster.
+                    continue;
+                }
+                bail!(
+                    "node {id} ended ({status}); its log ends:\n{}",
+                    self.log_tail(id)?
+                );
+            }
+            if !self.children.contains_key(&id) && self.pid(id)?.is_none() {
+                return Ok(Waited::Gone);
+            }
+            if Instant::now() >= deadline {
+                let reason = match answer {
+                    Ok(answer) => String::from_utf8_lossy(&answer.body).into_owned(),
+                    Err(error) => error.to_string(),
+                };
+                bail!(
+                    "node {id} does not serve after {} s ({reason}); its log ends:\n{}",
+                    timeout.as_secs(),
+                    self.log_tail(id)?
+                );
+            }
+            tokio::time::sleep(ASK_EVERY).await;
+        }
     }
 
     /// Waits until a node answers HTTP at all, whether it can serve or not.

@@ -36,7 +36,14 @@ A reload reads the whole configuration again, the file and the environment that 
 wrong, nothing is taken up, the node goes on with what it had, and the log says what is wrong. Else the settings marked **live** below
 are taken up: the log names each with its old and its new value, and those that changed and hold from the next start on. Connections that
 are open stay open, also where there are more of them than a new limit allows. Certificates and keys are read again in any case, as
-they are every few seconds if their files change.
+they are every few seconds if their files change. A file whose live settings do not go together with the others as they hold until the
+next start (a shortest session timeout that suits election timeouts to come) is refused as a whole, too.
+
+What is not live has a reason. Who the node is, where it listens and keeps its data, and how many threads it has is decided once. Raft's timing has
+to be the same on all nodes, so it is changed by restarting one after the other. What is held in tables or files of a fixed size (`watches`,
+`events`, `history`, `disk.segment_bytes`, the room for large bodies and answers) would have to be thrown away to be made anew, and with it what
+clients were promised. Whether TLS is spoken and who has to prove what (`tls`, `access`, `insecure`) is never changed under open
+connections. `limits` are the cluster's: the leader's hold, so give all nodes the same ones.
 
 ## The settings
 "

@@ -35,6 +35,10 @@ const WINDOW: usize = 512;
 /// An answer may be the names of all children of a znode, or the data of many.
 const MAX_ANSWER_BYTES: usize = 1 << 30;
 
+/// What is to be known where no TLS comes about: servers of ZooKeeper before 3.9 speak 1.2 alone unless they are told to.
+const SPEAKS: &str = "TLS with the source, which has to speak TLS 1.3 (ZooKeeper before 3.9 does when ssl.protocol=TLSv1.3 is set, and \
+                      ssl.enabledProtocols and ssl.ciphersuites allow it: see docs/migration.md)";
+
 /// So much is read at once.
 const ROOM: usize = 64 * 1024;
 
@@ -182,7 +186,7 @@ impl Wire {
         socket.set_nodelay(true)?;
         let host = server.rsplit_once(':').map_or(server, |(host, _)| host);
         let stream = match &credentials.tls {
-            Some(tls) => tls.connect(host, socket).await?,
+            Some(tls) => tls.connect(host, socket).await.context(SPEAKS)?,
             None => Stream::Plain(socket),
         };
         let mut wire = Self {

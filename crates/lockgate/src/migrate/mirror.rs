@@ -8,6 +8,7 @@ use std::ops::Bound;
 use tokio::time::Instant;
 
 use super::facts::{Facts, Kind, Tree, digest};
+use super::misfits::Misfits;
 use super::progress::Progress;
 use super::scope::{Scope, is_within, parent};
 use super::source::{Known, KnownTree, Node, Source, SourceError};
@@ -44,6 +45,8 @@ impl From<CallError> for Trouble {
         match error.code() {
             // A container that the target has swept, or somebody's own znode: a look tells which.
             "no_node" | "not_empty" => Self::Stale(error.to_string()),
+            // Its limits have been lowered since they were asked for: a look tells them, and what does not fit any more.
+            "too_large" | "limit_reached" => Self::Stale(error.to_string()),
             _ => Self::Fatal(explained(error)),
         }
     }
@@ -62,6 +65,8 @@ pub struct Mirror {
     here: Tree,
     /// What of that is not ours, and stays.
     foreign: BTreeSet<String>,
+    /// What of the source the target could not have.
+    misfits: Misfits,
     /// Whether there may be such: then both sides have created children below the same znodes.
     is_shared: bool,
     /// Changes of the source that came to a step, since the beginning.
@@ -94,6 +99,7 @@ impl Mirror {
             ephemerals: BTreeMap::new(),
             here: Tree::new(),
             foreign: BTreeSet::new(),
+            misfits: Misfits::default(),
             is_shared: false,
             changes: 0,
             last_change: None,
@@ -120,6 +126,11 @@ impl Mirror {
     /// How many paths of the target are not the source's, and stay.
     pub fn foreign(&self) -> usize {
         self.foreign.len()
+    }
+
+    /// What the source has that the target could not have.
+    pub fn misfits(&self) -> &Misfits {
+        &self.misfits
     }
 
     /// The source, for those who ask it something else.
@@ -192,6 +203,14 @@ impl Mirror {
         self.retry(progress, Work::All).await
     }
 
+    /// Reads all of the source, to see whether the target could have it; the target is left as it is.
+    pub async fn survey(&mut self, progress: &mut Progress) -> anyhow::Result<()> {
+        self.is_reader = true;
+        let read = self.retry(progress, Work::All).await;
+        self.is_reader = false;
+        read
+    }
+
     /// Compares until all is the same.
     pub async fn catch_up(&mut self, progress: &mut Progress) -> anyhow::Result<()> {
         self.retry(progress, Work::All).await
@@ -225,7 +244,9 @@ impl Mirror {
                 Work::Known => self.sweep_known(progress).await,
             };
             match done {
-                Ok(()) => return Ok(()),
+                Ok(()) if !self.is_lost => return Ok(()),
+                // Something fits again, and what is below it is not known.
+                Ok(()) => {}
                 Err(Trouble::Fatal(error)) => return Err(error),
                 Err(Trouble::Source(error)) => {
                     progress.say(&format!(
@@ -254,6 +275,7 @@ impl Mirror {
         self.source.connection()?.take_told();
         let mut seen = BTreeSet::new();
         self.ephemerals.clear();
+        let known_misfits = std::mem::take(&mut self.misfits);
         let mut level = vec![root];
         while !level.is_empty() {
             let mut next = Vec::new();
@@ -277,6 +299,11 @@ impl Mirror {
                         self.ephemerals.insert(path, session);
                         continue;
                     }
+                    let limits = self.target.limits();
+                    if let Some(why) = limits.misfit(&path, &node.facts, node.stat.num_children) {
+                        self.misfits.insert(&path, &why);
+                        continue;
+                    }
                     if node.stat.num_children > 0 {
                         parents.push(path.clone());
                     }
@@ -291,12 +318,16 @@ impl Mirror {
             }
             level = next;
         }
-        if !seen.contains(self.scope.root()) {
+        progress.misfits(&self.misfits, &known_misfits);
+        if !seen.contains(self.scope.root()) && !self.misfits.cover(self.scope.root()) {
             let what = format!("the source has no {}", self.scope.root());
             return Err(Trouble::Fatal(anyhow::anyhow!(what)));
         }
         self.there.retain(|path, _| seen.contains(path));
-        let is_gone = |path: &&String| !seen.contains(*path) && !self.is_needed_by_others(path);
+        // What has become too large is an older state of what is there, and better than nothing.
+        let is_gone = |path: &&String| {
+            !seen.contains(*path) && !self.is_needed_by_others(path) && !self.misfits.cover(path)
+        };
         let gone = self.here.keys().rev().filter(is_gone);
         let gone: Vec<Step> = gone.cloned().map(Step::Remove).collect();
         self.note_changes(&gone);
@@ -367,13 +398,14 @@ impl Mirror {
                                 self.there.contains_key(parent) || !self.scope.has(parent)
                             });
                         // Without a parent it has gone meanwhile, and it is told of that.
-                        if has_place {
+                        if has_place && self.fits(path, &node, progress) {
                             progress.read(&node);
                             steps.extend(self.put(path.clone(), node));
                         }
                     }
                     None => {
                         self.ephemerals.remove(path);
+                        self.misfits.remove_within(path);
                         gone.insert(path.clone());
                     }
                 }
@@ -400,6 +432,23 @@ impl Mirror {
         }
         progress.tell();
         Ok(())
+    }
+
+    /// Whether a znode that was read anew may be carried over.
+    fn fits(&mut self, path: &str, node: &Node, progress: &mut Progress) -> bool {
+        if parent(path).is_some_and(|parent| self.misfits.cover(parent)) {
+            return false;
+        }
+        let limits = self.target.limits();
+        let Some(why) = limits.misfit(path, &node.facts, node.stat.num_children) else {
+            // What is below it was left out as well, and nobody tells of that.
+            self.is_lost |= self.misfits.remove(path);
+            return true;
+        };
+        if self.misfits.insert(path, &why) {
+            progress.misfit(path, &why);
+        }
+        false
     }
 
     fn note_changes(&mut self, steps: &[Step]) {
@@ -509,8 +558,15 @@ impl Mirror {
 
     /// In what the target, as it was last looked at, differs from the source as it is known.
     pub fn differences(&self) -> Vec<Difference> {
-        let mut all = Vec::new();
+        let misfits = self.misfits.iter().map(|(path, why)| Difference {
+            path: path.clone(),
+            what: format!("it does not fit. {why}"),
+        });
+        let mut all: Vec<Difference> = misfits.collect();
         for (path, known) in &self.there {
+            if self.misfits.cover(path) {
+                continue;
+            }
             match self.here.get(path) {
                 Some(here) if self.is_alike(path, &known.facts, here) => {}
                 Some(here) => all.push(Difference {
@@ -525,7 +581,9 @@ impl Mirror {
                 }),
             }
         }
-        let is_extra = |path: &&String| !self.there.contains_key(*path) && !self.is_needed_by_others(path);
+        let is_extra = |path: &&String| {
+            !self.there.contains_key(*path) && !self.is_needed_by_others(path) && !self.misfits.cover(path)
+        };
         let only_here = self.here.keys().filter(is_extra);
         all.extend(only_here.map(|path| Difference {
             path: path.clone(),

@@ -15,6 +15,7 @@ mod facts;
 mod held;
 mod mark;
 mod mirror;
+mod misfits;
 mod progress;
 mod scope;
 mod source;
@@ -136,12 +137,25 @@ async fn carry_out(arguments: Arguments) -> anyhow::Result<ExitCode> {
     if arguments.verify_only {
         return verify(&mut mirror, &mut progress).await;
     }
-    let mut mark = begin(&arguments, &mut mirror).await?;
+    let (mut mark, is_new) = begin(&arguments, &mut mirror).await?;
     mirror.source().connect(&arguments.root).await?;
     let from = format!("reading from {}", mirror.source().server());
     progress.say(&from);
     if !mirror.follows() {
         progress.say("the source is older than ZooKeeper 3.6 and tells of no changes: all of it is compared again and again");
+    }
+    if is_new {
+        // Before anything is written: what does not fit is better known today than when clients are to come over.
+        mirror.survey(&mut progress).await?;
+        let misfits = mirror.misfits().len();
+        if misfits > 0 {
+            progress.say(&format!(
+                "nothing was written: {misfits} znodes do not fit. Raise the target's limits where they can be raised, or clean \
+                 up, and run this again"
+            ));
+            return Ok(ExitCode::from(NOT_THE_SAME));
+        }
+        mark.write(mirror.target()).await?;
     }
     let begun = Instant::now();
     mirror.catch_up(&mut progress).await?;
@@ -271,8 +285,8 @@ fn read_auth(file: &Path) -> anyhow::Result<Vec<(String, String)>> {
     lines.map(pair).collect()
 }
 
-/// Sees to it that the target may be written to, and notes what is being done.
-async fn begin(arguments: &Arguments, mirror: &mut Mirror) -> anyhow::Result<Mark> {
+/// Sees to it that the target may be written to, and says what is being done, and whether that is to be noted there.
+async fn begin(arguments: &Arguments, mirror: &mut Mirror) -> anyhow::Result<(Mark, bool)> {
     mirror.look_at_target().await?;
     if let Some(mark) = Mark::read(mirror.target()).await? {
         mark.require(&arguments.root)?;
@@ -284,7 +298,7 @@ async fn begin(arguments: &Arguments, mirror: &mut Mirror) -> anyhow::Result<Mar
         if mark.into {
             mirror.keep_what_is_here();
         }
-        return Ok(mark);
+        return Ok((mark, false));
     }
     let others = mirror
         .here()
@@ -298,9 +312,7 @@ async fn begin(arguments: &Arguments, mirror: &mut Mirror) -> anyhow::Result<Mar
     if arguments.into {
         mirror.keep_what_is_here();
     }
-    let mark = Mark::new(&arguments.root, &arguments.from, arguments.into);
-    mark.write(mirror.target()).await?;
-    Ok(mark)
+    Ok((Mark::new(&arguments.root, &arguments.from, arguments.into), true))
 }
 
 /// Follows until the program is ended.
@@ -391,7 +403,12 @@ fn report_what_stays(mirror: &Mirror, progress: &mut Progress) {
     let kept = mirror.foreign();
     progress.event(
         "stays",
-        json!({ "ephemerals": mirror.ephemerals().len(), "locks": locks, "only_at_target": kept }),
+        json!({
+            "ephemerals": mirror.ephemerals().len(),
+            "locks": locks,
+            "only_at_target": kept,
+            "misfits": mirror.misfits().len(),
+        }),
     );
     if progress.is_json() {
         return;

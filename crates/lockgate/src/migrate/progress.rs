@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::misfits::Misfits;
 use super::source::Node;
 use super::target::Step;
 
@@ -15,6 +16,9 @@ const DRAW_EVERY: Duration = Duration::from_millis(200);
 
 /// A line of a log, or of JSON, is written so often.
 const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// So many znodes that do not fit are named: whoever cleans up wants to see all of them, and nobody reads more.
+const MISFITS_NAMED: usize = 1_000;
 
 /// How wide a bar is.
 const BAR: usize = 24;
@@ -42,6 +46,8 @@ pub struct Progress {
     written: Counts,
     behind: usize,
     lag: Duration,
+    /// How many znodes that do not fit were named.
+    misfits_named: usize,
     is_line_open: bool,
 }
 
@@ -70,6 +76,7 @@ impl Progress {
             written: Counts::default(),
             behind: 0,
             lag: Duration::ZERO,
+            misfits_named: 0,
             is_line_open: false,
         }
     }
@@ -106,6 +113,44 @@ impl Progress {
     /// So many changes are being carried over, the oldest of them so long after it was told of.
     pub fn behind(&mut self, changes: usize, lag: Duration) {
         (self.behind, self.lag) = (changes, lag);
+    }
+
+    /// These do not fit; those that did not before were told of.
+    pub fn misfits(&mut self, misfits: &Misfits, before: &Misfits) {
+        if misfits == before {
+            return;
+        }
+        let mut known = before.clone();
+        for (path, why) in misfits.iter() {
+            if known.insert(path, why) {
+                self.misfit(path, why);
+            }
+        }
+        let count = misfits.len();
+        self.event("misfits", json!({ "count": count }));
+        if !self.is_json() {
+            let more = match self.misfits_named >= MISFITS_NAMED {
+                true => format!(" (only {MISFITS_NAMED} are named)"),
+                false => String::new(),
+            };
+            self.say(&format!(
+                "{count} znodes of the source do not fit into the target{more}"
+            ));
+        }
+    }
+
+    /// One does not fit. Beyond a number of them they are only counted.
+    pub fn misfit(&mut self, path: &str, why: &str) {
+        if self.misfits_named >= MISFITS_NAMED {
+            return;
+        }
+        self.misfits_named += 1;
+        match self.is_json() {
+            true => self.event("misfit", json!({ "path": path, "what": why })),
+            false => self.say(&format!(
+                "  {path:?} does not fit, and stays behind with all that is below it. {why}"
+            )),
+        }
     }
 
     /// How it stands, if it is time for that.

@@ -101,6 +101,14 @@ pub async fn send_clients(hooks: &Hooks) -> anyhow::Result<()> {
 }
 
 async fn attempt(mirror: &mut Mirror, hooks: &Hooks, progress: &mut Progress) -> anyhow::Result<Switched> {
+    let misfits = mirror.misfits().len();
+    if misfits > 0 {
+        // Nobody is kept from writing for what could not come of it.
+        return Ok(Switched::Refused(Refusal {
+            why: format!("{misfits} znodes of the source do not fit into the target"),
+            differences: mirror.differences(),
+        }));
+    }
     match &hooks.on_freeze {
         Some(command) => {
             progress.say("keeping writers away from the source");
@@ -132,6 +140,7 @@ async fn attempt(mirror: &mut Mirror, hooks: &Hooks, progress: &mut Progress) ->
             "the source changed after it had become quiet{at}"
         )));
     };
+    progress.say("the source is quiet: comparing both sides");
     progress.begin("comparing both sides", None);
     mirror.look_at_target().await?;
     if mirror.bring_swept(progress).await? > 0 {

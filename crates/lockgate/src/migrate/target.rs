@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::facts::{AclEntry, Facts, Kind, Lists, Tree, rfc3339};
+use super::misfits::Limits;
 use crate::api_client::{ApiClient, CallError};
 use crate::http_client::encode_path;
 
@@ -37,12 +38,16 @@ pub enum Step {
 pub struct Target {
     client: ApiClient,
     lists: Lists,
+    limits: Limits,
 }
 
 #[derive(Deserialize)]
 struct Page {
     znodes: Vec<Shown>,
     next_after: Option<String>,
+    /// What is older does not say it.
+    #[serde(default)]
+    limits: Limits,
 }
 
 #[derive(Deserialize)]
@@ -66,7 +71,13 @@ impl Target {
         Self {
             client,
             lists: Lists::default(),
+            limits: Limits::default(),
         }
+    }
+
+    /// What a znode may be there, as it was said when the tree was last read.
+    pub fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// `below` and all that is below it, ephemeral znodes too; nothing if it is not there.
@@ -83,10 +94,14 @@ impl Target {
             }
             let answer = match self.client.call("GET", &path, &Value::Null, ANSWER_TIMEOUT).await {
                 Ok(answer) => answer,
-                Err(error) if error.code() == "no_node" && after.is_none() => return Ok(tree),
+                Err(error) if error.code() == "no_node" && after.is_none() && below != "/" => {
+                    self.ask_limits().await?;
+                    return Ok(tree);
+                }
                 Err(error) => return Err(explained(error)),
             };
             let page: Page = serde_json::from_slice(&answer.body)?;
+            self.limits = page.limits;
             for shown in page.znodes {
                 let (path, facts) = self.facts(shown)?;
                 tree.insert(path, facts);
@@ -96,6 +111,15 @@ impl Target {
                 None => return Ok(tree),
             }
         }
+    }
+
+    /// They are said with any page.
+    async fn ask_limits(&mut self) -> anyhow::Result<()> {
+        let path = "/v1/mirror?count=1&linearizable=true";
+        let answer = self.client.call("GET", path, &Value::Null, ANSWER_TIMEOUT).await;
+        let page: Page = serde_json::from_slice(&answer.map_err(explained)?.body)?;
+        self.limits = page.limits;
+        Ok(())
     }
 
     fn facts(&mut self, shown: Shown) -> anyhow::Result<(String, Facts)> {
@@ -195,7 +219,10 @@ fn prefix(steps: &[Step]) -> usize {
     let mut bytes = 0;
     let fits = |step: &&Step| {
         bytes += match step {
-            Step::Put(path, _, data) => path.len() + data.len(),
+            Step::Put(path, facts, data) => {
+                let list = facts.acl.iter().map(|entry| entry.scheme.len() + entry.id.len());
+                path.len() + data.len() + list.sum::<usize>()
+            }
             Step::Remove(path) => path.len(),
         };
         bytes <= BYTES_AT_ONCE
@@ -224,15 +251,62 @@ fn document(step: &Step) -> Value {
                 "creations": facts.creations,
             });
             match std::str::from_utf8(data) {
-                Ok(text) => put["data"] = text.into(),
-                Err(_) => put["data_base64"] = BASE64.encode(data).into(),
+                Ok(text) if escaped_bytes(text) <= base64_bytes(data) => put["data"] = text.into(),
+                _ => put["data_base64"] = BASE64.encode(data).into(),
             }
             json!({ "put": put })
         }
     }
 }
 
+/// How long a text gets in JSON. One of control characters becomes six times as long, and larger than what a node takes.
+fn escaped_bytes(text: &str) -> usize {
+    let bytes = text.bytes().map(|byte| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 2,
+        0..0x20 => 6,
+        _ => 1,
+    });
+    bytes.sum()
+}
+
+fn base64_bytes(data: &[u8]) -> usize {
+    data.len().div_ceil(3) * 4
+}
+
 fn time_ms(text: &str) -> anyhow::Result<i64> {
     let time = humantime::parse_rfc3339(text)?;
     Ok(time.duration_since(std::time::UNIX_EPOCH)?.as_millis() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(data: &[u8]) -> Step {
+        let facts = Facts {
+            kind: Kind::Persistent,
+            data_sha256: super::super::facts::hash(data),
+            data_length: data.len() as u32,
+            acl: Vec::new().into(),
+            version: 0,
+            aversion: 0,
+            created_ms: 0,
+            modified_ms: 0,
+            creations: 0,
+        };
+        Step::Put("/a".to_owned(), facts, Bytes::copy_from_slice(data))
+    }
+
+    #[test]
+    fn no_data_gets_much_longer_on_its_way() {
+        const MEBIBYTE: usize = 1 << 20;
+        for byte in [b'a', b'"', b'\n', 0, 0x1f, 0x7f, 0xff] {
+            let data = vec![byte; MEBIBYTE];
+            let text = document(&put(&data)).to_string();
+            assert!(text.len() <= base64_bytes(&data) + 1024, "{byte}: {}", text.len());
+        }
+        // What people read stays what people read, also when bodies are written down.
+        assert_eq!(document(&put(b"{\"a\": 1}"))["put"]["data"], "{\"a\": 1}");
+        assert_eq!(document(&put(b"plain"))["put"]["data"], "plain");
+    }
 }

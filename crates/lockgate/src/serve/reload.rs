@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use raft_node::Tuning;
 use tracing::{error, info, warn};
 
 use super::logging::Level;
@@ -56,6 +57,21 @@ impl Reloader {
             info!(node, "nothing has changed in the configuration");
             return;
         }
+        let tuning = Tuning::of(&config.node);
+        let taken = server.reconfigure(Reconfigured {
+            http: config.http,
+            admin: config.admin,
+            zookeeper: config.zookeeper,
+            admission: config.node.admission,
+            tuning,
+        });
+        if let Err(refusal) = taken {
+            error!(
+                node,
+                "the configuration does not go together with what holds until the next start, and nothing of it is taken up: {refusal}"
+            );
+            return;
+        }
         let is_louder = changes.live.iter().any(|change| change.setting == "log.level");
         if is_louder {
             if Level::is_overridden() {
@@ -65,12 +81,6 @@ impl Reloader {
                 error!(node, "the log goes on as before: {error:#}");
             }
         }
-        server.reconfigure(Reconfigured {
-            http: config.http,
-            admin: config.admin,
-            zookeeper: config.zookeeper,
-            admission: config.node.admission,
-        });
         for change in &changes.live {
             info!(node, "taken up: {change}");
         }

@@ -10,23 +10,25 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use lockgate::cluster::process::send_signal;
+use lockgate::cluster::{LocalCluster, START_TIMEOUT};
 use lockgate::http_client;
+use lockgate::raft_node::NodeId;
 use nix::unistd::Pid;
 
-use crate::harness::{LOCKGATE, eventually};
+use crate::harness::{LOCKGATE, TestCluster, eventually};
 
 /// A directory whose cluster is stopped at the end, however that comes.
-struct Place(TempDir);
+pub struct Place(pub TempDir);
 
 impl Place {
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.0.path()
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Ok(mut cluster) = lockgate::cluster::LocalCluster::open(self.path(), Path::new(LOCKGATE)) {
+        if let Ok(mut cluster) = LocalCluster::open(self.path(), Path::new(LOCKGATE)) {
             cluster.kill_now();
         }
     }
@@ -168,7 +170,7 @@ async fn a_cluster_comes_up_stays_up_is_broken_and_goes_down() {
     );
     for report in &reports {
         assert!(
-            report["cycle"]["count"].as_u64().unwrap() > 0 && report["errors"] == 0,
+            report["operation"]["count"].as_u64().unwrap() > 0 && report["errors"] == 0,
             "{report}"
         );
     }
@@ -262,4 +264,17 @@ async fn a_wrong_configuration_is_refused_with_everything_that_is_wrong() {
     }
     let told = fails(&["serve", "--config", "/nowhere/node.toml"]).await;
     assert!(told.contains("/nowhere/node.toml"), "{told}");
+}
+
+/// After SIGKILL a process with much memory takes its time to end, and is there meanwhile.
+#[tokio::test]
+async fn a_node_that_is_about_to_end_when_the_cluster_comes_up_is_started() {
+    const ENDS: NodeId = 2;
+    let cluster = TestCluster::start().await;
+    cluster.signal(ENDS, Signal::SIGSTOP).unwrap();
+    let mut somebody_else = LocalCluster::open(cluster.dir(), Path::new(LOCKGATE)).unwrap();
+    // Which nodes run is looked at before anything is waited for.
+    let ends = async { cluster.signal(ENDS, Signal::SIGKILL).unwrap() };
+    let (started, ()) = tokio::join!(somebody_else.up(START_TIMEOUT), ends);
+    assert_eq!(started.unwrap(), [ENDS]);
 }

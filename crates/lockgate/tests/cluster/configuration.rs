@@ -160,7 +160,9 @@ async fn a_running_node_takes_up_what_it_can_and_refuses_what_is_broken() {
 
     fs::write(
         &file,
-        format!("{before}\n[http]\nmax_body_bytes = 2000\n[load]\nmax_outstanding = 500\n[disk]\nstall_ms = 1500\n[log]\nlevel = \"debug\"\n"),
+        format!("{before}\n[http]\nmax_body_bytes = 2000\n[load]\nmax_outstanding = 500\n\
+             [disk]\nlow_water_bytes = 1000000000000000\nsegment_bytes = 8388608\n[sessions]\nmax_ms = 60000\n\
+             [limits]\nchildren = 999\n[log]\nlevel = \"debug\"\nslow_ms = 1\n"),
     )
     .unwrap();
     let (status, said) = config("reload", &file, &[]).await;
@@ -170,18 +172,56 @@ async fn a_running_node_takes_up_what_it_can_and_refuses_what_is_broken() {
     logged(
         &cluster,
         1,
-        "holds from the next start on: disk.stall_ms: 1000 -> 1500",
+        "holds from the next start on: disk.segment_bytes: 16777216 -> 8388608",
     )
     .await;
+    // No disk has so much space; and sessions live no longer than this from now on.
+    let metric = async |line: &str| {
+        let metrics = cluster.send(1, "GET", "/metrics", &Value::Null).await;
+        String::from_utf8(metrics.body.to_vec()).unwrap().contains(line)
+    };
+    eventually("its disk counts as nearly full", async || {
+        metric("\nlockgate_disk_low 1\n").await
+    })
+    .await;
+    let opened = cluster
+        .send(1, "POST", "/v1/sessions", &json!({"ttl_ms": 300_000}))
+        .await;
+    assert_eq!(opened.json()["ttl_ms"], 60_000, "{}", opened.json());
+    eventually("what is slow now is told of", async || {
+        cluster.send(1, "POST", "/v1/sessions", &json!({})).await;
+        log(&cluster, 1).contains(" WARN lockgate::slow: ")
+    })
+    .await;
+    // Limits are the leader's, and so the cluster's.
+    let limits = async || {
+        let page = cluster
+            .send(1, "GET", "/v1/mirror?count=1&linearizable=true", &Value::Null)
+            .await;
+        page.json()["limits"]["children"].as_u64()
+    };
+    assert_eq!(
+        cluster
+            .send(1, "POST", "/v1/cluster/leader", &json!({"node_id": 1}))
+            .await
+            .status,
+        200
+    );
+    eventually("its limits hold", async || limits().await == Some(999)).await;
     assert_eq!(large_note(&cluster).await, 413);
     // Debug tells of every request.
     eventually("the log tells more", async || {
         log(&cluster, 1).contains(" DEBUG ")
     })
     .await;
+    // As many as that, or fewer while they take long.
     let metrics = cluster.send(1, "GET", "/metrics", &Value::Null).await;
     let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
-    assert!(metrics.contains("\nlockgate_proposals_limit 500\n"), "{metrics}");
+    let limit = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("lockgate_proposals_limit "));
+    let limit: u64 = limit.expect("it is told").parse().unwrap();
+    assert!(limit <= 500, "{limit}");
 
     // A broken file is refused as a whole: by who asks for it, and by the node that is told in another way.
     fs::write(
@@ -206,12 +246,36 @@ async fn a_running_node_takes_up_what_it_can_and_refuses_what_is_broken() {
     assert!(log(&cluster, 1).contains("http.max_connections: must be a whole number"));
     assert_eq!(large_note(&cluster).await, 413, "it goes on with what it had");
 
+    // What would do after a restart, and not with what holds until then.
+    fs::write(
+        &file,
+        format!("{before}\n[raft]\nheartbeat_ms = 30\nelection_min_ms = 150\nelection_max_ms = 200\n[sessions]\nmin_ms = 500\n"),
+    )
+    .unwrap();
+    let (status, said) = config("reload", &file, &[]).await;
+    assert_eq!(status, Some(0), "{said}");
+    logged(
+        &cluster,
+        1,
+        "does not go together with what holds until the next start",
+    )
+    .await;
+    assert_eq!(large_note(&cluster).await, 413, "nothing of it is taken up");
+
     // Back to the first one: what is not said any more is the default again.
     fs::write(&file, &before).unwrap();
     let (status, said) = config("reload", &file, &[]).await;
     assert_eq!(status, Some(0), "{said}");
     logged(&cluster, 1, "taken up: http.max_body_bytes: 2000 -> 65536").await;
     assert_eq!(large_note(&cluster).await, was);
+    eventually("its disk has room again", async || {
+        metric("\nlockgate_disk_low 0\n").await
+    })
+    .await;
+    eventually("as many children as before", async || {
+        limits().await == Some(1_000_000)
+    })
+    .await;
     let (status, said) = config("reload", &file, &[]).await;
     assert_eq!(status, Some(0), "{said}");
     logged(&cluster, 1, "nothing has changed in the configuration").await;

@@ -91,6 +91,20 @@ async fn a_lock_is_found_and_seen_to_change_hands_over_the_loss_of_the_leader_an
     assert_eq!(seen["history"][0]["reason"], "it hangs since noon", "{seen}");
     browser.click("#views a", "Events").await;
     browser.until_text(".log", "it hangs since noon").await;
+
+    // That another node leads now is told among it, and still is when the page is made anew.
+    let is_told = format!(
+        "[...document.querySelectorAll('.log .row')].some((row) => \
+         row.innerText.includes('leader') && row.innerText.includes('node {next}'))"
+    );
+    browser.until(&is_told).await;
+    browser.reload().await;
+    browser.until(&is_told).await;
+    browser
+        .js("(() => { const choice = document.querySelector('select'); choice.value = 'cluster'; choice.dispatchEvent(new Event('change')); })()")
+        .await;
+    browser.until_no_text(".log", "it hangs since noon").await;
+    browser.until(&is_told).await;
     assert_content(&browser);
 }
 

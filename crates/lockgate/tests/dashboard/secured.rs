@@ -163,3 +163,65 @@ async fn whose_token_is_revoked_is_asked_for_another_one() {
     browser.until_text("dialog", "does not count").await;
     assert_content(&browser);
 }
+
+#[tokio::test]
+async fn who_shows_no_token_is_not_asked_again_and_who_shows_a_poor_one_is_told_what_is_missing() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let cluster = TestCluster::start_with_access().await;
+    let node = cluster.leader_now().await;
+    let nothing = json!({ "grants": [] });
+    admin(&cluster, node, "PUT", "/v1/roles/poor", nothing).await;
+    let poor = admin(&cluster, node, "POST", "/v1/tokens", json!({"role": "poor"})).await;
+
+    // Whoever declines is left alone, also where the next view would need one.
+    browser.go(&page(&cluster, node, "locks")).await;
+    browser.click("dialog button", "Not now").await;
+    browser.until_text("#link", "no token was shown").await;
+    browser.until_text("#who", "Show a token").await;
+    browser.click("#views a", "Sessions").await;
+    browser.until("document.title.startsWith('Sessions')").await;
+    let asked = browser
+        .js("import('/dashboard/api.js').then((api) => api.get('/v1/sessions')).catch((error) => error.status)")
+        .await;
+    assert_eq!(asked, 401);
+    assert_eq!(
+        browser.js("document.querySelector('dialog') === null").await,
+        true
+    );
+
+    // One that counts and may do nothing (403) is not asked for again: it is said what is missing.
+    browser.click("#who", "Show a token").await;
+    browser
+        .write("dialog input", poor["token"].as_str().unwrap())
+        .await;
+    browser.press("Enter").await;
+    browser.until_text("#who", "poor").await;
+    browser.click("#views a", "Cluster").await;
+    browser
+        .until("[...document.querySelectorAll('main .error')].some((it) => it.checkVisibility() && it.innerText.length > 0)")
+        .await;
+    let status = browser
+        .js("import('/dashboard/api.js').then((api) => api.get('/v1/cluster')).catch((error) => error.status)")
+        .await;
+    assert_eq!(status, 403);
+    assert_eq!(
+        browser.js("document.querySelector('dialog') === null").await,
+        true
+    );
+
+    // It is revoked. Whoever declines then can still show another one.
+    let path = format!("/v1/tokens/{}", poor["id"].as_str().unwrap());
+    admin(&cluster, node, "DELETE", &path, Value::Null).await;
+    browser.until_text("dialog", "does not count").await;
+    browser.reload().await;
+    browser.until_text("dialog", "does not count").await;
+    browser.click("dialog button", "Not now").await;
+    browser.click("#who", "Show a token").await;
+    let token = cluster.credentials().token.as_ref().unwrap().expose().to_owned();
+    browser.write("dialog input", &token).await;
+    browser.press("Enter").await;
+    browser.until_text("#link", "leads").await;
+    assert_content(&browser);
+}

@@ -48,6 +48,13 @@ pub async fn everything() -> Scrape {
         .send(leader, "POST", "/v1/cluster/snapshot", &Value::Null)
         .await;
     assert_eq!(made.status, 200, "{}", made.json());
+    let drawn = cluster.send(leader, "GET", "/v1/snapshot", &Value::Null).await;
+    assert_eq!(drawn.status, 200);
+    eventually("the backup is known to have been drawn", async || {
+        let now = Scrape::of(&cluster, leader).await;
+        now.types.contains_key("lockgate_backup_last_timestamp_seconds")
+    })
+    .await;
     let seen = seen.and(Scrape::of(&cluster, leader).await);
 
     // And one of clients of ZooKeeper, which is not kept from writing.

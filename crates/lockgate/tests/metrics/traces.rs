@@ -204,6 +204,55 @@ async fn a_callers_trace_goes_on_through_the_log() {
 }
 
 #[tokio::test]
+async fn requests_of_clients_of_zookeeper_are_traced_as_those_over_http_are() {
+    let collector = Collector::start().await;
+    let cluster = TestCluster::start_with(&collector.settings(1.0)).await;
+    let follower = cluster.followers().await[0];
+    let server = cluster.node(follower).unwrap().zookeeper.clone().unwrap();
+    crate::zookeeper::ask_once(&server).await;
+    let of_zookeeper = |operation: &str| {
+        let name = format!("ZooKeeper {operation}");
+        let spans = collector.spans().into_iter();
+        spans.map(|(_, span)| span).find(|span| span["name"] == name)
+    };
+    for operation in ["createSession", "getData", "closeSession"] {
+        let mut found = None;
+        eventually(&format!("{operation} was traced"), async || {
+            found = of_zookeeper(operation);
+            found.is_some()
+        })
+        .await;
+        let span = found.expect("it was there");
+        assert_eq!((&span["parentSpanId"], &span["kind"]), (&Value::Null, &json!(2)));
+        let told = attributes(&span);
+        assert_eq!(
+            (&told["rpc.system"], &told["rpc.method"]),
+            (&json!("zookeeper"), &json!(operation))
+        );
+        assert_eq!(told["lockgate.session"].as_str().unwrap().len(), 16, "{told:?}");
+        assert_eq!(told.get("error.type"), None);
+        if operation == "getData" {
+            // A read of this node's own state: nothing of it goes through the log.
+            assert_eq!(told["lockgate.path"], "/");
+            continue;
+        }
+        // What goes through the log has the same parts as over HTTP.
+        let all = collector.of_trace(span["traceId"].as_str().unwrap(), 6).await;
+        assert!(all.values().all(|(node, _)| *node == follower.to_string()));
+        let proposal = &all["proposal"].1;
+        assert_eq!(proposal["parentSpanId"], span["spanId"]);
+        let mut at = time(proposal, "startTimeUnixNano");
+        for part in ["queue", "commit", "apply", "reply"] {
+            let part = &all[part].1;
+            assert_eq!(part["parentSpanId"], proposal["spanId"]);
+            assert_eq!(time(part, "startTimeUnixNano"), at, "{part}");
+            at = time(part, "endTimeUnixNano");
+        }
+        assert_eq!(time(proposal, "endTimeUnixNano"), at);
+    }
+}
+
+#[tokio::test]
 async fn a_node_traces_the_part_that_it_is_told() {
     let collector = Collector::start().await;
     let cluster = TestCluster::start_with(&collector.settings(1.0)).await;

@@ -15,7 +15,7 @@ use crate::programs::directory;
 const JARS: &str = "/usr/share/java";
 
 /// The jars that the programs and ZooKeeper's server need beside those that these name themselves, and their packages.
-const WANTED: [(&str, &str); 7] = [
+const WANTED: [(&str, &str); 9] = [
     ("zookeeper.jar", "libzookeeper-java"),
     ("zookeeper-jute.jar", "libzookeeper-java"),
     ("curator-client.jar", "libcurator-client-java"),
@@ -23,6 +23,9 @@ const WANTED: [(&str, &str); 7] = [
     ("curator-recipes.jar", "libcurator-recipes-java"),
     ("guava.jar", "libguava-java"),
     ("slf4j-simple.jar", "libslf4j-java"),
+    // What ZooKeeper's server speaks TLS with needs these, and does not name them.
+    ("netty-codec.jar", "libnetty-java"),
+    ("netty-resolver.jar", "libnetty-java"),
 ];
 
 /// What every JVM of these tests is started with: on two cores and for some seconds, what starts quickest is quickest.

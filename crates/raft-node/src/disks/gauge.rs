@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use super::config::DiskConfig;
 use super::report::DiskReport;
@@ -27,7 +27,7 @@ pub struct Sight {
 
 /// What a node knows of its disk.
 pub struct Gauge {
-    config: DiskConfig,
+    config: RwLock<DiskConfig>,
     last: Mutex<DiskReport>,
 }
 
@@ -39,9 +39,14 @@ impl Gauge {
             ..DiskReport::default()
         };
         Self {
-            config,
+            config: RwLock::new(config),
             last: Mutex::new(last),
         }
+    }
+
+    /// What counts from the next look on.
+    pub fn reconfigure(&self, config: DiskConfig) {
+        *self.config.write() = config;
     }
 
     /// What was seen last.
@@ -51,11 +56,12 @@ impl Gauge {
 
     /// Takes a look into account; says what there is to say.
     pub fn saw(&self, sight: Sight) -> DiskReport {
+        let config = self.config.read().clone();
         let mut last = self.last.lock();
         let micros = |duration: Duration| duration.as_micros().try_into().unwrap_or(u64::MAX);
         let mark = match last.low {
-            true => self.config.resume_bytes,
-            false => self.config.low_water_bytes,
+            true => config.resume_bytes,
+            false => config.low_water_bytes,
         };
         let low = match sight.free_bytes {
             _ if sight.starved => true,
@@ -65,7 +71,7 @@ impl Gauge {
         };
         *last = DiskReport {
             free_bytes: sight.free_bytes,
-            low_water_bytes: self.config.low_water_bytes.saturating_add(sight.snapshot_bytes),
+            low_water_bytes: config.low_water_bytes.saturating_add(sight.snapshot_bytes),
             low,
             log_full: sight.log_full,
             sync_us: sight.sync.map(micros),
@@ -107,6 +113,26 @@ mod tests {
         assert!(low(119, 20));
         assert!(low(169, 20));
         assert!(!low(170, 20));
+    }
+
+    #[test]
+    fn other_marks_count_from_the_next_look_on() {
+        let gauge = gauge();
+        let low = || {
+            let sight = Sight {
+                free_bytes: Some(120),
+                ..Sight::default()
+            };
+            gauge.saw(sight).low
+        };
+        assert!(!low());
+        gauge.reconfigure(DiskConfig {
+            low_water_bytes: 121,
+            resume_bytes: 121,
+            ..DiskConfig::default()
+        });
+        assert!(low());
+        assert_eq!(gauge.report().low_water_bytes, 121);
     }
 
     #[test]

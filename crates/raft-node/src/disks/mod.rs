@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
 pub use self::config::DiskConfig;
@@ -42,7 +42,7 @@ const VIEW_AGE: Duration = Duration::from_secs(5);
 /// What one node knows of disks: its own, and what the leader says of all.
 pub struct Disks {
     node: NodeId,
-    config: DiskConfig,
+    config: RwLock<DiskConfig>,
     gauge: Gauge,
     view: Mutex<Option<(DiskView, Instant)>>,
     /// While this node leads: what the members have said lately, its own disk among them.
@@ -55,10 +55,20 @@ impl Disks {
         Self {
             node,
             gauge: Gauge::new(config.clone()),
-            config,
+            config: RwLock::new(config),
             view: Mutex::default(),
             reports: Mutex::default(),
         }
+    }
+
+    /// What counts from the next look on.
+    pub fn reconfigure(&self, config: DiskConfig) {
+        self.gauge.reconfigure(config.clone());
+        *self.config.write() = config;
+    }
+
+    fn config(&self) -> DiskConfig {
+        self.config.read().clone()
     }
 
     /// This node's own disk, as it was seen last.
@@ -121,7 +131,7 @@ impl Disks {
     pub fn alarms(&self) -> Vec<Alarm> {
         match self.view() {
             Some(view) => view.alarms,
-            None => judge::alarms_of(self.node, &self.report(), &self.config),
+            None => judge::alarms_of(self.node, &self.report(), &self.config()),
         }
     }
 }

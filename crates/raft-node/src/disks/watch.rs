@@ -48,7 +48,7 @@ pub(crate) async fn look(
             let (storage, low) = (storage.clone(), disks.report().low);
             tokio::spawn(blocking::run(move || free_space(&storage, low)))
         });
-        let free_bytes = match tokio::time::timeout(disks.config.check_interval, &mut answer).await {
+        let free_bytes = match tokio::time::timeout(disks.config().check_interval, &mut answer).await {
             Ok(Ok(Ok(free_bytes))) => free_bytes,
             Ok(_) => None,
             Err(_) => {
@@ -86,7 +86,7 @@ pub(crate) async fn look(
             }
         }
         tokio::select! {
-            () = tokio::time::sleep(disks.config.check_interval) => {}
+            () = tokio::time::sleep(disks.config().check_interval) => {}
             () = stop.cancelled() => return,
         }
     }
@@ -135,7 +135,7 @@ pub(crate) async fn judge(disks: Arc<Disks>, peers: Arc<Peers>, raft: Raft, stop
     let mut office: Option<Office> = None;
     loop {
         tokio::select! {
-            () = tokio::time::sleep(disks.config.check_interval) => {}
+            () = tokio::time::sleep(disks.config().check_interval) => {}
             () = stop.cancelled() => return,
         }
         let Some(seen) = Seen::by_leader(&raft) else {
@@ -147,7 +147,7 @@ pub(crate) async fn judge(disks: Arc<Disks>, peers: Arc<Peers>, raft: Raft, stop
             Some(office) if office.term == seen.term => office,
             other => other.insert(Office {
                 term: seen.term,
-                settled: now + disks.config.hand_over_pause,
+                settled: now + disks.config().hand_over_pause,
                 heard: BTreeMap::new(),
             }),
         };
@@ -160,7 +160,7 @@ pub(crate) async fn judge(disks: Arc<Disks>, peers: Arc<Peers>, raft: Raft, stop
         office
             .heard
             .extend(asked.into_iter().map(|(id, report)| (id, (report, now))));
-        let counted = disks.config.check_interval * ROUNDS_COUNTED * 2;
+        let counted = disks.config().check_interval * ROUNDS_COUNTED * 2;
         office
             .heard
             .retain(|id, (_, when)| now - *when <= counted && seen.members.contains(id));
@@ -177,18 +177,18 @@ pub(crate) async fn judge(disks: Arc<Disks>, peers: Arc<Peers>, raft: Raft, stop
             lag: seen.lag,
         };
         let before = disks.view();
-        let view = scene.view(seen.term, before.as_ref(), wall_clock::now_ms(), &disks.config);
+        let view = scene.view(seen.term, before.as_ref(), wall_clock::now_ms(), &disks.config());
         tell(before.as_ref(), &view);
         disks.learn(view);
 
         if now >= office.settled
-            && let Some((heir, motive)) = scene.hand_over(&disks.config)
+            && let Some((heir, motive)) = scene.hand_over(&disks.config())
         {
             match motive {
                 Motive::Full => tracing::warn!(to = heir, "the disk is nearly full: handing leadership over"),
                 Motive::Slow => tracing::warn!(to = heir, "the disk is slow: handing leadership over"),
             }
-            office.settled = now + disks.config.hand_over_pause;
+            office.settled = now + disks.config().hand_over_pause;
             // Raft that has stopped ends the node anyway.
             let _ = raft.trigger().transfer_leader(heir).await;
         }
@@ -238,7 +238,7 @@ async fn ask_all(disks: &Disks, peers: &Peers, members: &[NodeId]) -> Vec<(NodeI
     let asked = members.iter().map(|id| {
         let (link, view) = (peers.link(*id, Purpose::Control), view.clone());
         async move {
-            match link.ask(Ask::Disk { view }, disks.config.check_interval).await {
+            match link.ask(Ask::Disk { view }, disks.config().check_interval).await {
                 Ok(Answer::Disk(report)) => Some((*id, report)),
                 // It is unreachable, or busy with something else; Raft says so loudly enough.
                 Ok(_) | Err(_) => None,

@@ -15,8 +15,8 @@ use crate::codec::Envelope;
 use crate::disks::{Alarm, AlarmKind, DiskReport, DiskView, MemberNews};
 use crate::membership::{MembershipChange, MembershipChanged, MembershipOutcome, MembershipRefusal};
 use crate::peers::wire::{
-    Answer, Ask, Declined, Hello, HelloReply, HelloStart, MAGIC, NotLeader, OLDEST_WIRE_VERSION, Purpose,
-    RefusalCause, SnapshotHead, SnapshotResume, SnapshotTail, Touched, WIRE_VERSION, WireAppend,
+    Answer, Ask, Declined, Hello, HelloReply, HelloStart, LeaderLoss, MAGIC, NotLeader, OLDEST_WIRE_VERSION,
+    Purpose, RefusalCause, SnapshotHead, SnapshotResume, SnapshotTail, Touched, WIRE_VERSION, WireAppend,
     WireAppendResult, WireEntry, WireLogId, WirePayload, WireSnapshotKey, WireSnapshotMeta, WireVote,
     WireVoteRequest, WireVoteResponse, decode_frame, put_frame,
 };
@@ -195,6 +195,7 @@ fn golden_questions_and_answers() {
         ),
         ("ask_read_index", Ask::ReadIndex),
         ("ask_members", Ask::Members),
+        ("ask_leader_lost", Ask::LeaderLost { term: 300, leader: 2 }),
         ("ask_disk", Ask::Disk { view: Some(view) }),
         (
             "ask_add",
@@ -285,6 +286,13 @@ fn golden_questions_and_answers() {
         ("answer_touch", Answer::Touch(Ok(touched))),
         ("answer_read_index", Answer::ReadIndex(Ok(70_000))),
         ("answer_members", Answer::Members(Ok(members))),
+        (
+            "answer_leader_lost",
+            Answer::LeaderLost(LeaderLoss {
+                lost: true,
+                last: Some(AT),
+            }),
+        ),
         ("answer_disk", Answer::Disk(report)),
         ("answer_changed", Answer::ChangeMembership(Ok(changed))),
         (

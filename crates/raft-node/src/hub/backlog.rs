@@ -2,9 +2,10 @@
 //! connection, never a notice.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::task::{Context, Poll, Waker};
 
-use parking_lot::Mutex;
-use tokio::sync::Notify;
+use parking_lot::{Mutex, MutexGuard};
 use znode_watch::{Notice, TooManyWatches};
 
 /// How many places an empty queue may keep; what a burst needed beyond that is given back.
@@ -38,8 +39,6 @@ pub enum WatchesLost {
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     state: Mutex<State>,
-    /// Something has come. One task waits.
-    changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -48,6 +47,25 @@ struct State {
     lost: Option<WatchesLost>,
     /// It is lost when what waits is taken.
     ends: Option<WatchesLost>,
+    /// Who waits for something to come. That is one task, and it looks at what is here under the same lock, so that nothing else, such
+    /// as tokio's `Notify` with its list of who waits, has to be locked for each notice.
+    waits: Option<Waker>,
+}
+
+impl State {
+    fn next(&mut self) -> Result<Option<Notice>, WatchesLost> {
+        if let Some(lost) = self.lost {
+            return Err(lost);
+        }
+        let next = self.notices.pop_front();
+        if let (None, Some(ended)) = (&next, self.ends) {
+            return Err(ended);
+        }
+        if self.notices.is_empty() {
+            self.notices.shrink_to(KEPT_CAPACITY);
+        }
+        Ok(next)
+    }
 }
 
 impl Backlog {
@@ -58,8 +76,7 @@ impl Backlog {
             return Err(WatchesLost::TooSlow);
         }
         state.notices.push_back(notice);
-        drop(state);
-        self.changed.notify_one();
+        wake(state);
         Ok(())
     }
 
@@ -68,16 +85,14 @@ impl Backlog {
         let mut state = self.state.lock();
         state.notices = VecDeque::new();
         state.lost.get_or_insert(why);
-        drop(state);
-        self.changed.notify_one();
+        wake(state);
     }
 
     /// Ends it after what still waits: nothing more will come.
     pub(super) fn end(&self, why: WatchesLost) {
         let mut state = self.state.lock();
         state.ends.get_or_insert(why);
-        drop(state);
-        self.changed.notify_one();
+        wake(state);
     }
 
     /// Why it has ended, if it has.
@@ -88,27 +103,114 @@ impl Backlog {
 
     /// The next notice, if one waits.
     pub(crate) fn try_next(&self) -> Result<Option<Notice>, WatchesLost> {
+        self.state.lock().next()
+    }
+
+    /// The same, or has the task woken when something has come. One task at a time may wait: the last one that asked.
+    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Result<Notice, WatchesLost>> {
         let mut state = self.state.lock();
-        if let Some(lost) = state.lost {
-            return Err(lost);
+        if let Some(next) = state.next().transpose() {
+            return Poll::Ready(next);
         }
-        let next = state.notices.pop_front();
-        if let (None, Some(ended)) = (&next, state.ends) {
-            return Err(ended);
+        match &state.waits {
+            Some(waits) if waits.will_wake(cx.waker()) => {}
+            _ => state.waits = Some(cx.waker().clone()),
         }
-        if state.notices.is_empty() {
-            state.notices.shrink_to(KEPT_CAPACITY);
-        }
-        Ok(next)
+        Poll::Pending
     }
 
     /// Waits for the next notice. Given up, it has taken none.
     pub(crate) async fn next(&self) -> Result<Notice, WatchesLost> {
-        loop {
-            if let Some(notice) = self.try_next()? {
-                return Ok(notice);
-            }
-            self.changed.notified().await;
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+}
+
+/// Wakes who waits, when the state is no longer locked: it may begin at once, on another thread.
+fn wake(mut state: MutexGuard<'_, State>) {
+    let waits = state.waits.take();
+    drop(state);
+    if let Some(waits) = waits {
+        waits.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use znode_store::{ZPath, ZnodeEventKind, Zxid};
+
+    use super::*;
+
+    /// Counts how often it was woken.
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Woken {
+        fn times(&self) -> usize {
+            self.0.load(Ordering::Relaxed)
         }
+    }
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn notice(zxid: u64) -> Notice {
+        Notice {
+            kind: ZnodeEventKind::DataChanged,
+            path: ZPath::parse("/a").unwrap(),
+            zxid: Zxid(zxid),
+        }
+    }
+
+    fn poll(backlog: &Backlog, by: &Arc<Woken>) -> Poll<Result<Notice, WatchesLost>> {
+        let waker = Waker::from(by.clone());
+        backlog.poll_next(&mut Context::from_waker(&waker))
+    }
+
+    #[test]
+    fn who_waits_is_woken_once_and_finds_all_that_has_come() {
+        let (backlog, task) = (Backlog::default(), Arc::new(Woken::default()));
+        assert_eq!(poll(&backlog, &task), Poll::Pending);
+        assert_eq!(poll(&backlog, &task), Poll::Pending);
+        backlog.push(notice(1), 8).unwrap();
+        backlog.push(notice(2), 8).unwrap();
+        assert_eq!(task.times(), 1);
+        assert_eq!(poll(&backlog, &task), Poll::Ready(Ok(notice(1))));
+        assert_eq!(poll(&backlog, &task), Poll::Ready(Ok(notice(2))));
+        assert_eq!(poll(&backlog, &task), Poll::Pending);
+        backlog.push(notice(3), 8).unwrap();
+        assert_eq!(task.times(), 2);
+    }
+
+    #[test]
+    fn the_last_one_that_asked_is_woken() {
+        let backlog = Backlog::default();
+        let (before, after) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
+        assert_eq!(poll(&backlog, &before), Poll::Pending);
+        assert_eq!(poll(&backlog, &after), Poll::Pending);
+        backlog.push(notice(1), 8).unwrap();
+        assert_eq!((before.times(), after.times()), (0, 1));
+    }
+
+    #[test]
+    fn the_end_wakes_too_and_is_heard_after_what_still_waits() {
+        let (backlog, task) = (Backlog::default(), Arc::new(Woken::default()));
+        assert_eq!(poll(&backlog, &task), Poll::Pending);
+        backlog.push(notice(1), 8).unwrap();
+        backlog.end(WatchesLost::SessionEnded);
+        assert_eq!(task.times(), 1);
+        assert_eq!(poll(&backlog, &task), Poll::Ready(Ok(notice(1))));
+        assert_eq!(poll(&backlog, &task), Poll::Ready(Err(WatchesLost::SessionEnded)));
+        let (backlog, task) = (Backlog::default(), Arc::new(Woken::default()));
+        assert_eq!(poll(&backlog, &task), Poll::Pending);
+        backlog.lose(WatchesLost::NodeStops);
+        assert_eq!(task.times(), 1);
+        assert_eq!(poll(&backlog, &task), Poll::Ready(Err(WatchesLost::NodeStops)));
     }
 }

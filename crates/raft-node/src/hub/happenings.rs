@@ -10,6 +10,7 @@ use znode_store::{
     AccessChange, Event, HolderId, LockName, SessionId, ZPath, ZnodeEventKind, Zxid, lock_of_contender,
 };
 
+use super::chronicle::{Chronicle, ClusterHappening};
 use super::session_events::{EventPosition, SessionEvent, translate};
 
 /// How many are kept. A page that is opened shows the last hundred; the rest is for those who ask for few of many locks.
@@ -112,6 +113,8 @@ pub struct TooManyOnlookers;
 #[derive(Debug)]
 pub(crate) struct Recent {
     kept: Mutex<Kept>,
+    /// What has happened to the cluster. It has no place in the log.
+    pub(crate) chronicle: Chronicle,
     /// How often something was added, or the state was replaced; onlookers wait for it.
     changes: watch::Sender<u64>,
 }
@@ -130,6 +133,7 @@ impl Recent {
                 complete_after: EventPosition::all_of(Zxid(0)),
                 happenings: VecDeque::new(),
             }),
+            chronicle: Chronicle::default(),
             changes: watch::Sender::new(0),
         }
     }
@@ -159,6 +163,12 @@ impl Recent {
         self.changed();
     }
 
+    /// Keeps what has happened to the cluster.
+    pub(crate) fn note(&self, happening: ClusterHappening) {
+        self.chronicle.add(happening);
+        self.changed();
+    }
+
     /// The state was replaced by one that stands at `zxid`: what happened before is not known.
     pub(super) fn state_replaced(&self, zxid: Zxid) {
         let mut kept = self.kept.lock();
@@ -169,8 +179,10 @@ impl Recent {
     }
 
     fn changed(&self) {
-        // Nobody looks on most of the time, and then nobody is woken.
-        self.changes.send_modify(|changes| *changes += 1);
+        // Nobody looks on most of the time. Whoever begins to from now on sees what was kept just now.
+        if self.changes.receiver_count() > 0 {
+            self.changes.send_modify(|changes| *changes += 1);
+        }
     }
 
     /// Looks on. Each look is at what came since the one before.

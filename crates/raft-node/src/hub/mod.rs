@@ -9,6 +9,7 @@ mod armed;
 mod backlog;
 mod connections;
 mod grants;
+pub mod chronicle;
 pub mod happenings;
 pub mod session_events;
 

@@ -23,7 +23,12 @@ pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) 
     let help = "Whether the cluster takes only what makes the state smaller (1) or everything (0)";
     sheet.gauge("read_only", help, u64::from(status.read_only))?;
     log(sheet, node, status)?;
-    snapshot(sheet, status)
+    snapshot(sheet, status)?;
+    if let Some(made_at_ms) = node.last_backup_ms() {
+        let help = "Of which time the newest backup is that was drawn from this node since it started, in seconds since 1970";
+        sheet.gauge("backup_last_timestamp_seconds", help, made_at_ms as f64 / 1e3)?;
+    }
+    Ok(())
 }
 
 fn log(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Result {

@@ -1,6 +1,7 @@
 //! How a node comes to a backup: it sees to it that a snapshot on its disk covers what has to be in it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Node;
@@ -64,6 +65,20 @@ impl Node {
         };
         Backup::of(&file, head, place)
             .map_err(|error| Unavailable::new(format!("the snapshot cannot be read: {error}")).into())
+    }
+
+    /// A backup that was made at this time has gone out to its last byte.
+    pub fn backup_drawn(&self, made_at_ms: u64) {
+        let newest = &self.inner.last_backup_ms;
+        newest.fetch_max(made_at_ms, Ordering::Relaxed);
+    }
+
+    /// Of which time the newest backup is that was drawn from this node since it started, in milliseconds since 1970.
+    pub fn last_backup_ms(&self) -> Option<u64> {
+        match self.inner.last_backup_ms.load(Ordering::Relaxed) {
+            0 => None,
+            made_at_ms => Some(made_at_ms),
+        }
     }
 
     /// A snapshot on the disk that covers all that is applied now.

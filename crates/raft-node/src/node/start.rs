@@ -1,6 +1,7 @@
 //! How a node begins: its storage, Raft, and the tasks that it consists of.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use openraft::SnapshotPolicy;
@@ -36,6 +37,8 @@ use crate::proposer::{self, Proposer};
 use crate::replica::Replica;
 use crate::storage::{Disk, RealDisk, Storage};
 use crate::submitter::Submitter;
+use crate::succession::Succession;
+use crate::tuning::{Tuned, Tuning};
 use crate::types::{ClusterId, DiskId, Raft};
 
 /// Log entries in one frame to a follower. Entries are batches of about a megabyte at most (a single large
@@ -153,13 +156,14 @@ impl Node {
         let (questions, question_queues) = asker::questions();
         let disks = Arc::new(Disks::new(config.node_id, config.disk.clone()));
         let (snapshots, snapshot_orders) = compaction::orders();
+        let tuned = Arc::new(Tuned::new(Tuning::of(&config)));
         let compaction = Compaction {
             raft: raft.clone(),
             replica: replica.clone(),
             snapshots: storage.snapshots.clone(),
             log: log.clone(),
             traffic: traffic.clone(),
-            config: config.snapshots.clone(),
+            tuned: tuned.clone(),
         };
         let membership = Arc::new(MembershipLeader::new(
             raft.clone(),
@@ -198,11 +202,22 @@ impl Node {
                 stop: stop.clone(),
                 tasks: tasks.clone(),
                 backups: Arc::new(Semaphore::new(backup::BACKUPS_AT_ONCE)),
+                tuned: tuned.clone(),
+                traffic: traffic.clone(),
+                last_backup_ms: AtomicU64::new(0),
                 history,
                 storage: Mutex::new(Some(storage.clone())),
             }),
         };
 
+        let succession = Arc::new(Succession::new(
+            config.node_id,
+            config.timing.clone(),
+            peers.clone(),
+            raft.clone(),
+            log.clone(),
+            view.clone(),
+        ));
         let tasks = Tasks::new(gate.clone(), tasks);
         let services = Services {
             raft: raft.clone(),
@@ -212,7 +227,9 @@ impl Node {
             storage: storage.clone(),
             disks: disks.clone(),
             traffic,
+            succession: succession.clone(),
         };
+        tasks.spawn(succession.run(stop.clone()));
         tasks.spawn(compaction::run(compaction, snapshot_orders, stop.clone()));
         tasks.spawn(server::serve(listener, gate.clone(), services, stop.clone()));
         tasks.spawn(disks::look(
@@ -274,17 +291,12 @@ impl Node {
                 matches!(node.propose(request).await, Ok(Applied { outcome: Ok(_), .. }))
             }
         };
-        tasks.spawn(leader::tend(
-            replica,
-            config.sweeps.clone(),
-            config.limits,
-            propose,
-            stop.clone(),
-        ));
+        tasks.spawn(leader::tend(replica, tuned, propose, stop.clone()));
         tasks.spawn(asker::run(asker, question_queues, stop.clone()));
         tasks.spawn(node.clone().watch_raft());
         tasks.spawn(node.clone().watch_log(log));
         tasks.spawn(node.clone().watch_readiness());
+        tasks.spawn(node.clone().keep_chronicle());
         tasks.spawn(node.clone().refuse_when_failed());
         if let Some(own_address) = config.members.get(&config.node_id).cloned() {
             let knocker = Knocker {

@@ -2,8 +2,9 @@
 //! each purpose, both sides' identity checked before anything else.
 //!
 //! `wire` says what is said, `gate` who may say it, `link` asks, `server` answers, `network` is openraft's
-//! view of it, `snapshots` carries snapshots.
+//! view of it, `entries` carries entries, `snapshots` snapshots.
 
+pub mod entries;
 pub mod gate;
 pub mod link;
 pub mod network;

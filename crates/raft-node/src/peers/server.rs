@@ -5,20 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use futures_util::{StreamExt, stream};
 use openraft::raft::TransferLeaderRequest;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use transport_security::{Crowd, HandshakeBounds, PeerName};
 
+use super::entries::answers;
 use super::gate::{Gate, HandshakeError};
 use super::link::CONNECT_TIMEOUT;
 use super::snapshots::{self, SnapshotTraffic};
 use super::stream::{PeerListener, PeerStream, Protected, ReadHalf, WriteHalf, protect_accepted};
 use super::wire::{
-    Answer, Ask, FrameReader, Hello, HelloReply, HelloStart, Purpose, WireAppend, WireAppendResult,
-    WireEntry, decode_frame, put_frame, send_frames,
+    Answer, Ask, FrameReader, Hello, HelloReply, HelloStart, Purpose, WireAppendResult, decode_frame,
+    put_frame, send_frames,
 };
 use crate::codec;
 use crate::config::NodeId;
@@ -30,6 +30,7 @@ use crate::panics::Alarm;
 use crate::proposer::Submissions;
 use crate::snapshot_file::blocking;
 use crate::storage::Storage;
+use crate::succession::Succession;
 use crate::types::Raft;
 
 /// Connections of peers at a time: four purposes each and a few that are being replaced, for a large
@@ -66,6 +67,8 @@ pub struct Services {
     pub disks: Arc<Disks>,
     /// Which snapshots are on their way.
     pub traffic: Arc<SnapshotTraffic>,
+    /// What becomes of a leader's signs of life, and of their end.
+    pub succession: Arc<Succession>,
 }
 
 /// Accepts peers until `stop`. Returns when all their connections are closed.
@@ -104,15 +107,17 @@ pub async fn serve(listener: PeerListener, gate: Arc<Gate>, services: Services, 
                 let conversation = async {
                     match hello.purpose {
                         Purpose::Control | Purpose::Traffic => answer(reader, writer, &gate, &services).await,
-                        Purpose::Append => append(reader, writer, &services).await,
+                        Purpose::Append => answers::serve(reader, writer, &services).await,
                         Purpose::Snapshot => snapshots::receive(reader, writer, &services).await,
                     }
                 };
-                tokio::select! {
+                let ended = tokio::select! {
                     ended = conversation => ended,
                     // It calls again, and hears why.
                     why = part(&gate, &hello) => Err(io::Error::other(why)),
-                }
+                };
+                services.succession.line_ended(hello.from);
+                ended
             };
             let ended = tokio::select! {
                 ended = served => ended,
@@ -310,6 +315,7 @@ async fn finish(ask: Ask, services: Services) -> Answer {
             match services.raft.append_entries(request).await {
                 Ok(response) => {
                     let result = response.into_stream_result(prev, last.or(prev));
+                    services.succession.answered(&result);
                     Answer::Append(WireAppendResult::from(result))
                 }
                 Err(error) => failed(&error),
@@ -333,53 +339,13 @@ async fn finish(ask: Ask, services: Services) -> Answer {
         }
         Ask::ChangeMembership(change) => Answer::ChangeMembership(services.membership.change(&change).await),
         Ask::Members => Answer::Members(services.disks.members(&services.raft)),
+        Ask::LeaderLost { term, leader } => Answer::LeaderLost(services.succession.judge(term, leader).await),
         Ask::Forward { .. } => failed(&"a forward is begun in order"),
     }
 }
 
-/// Serves one stream of entries, as long as the log has room for them. A leader whose stream is cut off tries again
-/// after a while; heartbeats come by another way, so this node follows meanwhile, and votes.
-async fn append(reader: FrameReader<ReadHalf>, mut writer: WriteHalf, services: &Services) -> io::Result<()> {
-    let wal = services.storage.wal.clone();
-    if wal.is_full() {
-        return Err(io::Error::new(io::ErrorKind::StorageFull, "the log has no room"));
-    }
-    let requests = stream::unfold((reader, wal), |(mut reader, wal)| async move {
-        match next_append(&mut reader).await {
-            Ok(Some(append)) => {
-                let room = wal.takes(append.entries.iter().map(WireEntry::bytes));
-                if !room {
-                    tracing::debug!("the log has no room for what comes");
-                }
-                room.then(|| (append.into(), (reader, wal)))
-            }
-            Ok(None) => None,
-            Err(error) => {
-                tracing::debug!(%error, "a stream of entries broke");
-                None
-            }
-        }
-    });
-    let mut results = Box::pin(services.raft.stream_append(requests));
-    let mut out = BytesMut::new();
-    while let Some(result) = results.next().await {
-        let result = result.map_err(io::Error::other)?;
-        put_frame(&mut out, &WireAppendResult::from(result));
-        fail_step!(async "append::before_reply", |error| error);
-        send_frames(&mut writer, &out).await?;
-        fail_step!(async "append::after_reply", |error| error);
-        out.clear();
-    }
-    Ok(())
-}
-
-async fn next_append(reader: &mut FrameReader<ReadHalf>) -> io::Result<Option<WireAppend>> {
-    let append: Option<WireAppend> = reader.message().await?;
-    fail_step!(async "append::after_receive", |error| error);
-    append.map(WireAppend::sound).transpose().map_err(bad_data)
-}
-
-fn bad_data(what: String) -> io::Error {
+/// An error about what a peer has sent.
+pub(super) fn bad_data(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -95,6 +97,11 @@ impl SnapshotTraffic {
         }
     }
 
+    /// What is sent from now on is sent at this rate, also the rest of what is being sent.
+    pub fn set_rate(&self, bytes_per_second: u64) {
+        self.pace.bytes_per_second.store(bytes_per_second.max(1), Relaxed);
+    }
+
     /// The oldest snapshot that is being sent: the index of the last entry that it covers. Who gets it will need the
     /// entries after it.
     pub fn oldest_sent(&self) -> Option<u64> {
@@ -135,7 +142,7 @@ impl Drop for Sending<'_> {
 
 /// A rate that all share who ask it.
 struct Pace {
-    bytes_per_second: u64,
+    bytes_per_second: AtomicU64,
     /// When what was let through so far is over.
     free_at: Mutex<Instant>,
 }
@@ -143,14 +150,14 @@ struct Pace {
 impl Pace {
     fn new(bytes_per_second: u64) -> Self {
         Self {
-            bytes_per_second: bytes_per_second.max(1),
+            bytes_per_second: bytes_per_second.max(1).into(),
             free_at: Mutex::new(Instant::now()),
         }
     }
 
     /// Waits until so many bytes may be sent.
     async fn pass(&self, bytes: usize) {
-        let takes = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
+        let takes = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second.load(Relaxed) as f64);
         let begin = {
             let mut free_at = self.free_at.lock();
             let begin = (*free_at).max(Instant::now());

@@ -2,7 +2,9 @@
 //! that serves anybody. With the feature `simulation` it may also be a simulated one, which nobody listens to.
 
 use std::io;
+use std::time::Duration;
 
+use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::TcpStream;
 use transport_security::{HandshakeError, PeerName, PeerTls, Stream};
 
@@ -16,12 +18,23 @@ pub use tokio::net::{TcpListener as PeerListener, TcpStream as PeerStream};
 #[cfg(not(feature = "simulation"))]
 pub use transport_security::{ReadHalf, Stream as Protected, WriteHalf};
 
+/// For how long the kernel of the other end may leave unacknowledged what was sent, before the connection is given up. While a
+/// network is cut, TCP sends again after pauses that double each time; whoever asks again once it is whole would wait for the end
+/// of such a pause, as long as the cut has lasted. A new connection waits for a second at most. Twice that, for lines over
+/// continents that lose packets.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(2);
+
 /// What is spoken on with the node `to`, which was called.
 pub async fn protect_called(stream: PeerStream, to: NodeId, tls: Option<&PeerTls>) -> io::Result<Protected> {
     let socket = match socket_of(stream) {
         Ok(socket) => socket,
         Err(simulated) => return Ok(simulated),
     };
+    setsockopt(
+        &socket,
+        sockopt::TcpUserTimeout,
+        &(UNACKNOWLEDGED.as_millis() as u32),
+    )?;
     let stream = match tls {
         Some(tls) => tls.connect(to, socket).await?,
         None => Stream::Plain(socket),
@@ -67,4 +80,30 @@ fn socket_of(stream: PeerStream) -> Result<TcpStream, Protected> {
 #[cfg(feature = "simulation")]
 fn protected(stream: Stream) -> Protected {
     Protected::Real(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::socket::getsockopt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_not_acknowledged_ends_a_line_soon() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = PeerStream::connect(&listener.local_addr().unwrap().to_string())
+            .await
+            .unwrap();
+        let line = protect_called(stream, 2, None).await.unwrap();
+        #[cfg(feature = "simulation")]
+        let Protected::Real(line) = line else {
+            panic!("it is not simulated")
+        };
+        let Stream::Plain(socket) = line else {
+            panic!("there is no TLS")
+        };
+        let told = getsockopt(&socket, sockopt::TcpUserTimeout).unwrap();
+        assert_eq!(u128::from(told), UNACKNOWLEDGED.as_millis());
+    }
 }

@@ -33,6 +33,36 @@ async fn a_change_is_told_before_it_is_seen() {
 }
 
 #[tokio::test]
+async fn all_that_one_change_sets_off_is_told_in_order() {
+    const AT_ONCE: usize = 300;
+    let cluster = Cluster::start(3).await;
+    let mut writer = Client::connect(cluster.address(1)).await;
+    let mut watcher = Client::connect(cluster.address(2)).await;
+    writer.create("/a", PERSISTENT).await;
+    assert!(watcher.call(&sync()).await.is_ok());
+    // Persistent and recursive.
+    let add = Request::AddWatch {
+        path: "/a".to_owned(),
+        mode: 1,
+    };
+    assert_eq!(watcher.call(&add).await, Ok(Reply::Number(0)));
+    let creates = (0..AT_ONCE).map(|number| create(&format!("/a/n{number}"), PERSISTENT));
+    let multi = Request::Multi(creates.collect());
+    assert!(writer.call(&multi).await.is_ok());
+    for number in 0..AT_ONCE {
+        let created = event(event_type::NODE_CREATED, &format!("/a/n{number}"));
+        assert_eq!(watcher.hear().await, created);
+    }
+    // What comes later is told, too, and nothing is told twice.
+    writer.call(&set("/a/n0", "x")).await.unwrap();
+    assert_eq!(
+        watcher.hear().await,
+        event(event_type::NODE_DATA_CHANGED, "/a/n0")
+    );
+    cluster.stop().await;
+}
+
+#[tokio::test]
 async fn a_client_that_comes_back_elsewhere_is_told_what_it_has_missed() {
     let cluster = Cluster::start(3).await;
     let mut other = Client::connect(cluster.address(3)).await;

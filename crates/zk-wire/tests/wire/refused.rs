@@ -139,3 +139,20 @@ fn frames_that_have_not_come_yet() {
     let mut empty = BytesMut::from(&unhex("00000000")[..]);
     assert_eq!(frame::take(&mut empty, 0), Ok(Some(bytes::Bytes::new())));
 }
+
+#[test]
+fn a_frame_that_came_alone_in_room_of_its_own() {
+    let mut stream = BytesMut::new();
+    stream.extend_from_slice(&unhex("00000009 616263646566676869"));
+    let begin = stream.as_ptr();
+    let body = frame::take(&mut stream, 9).expect("it is not too long");
+    let body = body.expect("all of it has come");
+    assert_eq!(&body[..], b"abcdefghi");
+    // It was neither copied nor shared: what is taken of it later is all that there is of the room.
+    assert_eq!(body.as_ptr(), begin.wrapping_add(4));
+    assert!(body.is_unique() && stream.is_empty() && stream.capacity() == 0);
+    // What follows finds room.
+    stream.extend_from_slice(&unhex("00000001 61 00"));
+    assert_eq!(frame::take(&mut stream, 9).unwrap().as_deref(), Some(&b"a"[..]));
+    assert_eq!(&stream[..], [0]);
+}

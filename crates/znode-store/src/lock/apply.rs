@@ -79,7 +79,7 @@ pub(super) struct Created {
     path: ZPath,
     session: SessionId,
     number: u64,
-    record: Record,
+    record: Arc<Record>,
 }
 
 impl Store {
@@ -238,13 +238,13 @@ impl Store {
             ..
         } = call;
         let znode = wish.lock.znode();
-        let number = self.next_sequence(self.tree.find(znode), znode)?;
-        let prefix = name::prefix(guid, wish.mode, wish.names);
+        let place = self.place_below(znode);
+        let parent = place.missing.is_empty().then_some(place.ancestor);
+        let number = self.next_sequence(parent, znode)?;
         let path = znode
-            .join(&format!("{prefix}{number:010}"))
+            .join_checked(&name::make(guid, wish.mode, wish.names, number))
             .map_err(|bad| Refusal::BadPath(bad.to_string()))?;
         let acl = Acl::open();
-        let place = self.place_below(znode);
         self.may_create_at(cx, &place, &acl)?;
         self.may_have_children(&place)?;
         self.may_own_more(session)?;
@@ -254,10 +254,11 @@ impl Store {
         if queue.map_or(!terms.is_shut(), |queue| queue.lets_in(record.claim, terms)) {
             record.granted_ms = Some(cx.now_ms);
         }
-        let data = record.to_data();
+        let record = Arc::new(record);
+        let data = self.locks.write(&path, number, &record);
         self.check_quotas_of_creation(&place, &path, &data)?;
         let parent = self.create_missing(cx, place, &acl);
-        let index = self.add_node(cx, parent, &path, Kind::Ephemeral(session), data, &acl);
+        let index = self.add_child(cx, parent, znode, &path, Kind::Ephemeral(session), data, &acl);
         Ok(Created {
             lock: wish.lock,
             index,
@@ -327,8 +328,7 @@ impl Store {
             });
         }
         let record = found
-            .record
-            .as_mut()
+            .record_mut()
             .expect("only contenders of our own making can be joined");
         if record.attempts.len() >= MAX_HOLDS {
             return Err(Refusal::TooManyHolds(wish.lock));
@@ -365,8 +365,7 @@ impl Store {
         // From now on the call that was sent last stands there, and what the nodes of the others may still do about
         // them (give them up, because their caller went away) concerns nobody.
         let replaced = found
-            .record
-            .as_mut()
+            .record_mut()
             .is_some_and(|record| record.replace(request_id, attempt));
         if !replaced {
             // The hold was given back, those of other calls stay.
@@ -401,12 +400,11 @@ impl Store {
             return Err(Refusal::NotHolder { lock, holder });
         };
         if found.holds == 1 {
-            self.remove_node(cx, found.index, &found.path, ContenderEnd::Released);
+            self.remove_contender(cx, &found, ContenderEnd::Released);
             return Ok(Reply::Released { holds: 0 });
         }
         let record = found
-            .record
-            .as_mut()
+            .record_mut()
             .expect("other clients' contenders stand for one call");
         record.release_one();
         self.rewrite(cx, &mut found);
@@ -460,10 +458,10 @@ impl Store {
         how: ContenderEnd,
         answer: Option<Outcome>,
     ) {
-        let record = found.record.as_mut().expect("it knows the call");
+        let record = found.record_mut().expect("it knows the call");
         let request_id = record.request_id_of(attempt);
         if record.attempts.len() == 1 {
-            self.remove_node(cx, found.index, &found.path, how);
+            self.remove_contender(cx, &found, how);
         } else {
             record.take_back(attempt);
             self.rewrite(cx, &mut found);
@@ -491,8 +489,13 @@ impl Store {
         let Some(found) = self.contender(&lock, &holder) else {
             return Err(Refusal::NotHolder { lock, holder });
         };
-        self.remove_node(cx, found.index, &found.path, ContenderEnd::Broken { by, reason });
+        self.remove_contender(cx, &found, ContenderEnd::Broken { by, reason });
         Ok(Reply::Broken)
+    }
+
+    /// Removes the znode of a contender, and with it the contender.
+    pub(super) fn remove_contender(&mut self, cx: &mut Context<'_>, found: &Found, how: ContenderEnd) {
+        self.remove_child(cx, found.index, found.lock.znode(), &found.path, how);
     }
 
     /// Writes a record that was changed back to its znode.
@@ -502,7 +505,7 @@ impl Store {
             .as_ref()
             .expect("only records of our own making are changed");
         found.holds = record.holds();
-        let data = record.to_data();
+        let data = self.locks.write(&found.path, found.number, record);
         self.replace_data(cx, found.index, &found.path, data);
     }
 }

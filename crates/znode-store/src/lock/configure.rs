@@ -109,7 +109,7 @@ impl Store {
         for holder in never {
             let found = self.contender(lock, &holder).expect("it was just listed");
             let how = ContenderEnd::NeverGrantable { limit };
-            self.remove_node(cx, found.index, &found.path, how);
+            self.remove_contender(cx, &found, how);
         }
     }
 

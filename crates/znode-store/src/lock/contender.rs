@@ -5,6 +5,8 @@
 //! join) is changed together with it, so that a replica which restored a snapshot knows the same as the others. For the
 //! same reason only the lock protocol writes it: see [`super::is_reserved`].
 
+#[cfg(test)]
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -12,7 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use super::name::{Kind, recognise};
 use crate::command::{AttemptId, LockMode, LockWish};
-use crate::ids::{Data, RequestId, Zxid};
+#[cfg(test)]
+use crate::ids::Data;
+use crate::ids::{RequestId, Zxid};
 
 /// What a contender wants: all that the rule has to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +35,7 @@ pub(crate) struct Facts {
     /// What is wanted.
     pub claim: Claim,
     /// What Lockgate wrote about it. `None` for contenders of other clients, whose data is theirs.
-    pub record: Option<Record>,
+    pub record: Option<Arc<Record>>,
 }
 
 /// What Lockgate writes about a contender of its own.
@@ -108,8 +112,9 @@ pub(crate) struct Attempt {
     pub request_id: Option<RequestId>,
 }
 
-/// The record as it is written. The order of the fields is that of the text.
-#[derive(Serialize, Deserialize)]
+/// The record as it is read. The order of the fields is that of the text, which `text.rs` writes.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(Serialize))]
 struct Json {
     mode: JsonMode,
     permits: u32,
@@ -135,11 +140,13 @@ struct Json {
     revoke: Option<Revocation>,
 }
 
+#[cfg(test)]
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Deserialize)]
+#[cfg_attr(test, derive(Serialize))]
 #[serde(rename_all = "snake_case")]
 enum JsonMode {
     Exclusive,
@@ -174,7 +181,7 @@ impl Facts {
         Some(Self {
             number: name.number,
             claim,
-            record,
+            record: record.map(Arc::new),
         })
     }
 
@@ -186,7 +193,7 @@ impl Facts {
 
     /// How often the owner has entered (or, in the queue, would have): a foreign contender stands for one call.
     pub fn holds(&self) -> u32 {
-        self.record.as_ref().map_or(1, Record::holds)
+        self.record.as_deref().map_or(1, Record::holds)
     }
 }
 
@@ -287,7 +294,16 @@ impl Record {
     }
 
     /// The data of the znode.
+    #[cfg(test)]
     pub fn to_data(&self) -> Data {
+        let mut text = String::new();
+        super::text::write(self, &mut text);
+        text.as_str().into()
+    }
+
+    /// The same as a library writes it, which is the specification.
+    #[cfg(test)]
+    pub fn to_json(&self) -> String {
         let (mode, limit) = match self.claim.mode {
             LockMode::Exclusive => (JsonMode::Exclusive, None),
             LockMode::Shared => (JsonMode::Shared, None),
@@ -311,9 +327,7 @@ impl Record {
             upgrade: self.upgrade.clone(),
             revoke: self.revoke.clone(),
         };
-        serde_json::to_vec(&json)
-            .expect("numbers and texts always have a form in JSON")
-            .into()
+        serde_json::to_string(&json).expect("numbers and texts always have a form in JSON")
     }
 
     /// The name bounds what the data may say: whoever came to have the lock alone may have been downgraded since, whoever
@@ -382,7 +396,7 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::lock::name::prefix;
+    use crate::lock::name::make;
 
     fn record(mode: LockMode, permits: u32) -> Record {
         Record {
@@ -412,7 +426,7 @@ mod tests {
     }
 
     fn name(mode: LockMode) -> alloc::string::String {
-        format!("{}0000000007", prefix(5, mode, Default::default()))
+        make(5, mode, Default::default(), 7)
     }
 
     #[test]
@@ -455,7 +469,7 @@ mod tests {
                 Facts {
                     number: 7,
                     claim: record.claim,
-                    record: Some(record)
+                    record: Some(Arc::new(record))
                 }
             );
             assert_eq!(facts.holds(), 2);

@@ -1,8 +1,9 @@
 //! A contender looked up by the name that its caller knows it by: everything about it in one value.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 
-use super::contender::{Claim, Facts, Record};
+use super::contender::{Claim, Record};
 use super::queue::{Position, Rank};
 use super::table::Scope;
 use crate::ids::{SessionId, Zxid};
@@ -26,7 +27,7 @@ pub(super) struct Found {
     pub claim: Claim,
     pub holds: u32,
     /// `None` if it is another client's.
-    pub record: Option<Record>,
+    pub record: Option<Arc<Record>>,
     pub rank: Rank,
 }
 
@@ -34,6 +35,11 @@ impl Found {
     /// What clients call it.
     pub fn holder(&self) -> &str {
         self.path.name()
+    }
+
+    /// Its record, to be changed and then written.
+    pub fn record_mut(&mut self) -> Option<&mut Record> {
+        self.record.as_mut().map(Arc::make_mut)
     }
 
     /// Where it stands.
@@ -81,12 +87,14 @@ impl Store {
     /// The contender of a lock by its name; `None` if there is none (any more).
     pub(super) fn contender(&self, lock: &LockName, holder: &str) -> Option<Found> {
         let queue = self.locks.queue(lock)?;
-        // What is no component of a path is no contender's name either.
-        let path = lock.znode().join(holder).ok()?;
-        let index = self.tree.find(&path)?;
+        let index = self.tree.child(self.tree.find(lock.znode())?, holder)?;
         let node = self.tree.node(index);
         let session = node.session()?;
-        let facts = Facts::read(holder, node.data.as_bytes())?;
+        let facts = self.locks.facts(holder, &node.data)?;
+        let path = match self.locks.path(lock, holder, &node.data) {
+            Some(path) => path.clone(),
+            None => lock.znode().join_checked(holder).ok()?,
+        };
         let rank = queue
             .rank((node.czxid, facts.number, holder))
             .expect("every contender is in its lock's queue");

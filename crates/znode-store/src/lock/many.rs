@@ -104,7 +104,7 @@ impl Store {
             let Some(mut found) = found.filter(|found| found.session == session) else {
                 return first;
             };
-            let record = found.record.as_mut();
+            let record = found.record_mut();
             if !record.is_some_and(|record| record.replace(request_id, attempt)) {
                 return first;
             }
@@ -158,7 +158,7 @@ impl Store {
         let known = |record: &Record| record.knows(attempt);
         let find = |(lock, holder): &(LockName, HolderId)| {
             let found = self.contender(lock, holder)?;
-            let known = found.session == session && found.record.as_ref().is_some_and(known);
+            let known = found.session == session && found.record.as_deref().is_some_and(known);
             known.then_some(found)
         };
         let found: Vec<Option<Found>> = holders.iter().map(find).collect();

@@ -10,6 +10,8 @@
 //! | `rule.rs` | who holds a lock, as a function of the whole list: the specification |
 //! | `queue.rs` | the same, step by step |
 //! | `name.rs`, `contender.rs` | what a znode's name and data say about its contender |
+//! | `text.rs` | how that is written |
+//! | `memo.rs` | the same of those that were written lately, without reading it |
 //! | `table.rs` | all queues; follows the tree |
 //! | `state.rs` | what holds for some locks beside their queues: terms, closed for a while |
 //! | `apply.rs` | acquire, release, withdraw, break |
@@ -29,6 +31,7 @@ mod contender;
 mod deadlock;
 mod found;
 mod many;
+mod memo;
 mod modes;
 mod name;
 mod queue;
@@ -37,6 +40,7 @@ mod rule;
 mod settle;
 mod state;
 mod table;
+mod text;
 mod view;
 
 use alloc::format;

@@ -68,7 +68,7 @@ impl Store {
             LockMode::Upgradeable => {}
         }
         let lock = found.lock.clone();
-        let record = found.record.as_mut().expect("only ours are upgradeable");
+        let record = found.record_mut().expect("only ours are upgradeable");
         let upgrade = |done| {
             Some(Upgrade {
                 attempt: attempt.clone(),
@@ -93,7 +93,7 @@ impl Store {
         if let Some(scope) = &scope {
             self.refuse_deadlock(scope.clone(), &Ask::Upgrade(&lock, found.position()))?;
         }
-        let record = found.record.as_mut().expect("only ours are upgradeable");
+        let record = found.record_mut().expect("only ours are upgradeable");
         record.upgrade = upgrade(false);
         self.locks
             .change(&lock, found.position(), |contender| contender.upgrading = true);
@@ -126,7 +126,7 @@ impl Store {
         let Some(mut found) = found else {
             return first;
         };
-        let record = found.record.as_mut();
+        let record = found.record_mut();
         if !record.is_some_and(|record| record.replace(request_id, attempt)) {
             return first;
         }
@@ -144,7 +144,7 @@ impl Store {
             return;
         }
         let mut found = self.contender(lock, &holder).expect("it is in the queue");
-        let record = found.record.as_mut().expect("only ours are upgraded");
+        let record = found.record_mut().expect("only ours are upgraded");
         let upgrade = record.upgrade.as_mut().expect("the queue knows of it");
         upgrade.done = true;
         let request_id = upgrade.attempt.request_id.clone();
@@ -226,13 +226,13 @@ impl Store {
         });
         self.waits_for_others_no_more(found);
         found.token = token;
-        if let Some(record) = &mut found.record {
+        if let Some(record) = found.record_mut() {
             record.token = Some(token);
         }
         self.locks
             .change(&found.lock, found.position(), |contender| contender.token = token);
         self.locks.change_state(&found.lock, |state| state.floor = token);
-        if let Some(record) = &mut found.record {
+        if let Some(record) = found.record_mut() {
             record.granted_ms = Some(cx.now_ms);
         }
         self.set_mode(cx, found, LockMode::Exclusive);
@@ -245,14 +245,14 @@ impl Store {
         let queue = self.locks.queue(&found.lock).expect("its contender was found");
         let place = queue.place(found.position()).expect("it is in the queue");
         let contender = queue.get(place).expect("it was just found");
-        let record = found.record.as_ref();
+        let record = found.record.as_deref();
         let since_ms = record.and_then(|record| record.granted_ms);
         self.hold(&found.lock, contender, record, since_ms)
     }
 
     /// Forgets the last upgrade, and that it waits.
     fn end_upgrade(&mut self, cx: &mut Context<'_>, found: &mut Found) {
-        let record = found.record.as_mut().expect("only ours are upgraded");
+        let record = found.record_mut().expect("only ours are upgraded");
         let Some(upgrade) = record.upgrade.take() else {
             return;
         };
@@ -280,7 +280,7 @@ impl Store {
 
     fn set_mode(&mut self, cx: &mut Context<'_>, found: &mut Found, mode: LockMode) {
         found.claim.mode = mode;
-        if let Some(record) = &mut found.record {
+        if let Some(record) = found.record_mut() {
             record.claim.mode = mode;
         }
         self.locks.change(&found.lock, found.position(), |contender| {

@@ -14,16 +14,10 @@
 //! | kazoo                    | `<hex>__lock__<10 digits>`, `…__rlock__…` | exclusive, shared |
 //! | anybody else             | `…<10 digits>`                        | exclusive |
 
-use alloc::format;
 use alloc::string::String;
 
 use crate::command::{ContenderNames, LockMode};
-
-/// The tree appends so many digits to the name of a sequential node.
-const DIGITS: usize = 10;
-
-/// Hexadecimal digits of the random number in one of our names.
-const GUID_DIGITS: usize = 32;
+use crate::digits::{GUID_DIGITS, SEQUENCE_DIGITS, push_guid, push_sequence};
 
 /// What a contender's name says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,20 +66,32 @@ impl Kind {
 /// Of the semaphores of Curator, and of ours.
 const LEASE: &str = "-lease-";
 
-/// The name of a new contender's znode, without the sequence number that the tree appends.
-pub(crate) fn prefix(guid: u128, mode: LockMode, names: ContenderNames) -> String {
-    format!("_c_{guid:032x}{}", Kind::of(mode).marker(names))
+/// What stands before the random number in one of our names.
+const OURS: &str = "_c_";
+
+/// The name of a new contender's znode, with the sequence number of its lock.
+pub(crate) fn make(guid: u128, mode: LockMode, names: ContenderNames, number: u64) -> String {
+    let marker = Kind::of(mode).marker(names);
+    let mut name = String::with_capacity(OURS.len() + GUID_DIGITS + marker.len() + SEQUENCE_DIGITS);
+    name.push_str(OURS);
+    push_guid(&mut name, guid);
+    name.push_str(marker);
+    push_sequence(&mut name, number);
+    name
 }
 
 /// Reads the name of a znode below a lock. `None`: it does not end in ten digits, so it stands in no queue.
 pub(crate) fn recognise(name: &str) -> Option<ContenderName> {
-    let split = name.len().checked_sub(DIGITS)?;
+    let split = name.len().checked_sub(SEQUENCE_DIGITS)?;
     // Bytes first: the split may fall into the middle of a character.
-    if !name.as_bytes()[split..].iter().all(u8::is_ascii_digit) {
+    let digits = &name.as_bytes()[split..];
+    if !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let (stem, digits) = name.split_at(split);
-    let number = digits.parse().ok()?;
+    let stem = &name[..split];
+    let number = digits
+        .iter()
+        .fold(0, |number, digit| number * 10 + u64::from(digit - b'0'));
     let kind = if stem.ends_with("__READ__") || stem.ends_with("__rlock__") {
         Kind::Shared
     } else if stem.ends_with(LEASE) {
@@ -104,7 +110,7 @@ pub(crate) fn recognise(name: &str) -> Option<ContenderName> {
 /// Curator writes a UUID with dashes after `_c_`, so that its names are never mistaken for ours.
 fn is_ours(stem: &str, kind: Kind) -> bool {
     let Some((guid, marker)) = stem
-        .strip_prefix("_c_")
+        .strip_prefix(OURS)
         .and_then(|rest| rest.split_at_checked(GUID_DIGITS))
     else {
         return false;
@@ -114,12 +120,18 @@ fn is_ours(stem: &str, kind: Kind) -> bool {
         ContenderNames::ReadWrite,
         ContenderNames::Kazoo,
     ];
-    guid.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-        && all.into_iter().any(|names| kind.marker(names) == marker)
+    let is_hex = |digits: &str| {
+        digits
+            .bytes()
+            .fold(true, |hex, b| hex & matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    is_hex(guid) && all.into_iter().any(|names| kind.marker(names) == marker)
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::format;
+
     use super::*;
 
     #[track_caller]
@@ -141,10 +153,7 @@ mod tests {
                 (1, ContenderNames::ReadWrite),
                 (u128::MAX, ContenderNames::Kazoo),
             ] {
-                check(
-                    &format!("{}0000000042", prefix(guid, mode, names)),
-                    Some((kind, 42, true)),
-                );
+                check(&make(guid, mode, names, 42), Some((kind, 42, true)));
             }
         }
     }

@@ -4,6 +4,7 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
+use core::cmp::Ordering;
 use core::ops::Range;
 
 use super::contender::Claim;
@@ -368,13 +369,16 @@ impl Queue {
     }
 
     fn find(&self, position: Position<'_>) -> Result<usize, usize> {
-        // Whoever arrives goes to the end: one comparison instead of a dozen.
-        if self
-            .contenders
-            .back()
-            .is_none_or(|last| last.position() < position)
-        {
-            return Err(self.contenders.len());
+        // Whoever arrives goes to the end, and whoever leaves is alone or at the front: one comparison or two instead of a dozen.
+        let count = self.contenders.len();
+        let Some(last) = self.contenders.back() else {
+            return Err(0);
+        };
+        match last.position().cmp(&position) {
+            Ordering::Less => return Err(count),
+            Ordering::Equal => return Ok(count - 1),
+            Ordering::Greater if self.contenders[0].position() == position => return Ok(0),
+            Ordering::Greater => {}
         }
         self.contenders
             .binary_search_by(|contender| contender.position().cmp(&position))

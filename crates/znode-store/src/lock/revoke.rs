@@ -51,7 +51,7 @@ impl Store {
         };
         for holder in &asked {
             let mut found = self.contender(&lock, holder).expect("it was just found");
-            if let Some(record) = &mut found.record {
+            if let Some(record) = found.record_mut() {
                 record.revoke = Some(Revocation {
                     by: by.clone(),
                     reason: reason.clone(),
@@ -83,7 +83,7 @@ impl Store {
     ) -> Outcome {
         check_text("answer", &answer, MAX_REASON_BYTES)?;
         let mut found = self.own_holder(session, lock, holder)?;
-        let revoke = found.record.as_mut().and_then(|record| record.revoke.as_mut());
+        let revoke = found.record_mut().and_then(|record| record.revoke.as_mut());
         let Some(revoke) = revoke else {
             return Err(Refusal::BadWish(
                 "nobody asked this holder to give the lock up".into(),
@@ -105,7 +105,7 @@ impl Store {
     /// What a session's holders are asked to give up and have not answered: the lock, the contender, the request.
     pub fn revocations(&self, session: SessionId) -> Vec<(LockName, HolderId, Revocation)> {
         let asked = self.locks.asked(session).filter_map(|(lock, holder)| {
-            let revoke = self.contender(lock, holder)?.record?.revoke?;
+            let revoke = self.contender(lock, holder)?.record?.revoke.clone()?;
             Some((lock.clone(), String::from(holder), revoke))
         });
         asked.collect()

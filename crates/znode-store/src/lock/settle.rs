@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::contender::{Attempt, Facts, Record};
+use super::contender::{Attempt, Record};
 use super::queue::{Contender, Rank};
 use super::state::Closed;
 use super::table::KeptState;
@@ -53,10 +53,10 @@ impl Store {
             how,
         } = ended;
         let holder = node.name();
-        let Some(facts) = Facts::read(holder, data.as_bytes()) else {
+        let Some(facts) = self.locks.facts(holder, &data) else {
             return;
         };
-        let record = facts.record.as_ref();
+        let record = facts.record.as_deref();
         let held = self.locks.remove(&lock, (czxid, facts.number, holder));
         if record.is_some_and(|record| record.is_upgrading()) {
             self.locks.change_state(&lock, |state| state.upgrading = false);
@@ -101,8 +101,8 @@ impl Store {
             {
                 self.locks.leak(&lock, contender.claim.permits);
             }
-            let since_ms = facts.record.as_ref().and_then(|record| record.granted_ms);
-            let hold = self.hold(&lock, &contender, facts.record.as_ref(), since_ms);
+            let since_ms = facts.record.as_deref().and_then(|record| record.granted_ms);
+            let hold = self.hold(&lock, &contender, facts.record.as_deref(), since_ms);
             let by = match &how {
                 ContenderEnd::Broken { .. } | ContenderEnd::Deleted => shown(cx.caller),
                 _ => None,
@@ -121,25 +121,29 @@ impl Store {
     /// Called once at the end of every command: waiters of the locks that it touched are let in.
     pub(crate) fn settle_locks(&mut self, cx: &mut Context<'_>) {
         loop {
-            let touched = self.locks.take_touched();
+            let mut touched = self.locks.take_touched();
             if touched.is_empty() {
-                return;
+                return self.locks.give_back(touched);
             }
-            for lock in touched {
+            for lock in touched.drain(..) {
                 self.settle_upgrade(cx, &lock);
                 for contender in self.locks.promote(&lock) {
                     self.let_in(cx, &lock, contender);
                 }
                 self.lower_floor(&lock);
             }
+            self.locks.give_back(touched);
         }
     }
 
     /// Whoever came after the last grant out of order has a larger token anyway.
     fn lower_floor(&mut self, lock: &LockName) {
         let floor = self.locks.state(lock).map_or(Zxid(0), |state| state.floor);
+        if floor == Zxid(0) {
+            return;
+        }
         let waiter = self.locks.queue(lock).and_then(|queue| queue.waiters().next());
-        if floor != Zxid(0) && waiter.is_none_or(|waiter| waiter.czxid > floor) {
+        if waiter.is_none_or(|waiter| waiter.czxid > floor) {
             self.locks.change_state(lock, |state| state.floor = Zxid(0));
         }
     }
@@ -171,10 +175,11 @@ impl Store {
         let mut found = self.contender(lock, holder).expect("it was just let in");
         debug_assert_eq!(found.rank, Rank::Holds);
         let floor = self.locks.state(lock).map_or(Zxid(0), |state| state.floor);
-        if let Some(record) = &mut found.record {
+        let is_late = found.czxid <= floor;
+        if let Some(record) = found.record_mut() {
             record.granted_ms = Some(cx.now_ms);
             // Somebody who conflicts was granted the lock with a token that is larger than its position.
-            if found.czxid <= floor {
+            if is_late {
                 record.token = Some(cx.zxid);
                 let token = cx.zxid;
                 (found.token, contender.token) = (token, token);
@@ -189,7 +194,7 @@ impl Store {
             let answer = Ok(Reply::Granted(grant.clone()));
             self.correct_queued(found.session, request_id, lock, holder, answer);
         }
-        let hold = self.hold(lock, &contender, found.record.as_ref(), Some(cx.now_ms));
+        let hold = self.hold(lock, &contender, found.record.as_deref(), Some(cx.now_ms));
         cx.events.push(Event::HoldBegan(hold));
         // A ZooKeeper client's contender that comes into a free lock has not waited.
         if found.czxid != cx.zxid {

@@ -4,18 +4,21 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::ops::Bound;
 
 use super::configure::ClosedLock;
-use super::contender::Facts;
+use super::contender::{Facts, Record};
+use super::memo::Memo;
 use super::queue::{Contender, Position, Queue};
 use super::state::{Closed, LockState, Terms};
+use super::text;
 use super::view::LockCounts;
 use crate::ids::{Data, SessionId, Zxid};
-use crate::path::LockName;
+use crate::path::{LockName, ZPath};
 use crate::stable_hash::{self, Table};
 use crate::tree::Damage;
 
@@ -31,6 +34,10 @@ pub(crate) struct LockTable {
     touched: Vec<LockName>,
     /// Locks that have a state of their own. Few of all.
     states: BTreeMap<ByName, LockState>,
+    /// What was written lately about contenders.
+    memo: Memo,
+    /// The record that was written last: a place to write the next one.
+    text: String,
     /// How many contenders a scope has. Other clients' are not counted.
     scopes: Table<Scope, u32>,
     /// Where scopes wait: in a queue, or for an upgrade.
@@ -41,6 +48,9 @@ pub(crate) struct LockTable {
     #[cfg(feature = "planted")]
     leaked: BTreeMap<LockName, u64>,
 }
+
+/// A list of touched locks with more places is given back to the allocator: the command that needed them was a rare one.
+const MAX_KEPT_LIST: usize = 64;
 
 /// Who can wait for whom: a session, or one of its threads or tasks.
 pub(super) type Scope = (SessionId, Arc<str>);
@@ -72,11 +82,11 @@ impl LockTable {
         session: SessionId,
         czxid: Zxid,
     ) {
-        let Some(facts) = Facts::read(name, data.as_bytes()) else {
+        let Some(facts) = self.memo.facts(name, data) else {
             return;
         };
         self.touched.push(lock.clone());
-        let record = facts.record.as_ref();
+        let record = facts.record.as_deref();
         let owner = record.and_then(super::contender::Record::party).cloned();
         if let Some(owner) = &owner {
             *self.scopes.entry((session, owner.clone())).or_insert(0) += 1;
@@ -113,6 +123,25 @@ impl LockTable {
         }
         queue.insert(contender);
         self.contenders += 1;
+    }
+
+    /// What a znode below a lock says about its contender.
+    pub(super) fn facts(&self, name: &str, data: &Data) -> Option<Facts> {
+        self.memo.facts(name, data)
+    }
+
+    /// The path of a contender whose data was written lately.
+    pub(super) fn path(&self, lock: &LockName, name: &str, data: &Data) -> Option<&ZPath> {
+        self.memo.path(lock, name, data)
+    }
+
+    /// The data of the contender `path` with this sequence number, which says what `record` does.
+    pub(super) fn write(&mut self, path: &ZPath, number: u64, record: &Arc<Record>) -> Data {
+        self.text.clear();
+        text::write(record, &mut self.text);
+        let data = Data::from(self.text.as_str());
+        self.memo.keep(&data, path, number, record);
+        data
     }
 
     /// See `leaked`.
@@ -213,9 +242,19 @@ impl LockTable {
     /// Takes the locks whose waiters may have got a chance, by name.
     pub(super) fn take_touched(&mut self) -> Vec<LockName> {
         let mut touched = core::mem::take(&mut self.touched);
-        touched.sort_unstable();
-        touched.dedup();
+        if touched.len() > 1 {
+            touched.sort_unstable();
+            touched.dedup();
+        }
         touched
+    }
+
+    /// Takes the list back that was taken, which is empty now: the next command needs no other one.
+    pub(super) fn give_back(&mut self, list: Vec<LockName>) {
+        debug_assert!(list.is_empty());
+        if self.touched.capacity() == 0 && list.capacity() <= MAX_KEPT_LIST {
+            self.touched = list;
+        }
     }
 
     /// Lets in whoever may get in; returns those who did, in order of arrival.

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::contender::{Facts, Record, Revocation};
+use super::contender::{Record, Revocation};
 use super::queue::{Contender, Queue, Rank};
 use crate::command::{AttemptId, HolderId, LockMode};
 use crate::event::Hold;
@@ -165,10 +165,10 @@ impl Store {
         let hold = |holder: &Contender| {
             let node = self.tree.child(index, &holder.name);
             let node = self.tree.node(node.expect("every contender has a znode"));
-            let facts = Facts::read(&node.name, node.data.as_bytes());
+            let facts = self.locks.facts(&node.name, &node.data);
             let record = facts.and_then(|facts| facts.record);
             let since_ms = record.as_ref().and_then(|record| record.granted_ms);
-            self.hold(lock, holder, record.as_ref(), since_ms)
+            self.hold(lock, holder, record.as_deref(), since_ms)
         };
         holders.map(hold).collect()
     }
@@ -241,7 +241,7 @@ impl Store {
     pub fn standing(&self, lock: &LockName, holder: &str) -> Option<Standing> {
         let found = self.contender(lock, holder)?;
         Some(match found.rank {
-            Rank::Holds if found.record.as_ref().is_some_and(Record::is_upgrading) => {
+            Rank::Holds if found.record.as_deref().is_some_and(Record::is_upgrading) => {
                 Standing::Upgrades(found.grant())
             }
             Rank::Holds => Standing::Holds(found.grant()),
@@ -304,8 +304,10 @@ impl Store {
             .child(lock, &contender.name)
             .expect("every contender has a znode");
         let node = self.tree.node(index);
-        let facts =
-            Facts::read(&node.name, node.data.as_bytes()).expect("a contender's name does not change");
+        let facts = self
+            .locks
+            .facts(&node.name, &node.data)
+            .expect("a contender's name does not change");
         let holder = String::from(&*contender.name);
         let (holds_count, since_ms) = (facts.holds(), facts.since_ms(holds).unwrap_or(node.ctime_ms));
         let record = facts.record;
@@ -314,13 +316,13 @@ impl Store {
             .and_then(|record| record.upgrade.as_ref())
             .filter(|upgrade| !upgrade.done)
             .map(|upgrade| upgrade.since_ms);
-        let (owner, note, address, lock_delay_ms, revoke) = match record {
+        let (owner, note, address, lock_delay_ms, revoke) = match &record {
             Some(record) => (
-                record.owner,
-                record.note,
-                record.address,
+                record.owner.clone(),
+                record.note.clone(),
+                record.address.clone(),
                 record.lock_delay_ms,
-                record.revoke,
+                record.revoke.clone(),
             ),
             None => ("".into(), "".into(), "".into(), 0, None),
         };

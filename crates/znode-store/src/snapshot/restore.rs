@@ -113,8 +113,10 @@ impl Restorer {
                         return Err(SnapshotError::Damaged("a session in it is newer than its state"));
                     }
                     let requests = core::mem::take(&mut record.requests);
-                    let mut session = Session::from(record);
-                    Arc::make_mut(&mut session.remembered).restore(requests)?;
+                    let mut session = Session::restored(record, store.sessions.nothing_remembered());
+                    if !requests.is_nothing() {
+                        Arc::make_mut(&mut session.remembered).restore(requests)?;
+                    }
                     store.sessions.insert(id, session);
                 }
             }

@@ -5,6 +5,7 @@
 use alloc::vec::Vec;
 
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 use crate::stable_hash;
 use crate::tree::node::NodeIndex;
@@ -119,6 +120,54 @@ impl Children {
                 add(table, child, &name_of);
                 order.insert(child, &name_of);
             }
+        }
+    }
+
+    /// Adds a child while a tree is rebuilt, unless there is one of its name. Answers whether it did. [`Children::put_in_order`]
+    /// has to follow the last of them.
+    pub(crate) fn insert_unordered<'n>(
+        &mut self,
+        child: NodeIndex,
+        name_of: impl Fn(NodeIndex) -> &'n str,
+    ) -> bool {
+        match self {
+            Self::Few(few) => {
+                let name = name_of(child);
+                let is_new = few.iter().all(|&member| name_of(member) != name);
+                if is_new {
+                    self.insert(child, name_of);
+                }
+                is_new
+            }
+            Self::Many(table) | Self::Ordered { table, .. } => {
+                let child = Child::new(child, name_of(child));
+                let is_same = |member: &Child| {
+                    member.hash == child.hash && name_of(member.index) == name_of(child.index)
+                };
+                match table.entry(child.hash(), is_same, Child::hash) {
+                    Entry::Occupied(_) => false,
+                    Entry::Vacant(place) => {
+                        place.insert(child);
+                        true
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes the order of many children, all at once.
+    pub(crate) fn put_in_order<'n>(&mut self, name_of: impl Fn(NodeIndex) -> &'n str) {
+        if let Self::Many(table) = self
+            && table.len() > SORTED_EACH_TIME
+        {
+            let mut all: Vec<_> = table.iter().map(|child| child.index).collect();
+            // As they were made, which is often the order of their names, too, and then there is little left to sort.
+            all.sort_unstable();
+            all.sort_by_key(|&child| name_of(child));
+            *self = Self::Ordered {
+                order: Order::from_sorted(&all),
+                table: core::mem::take(table),
+            };
         }
     }
 

@@ -5,6 +5,7 @@ mod acls;
 mod children;
 mod node;
 mod order;
+mod places;
 mod rebuild;
 mod record;
 mod restate;

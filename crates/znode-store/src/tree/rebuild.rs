@@ -1,15 +1,17 @@
 //! A tree out of the records of a snapshot, which come in no useful order and may be damaged: whatever they
 //! say is checked before it is believed.
 
+use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::ids::Zxid;
-use crate::path::ZPath;
+use crate::path::{MAX_PATH_BYTES, MAX_PATH_DEPTH, ZPath, check_component};
 use crate::planted::{self, Bug};
 use crate::snapshot::NEVER_COUNTED;
-use crate::stable_hash::Table;
 use crate::stat::Kind;
-use crate::tree::node::{NodeIndex, PathHash};
+use crate::tree::node::{Family, NodeIndex, PathHash};
+use crate::tree::places::Places;
 use crate::tree::record::ZnodeRecord;
 use crate::tree::{Acls, SPECIAL, Slab, Tree};
 
@@ -19,7 +21,7 @@ pub(crate) struct Rebuild {
     slab: Slab,
     acls: Acls,
     /// Where the nodes lie now, by where they lay when the snapshot was taken.
-    places: Table<NodeIndex, NodeIndex>,
+    places: Places,
 }
 
 /// What is wrong with the records.
@@ -48,24 +50,27 @@ impl Rebuild {
         let before = record.index;
         let now = self.slab.insert(record.into_node(&mut self.acls)?);
         match self.places.insert(before, now) {
-            None => Ok(()),
-            Some(_) => Err("two of its znodes are the same"),
+            true => Ok(()),
+            false => Err("two of its znodes are the same"),
         }
     }
 
     /// The tree, and all its ephemeral nodes with their paths, the oldest first.
+    ///
+    /// Nodes are taken in the order in which they lie, in which those with the same parent mostly follow each other: then their
+    /// parent is found once for all of them, and its path is written once.
     pub(crate) fn finish(mut self) -> Result<(Tree, Vec<(ZPath, NodeIndex)>), Damage> {
         if self.slab.len() == 0 {
             return Err("it has no znodes");
         }
-        for index in (1..self.slab.slots()).map(NodeIndex) {
-            self.link(index)?;
-        }
-        if planted::is(Bug::ForgottenCounter) {
-            for index in (0..self.slab.slots()).map(NodeIndex) {
-                if let Some(family) = &mut self.slab[index].family {
+        self.link_all()?;
+        for index in (0..self.slab.slots()).map(NodeIndex) {
+            if let Some(mut family) = self.slab[index].family.take() {
+                family.children.put_in_order(|child| &self.slab[child].name);
+                if planted::is(Bug::ForgottenCounter) {
                     family.facts.creations = family.children.len() as u64;
                 }
+                self.slab[index].family = Some(family);
             }
         }
         let mut tree = Tree {
@@ -78,26 +83,17 @@ impl Rebuild {
             drawing: None,
         };
         let mut ephemerals = Vec::new();
-        let mut reached = 0;
-        let mut todo = Vec::from([(NodeIndex::ROOT, ZPath::root())]);
-        while let Some((index, path)) = todo.pop() {
-            reached += 1;
-            for child in tree.children(index) {
-                let path = path
-                    .join(&tree.node(child).name)
-                    .map_err(|_| "a path in it is illegal")?;
-                todo.push((child, path));
-            }
-            let hash = PathHash::of(path.as_str());
+        let mut paths = Paths::default();
+        for index in (0..tree.slab.slots()).map(NodeIndex) {
+            let path = paths.of(index, &tree.slab)?;
+            let hash = PathHash::of(path);
             tree.add_own_share(index, hash);
             let node = &tree.slab[index];
             tree.digest = tree.digest.wrapping_add(node.family_digest(hash));
             if node.session().is_some() {
+                let path = ZPath::parse(path).map_err(|_| "a path in it is illegal")?;
                 ephemerals.push((node.czxid, path, index));
             }
-        }
-        if reached != tree.slab.len() {
-            return Err("some of its znodes are below none");
         }
         for (index, _, path) in SPECIAL {
             let path = ZPath::parse(path).expect("it is written in this crate");
@@ -116,34 +112,136 @@ impl Rebuild {
         ))
     }
 
-    /// Puts a node into its parent's set of children.
-    fn link(&mut self, index: NodeIndex) -> Result<(), Damage> {
-        let slab = &mut self.slab;
-        let parent = *self
-            .places
-            .get(&slab[index].parent)
-            .ok_or("a znode in it has no parent")?;
-        slab[index].parent = parent;
-        if let Kind::Ephemeral(_) = slab[parent].kind() {
+    /// Puts every node into its parent's set of children.
+    fn link_all(&mut self) -> Result<(), Damage> {
+        let mut siblings: Option<Siblings> = None;
+        for index in (1..self.slab.slots()).map(NodeIndex) {
+            let before = self.slab[index].parent;
+            let mut family = match siblings.take() {
+                Some(same) if same.parent_before == before => same,
+                other => {
+                    if let Some(others) = other {
+                        others.put_back(&mut self.slab);
+                    }
+                    self.siblings(before)?
+                }
+            };
+            self.slab[index].parent = family.parent;
+            let slab = &self.slab;
+            if !family
+                .inner
+                .children
+                .insert_unordered(index, |child| &slab[child].name)
+            {
+                return Err("two znodes in it have the same path");
+            }
+            if family.inner.children.len() as u64 > family.created && !planted::is(Bug::ForgottenCounter) {
+                return Err("a znode in it has more children than it had");
+            }
+            siblings = Some(family);
+        }
+        if let Some(last) = siblings {
+            last.put_back(&mut self.slab);
+        }
+        Ok(())
+    }
+
+    /// The family of the node that lay at `before`, out of the slab for a while: the set of children asks the slab for
+    /// their names.
+    fn siblings(&mut self, before: NodeIndex) -> Result<Siblings, Damage> {
+        let parent = self.places.get(before).ok_or("a znode in it has no parent")?;
+        let node = &mut self.slab[parent];
+        if let Kind::Ephemeral(_) = node.kind() {
             return Err("an ephemeral znode in it has children");
         }
-        // Out of the slab for a moment: the set of children asks the slab for their names.
-        let mut family = slab[parent]
+        let inner = node
             .family
             .take()
             .ok_or("a znode in it has more children than it had")?;
         // Those that are there from the beginning were not created.
-        let created =
-            family.facts.creations + SPECIAL.iter().filter(|special| special.1 == parent).count() as u64;
-        let name = &*slab[index].name;
-        if family.children.find(name, |child| &slab[child].name).is_some() {
-            return Err("two znodes in it have the same path");
+        let special = SPECIAL.iter().filter(|special| special.1 == parent).count();
+        Ok(Siblings {
+            parent_before: before,
+            parent,
+            created: inner.facts.creations + special as u64,
+            inner,
+        })
+    }
+}
+
+/// The children of one node, while they are put together.
+struct Siblings {
+    /// Where the node lay, and where it lies.
+    parent_before: NodeIndex,
+    parent: NodeIndex,
+    /// So many children it may have.
+    created: u64,
+    inner: Box<Family>,
+}
+
+impl Siblings {
+    fn put_back(self, slab: &mut Slab) {
+        slab[self.parent].family = Some(self.inner);
+    }
+}
+
+/// Writes paths of nodes, and remembers the parent's.
+#[derive(Default)]
+struct Paths {
+    /// Whose path `text` begins with, and how much of it that is, with the slash behind it; and how deep its children are.
+    parent: Option<NodeIndex>,
+    parent_bytes: usize,
+    depth: usize,
+    text: String,
+    /// From the parent to the root.
+    ancestors: Vec<NodeIndex>,
+}
+
+impl Paths {
+    /// The path of a node, whose ancestors may be anything as yet.
+    fn of(&mut self, index: NodeIndex, slab: &Slab) -> Result<&str, Damage> {
+        if index == NodeIndex::ROOT {
+            return Ok("/");
         }
-        family.children.insert(index, |child| &slab[child].name);
-        if family.children.len() as u64 > created && !planted::is(Bug::ForgottenCounter) {
-            return Err("a znode in it has more children than it had");
+        let node = &slab[index];
+        if self.parent != Some(node.parent) {
+            self.begin_with(node.parent, slab)?;
         }
-        slab[parent].family = Some(family);
+        let is_legal = check_component(&node.name).is_ok()
+            && !node.name.contains('/')
+            && self.depth <= MAX_PATH_DEPTH
+            && self.parent_bytes + node.name.len() <= MAX_PATH_BYTES;
+        if !is_legal {
+            return Err("a path in it is illegal");
+        }
+        self.text.truncate(self.parent_bytes);
+        self.text.push_str(&node.name);
+        Ok(&self.text)
+    }
+
+    fn begin_with(&mut self, parent: NodeIndex, slab: &Slab) -> Result<(), Damage> {
+        self.ancestors.clear();
+        let mut at = parent;
+        while at != NodeIndex::ROOT {
+            // A way to the root passes each node once at most.
+            if self.ancestors.len() == slab.len() {
+                return Err("some of its znodes are below none");
+            }
+            self.ancestors.push(at);
+            at = slab[at].parent;
+        }
+        self.text.clear();
+        self.text.push('/');
+        for &ancestor in self.ancestors.iter().rev().take(MAX_PATH_DEPTH) {
+            self.text.push_str(&slab[ancestor].name);
+            self.text.push('/');
+        }
+        self.parent = Some(parent);
+        self.parent_bytes = self.text.len();
+        self.depth = self.ancestors.len() + 1;
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

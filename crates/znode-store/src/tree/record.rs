@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 
+use ecow::EcoString;
 use serde::{Deserialize, Serialize};
 
 use crate::acl::Acl;
@@ -17,7 +18,7 @@ use crate::tree::node::{Family, FamilyFacts, Node, NodeIndex};
 pub(crate) struct ZnodeRecord {
     pub(crate) index: NodeIndex,
     pub(crate) parent: NodeIndex,
-    pub(crate) name: Box<str>,
+    pub(crate) name: EcoString,
     pub(crate) data: Data,
     acl: Acl,
     pub(crate) owner: EphemeralOwner,
@@ -36,7 +37,7 @@ impl ZnodeRecord {
         Self {
             index,
             parent: node.parent,
-            name: (&*node.name).into(),
+            name: node.name.clone(),
             data: node.data.clone(),
             acl: acls.get(node.acl).clone(),
             owner: node.owner,
@@ -67,7 +68,7 @@ impl ZnodeRecord {
             return Err("a znode in it is of no kind");
         }
         Ok(Node {
-            name: (&*self.name).into(),
+            name: self.name,
             data: self.data,
             parent: self.parent,
             version: self.version,

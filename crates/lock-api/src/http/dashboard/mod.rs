@@ -33,7 +33,7 @@ macro_rules! files {
 const FILES: &[(&str, &str, &str)] = files! {
     CSS: "style.css", "parts.css";
     SVG: "icon.svg";
-    SCRIPT: "app.js", "api.js", "stream.js", "dom.js", "words.js", "list.js", "dialog.js", "rights.js", "theme.js",
+    SCRIPT: "app.js", "api.js", "stream.js", "dom.js", "words.js", "list.js", "pages.js", "dialog.js", "rights.js", "theme.js",
         "cluster.js", "locks.js", "lock.js", "graph.js", "sessions.js", "tree.js", "events.js", "access.js";
 };
 

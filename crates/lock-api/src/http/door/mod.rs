@@ -9,69 +9,23 @@ mod unknown;
 mod unsecured;
 mod vigil;
 
-use std::sync::Arc;
-
 use access_token::{Secret, Standing};
-use axum::extract::{Request, State};
-use axum::http::Method;
 use axum::http::request::Parts;
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use znode_store::{Identity, Refusal, Store, TokenId, Unproven};
 
+use super::Api;
 use super::audit;
 use super::exchange::now_ms;
 use super::peer::Peer;
 use super::problem::{Code, Problem};
-use super::{Api, Shared};
 
 pub use self::needs::Needs;
 pub use self::unknown::UnknownTokens;
 pub use self::vigil::{Vigil, while_allowed};
 pub use access_token::{OperatorToken, TokenText};
 
-/// The door of one address.
-#[derive(Clone)]
-pub struct Door {
-    api: Shared,
-    /// What each of its methods needs.
-    needs: Arc<[(Method, Needs)]>,
-}
-
-impl Door {
-    pub fn new(api: Shared, needs: Vec<(Method, Needs)>) -> Self {
-        let needs = needs.into();
-        Self { api, needs }
-    }
-
-    /// A method that is not served needs nothing: that is told to everybody, by the document as well.
-    fn needs(&self, method: &Method) -> Needs {
-        let method = if method == Method::HEAD {
-            &Method::GET
-        } else {
-            method
-        };
-        let mut of = self.needs.iter().filter(|(served, _)| served == method);
-        of.next().map_or(Needs::Nothing, |(_, needs)| *needs)
-    }
-}
-
-/// Lets a request in to its handler, which learns who calls, or refuses it.
-pub async fn enter(State(door): State<Door>, request: Request, next: Next) -> Response {
-    let (mut head, body) = request.into_parts();
-    match let_in(&door, &head).await {
-        Ok(peer) => {
-            head.extensions.insert(peer);
-            next.run(Request::from_parts(head, body)).await
-        }
-        Err(problem) => problem.into_response(),
-    }
-}
-
-async fn let_in(door: &Door, head: &Parts) -> Result<Peer, Problem> {
-    let api = &*door.api;
-    let peer = Peer::of(&head.extensions);
-    let needs = door.needs(&head.method);
+/// Who calls beside being `peer`, if that is somebody with all that is needed.
+pub async fn let_in(api: &Api, needs: Needs, peer: Peer, head: &Parts) -> Result<Peer, Problem> {
     if needs == Needs::Nothing {
         return Ok(peer);
     }
@@ -139,7 +93,7 @@ async fn require(api: &Api, needs: Needs, peer: &Peer) -> Result<(), Problem> {
     let look = |store: &Store| needs.require(store.seen_by(&caller));
     // Who is refused by what this node knows need not be asked about again.
     api.node.read(look)?;
-    if !peer.is_operator() && api.node.read(|store| needs.is_of_now(store)) {
+    if needs.may_be_of_now() && !peer.is_operator() && api.node.read(|store| needs.is_of_now(store)) {
         api.node.read_barrier().await?;
         api.node.read(look)?;
     }

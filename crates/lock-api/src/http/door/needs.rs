@@ -27,7 +27,7 @@ pub enum Needs {
 
 impl Needs {
     /// Refuses a caller that has not what is needed, by what this node knows.
-    pub(super) fn require(self, view: View<'_>) -> Result<(), Refusal> {
+    pub fn require(self, view: View<'_>) -> Result<(), Refusal> {
         match self {
             Self::Nothing | Self::Anybody => Ok(()),
             Self::InLog | Self::ByView => view.admission(),
@@ -36,9 +36,14 @@ impl Needs {
         }
     }
 
-    /// Whether it has to be asked of the cluster's newest state.
+    /// Whether it may have to be asked of the cluster's newest state.
+    pub(super) fn may_be_of_now(self) -> bool {
+        self == Self::AdministerNow
+    }
+
+    /// Whether it has to be.
     pub(super) fn is_of_now(self, store: &Store) -> bool {
-        self == Self::AdministerNow && store.is_secured()
+        self.may_be_of_now() && store.is_secured()
     }
 }
 

@@ -10,6 +10,9 @@ pub fn register_doors(registry: &mut Registry, doors: Vec<(&'static str, DoorMet
     sheet::register(registry, Doors(doors));
 }
 
+/// The one door where requests are refused so; at that for administration none are.
+const HTTP: &str = "http";
+
 struct Doors(Vec<(&'static str, DoorMeter)>);
 
 impl Instruments for Doors {
@@ -35,6 +38,11 @@ impl Instruments for Doors {
             [("full", counts.full), ("address", counts.too_many)]
                 .map(|(reason, count)| ([("door", *door), ("reason", reason)], count))
         });
-        sheet.counters("connections_refused", help, refused)
+        sheet.counters("connections_refused", help, refused)?;
+        let help = "Requests over HTTP that a busy node has refused before it looked for their route";
+        let is_http = |(door, _): &&(&str, DoorCounts)| *door == HTTP;
+        let refused = counts.iter().filter(is_http);
+        let refused = refused.map(|(_, counts)| ([("reason", "busy")], counts.unheard));
+        sheet.counters("http_refused", help, refused)
     }
 }

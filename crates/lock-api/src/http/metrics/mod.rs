@@ -5,7 +5,6 @@ mod doors;
 mod process;
 pub mod requests;
 
-use std::fmt;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -15,8 +14,7 @@ use axum::http::{HeaderValue, Uri};
 use axum::response::Response;
 use prometheus_client::encoding::text;
 use raft_node::Node;
-use raft_node::metrics::sheet::{self, Instruments, Registry, Sheet};
-use raft_node::traces::SpanCounts;
+use raft_node::metrics::sheet::{self, Registry};
 
 use self::requests::Requests;
 use super::Shared;
@@ -40,19 +38,6 @@ pub fn register(registry: &mut Registry, node: &Node, requests: &Arc<Requests>) 
 /// Has whoever collects spans asked what became of them.
 pub fn register_traces(registry: &mut Registry, tracing: Tracing) {
     sheet::register(registry, tracing);
-}
-
-impl Instruments for Tracing {
-    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
-        let SpanCounts { sent, dropped } = self.collector.counts();
-        let help = "Spans of traced requests that the collector has taken, and that are lost because it did not, or not in time";
-        let counts = [("sent", sent), ("dropped", dropped)];
-        sheet.counters(
-            "trace_spans",
-            help,
-            counts.map(|(word, count)| ([("outcome", word)], count)),
-        )
-    }
 }
 
 /// `GET /metrics`.

@@ -100,12 +100,12 @@ impl Requests {
         });
     }
 
-    /// A request has come.
-    pub fn begin(&self, request: &Request) -> Asked<'_> {
+    /// A request has come that asks for this operation.
+    pub fn begin(&self, operation: usize) -> Asked<'_> {
         self.under_way.fetch_add(1, Relaxed);
         Asked {
             requests: self,
-            operation: self.operation(request),
+            operation,
             since: Instant::now(),
             is_answered: false,
         }
@@ -117,8 +117,15 @@ impl Requests {
         (operation.method, &operation.route)
     }
 
-    /// The operation that a request asks for.
-    fn operation(&self, request: &Request) -> usize {
+    /// The operation that is asked for at a routed address by a method, and the verb at its end, for those who know.
+    pub fn operation_at(&self, address: &str, method: &Method, verb: Option<Verb>) -> usize {
+        let mut at = self.by_address.get(address).into_iter().flatten();
+        at.find(|at| at.method == *method && at.verb == verb)
+            .map_or(NOTHING, |at| at.operation)
+    }
+
+    /// The operation that a request asks for, by where the router has found it to be.
+    pub fn operation(&self, request: &Request) -> usize {
         let Some(matched) = request.extensions().get::<MatchedPath>() else {
             return NOTHING;
         };

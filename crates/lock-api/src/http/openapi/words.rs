@@ -122,6 +122,8 @@ words! {
         ]),
         "What happened. `queued`: somebody waits for a lock; `closed` and `opened`: nobody is let in for a while, and that is over; the \
          others as in the events of a session.";
+    ClusterHappeningWord: word(&["leader_changed", "members_changed", "alarm_began", "alarm_over"]),
+        "What happened: another node leads, the members are others, a person should look at something, or that is over.";
     WatchText: text(1, None).pattern(Some("^(data|children|exists)(@[0-9]+)?:/")).examples(["data:/orders/42"]),
         "`KIND:PATH`, or `KIND@ZXID:PATH` by whoever saw the znode as it was at that position.";
     ZnodeEvent: word(&["created", "deleted", "data_changed", "children_changed"]), "What has happened.";

@@ -12,7 +12,7 @@ use tokio::task::LocalSet;
 
 use self::offered::Offered;
 use super::bystanders::{Bystanders, Seen, memory, peak_memory, term};
-use super::load::{Load, Workload};
+use super::load::Plan;
 use super::report::{self, Percentiles, ms};
 use super::{Target, open_files};
 use crate::cli::say;
@@ -168,14 +168,12 @@ async fn measure(args: &Arguments) -> anyhow::Result<OverloadReport> {
         .local()?
         .context("it needs a cluster on this machine, for its memory and its term")?;
     let (nodes, pids) = (args.target.nodes()?, args.target.processes()?);
-    let capacity = Load {
-        workload: Workload::Lock,
-        nodes: nodes.clone(),
-        clients: args.capacity_clients,
-        warmup: Duration::from_secs(2),
-        measured: Duration::from_secs(args.capacity_seconds),
-    };
-    let capacity = capacity.run_here().await?.cycles_per_second;
+    let seconds = Duration::from_secs(args.capacity_seconds);
+    let capacity = Plan::new(nodes.clone(), Duration::from_secs(2), seconds);
+    let capacity = capacity
+        .lock_cycles(args.capacity_clients)
+        .await?
+        .operations_per_second;
     ensure!(capacity > 0.0, "nothing was served");
 
     let ttl = Duration::from_millis(args.ttl_ms);

@@ -1,44 +1,42 @@
-//! `lockgate bench zookeeper`: a load in ZooKeeper's own protocol, for Lockgate's front end and for any ZooKeeper alike.
+//! Loads in ZooKeeper's own protocol, for Lockgate's front end and for any ZooKeeper alike.
 //!
 //! Both are asked by the same program with the same bytes, so what differs is the servers.
 
+pub(super) mod servers;
 pub(super) mod session;
-mod workload;
-mod load;
-mod tree;
+pub(super) mod client;
+mod recipes;
+pub(super) mod tree;
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-use anyhow::{Context, ensure};
-use clap::Args;
-use serde::Serialize;
+use anyhow::Context;
+use bytes::Bytes;
+use clap::{Args, ValueEnum};
 use tokio::task::LocalSet;
+use zk_wire::Request;
 
-use super::nodes::Nodes;
-use super::report::{self, Percentiles, ms};
+use super::Target;
+use super::load::{self, Pace, Plan};
+use super::report::{self, LoadReport, Subject};
+use super::workload::Workload;
 use crate::api_client::request_id;
-use crate::cli::say;
-use crate::cli::secured::Secured;
-use crate::cluster::LocalCluster;
-use load::Load;
+use client::{Caller, Cycle};
+use session::{Session, refused};
 use tree::Tree;
-use workload::Workload;
 
-/// What ZooKeeper takes in one request (`jute.maxbuffer`), less what a request is beside its data.
-const MAX_DATA_BYTES: usize = 0xf_ffff - 1024;
+/// How many hold a semaphore at a time, where nothing is said of it.
+const PERMITS: u32 = 4;
+
+/// How many locks are taken at once, where nothing is said of it.
+const LOCKS: usize = 3;
+
+/// How many of a hundred operations of a mixed load read, where nothing is said of it.
+const READS: u32 = 90;
 
 /// What `lockgate bench zookeeper` is told.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// The cluster on this machine whose nodes are called
-    #[arg(long, default_value = "lockgate-data")]
-    dir: PathBuf,
-    /// Servers to call instead, ZooKeeper's or Lockgate's, as HOST:PORT, separated by commas
-    #[arg(long, value_delimiter = ',', value_name = "SERVERS")]
-    servers: Vec<String>,
     #[command(flatten)]
-    secured: Secured,
+    target: Target,
     /// What the clients do, one after the other
     #[arg(
         long,
@@ -46,80 +44,75 @@ pub struct Arguments {
         value_delimiter = ',',
         default_value = "create,set,get,sequential,lock"
     )]
-    workloads: Vec<Workload>,
-    /// How many clients, each with its own session and connection; several numbers are measured one after the other
-    #[arg(long, value_delimiter = ',', default_value = "1,16,64")]
-    clients: Vec<usize>,
-    /// How long to measure each
-    #[arg(long, default_value_t = 10)]
-    seconds: u64,
-    /// How long to run before that
-    #[arg(long, default_value_t = 2)]
-    warmup: u64,
-    /// How much data a znode has
-    #[arg(long, default_value_t = 100)]
-    data_bytes: usize,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    workloads: Vec<Name>,
+    #[command(flatten)]
+    pace: Pace,
 }
 
-impl Arguments {
-    /// Where the servers listen for clients of ZooKeeper.
-    fn servers(&self) -> anyhow::Result<Nodes> {
-        let given = self.secured.credentials()?;
-        if !self.servers.is_empty() {
-            return Ok(Nodes::new(self.servers.clone(), given));
+/// What can be done over ZooKeeper's protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// One more persistent znode below the client's own
+    Create,
+    /// New data for the client's own znode (setData)
+    Set,
+    /// The data of the client's own znode (getData)
+    Get,
+    /// Nine reads of the client's own znode for one write
+    Mixed,
+    /// An ephemeral sequential znode, created and deleted: two requests
+    Sequential,
+    /// The lock recipe, with a lock that nobody else wants: create, getChildren, delete
+    Lock,
+    /// The lock recipe, all clients the same lock
+    Contended,
+    /// The recipe of locks that are shared, all clients the same lock
+    Shared,
+    /// Curator's recipe of semaphores, all clients the same one with four permits
+    Semaphore,
+    /// Three locks of the client's own, one after the other
+    Multi,
+}
+
+impl From<Name> for Workload {
+    fn from(name: Name) -> Self {
+        match name {
+            Name::Create => Workload::Create,
+            Name::Set => Workload::Set,
+            Name::Get => Workload::Get,
+            Name::Mixed => Workload::Mixed { reads: READS },
+            Name::Sequential => Workload::Sequential,
+            Name::Lock => Workload::Lock,
+            Name::Contended => Workload::Contended,
+            Name::Shared => Workload::Shared,
+            Name::Semaphore => Workload::Semaphore { permits: PERMITS },
+            Name::Multi => Workload::Multi { locks: LOCKS },
         }
-        let executable = std::env::current_exe().context("finding this program's own file")?;
-        let cluster = LocalCluster::open(&self.dir, &executable)
-            .context("start one with `lockgate cluster up`, or name servers with --servers")?;
-        let of = |node: &crate::cluster::LocalNode| {
-            let address = node.zookeeper.clone();
-            address.with_context(|| format!("node {} does not serve clients of ZooKeeper", node.id))
-        };
-        let addresses = cluster.nodes().map(of).collect::<anyhow::Result<_>>()?;
-        Ok(Nodes::new(addresses, given.or(cluster.credentials())))
     }
-}
-
-/// What one workload came to with so many clients.
-#[derive(Debug, Clone, Serialize)]
-pub struct ZookeeperReport {
-    /// Which workload.
-    pub workload: Workload,
-    /// How many clients.
-    pub clients: usize,
-    /// At how many servers.
-    pub servers: usize,
-    /// For how long it was measured.
-    pub seconds: f64,
-    /// How many operations were done in a second. An operation is all that the workload does in one go.
-    pub operations_per_second: f64,
-    /// From the first byte of an operation's first request to the last one of its last answer.
-    pub operation: Percentiles,
-    /// Operations that failed. Each ended its client.
-    pub errors: u64,
-    /// What the first of them failed of.
-    pub first_error: Option<String>,
-    /// Time on the processor that this program spent on one operation, in microseconds: what the servers did not have of a
-    /// machine that they share with it.
-    pub client_cpu_us: f64,
 }
 
 /// Measures, and prints what came out.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
-    ensure!(!args.clients.contains(&0), "at least one client is needed");
-    ensure!(args.seconds > 0, "at least one second is needed");
-    ensure!(
-        args.data_bytes <= MAX_DATA_BYTES,
-        "a request of ZooKeeper has room for {MAX_DATA_BYTES} bytes of data"
-    );
-    let servers = args.servers()?;
+    args.pace.check()?;
+    let workloads: Vec<Workload> = args.workloads.iter().map(|name| (*name).into()).collect();
+    let reports = run_workloads(&workloads, &args.target, &args.pace).await?;
+    if args.pace.json {
+        report::print_json(&reports)?;
+    }
+    report::refuse_errors(&reports)
+}
+
+/// Measures one workload after the other, and prints each line as it comes unless all is printed in the end.
+pub(super) async fn run_workloads(
+    workloads: &[Workload],
+    target: &Target,
+    pace: &Pace,
+) -> anyhow::Result<Vec<LoadReport>> {
+    let plan = Plan::of(pace, target.zookeeper_nodes()?, target.processes()?);
     let tree = Tree::new(&request_id());
     let clients = LocalSet::new();
     let measured = tokio::select! {
-        measured = clients.run_until(measure(&args, &servers, &tree)) => measured,
+        measured = clients.run_until(measure(&plan, workloads, pace, &tree)) => measured,
         interrupted = tokio::signal::ctrl_c() => interrupted
             .context("listening for SIGINT")
             .and_then(|()| Err(anyhow::anyhow!("interrupted"))),
@@ -128,73 +121,68 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     drop(clients);
     if measured.is_err() {
         // Nobody else knows what is left, and these servers may have other users.
-        tree.remove(&servers)
+        tree.remove(&plan.nodes)
             .await
             .with_context(|| format!("{} could not be removed", tree.paths().join(" and ")))?;
     }
-    let reports = measured?;
-    if args.json {
-        report::print_json(&reports)?;
-    }
-    // A measurement with errors is one, but a script should not take it for a good one.
-    let errors: u64 = reports.iter().map(|report| report.errors).sum();
-    let first = reports.iter().find_map(|report| report.first_error.as_deref());
-    ensure!(
-        errors == 0,
-        "{errors} operations failed, the first one: {}",
-        first.unwrap_or("unknown")
-    );
-    Ok(())
+    measured
 }
 
-async fn measure(args: &Arguments, servers: &Nodes, tree: &Tree) -> anyhow::Result<Vec<ZookeeperReport>> {
+async fn measure(
+    plan: &Plan,
+    workloads: &[Workload],
+    pace: &Pace,
+    tree: &Tree,
+) -> anyhow::Result<Vec<LoadReport>> {
     let mut reports = Vec::new();
-    for &workload in &args.workloads {
-        for &clients in &args.clients {
-            let load = Load {
-                workload,
-                servers,
-                tree,
-                clients,
-                data_bytes: args.data_bytes,
-                warmup: Duration::from_secs(args.warmup),
-                measured: Duration::from_secs(args.seconds),
-            };
-            let report = load.run().await?;
-            if !args.json {
-                print(&report, reports.is_empty())?;
-            }
+    for &workload in workloads {
+        for &clients in &pace.clients {
+            let report = one(plan, workload, clients, tree).await?;
+            load::tell(pace, &report, reports.is_empty())?;
             reports.push(report);
         }
     }
     Ok(reports)
 }
 
-fn print(report: &ZookeeperReport, first: bool) -> anyhow::Result<()> {
-    if first {
-        say(format!(
-            "{:<10} {:>7} {:>12} {:>9} {:>9} {:>9} {:>9} {:>7} {:>13}",
-            "workload",
-            "clients",
-            "operations/s",
-            "p50 ms",
-            "p99 ms",
-            "p99.9 ms",
-            "max ms",
-            "errors",
-            "client CPU us"
-        ))?;
+/// One workload with so many clients, between making what it needs and taking that away. All clients share this thread.
+async fn one(plan: &Plan, workload: Workload, clients: usize, tree: &Tree) -> anyhow::Result<LoadReport> {
+    let data = Bytes::from(vec![b'x'; plan.data_bytes]);
+    tree.make(&plan.nodes, workload, clients, &data).await?;
+    let mut callers = Vec::with_capacity(clients);
+    for number in 0..clients {
+        let mut session = Session::open(&plan.nodes, number).await?;
+        // Its server may not have heard of what was made at another one.
+        let path = tree.home(workload, number);
+        session
+            .call(&Request::Sync { path })
+            .await?
+            .map(drop)
+            .or_else(refused)?;
+        let cycle = Cycle::new(workload, tree, number, data.clone());
+        callers.push(Caller { session, cycle });
     }
-    say(format!(
-        "{:<10} {:>7} {:>12.0} {:>9} {:>9} {:>9} {:>9} {:>7} {:>13.1}",
-        report.workload.name(),
-        report.clients,
-        report.operations_per_second,
-        ms(report.operation.p50_us),
-        ms(report.operation.p99_us),
-        ms(report.operation.p99_9_us),
-        ms(report.operation.max_us),
-        report.errors,
-        report.client_cpu_us
-    ))
+    let drive = plan.drive(workload, clients);
+    let driven = drive.run(callers).await?;
+    tree.remove(&plan.nodes).await?;
+    let subject = Subject {
+        workload: workload.name(),
+        over: "zookeeper",
+        nodes: plan.nodes.count(),
+        clients,
+    };
+    Ok(LoadReport::new(&subject, &drive, &driven))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workloads_are_called_the_same_everywhere() {
+        for name in Name::value_variants() {
+            let given = name.to_possible_value().unwrap();
+            assert_eq!(given.get_name(), Workload::from(*name).name());
+        }
+    }
 }

@@ -3,17 +3,20 @@
 //! It costs as little as it can, because on one machine whatever it takes the servers do not have: one buffer for each
 //! direction, one write for each request, and one read for each answer.
 
+use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use bytes::{Bytes, BytesMut};
 use lock_client::Token;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use transport_security::Stream;
 use zk_wire::{
-    ConnectRequest, ConnectResponse, ErrorCode, Outcome, Reader, Reply, ReplyHeader, Request, frame, xid,
+    ConnectRequest, ConnectResponse, ErrorCode, Notification, Outcome, Reader, Reply, ReplyHeader, Request,
+    frame, xid,
 };
 
 use crate::bench::nodes::Nodes;
@@ -32,6 +35,9 @@ const SILENT_PINGS: u32 = PINGS;
 /// How long a server may take to let a client in.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Before it is asked again.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
 /// Requests are sent so many at a time where nothing is measured; ZooKeeper stops reading at a thousand.
 const AT_ONCE: usize = 256;
 
@@ -48,22 +54,44 @@ pub(in crate::bench) struct Session {
     out: BytesMut,
     next_xid: i32,
     pings: Interval,
+    /// Watches that have fired while an answer was awaited.
+    fired: VecDeque<Notification>,
 }
 
 impl Session {
-    /// Opens a session at the server whose turn it is for the client with this number.
+    /// Opens a session at the server whose turn it is for the client with this number. A server that has no leader for a moment, or
+    /// too much to do, hangs up: then it is tried again.
     pub async fn open(servers: &Nodes, number: usize) -> anyhow::Result<Self> {
+        let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
+        loop {
+            match Self::open_once(servers, number).await {
+                Err(_) if Instant::now() < deadline => tokio::time::sleep(RETRY_PAUSE).await,
+                other => return other,
+            }
+        }
+    }
+
+    /// The same without trying again.
+    pub async fn open_once(servers: &Nodes, number: usize) -> anyhow::Result<Self> {
         let server = servers.address(number);
-        tokio::time::timeout(HANDSHAKE_TIMEOUT, Self::connect(server, servers.credentials()))
+        let connecting = Self::connect(server, servers.source(number), servers.credentials());
+        tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting)
             .await
             .map_err(anyhow::Error::from)
             .flatten()
             .with_context(|| format!("opening a session at {server}"))
     }
 
-    async fn connect(server: &str, credentials: &Credentials) -> anyhow::Result<Self> {
+    async fn connect(
+        server: &str,
+        source: Option<IpAddr>,
+        credentials: &Credentials,
+    ) -> anyhow::Result<Self> {
         let token = credentials.token_for(server)?;
-        let socket = TcpStream::connect(server).await?;
+        let socket = match source {
+            Some(source) => connect_from(source, server).await?,
+            None => TcpStream::connect(server).await?,
+        };
         // Requests are single small writes; Nagle's algorithm would hold each back for the last one's ACK.
         socket.set_nodelay(true)?;
         let stream = match &credentials.tls {
@@ -76,6 +104,7 @@ impl Session {
             out: BytesMut::new(),
             next_xid: 1,
             pings: pings(SESSION_TIMEOUT_MS),
+            fired: VecDeque::new(),
         };
         let request = ConnectRequest {
             protocol_version: 0,
@@ -132,6 +161,30 @@ impl Session {
         Ok(outcomes)
     }
 
+    /// The next watch that fires, or has fired since the last one was taken.
+    pub async fn notified(&mut self) -> anyhow::Result<Notification> {
+        if let Some(notification) = self.fired.pop_front() {
+            return Ok(notification);
+        }
+        loop {
+            let mut from = Reader::new(self.receive().await?);
+            match ReplyHeader::decode(&mut from)?.xid {
+                xid::NOTIFICATION => return Ok(Notification::decode(&mut from)?),
+                xid::PING => {}
+                other => bail!("request {other} was answered, which nobody waits for"),
+            }
+        }
+    }
+
+    /// Keeps the session alive and asks for nothing. Returns with the reason when it has ended. Whoever stops waiting for that loses
+    /// nothing: pings are so short that they are sent at once.
+    pub async fn idle(&mut self) -> anyhow::Error {
+        match self.notified().await {
+            Ok(fired) => anyhow::anyhow!("{fired:?} was told to a session that watches nothing"),
+            Err(error) => error,
+        }
+    }
+
     /// Ends the session, and with it all its ephemeral znodes.
     pub async fn close(mut self) -> anyhow::Result<()> {
         let closed = self.call(&Request::CloseSession).await;
@@ -164,13 +217,38 @@ impl Session {
                     code => Err(code),
                 });
             }
-            // Nothing is watched here, so no notification is expected.
-            ensure!(
-                header.xid == xid::PING,
-                "request {xid} was answered by {}",
-                header.xid
-            );
+            match header.xid {
+                xid::PING => {}
+                // It was sent before the answer, and is looked at after it.
+                xid::NOTIFICATION => self.fired.push_back(Notification::decode(&mut from)?),
+                other => bail!("request {xid} was answered by {other}"),
+            }
         }
+    }
+
+    /// Waits until a watch of this znode has fired. Those of others that have fired meanwhile stay for who asks for them.
+    pub async fn wait_for(&mut self, path: &str) -> anyhow::Result<()> {
+        let before = self.fired.len();
+        self.fired.retain(|fired| fired.path != path);
+        if self.fired.len() < before {
+            return Ok(());
+        }
+        loop {
+            let mut from = Reader::new(self.receive().await?);
+            match ReplyHeader::decode(&mut from)?.xid {
+                xid::PING => {}
+                xid::NOTIFICATION => match Notification::decode(&mut from)? {
+                    fired if fired.path == path => return Ok(()),
+                    other => self.fired.push_back(other),
+                },
+                other => bail!("request {other} was answered, which nobody waits for"),
+            }
+        }
+    }
+
+    /// Forgets the watches that have fired up to now.
+    pub fn forget_fired(&mut self) {
+        self.fired.clear();
     }
 
     /// The next frame. Pings in the meantime when it is time to.
@@ -199,6 +277,21 @@ impl Session {
     }
 }
 
+/// A connection from one of this machine's addresses.
+async fn connect_from(source: IpAddr, server: &str) -> anyhow::Result<TcpStream> {
+    let mut found = lookup_host(server).await?;
+    let address = found.find(|address| address.is_ipv4() == source.is_ipv4());
+    let address = address.with_context(|| format!("it cannot be called from {source}"))?;
+    let socket = match source {
+        IpAddr::V4(_) => TcpSocket::new_v4()?,
+        IpAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket
+        .bind((source, 0).into())
+        .with_context(|| format!("calling from {source}"))?;
+    Ok(socket.connect(address).await?)
+}
+
 fn pings(timeout_ms: i32) -> Interval {
     let period = Duration::from_millis(timeout_ms.max(1).unsigned_abs().into()) / PINGS;
     let mut pings = interval_at(Instant::now() + period, period);
@@ -208,6 +301,6 @@ fn pings(timeout_ms: i32) -> Interval {
 }
 
 /// A refusal as an error, for who does not expect any.
-pub(super) fn refused<T>(code: ErrorCode) -> anyhow::Result<T> {
+pub(in crate::bench) fn refused<T>(code: ErrorCode) -> anyhow::Result<T> {
     bail!("the server refuses: {code}")
 }

@@ -6,9 +6,11 @@ use anyhow::{Context, bail};
 use bytes::Bytes;
 use zk_wire::{ErrorCode, Outcome, Request};
 
+use super::client::{create, delete, names};
+use super::recipes::Semaphore;
 use super::session::{Session, refused};
-use super::workload::{Workload, create, delete, names};
 use crate::bench::nodes::Nodes;
+use crate::bench::workload::Workload;
 
 /// Where the recipes of Lockgate's other clients have their locks.
 const LOCKS: &str = "/locks";
@@ -18,7 +20,7 @@ const ATTEMPTS: usize = 5;
 
 /// All that one run creates. Its name is its own, so that what others have, and what an earlier run left behind, does not
 /// matter.
-pub(super) struct Tree {
+pub(in crate::bench) struct Tree {
     znodes: String,
     locks: String,
     /// There was no [`LOCKS`] before.
@@ -42,14 +44,43 @@ impl Tree {
         [&self.znodes, &self.locks]
     }
 
-    /// A client's own znode.
-    pub fn znode(&self, client: usize) -> String {
-        format!("{}/{client}", self.znodes)
+    /// The znode of a client's own, or the one that all have in common. Locks lie where locks do: Lockgate has its own ways with
+    /// what is there.
+    pub fn home(&self, workload: Workload, client: usize) -> String {
+        let Self { znodes, locks, .. } = self;
+        match workload {
+            Workload::Lock | Workload::Multi { .. } => format!("{locks}/{client}"),
+            Workload::Contended | Workload::Shared => format!("{locks}/all"),
+            Workload::Semaphore { .. } => format!("{znodes}/all"),
+            Workload::Create
+            | Workload::Set
+            | Workload::Get
+            | Workload::Mixed { .. }
+            | Workload::Sequential => format!("{znodes}/{client}"),
+        }
     }
 
-    /// A client's own lock.
-    pub fn lock(&self, client: usize) -> String {
-        format!("{}/{client}", self.locks)
+    /// The znode of one who has its own.
+    pub fn znode(&self, number: usize) -> String {
+        format!("{}/{number}", self.znodes)
+    }
+
+    /// All that has to be there for so many clients.
+    fn homes(&self, workload: Workload, clients: usize) -> Vec<String> {
+        let home = |client| self.home(workload, client);
+        match workload {
+            Workload::Contended | Workload::Shared => vec![home(0)],
+            Workload::Semaphore { .. } => {
+                let mut all = vec![home(0)];
+                all.extend(Semaphore::parts(&home(0)));
+                all
+            }
+            Workload::Multi { locks } => (0..clients)
+                .flat_map(|client| (0..locks).map(move |lock| (client, lock)))
+                .map(|(client, lock)| format!("{}-{lock}", home(client)))
+                .collect(),
+            _ => (0..clients).map(home).collect(),
+        }
     }
 
     /// Creates what so many clients of this workload need.
@@ -62,11 +93,12 @@ impl Tree {
     ) -> anyhow::Result<()> {
         let mut session = Session::open(servers, 0).await?;
         let mut requests = vec![create(self.znodes.clone(), Bytes::new())];
-        if workload == Workload::Lock {
+        if workload.takes_locks() {
             requests.push(create(LOCKS.to_owned(), Bytes::new()));
             requests.push(create(self.locks.clone(), Bytes::new()));
         }
-        requests.extend((0..clients).map(|client| create(workload.home(self, client), data.clone())));
+        let homes = self.homes(workload, clients);
+        requests.extend(homes.into_iter().map(|home| create(home, data.clone())));
         for (request, outcome) in requests.iter().zip(session.call_all(&requests).await?) {
             let path = path_of(request);
             if path == LOCKS && outcome.is_ok() {
@@ -95,7 +127,7 @@ impl Tree {
     }
 }
 
-/// Deletes a znode with all that is below it, two levels deep at most.
+/// Deletes a znode with all that is below it, three levels deep at most.
 async fn remove(session: &mut Session, path: &str) -> anyhow::Result<()> {
     for _ in 0..ATTEMPTS {
         // This server may be behind the ones that the clients were at.
@@ -108,9 +140,20 @@ async fn remove(session: &mut Session, path: &str) -> anyhow::Result<()> {
             .or_else(refused)?;
         for child in children(session, path).await? {
             let grandchildren = children(session, &child).await?;
-            let mut requests: Vec<Request> = grandchildren.into_iter().map(delete).collect();
-            requests.push(delete(child));
-            delete_all(session, &requests).await?;
+            let mut requests: Vec<Request> = grandchildren.iter().cloned().map(delete).collect();
+            requests.push(delete(child.clone()));
+            if !delete_all(session, &requests).await? {
+                for grandchild in grandchildren {
+                    let mut below: Vec<Request> = children(session, &grandchild)
+                        .await?
+                        .into_iter()
+                        .map(delete)
+                        .collect();
+                    below.push(delete(grandchild));
+                    delete_all(session, &below).await?;
+                }
+                delete_all(session, &[delete(child)]).await?;
+            }
         }
         if delete_all(session, &[delete(path.to_owned())]).await? {
             return Ok(());
@@ -158,5 +201,25 @@ fn path_of(request: &Request) -> &str {
     match request {
         Request::Create { path, .. } => path,
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_client_has_its_own_znode_and_locks_lie_where_all_locks_do() {
+        let tree = Tree::new("run");
+        assert_eq!(tree.home(Workload::Get, 7), "/lockgate-bench-run/7");
+        assert_eq!(tree.home(Workload::Lock, 7), "/locks/lockgate-bench-run/7");
+        assert_eq!(
+            tree.homes(Workload::Multi { locks: 2 }, 2),
+            ["0-0", "0-1", "1-0", "1-1"].map(|lock| format!("/locks/lockgate-bench-run/{lock}"))
+        );
+        assert_eq!(
+            tree.homes(Workload::Semaphore { permits: 1 }, 9),
+            ["all", "all/locks", "all/leases"].map(|path| format!("/lockgate-bench-run/{path}"))
+        );
     }
 }

@@ -18,7 +18,7 @@ pub(super) const LIMITS: Section = Section {
             },
             usual: Usual::Is("1048575"),
             sample: Shown::Usual,
-            reload: Reload::Restart,
+            reload: Reload::Live,
             meaning: "The most data of one znode in bytes, at most 1048575 as in ZooKeeper. All of it \
                 travels and is stored with every write of it: large znodes make everybody wait.",
         },
@@ -30,7 +30,7 @@ pub(super) const LIMITS: Section = Section {
             },
             usual: Usual::Is("1000000"),
             sample: Shown::Usual,
-            reload: Reload::Restart,
+            reload: Reload::Live,
             meaning: "The most children of one znode, the contenders of a lock among them. Each takes some \
                 250 bytes of memory.",
         },
@@ -42,7 +42,7 @@ pub(super) const LIMITS: Section = Section {
             },
             usual: Usual::Is("100000"),
             sample: Shown::Usual,
-            reload: Reload::Restart,
+            reload: Reload::Live,
             meaning: "The most ephemeral znodes of one session; each place in a lock is one. All of them go \
                 in one step when it ends: this many hold everybody else up for some 40 ms.",
         },
@@ -54,7 +54,7 @@ pub(super) const LIMITS: Section = Section {
             },
             usual: Usual::Is("100000"),
             sample: Shown::Usual,
-            reload: Reload::Restart,
+            reload: Reload::Live,
             meaning: "The most sessions at a time. One of many requests takes up to 40 KB of memory, for its \
                 last outcomes are remembered.",
         },

@@ -27,12 +27,10 @@ pub(super) const RAFT: Section = Section {
             usual: Usual::Is("300"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "After a random time between this and the next one without a sign of the \
-                leader, a node stands for election. A new leader is there within about two \
-                times the longer one. Halving both halves the time without a leader after a \
-                crash, and makes pauses of the machine or the network (garbage collection \
-                elsewhere, a stalled disk, a migrating VM) look like crashes. At least three \
-                times heartbeat_ms. Must be the same on all nodes.",
+            meaning: "A node that has heard nothing of the leader for less than this believes in \
+                it, unless its address refuses connections. Shorter makes pauses of the machine or the \
+                network (garbage collection elsewhere, a stalled disk, a migrating VM) look like \
+                crashes. At least three times heartbeat_ms. Must be the same on all nodes.",
         },
         Setting {
             name: "raft.election_max_ms",
@@ -40,7 +38,10 @@ pub(super) const RAFT: Section = Section {
             usual: Usual::Is("600"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "The longest such time; also the leader's lease. Must be the same on all nodes.",
+            meaning: "After so long without a sign of the leader a node asks the others, and if \
+                a majority has lost it, there is a new one at once. (If the leader's process has died, its \
+                address says so, and nobody waits.) Halving both halves the time without a leader \
+                after the loss of a machine. Also the leader's lease. Must be the same on all nodes.",
         },
     ],
 };
@@ -54,7 +55,7 @@ pub(super) const SNAPSHOTS: Section = Section {
             kind: Kind::Number { least: 1, most: ANY },
             usual: Usual::Is("50000"),
             sample: Shown::Usual,
-            reload: Reload::Restart,
+            reload: Reload::Live,
             meaning: "After so many log entries the state is written to a file and the log is shortened. \
                 Fewer make restarts faster and write the whole state more often.",
         },
@@ -63,7 +64,7 @@ pub(super) const SNAPSHOTS: Section = Section {
             kind: Kind::Number { least: 1, most: ANY },
             usual: Usual::Is("67108864"),
             sample: Shown::Usual,
-            reload: Reload::Restart,
+            reload: Reload::Live,
             meaning: "The same after so many bytes of log entries, or as many as the last snapshot has, if \
                 that is more: so a large state is not written more often than it was changed. A restart \
                 reads the snapshot and then at most about so much of the log.",
@@ -73,7 +74,7 @@ pub(super) const SNAPSHOTS: Section = Section {
             kind: Kind::Number { least: 0, most: ANY },
             usual: Usual::Is("5000"),
             sample: Shown::Usual,
-            reload: Reload::Restart,
+            reload: Reload::Live,
             meaning: "At most so many entries that a snapshot covers are kept all the same, for \
                 nodes that come back soon: beyond that they have to be sent the whole \
                 snapshot. More take more disk. (For a node that answers and lags the log is \
@@ -84,7 +85,7 @@ pub(super) const SNAPSHOTS: Section = Section {
             kind: Kind::Number { least: 0, most: ANY },
             usual: Usual::Is("16777216"),
             sample: Shown::Usual,
-            reload: Reload::Restart,
+            reload: Reload::Live,
             meaning: "At most so many bytes of such entries.",
         },
         Setting {
@@ -95,7 +96,7 @@ pub(super) const SNAPSHOTS: Section = Section {
             },
             usual: Usual::Is("67108864"),
             sample: Shown::Usual,
-            reload: Reload::Restart,
+            reload: Reload::Live,
             meaning: "So many bytes per second of snapshots this node sends, to all together. More get a new \
                 node ready sooner, and take network and disk from the others.",
         },
@@ -112,7 +113,7 @@ pub(super) const DISK: Section = Section {
             kind: Kind::Number { least: 1, most: ANY },
             usual: Usual::Is("134217728"),
             sample: Shown::Usual,
-            reload: Reload::Restart,
+            reload: Reload::Live,
             meaning: "With less free space, beside room for one more snapshot, the disk counts as nearly \
                 full. It has to suffice for the log until the next snapshot, and for what others write to \
                 the same disk meanwhile. Less risks a log that has no room at all; more takes nothing but \
@@ -123,7 +124,7 @@ pub(super) const DISK: Section = Section {
             kind: Kind::Number { least: 1, most: ANY },
             usual: Usual::Said("a quarter more than disk.low_water_bytes"),
             sample: Shown::Example("167772160"),
-            reload: Reload::Restart,
+            reload: Reload::Live,
             meaning: "It counts so until there is as much as this, beside the same room.",
         },
         Setting {
@@ -131,7 +132,7 @@ pub(super) const DISK: Section = Section {
             kind: Kind::Milliseconds { most: YEAR_MS },
             usual: Usual::Is("500"),
             sample: Shown::Usual,
-            reload: Reload::Restart,
+            reload: Reload::Live,
             meaning: "How often a node looks at its disk, and the leader asks the others how theirs are.",
         },
         Setting {
@@ -139,7 +140,7 @@ pub(super) const DISK: Section = Section {
             kind: Kind::Milliseconds { most: YEAR_MS },
             usual: Usual::Is("1000"),
             sample: Shown::Usual,
-            reload: Reload::Restart,
+            reload: Reload::Live,
             meaning: "A write to the log that takes longer than this is a stall: a leader hands over to a \
                 node whose disk is well. At least about two election timeouts, or leadership moves where \
                 waiting would have been shorter.",
@@ -149,7 +150,7 @@ pub(super) const DISK: Section = Section {
             kind: Kind::Milliseconds { most: YEAR_MS },
             usual: Usual::Is("10000"),
             sample: Shown::Usual,
-            reload: Reload::Restart,
+            reload: Reload::Live,
             meaning: "After a leader has begun, or has tried to hand over, it does not hand over for so long \
                 because of disks.",
         },
@@ -177,7 +178,7 @@ pub(super) const SESSIONS: Section = Section {
             kind: Kind::Milliseconds { most: YEAR_MS },
             usual: Usual::Is("2000"),
             sample: Shown::Usual,
-            reload: Reload::Restart,
+            reload: Reload::Live,
             meaning: "The shortest timeout of a session (ttl_ms): a wish outside of the bounds is \
                 moved to the nearer one. At least twice raft.election_max_ms: a failover could \
                 take all of a shorter session's time.",
@@ -187,7 +188,7 @@ pub(super) const SESSIONS: Section = Section {
             kind: Kind::Milliseconds { most: YEAR_MS },
             usual: Usual::Is("300000"),
             sample: Shown::Usual,
-            reload: Reload::Restart,
+            reload: Reload::Live,
             meaning: "The longest one. A long timeout keeps a dead client's locks closed for that \
                 long.",
         },
@@ -196,7 +197,7 @@ pub(super) const SESSIONS: Section = Section {
             kind: Kind::Milliseconds { most: YEAR_MS },
             usual: Usual::Is("10000"),
             sample: Shown::Usual,
-            reload: Reload::Restart,
+            reload: Reload::Live,
             meaning: "For clients that do not say.",
         },
     ],
@@ -211,7 +212,7 @@ pub(super) const SWEEPS: Section = Section {
             kind: Kind::Milliseconds { most: YEAR_MS },
             usual: Usual::Is("60000"),
             sample: Shown::Usual,
-            reload: Reload::Restart,
+            reload: Reload::Live,
             meaning: "Containers that have had children and have none are swept after so long, and so are \
                 locks that nobody uses. A short time has the same locks created again and again, a long one \
                 keeps more of them in memory.",
@@ -221,7 +222,7 @@ pub(super) const SWEEPS: Section = Section {
             kind: Kind::Milliseconds { most: YEAR_MS },
             usual: Usual::Is("10000"),
             sample: Shown::Usual,
-            reload: Reload::Restart,
+            reload: Reload::Live,
             meaning: "So often the leader looks for them, and for znodes whose ttl_ms is over: they live up \
                 to so much longer.",
         },

@@ -4,8 +4,8 @@ use super::{Kind, Reload, Section, Setting, Shown, Usual};
 
 pub(super) const TRACES: Section = Section {
     name: "traces",
-    meaning: "Requests over HTTP as traces of OpenTelemetry: through this front end, to the leader, until it is committed, \
-        applied, answered.",
+    meaning: "Requests, over HTTP and of clients of ZooKeeper, as traces of OpenTelemetry: through the front end, to the leader, until \
+        they are committed, applied, answered.",
     settings: &[
         Setting {
             name: "traces.endpoint",

@@ -145,7 +145,7 @@ pub(super) const LOG: Section = Section {
             },
             usual: Usual::Is("1000"),
             sample: Shown::Usual,
-            reload: Reload::Restart,
+            reload: Reload::Live,
             meaning: "A change that takes longer from when it was asked for to its answer is logged, with where \
                 the time went: until it was sent to the leader, until it was committed, while it was applied, \
                 until whoever waited woke. What waits for a lock is not slow. At most twenty lines in ten \

@@ -12,7 +12,9 @@ pub const PATH: &str = "deploy/prometheus/alerts.yml";
 const WINDOWS: [(&str, &str); 3] = [("[5m]", "[8s]"), ("[10m]", "[8s]"), ("[15m]", "[20s]")];
 
 /// Thresholds that would take a test hours, or a machine to itself: the rule, what it says, and what it says in a test.
-const WITHIN_REACH: [(&str, &str, &str); 4] = [
+const WITHIN_REACH: [(&str, &str, &str); 5] = [
+    // Seconds after a backup in the place of days.
+    ("LockgateBackupTooOld", "> 172800", "> 2"),
     ("LockgateFollowerLags", "> 10000", "> 20"),
     // Nobody fills the memory of the machine that runs the tests.
     ("LockgateMemory", "> 0.8", "> 0.00001"),

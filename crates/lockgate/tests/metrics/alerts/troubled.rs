@@ -17,6 +17,7 @@ pub const ALERTS: &[&str] = &[
     "LockgateReadOnly",
     "LockgateDiskNearlyFull",
     "LockgateSnapshotFails",
+    "LockgateBackupTooOld",
     "LockgateCertificateExpires",
     "LockgateMemory",
     "LockgateNotSecured",
@@ -60,6 +61,60 @@ async fn troubles_of_disks_are_told() {
             "{alert} fires of a disk that has room"
         );
     }
+}
+
+#[tokio::test]
+async fn a_backup_that_gets_old_is_told_and_none_is_not() {
+    let mut backed_up = TestCluster::start().await;
+    let never = TestCluster::start().await;
+    let jobs = [
+        job("lockgate-backed-up", &backed_up),
+        job("lockgate-never", &never),
+    ];
+    let Some(prometheus) = Prometheus::start(&jobs).await else {
+        return;
+    };
+    let node = backed_up.followers().await[0];
+    let seen = async |cluster: &TestCluster| {
+        let scrape = Scrape::of(cluster, node).await;
+        scrape
+            .series
+            .get("lockgate_backup_last_timestamp_seconds")
+            .copied()
+    };
+    assert_eq!(seen(&backed_up).await, None);
+    let now = || {
+        SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap()
+            .as_secs_f64()
+    };
+    let before = now();
+    let drawn = backed_up.send(node, "GET", "/v1/snapshot", &Value::Null).await;
+    assert_eq!(drawn.status, 200);
+    eventually("the node knows of it", async || seen(&backed_up).await.is_some()).await;
+    let at = seen(&backed_up).await.unwrap();
+    assert!(at >= before.floor() && at <= now(), "{before} {at}");
+    prometheus
+        .wait_for("lockgate-backed-up", "LockgateBackupTooOld")
+        .await;
+    // Also of one whose node has forgotten it meanwhile.
+    backed_up.kill(node).await.unwrap();
+    backed_up.start(node).unwrap();
+    backed_up
+        .wait_ready(&[node], lockgate::cluster::START_TIMEOUT)
+        .await
+        .unwrap();
+    assert_eq!(seen(&backed_up).await, None);
+    prometheus
+        .wait_for("lockgate-backed-up", "LockgateBackupTooOld")
+        .await;
+    let wrongly = ("lockgate-never".to_owned(), "LockgateBackupTooOld".to_owned());
+    let firing = prometheus.firing().await;
+    assert!(
+        !firing.contains(&wrongly),
+        "it fires of a cluster that nobody backs up: {firing:?}"
+    );
 }
 
 /// Certificates that are good for three days more, in the place of those of a year.

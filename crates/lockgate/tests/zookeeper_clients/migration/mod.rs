@@ -4,6 +4,9 @@
 //! LOCKGATE_MIGRATION_ZNODES and LOCKGATE_MIGRATION_WRITES make it as large and as busy as one likes: see docs/migration.md.
 
 mod client;
+mod late;
+mod misfits;
+mod secured;
 mod writers;
 
 use std::path::{Path, PathBuf};
@@ -44,10 +47,15 @@ struct Target {
 
 impl Target {
     async fn start() -> Self {
+        Self::start_with("").await
+    }
+
+    /// With these settings beside the usual ones.
+    async fn start_with(more: &str) -> Self {
         let directory = TempDir::new().unwrap();
         let program = Path::new(env!("CARGO_BIN_EXE_lockgate"));
-        let settings = SETTINGS;
-        let mut cluster = LocalCluster::create(directory.path(), program, 3, Ports::Free, settings).unwrap();
+        let settings = format!("{SETTINGS}{more}");
+        let mut cluster = LocalCluster::create(directory.path(), program, 3, Ports::Free, &settings).unwrap();
         cluster.up(START_TIMEOUT).await.unwrap();
         cluster.secure().await.unwrap();
         // Clients of ZooKeeper come before they show anything.
@@ -72,11 +80,16 @@ impl Target {
 
     /// The tool from this ensemble to this cluster.
     fn tool(&self, source: &[String], options: &[&str]) -> Command {
+        self.tool_to(&self.cluster.http_addresses(), source, options)
+    }
+
+    /// The same by way of whatever stands before it.
+    fn tool_to(&self, target: &[String], source: &[String], options: &[&str]) -> Command {
         let auth = self.file("source.auth");
         std::fs::write(&auth, format!("digest:{}\n", client::SUPER)).unwrap();
         let mut tool = Command::new(env!("CARGO_BIN_EXE_lockgate"));
         tool.args(["migrate", "--json", "--from", &source.join(",")])
-            .args(["--to", &self.cluster.http_addresses().join(",")])
+            .args(["--to", &target.join(",")])
             .arg("--token-file")
             .arg(self.cluster.admin_token_file().unwrap())
             .arg("--from-auth-file")
@@ -156,6 +169,26 @@ fn number_of(variable: &str, usually: u64) -> u64 {
     std::env::var(variable).map_or(usually, |text| text.parse().expect("it is a number"))
 }
 
+/// Waits until something is so.
+async fn until_so(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let becomes_so = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, becomes_so).await.expect(what);
+}
+
+/// Whether there is such a znode.
+async fn has(client: &mut Client, path: &str) -> bool {
+    let (path, watch) = (path.to_owned(), false);
+    client
+        .call(Request::Exists { path, watch })
+        .await
+        .unwrap()
+        .is_ok()
+}
+
 /// Both sides, znode by znode.
 async fn assert_same(source: &str, target: &str) -> usize {
     let there = Client::open(source).await.tree().await;
@@ -196,14 +229,10 @@ async fn a_tree_is_moved_while_it_is_written_to() {
     second.until("note", "all is copied").await;
     println!("copied the rest in {:?}", begun.elapsed());
     let written = writers.written();
-    let more = async {
-        while writers.written() < written + per_second {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, more)
-        .await
-        .expect("the writers go on writing");
+    until_so("the writers go on writing", async || {
+        writers.written() >= written + per_second
+    })
+    .await;
     second.kill().await;
 
     keeper.stay(&servers[..2]).await;
@@ -232,9 +261,7 @@ async fn a_tree_is_moved_while_it_is_written_to() {
     );
     let switch = Running::start(target.tool(&servers, &["--switch", "--on-freeze", &command]));
     let stopped = async {
-        while !freeze.exists() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        until_so("the tool asks for the freeze", async || freeze.exists()).await;
         let rate = writers.rate();
         let written = writers.stop().await;
         std::fs::write(&frozen, "").unwrap();
@@ -321,12 +348,16 @@ async fn what_is_not_right_is_refused() {
 
     // Somebody goes on writing at the source: not switched, and writers are let back.
     let servers_of_writer = servers.clone();
+    let (writes, mut written) = tokio::sync::watch::channel(0);
     let writer = tokio::spawn(async move {
         let mut client = Client::open(&servers_of_writer[1]).await;
         for n in 0_u64.. {
             client.call(set("/a", &n.to_le_bytes())).await.unwrap().unwrap();
+            writes.send_replace(n);
         }
     });
+    // The first session at a server takes as long as Java needs for it: longer than the tool waits for quiet.
+    written.wait_for(|writes| *writes > 0).await.unwrap();
     let back = target.file("back");
     let command = format!("touch {}", back.display());
     let options = [

@@ -22,7 +22,7 @@ use crate::versions::{ProgramVersions, WireRange};
 
 /// The newest version of what is in this module, in which a message may be new. Two nodes use the highest version that both
 /// speak; see `crate::versions`.
-pub const WIRE_VERSION: u16 = 8;
+pub const WIRE_VERSION: u16 = 9;
 
 /// The oldest version that is still spoken.
 pub const OLDEST_WIRE_VERSION: u16 = 7;
@@ -183,6 +183,13 @@ pub enum Ask {
     ChangeMembership(MembershipChange),
     /// How are the members? For the leader.
     Members,
+    /// Has the leader of this term gone, as far as can be seen from there? From a voter that suspects it.
+    LeaderLost {
+        /// The term.
+        term: u64,
+        /// Its leader.
+        leader: NodeId,
+    },
 }
 
 /// The answer to an [`Ask`].
@@ -208,6 +215,17 @@ pub enum Answer {
     ChangeMembership(Result<MembershipOutcome, NotLeader>),
     /// To the question about the members.
     Members(Result<Vec<MemberNews>, NotLeader>),
+    /// To the question about the leader.
+    LeaderLost(LeaderLoss),
+}
+
+/// What a voter has to say about a leader that another one suspects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaderLoss {
+    /// Whether it has lost the leader, too, by what it sees itself, and knows of no later one.
+    pub lost: bool,
+    /// The end of its log.
+    pub last: Option<WireLogId>,
 }
 
 /// The commands of a run that the leader did not propose, because there is no room for what they make. Nothing was done
@@ -254,6 +272,7 @@ impl Ask {
             | Self::Disk { .. }
             | Self::ChangeMembership(_) => 3,
             Self::Members => 8,
+            Self::LeaderLost { .. } => 9,
         }
     }
 }

@@ -3,13 +3,15 @@
 
 use std::path::Path;
 
+use bytes::Bytes;
+
 use super::format::{
-    FLAG_COMMITTED, FLAG_VOTED, RecordHeader, RecordKind, SegmentHeader, offset_u32, record_start,
-    segment_name,
+    FLAG_COMMITTED, FLAG_VOTED, HeaderBytes, RECORD_HEADER_BYTES, RecordHeader, RecordKind, SegmentHeader,
+    offset_u32, record_start, segment_name,
 };
 use super::janitor::Janitor;
 use super::recover::{Active, Markers};
-use super::{VoteRecord, WalIdentity};
+use super::{LogPos, VoteRecord, WalEntry, WalIdentity};
 use crate::fail_step;
 use crate::storage::disk::Disk;
 use crate::storage::error::StorageError;
@@ -141,4 +143,25 @@ pub(super) fn vote_fields(vote: &VoteRecord) -> (u8, u64) {
     let voted = if vote.node_id.is_some() { FLAG_VOTED } else { 0 };
     let committed = if vote.committed { FLAG_COMMITTED } else { 0 };
     (voted | committed, vote.node_id.unwrap_or(0))
+}
+
+/// Adds the record of an entry, as the first one of the first segment. For those who count what that takes.
+pub fn push_entry(buffer: &mut Vec<u8>, entry: &WalEntry) -> Result<u32, StorageError> {
+    let LogPos { term, index } = entry.pos;
+    push_record(buffer, 1, 0, 0, RecordKind::Entry, 0, index, term, &entry.payload)
+}
+
+/// The entry of a record that [`push_entry`] wrote, if its checksums are right.
+pub fn entry_of_record(record: Bytes) -> Option<WalEntry> {
+    let HeaderBytes::Valid(header, _) = RecordHeader::decode(record.first_chunk()?, 1) else {
+        return None;
+    };
+    let payload = record.slice(RECORD_HEADER_BYTES..);
+    header.payload_is(&payload).then_some(WalEntry {
+        pos: LogPos {
+            term: header.term,
+            index: header.index,
+        },
+        payload,
+    })
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::format::segment_name;
-use super::{Shared, segment};
+use super::{Shared, Space, segment};
 use crate::fail_step;
 use crate::storage::disk::{Disk, DiskFile};
 use crate::storage::error::StorageError;
@@ -82,6 +82,11 @@ impl State {
 
     fn ready(&self) -> Option<usize> {
         self.ahead.iter().position(|slot| matches!(slot, Slot::Ready(_)))
+    }
+
+    fn ready_count(&self) -> usize {
+        let ready = self.ahead.iter().filter(|slot| matches!(slot, Slot::Ready(_)));
+        ready.count()
     }
 }
 
@@ -204,7 +209,11 @@ impl Janitor {
             if let Some(slot) = state.ready()
                 && let Slot::Ready(spare) = std::mem::replace(&mut state.ahead[slot], Slot::Taken)
             {
-                self.yard.count_spares(&state);
+                // At once: whoever asks in between would see neither the segment made ahead nor the one that is written to.
+                *self.yard.shared.space.lock() = Space {
+                    left: self.yard.shared.usable(),
+                    spares: state.ready_count(),
+                };
                 return Ok(spare);
             }
             // What failed then may be possible now; if not, the error is fresh.
@@ -310,8 +319,7 @@ impl Yard {
     }
 
     fn count_spares(&self, state: &State) {
-        let ready = state.ahead.iter().filter(|slot| matches!(slot, Slot::Ready(_)));
-        self.shared.spares.store(ready.count(), Relaxed);
+        self.shared.space.lock().spares = state.ready_count();
     }
 
     /// Takes over what an earlier process has made ahead: on a disk that has become full meanwhile that is all the

@@ -46,6 +46,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
+pub use self::encode::{entry_of_record, push_entry};
 pub use self::format::{RECORD_HEADER_BYTES, SECTOR_BYTES, SEGMENT_HEADER_BYTES, record_start};
 pub use self::janitor::{RESERVED_SEGMENTS, SEGMENTS_AHEAD};
 pub use self::pulse::{Pulse, SYNC_CLASSES_US, SyncTimes};
@@ -104,17 +105,29 @@ struct Shared {
     starved: AtomicBool,
     /// Bytes that were last refused on that account.
     refused: AtomicUsize,
-    /// Segments made ahead.
-    spares: AtomicUsize,
-    /// Bytes left in the segment that is written to.
-    left: AtomicUsize,
+    /// What the disk has given and nothing was written to.
+    space: Mutex<Space>,
     /// Segments, the one that is written to among them.
     segments: AtomicUsize,
     /// How long a segment is.
     segment_bytes: usize,
 }
 
+/// Room for records. Locked for itself, after whatever else is.
+#[derive(Debug, Default, Clone, Copy)]
+struct Space {
+    /// Bytes left in the segment that is written to.
+    left: usize,
+    /// Segments made ahead.
+    spares: usize,
+}
+
 impl Shared {
+    /// What a segment has room for, about.
+    fn usable(&self) -> usize {
+        self.segment_bytes.saturating_sub(segment::OVERHEAD_BYTES)
+    }
+
     fn check(&self) -> Result<(), StorageError> {
         match &*self.failure.borrow() {
             Some(failure) => Err(StorageError::Failed(failure.clone())),
@@ -231,8 +244,7 @@ impl Wal {
             pulse: Pulse::default(),
             starved: AtomicBool::new(false),
             refused: AtomicUsize::new(0),
-            spares: AtomicUsize::new(0),
-            left: AtomicUsize::new(0),
+            space: Mutex::default(),
             segments: AtomicUsize::new(0),
             segment_bytes: options.segment_bytes,
         });
@@ -411,11 +423,11 @@ impl Wal {
     /// Whether so many bytes of records, with such a payload among them, have room in what the disk has given already.
     fn has_room(&self, bytes: usize, largest: usize) -> bool {
         let shared = self.shared();
-        let usable = shared.segment_bytes.saturating_sub(segment::OVERHEAD_BYTES);
-        let spares = shared.spares.load(Relaxed);
+        let usable = shared.usable();
+        let Space { left, spares } = *shared.space.lock();
         // Entries do not cross from one segment to the next, so some of each may be left unused; the one for votes
         // is large enough to make up for that.
-        let room = shared.left.load(Relaxed) + spares.saturating_sub(1) * usable;
+        let room = left + spares.saturating_sub(1) * usable;
         spares > 0 && largest <= usable && shared.queue.lock().bytes + bytes <= room
     }
 

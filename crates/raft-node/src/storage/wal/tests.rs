@@ -1,5 +1,7 @@
 //! The log on a real disk: what a caller sees.
 
+mod full_disk;
+
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -141,6 +143,35 @@ fn a_commit_mark_is_written_when_it_is_quiet() {
             std::thread::yield_now();
         }
     }
+}
+
+#[test]
+fn while_nothing_is_written_no_payload_is_kept_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = WalOptions {
+        cached_bytes: usize::MAX,
+        ..options()
+    };
+    let (wal, mut writer) = Wal::open(Arc::new(RealDisk), dir.path(), IDENTITY, options).unwrap();
+    wal.append(entries(1, 1..20), Box::new(|written| written.unwrap()))
+        .unwrap();
+    assert_eq!(writer.step(false), Step::Worked);
+    assert!(
+        !wal.plan_read(1..20, usize::MAX).needs_disk(),
+        "it was appended just now"
+    );
+    // A mark for itself is written when nothing else has come for a while.
+    wal.save_committed(LogPos { term: 1, index: 19 }).unwrap();
+    assert_eq!(writer.step(false), Step::Worked);
+    assert!(wal.plan_read(1..20, usize::MAX).needs_disk());
+    assert_eq!(wal.read(1..20).unwrap(), entries(1, 1..20));
+    wal.append(entries(1, 20..22), Box::new(|written| written.unwrap()))
+        .unwrap();
+    assert!(
+        !wal.plan_read(20..22, usize::MAX).needs_disk(),
+        "what is not on the disk yet is in memory"
+    );
+    assert_eq!(wal.read(1..22).unwrap(), entries(1, 1..22));
 }
 
 #[test]

@@ -11,8 +11,10 @@ use crate::storage::error::StorageError;
 /// Large enough that the change to the next one (three syncs) is rare, small enough that a first start does
 /// not wait for long.
 pub const DEFAULT_SEGMENT_BYTES: usize = 16 * 1024 * 1024;
-/// So much payload of the newest entries is kept in memory, for followers that lag a little and for the apply.
-pub const DEFAULT_CACHED_BYTES: usize = 64 * 1024 * 1024;
+/// So much payload of the newest entries is kept in memory, for followers that lag a little and for the apply: half a second
+/// of what a cluster commits at its fastest. Who lags more reads what the kernel most likely has in memory still. While nothing is
+/// written none is kept.
+pub const DEFAULT_CACHED_BYTES: usize = 16 * 1024 * 1024;
 /// When so much payload waits for the disk, [`super::Wal::room`] lets nobody on.
 pub const MAX_QUEUED_BYTES: usize = 64 * 1024 * 1024;
 /// No entry is larger: it is written as one record of one segment, whose offsets have 32 bits.

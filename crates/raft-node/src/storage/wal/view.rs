@@ -200,7 +200,16 @@ impl View {
 
     /// Lets go of the oldest payloads that are on disk until the rest fits into its bound.
     pub fn evict(&mut self) {
-        while self.cached_bytes > self.max_cached_bytes
+        self.evict_to(self.max_cached_bytes);
+    }
+
+    /// Lets go of all payloads that are on disk.
+    pub fn evict_all(&mut self) {
+        self.evict_to(0);
+    }
+
+    fn evict_to(&mut self, max_cached_bytes: usize) {
+        while self.cached_bytes > max_cached_bytes
             && let Some(slot) = self.slots.get_mut(self.evicted)
             && slot.place != Place::NONE
         {

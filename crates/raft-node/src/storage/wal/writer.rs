@@ -114,7 +114,7 @@ impl WalWriter {
     /// Tells others how much room there is.
     fn tell_room(&self) {
         let left = self.active.bytes.saturating_sub(self.active.end);
-        self.shared.left.store(left, Relaxed);
+        self.shared.space.lock().left = left;
         self.shared.segments.store(self.segments.len(), Relaxed);
     }
 
@@ -197,6 +197,8 @@ impl WalWriter {
     fn write(&mut self, batch: Batch, waiting: &mut Vec<OnDurable>) -> Result<(), StorageError> {
         let sync = batch.closing || !batch.ops.is_empty();
         let votes_only = !batch.closing && batch.ops.iter().all(|op| matches!(op, Op::Vote { .. }));
+        // A commit mark for itself: for a while nothing was appended, so who follows has all of it, and it is applied.
+        let idle = batch.ops.is_empty() && batch.committed.is_some();
         let mut places = Vec::new();
         let mut purged = false;
         let mut result = Ok(());
@@ -221,7 +223,10 @@ impl WalWriter {
         for (index, stamp, place) in places {
             view.written(index, stamp, place);
         }
-        view.evict();
+        match idle {
+            true => view.evict_all(),
+            false => view.evict(),
+        }
         drop(view);
         if purged {
             self.remove_purged();

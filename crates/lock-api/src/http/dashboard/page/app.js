@@ -67,7 +67,8 @@ async function prove(problem, byHand = false) {
   asking = null;
   declined = text === null;
   showLink();
-  if (declined) return;
+  // One that does not count is not shown again, or whoever declines once could never show another one.
+  if (declined && !hadToken) return;
   setToken(text);
   await begin();
 }

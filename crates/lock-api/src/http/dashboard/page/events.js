@@ -16,7 +16,11 @@ const KINDS = {
   queued: ["waits", ""], granted: ["granted", "good"], downgraded: ["downgraded", ""], lost: ["lost", ""], left_queue: ["left queue", ""],
   revoke_requested: ["asked", "warn"], revoke_answered: ["answered", "warn"], closed: ["closed", "warn"], opened: ["opened", "good"],
   session_opened: ["session", ""], session_ended: ["session over", ""], access_changed: ["access", "accent"],
+  leader_changed: ["leader", "accent"], members_changed: ["members", "accent"], alarm_began: ["alarm", "bad"], alarm_over: ["alarm over", "good"],
 };
+
+/** What happens to the cluster is told beside the rest, and again by each node that the page comes to. */
+const OF_CLUSTER = ["leader_changed", "members_changed", "alarm_began", "alarm_over"];
 
 const GROUPS = {
   all: () => true,
@@ -24,6 +28,7 @@ const GROUPS = {
   losses: (event) => isLoss(event) || event.event === "revoke_requested",
   sessions: (event) => event.event.startsWith("session_"),
   access: (event) => event.event === "access_changed",
+  cluster: (event) => OF_CLUSTER.includes(event.event),
 };
 
 function isLoss(event) {
@@ -56,11 +61,12 @@ function open(root, first) {
     setText(time, clock(event.at));
     what.firstChild.setAttribute("class", `badge ${isLoss(event) ? "bad" : kind}`);
     setText(what.firstChild, said);
-    setText(of, event.lock ?? event.session_name ?? event.session ?? event.by ?? "");
+    setText(of, event.lock ?? event.session_name ?? event.session ?? event.by ?? (event.node_id ? `node ${event.node_id}` : ""));
     setText(about, details(event));
     setText(what.lastChild, `${of.textContent} ${about.textContent}`);
     if (event.lock !== undefined) row.href = `#/locks${query({ lock: event.lock })}`;
     else if (event.event === "session_opened") row.href = `#/sessions${query({ session: event.session })}`;
+    else if (OF_CLUSTER.includes(event.event)) row.href = "#/cluster";
     else row.removeAttribute("href");
     row.tabIndex = 0;
   }
@@ -97,11 +103,14 @@ function open(root, first) {
   function told(word, data) {
     if (word !== "happened") return;
     missed ||= data.more && known.length > 0;
+    const isKnown = ({ id }) => known.some((event) => event.id === id) || waiting.some((event) => event.id === id);
+    const ofCluster = (data.cluster ?? []).filter((event) => !isKnown(event));
+    const events = ofCluster.length ? [...data.events, ...ofCluster].sort((one, other) => Date.parse(one.at) - Date.parse(other.at)) : data.events;
     if (isPaused) {
-      waiting.push(...data.events);
+      waiting.push(...events);
       waiting.splice(0, Math.max(0, waiting.length - KEPT));
       draw();
-    } else take(data.events);
+    } else take(events);
   }
 
   search.addEventListener("input", draw);
@@ -109,7 +118,7 @@ function open(root, first) {
     group = choice.value;
     draw();
   });
-  const stop = follow(`/v1/events${query({ last: LAST })}`, told);
+  const stop = follow(`/v1/events${query({ last: LAST, cluster: true })}`, told);
   draw();
   return {
     close() {
@@ -123,7 +132,7 @@ function details(event) {
   const who = event.event.startsWith("session_") || !(event.session || event.holder) ? "" : party(event);
   const parts = [who, event.mode, event.fencing_token && `token ${event.fencing_token}`,
     event.event === "session_ended" && ending(event.ended), event.delay_ms && `for ${duration(event.delay_ms)}`,
-    event.change, event.by && `by ${event.by}`, event.reason, event.answer, event.event === "session_opened" && event.address];
+    event.term && `term ${event.term}`, event.kind && event.kind.replaceAll("_", " "), event.detail, event.change, event.by && `by ${event.by}`, event.reason, event.answer, event.event === "session_opened" && event.address];
   return parts.filter(Boolean).join(" · ");
 }
 

@@ -4,6 +4,7 @@ import { get, query } from "./api.js";
 import { el, setText, show } from "./dom.js";
 import { List } from "./list.js";
 import { openLock } from "./lock.js";
+import { Pages } from "./pages.js";
 import { follow } from "./stream.js";
 import { age, count, party, plural } from "./words.js";
 
@@ -16,8 +17,6 @@ const REFRESH_MS = 1000;
 function open(root, first) {
   let parameters = first;
   let prefix = first.prefix ?? "";
-  let [isComplete, isLoading, isOpen, failures] = [false, false, true, 0];
-  let generation = 0;
   let stop = () => {};
   let detail = null;
   let refreshDue = null;
@@ -36,8 +35,16 @@ function open(root, first) {
       el("span", { role: "cell", class: "wide" }), el("span", { role: "cell", class: "desk" }), el("span", { role: "cell", class: "num wide soft" }),
       el("span", { role: "cell", class: "num" })),
     fill: fillRow,
-    near: loadMore,
+    near: () => pages.more(),
     scrolled: () => refreshSoon(150),
+  });
+  const pages = new Pages({
+    failed,
+    ask: () => page(list.items.at(-1)?.lock, PAGE),
+    take: ({ locks }) => {
+      list.set(list.items.concat(locks.filter((lock) => !placeIn(list.items, lock.lock).found)).sort(byName));
+      showFoot();
+    },
   });
   split.append(list.element);
   show(root, el("div", { class: "head" }, el("h1", null, "Locks"), el("div", { class: "push" }, search)), failed, split);
@@ -61,35 +68,13 @@ function open(root, first) {
 
   function showFoot() {
     const known = list.items.length;
+    const { isComplete } = pages;
     setText(list.foot, known === 0 && isComplete ? (prefix ? "No lock in use has a name that begins so." : "No lock is in use.")
       : isComplete ? plural(known, "lock") : `${plural(known, "lock")} so far; more as you scroll`);
   }
 
   async function page(after, size) {
     return get(`/v1/locks${query({ prefix, after, count: size, holders: true })}`);
-  }
-
-  async function loadMore() {
-    if (isLoading || isComplete || !isOpen || failures > 3) return;
-    isLoading = true;
-    const mine = generation;
-    try {
-      const { locks, next_after } = await page(list.items.at(-1)?.lock, PAGE);
-      if (mine !== generation) return;
-      failures = 0;
-      failed.hidden = true;
-      isComplete = next_after === null;
-      list.set(list.items.concat(locks.filter((lock) => !placeIn(list.items, lock.lock).found)).sort(byName));
-      showFoot();
-    } catch (error) {
-      if (mine !== generation) return;
-      failures += 1;
-      setText(failed, error.message);
-      failed.hidden = error.status === 401;
-      setTimeout(() => isOpen && loadMore(), 1000 * failures);
-    } finally {
-      if (mine === generation) isLoading = false;
-    }
   }
 
   function told(word, data) {
@@ -100,7 +85,7 @@ function open(root, first) {
       const { at, found } = placeIn(items, lock.lock);
       const isFree = lock.holders + lock.waiters === 0;
       // Behind the last one that was loaded it comes with its page.
-      if (!found && (isFree || (!isComplete && at >= items.length))) continue;
+      if (!found && (isFree || (!pages.isComplete && at >= items.length))) continue;
       items.splice(at, found ? 1 : 0, ...(isFree ? [] : [lock]));
       if (found && !isFree) list.flash(lock.lock);
       isOther = true;
@@ -117,16 +102,16 @@ function open(root, first) {
   function refreshSoon(ms) {
     refreshDue ??= setTimeout(async () => {
       refreshDue = null;
-      const mine = generation;
+      const isCurrent = pages.current();
       const [from, to] = list.range();
-      if (!isOpen || document.hidden || list.items.length === 0 || isLoading) return;
+      if (!pages.isOpen || document.hidden || list.items.length === 0 || pages.isLoading) return;
       const [before, last] = [list.items[from - 1]?.lock ?? null, list.items[to - 1]?.lock ?? null];
       try {
         const { locks, next_after } = await page(before, Math.min(PAGE, to - from + 20));
-        if (mine !== generation) return;
+        if (!isCurrent()) return;
         const end = next_after === null ? null : locks.at(-1)?.lock ?? last;
         const isWithin = (lock) => (before === null || compare(lock.lock, before) > 0) && (end === null || compare(lock.lock, end) <= 0);
-        if (next_after === null) isComplete = true;
+        if (next_after === null) pages.isComplete = true;
         list.set(list.items.filter((lock) => !isWithin(lock)).concat(locks).sort(byName));
         showFoot();
       } catch {
@@ -136,8 +121,7 @@ function open(root, first) {
   }
 
   function begin() {
-    generation += 1;
-    [isComplete, isLoading, failures] = [false, false, 0];
+    pages.begin();
     list.set([]);
     list.rows.scrollTop = 0;
     showFoot();
@@ -146,7 +130,7 @@ function open(root, first) {
       refreshSoon(0);
       detail?.changed();
     });
-    loadMore();
+    pages.more();
   }
 
   function showDetail() {
@@ -188,8 +172,7 @@ function open(root, first) {
       showDetail();
     },
     close() {
-      isOpen = false;
-      generation += 1;
+      pages.end();
       clearInterval(aging);
       clearTimeout(refreshDue);
       clearTimeout(typed);

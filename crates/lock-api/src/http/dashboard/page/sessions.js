@@ -4,6 +4,7 @@ import { get, query, remove } from "./api.js";
 import { confirmed } from "./dialog.js";
 import { el, note, setText, show } from "./dom.js";
 import { List } from "./list.js";
+import { Pages } from "./pages.js";
 import { access, mayAdminister } from "./rights.js";
 import { age, clock, count, duration, part, plural } from "./words.js";
 
@@ -15,7 +16,7 @@ const REFRESH_MS = 3000;
 function open(root, first) {
   let parameters = first;
   let prefix = first.prefix ?? "";
-  let [isComplete, isLoading, isOpen, failures, generation, last] = [false, false, true, 0, 0, null];
+  let last = null;
   let detail = null;
   let typed = null;
   root.classList.add("fills");
@@ -43,7 +44,16 @@ function open(root, first) {
       setText(ttl, duration(session.ttl_ms));
       setText(heard, session.last_heartbeat_at ? `${age(session.last_heartbeat_at)}` : "–");
     },
-    near: loadMore,
+    near: () => pages.more(),
+  });
+  const pages = new Pages({
+    failed,
+    ask: () => get(`/v1/sessions${query({ prefix, after: last, count: PAGE })}`),
+    take: ({ sessions, next_after }) => {
+      last = next_after;
+      list.set(list.items.concat(sessions));
+      showFoot();
+    },
   });
   split.append(list.element);
   show(root, el("div", { class: "head" }, el("h1", null, "Sessions"), el("div", { class: "push" }, search)), failed, split);
@@ -54,47 +64,25 @@ function open(root, first) {
 
   function showFoot() {
     const known = list.items.length;
+    const { isComplete } = pages;
     setText(list.foot, known === 0 && isComplete ? "No session." : isComplete ? plural(known, "session") : `${plural(known, "session")} so far; more as you scroll`);
-  }
-
-  async function loadMore() {
-    if (isLoading || isComplete || !isOpen || failures > 3) return;
-    isLoading = true;
-    const mine = generation;
-    try {
-      const page = await get(`/v1/sessions${query({ prefix, after: last, count: PAGE })}`);
-      if (mine !== generation) return;
-      [failures, failed.hidden] = [0, true];
-      last = page.next_after;
-      isComplete = last === null;
-      list.set(list.items.concat(page.sessions));
-      showFoot();
-    } catch (error) {
-      if (mine !== generation) return;
-      failures += 1;
-      setText(failed, error.message);
-      failed.hidden = error.status === 401;
-      setTimeout(() => isOpen && loadMore(), 1000 * failures);
-    } finally {
-      if (mine === generation) isLoading = false;
-    }
   }
 
   /** What is seen, anew. Ids are drawn at random, so new ones come anywhere. */
   async function refresh() {
-    if (!isOpen || document.hidden || isLoading) return;
-    const mine = generation;
+    if (!pages.isOpen || document.hidden || pages.isLoading) return;
+    const isCurrent = pages.current();
     const [from, to] = list.range();
     const before = list.items[from - 1]?.session ?? null;
     try {
       const page = await get(`/v1/sessions${query({ prefix, after: before, count: Math.max(20, to - from + 10) })}`);
-      if (mine !== generation || isLoading) return;
+      if (!isCurrent() || pages.isLoading) return;
       const end = page.next_after;
       const isWithin = ({ session }) => (before === null || session > before) && (end === null || session <= end);
       const kept = list.items.filter((session) => !isWithin(session));
       const at = before === null ? 0 : kept.findIndex(({ session }) => session > before);
       kept.splice(at < 0 ? kept.length : at, 0, ...page.sessions);
-      if (end === null) isComplete = true;
+      if (end === null) pages.isComplete = true;
       else if (last !== null && end > last) last = end;
       list.set(kept);
       showFoot();
@@ -105,11 +93,11 @@ function open(root, first) {
   }
 
   function begin() {
-    generation += 1;
-    [isComplete, isLoading, failures, last] = [false, false, 0, null];
+    pages.begin();
+    last = null;
     list.set([]);
     showFoot();
-    loadMore();
+    pages.more();
   }
 
   function showDetail() {
@@ -139,8 +127,7 @@ function open(root, first) {
       showDetail();
     },
     close() {
-      isOpen = false;
-      generation += 1;
+      pages.end();
       clearInterval(timer);
       clearTimeout(typed);
       detail?.close();

@@ -144,7 +144,18 @@ fn mirror() -> Vec<Operation> {
         .answers::<MirrorPageAnswer<'_>>(
             StatusCode::OK,
             "A page.",
-            json!({"zxid": 17, "znodes": [shown], "next_after": null}),
+            json!({
+                "zxid": 17,
+                "znodes": [shown],
+                "next_after": null,
+                "limits": {
+                    "data_bytes": 1_048_575,
+                    "children": 1_000_000,
+                    "path_bytes": 1024,
+                    "path_depth": 32,
+                    "acl_bytes": 16_384,
+                },
+            }),
         )
         .fails(&[Code::BadPath, Code::NoNode, Code::Forbidden, Code::Unavailable]),
         Operation::post(

@@ -1,0 +1,1 @@
+"""What `bench/compare/run` is made of."""

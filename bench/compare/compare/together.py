@@ -1,0 +1,62 @@
+"""Results of several calls as one: what they have measured of the same counts as so many rounds more."""
+
+import copy
+
+# Of the machine what is measured anew each time.
+MEASURED = ("fdatasync_us", "round_trip_us")
+# By system, or by system and what was done to it.
+KEPT = ("failover", "state", "sessions", "unconnected", "watch")
+
+
+def together(calls):
+    """Whatever differs in a way that makes figures incomparable ends the program."""
+    whole = copy.deepcopy(calls[0])
+    whole["calls"] = whole.get("calls", 1)
+    for call in calls[1:]:
+        same_machine(whole["machine"], call["machine"])
+        same_versions(whole["versions"], call["versions"])
+        whole["calls"] += call.get("calls", 1)
+        if call["loads"]:
+            same_length(whole, call)
+        for name in MEASURED:
+            whole["machine"][name] = all_of(whole["machine"].get(name)) + all_of(call["machine"].get(name))
+        notes = [note for note in (whole.get("note"), call.get("note")) if note]
+        whole["note"] = " ".join(dict.fromkeys(notes))
+        for entry in call["loads"]:
+            add_load(whole["loads"], entry)
+        for name in KEPT:
+            kept = whole.setdefault(name, {})
+            for key, found in call.get(name, {}).items():
+                kept.setdefault(key, []).extend(copy.deepcopy(found))
+    return whole
+
+
+def all_of(value):
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def same_machine(one, other):
+    for name in {*one, *other} - set(MEASURED):
+        if one.get(name) != other.get(name):
+            raise SystemExit(f"measured on different machines: {name} is {one.get(name)} and {other.get(name)}")
+
+
+def same_versions(one, other):
+    for system, version in other.items():
+        if one.setdefault(system, version) != version:
+            raise SystemExit(f"measured with different versions: {system} {one[system]} and {version}")
+
+
+def same_length(whole, call):
+    """A load of two seconds and one of eight have no median."""
+    if whole["loads"] and whole["seconds"] != call["seconds"]:
+        raise SystemExit(f"loads were measured for {whole['seconds']} s and for {call['seconds']} s")
+    whole["seconds"] = call["seconds"]
+
+
+def add_load(loads, entry):
+    for known in loads:
+        if all(known[name] == entry[name] for name in ("system", "over", "workload", "clients")):
+            known["reports"].extend(copy.deepcopy(entry["reports"]))
+            return
+    loads.append(copy.deepcopy(entry))

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""What is made of results, without measuring anything: medians and ratios, several calls as one, and what may not be mixed."""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+from compare import document, foreground, memory  # noqa: E402
+from compare.figures import Figures  # noqa: E402
+from compare.together import together  # noqa: E402
+
+MACHINE = {"cpu": "X", "cores": 2, "memory_gib": 4, "kernel": "6", "file_system": "ext4"}
+
+
+def results(**more):
+    empty = {"loads": [], "failover": {}, "state": {}, "sessions": {}, "unconnected": {}, "watch": {}, "note": ""}
+    machine = {**MACHINE, "fdatasync_us": 100, "round_trip_us": 20}
+    return {"machine": machine, "versions": {"lockgate": "1", "zookeeper": "2"}, "seconds": 8, **empty, **more}
+
+
+def load(system, over, workload, clients, *rates):
+    latency = {"count": 1, "p50_us": 600, "p99_us": 900, "p99_9_us": 1000, "max_us": 1000}
+    reports = [{"operations_per_second": rate, "operation": latency, "hand_over": None, "client_cpu_us": 5.0} for rate in rates]
+    return {"system": system, "over": over, "workload": workload, "clients": clients, "reports": reports}
+
+
+def kept(resident, heap, rate):
+    return {"znodes": 1000, "per_second": rate, "resident_bytes": resident, "heap_bytes": heap, "restart_ms": 500.0}
+
+
+def session(resident, heap, rate):
+    memory = {"resident_bytes": resident, "heap_bytes": heap}
+    return {"sessions": 100, "opened_per_second": rate, "opening": None, "connected": memory, "elsewhere": memory}
+
+
+LOADS = results(
+    loads=[load("lockgate", "http", "lock", 1, 900, 1000, 1300), load("zookeeper", "zookeeper", "lock", 1, 500, 400, 600)],
+    note="Nothing else went on.",
+)
+STATE = results(
+    state={"lockgate": [kept(200, None, 30_000)], "zookeeper": [kept(1000, 400, 10_000)]},
+    sessions={"lockgate": [session(300, None, 6000)], "zookeeper": [session(5000, 1500, 3000)]},
+    watch={
+        "lockgate/together/1000": [{"sessions": 1000, "client_cpu_us": 9.0, "median": {"p50_us": 5000}, "last": {"p50_us": 10_000, "p99_us": 11_000}, "write": {"p50_us": 900}}],
+        "zookeeper/together/1000": [{"sessions": 1000, "client_cpu_us": 9.0, "median": {"p50_us": 20_000}, "last": {"p50_us": 40_000, "p99_us": 50_000}, "write": {"p50_us": 900}}],
+    },
+)  # fmt: skip
+
+
+def shown(of):
+    """What, beside whom, and the ratio."""
+    return {(row[0], row[2]): row[4] for row in foreground.rows(of, Figures(of))}
+
+
+class Ratios(unittest.TestCase):
+    def test_of_rates_it_is_how_many_times_as_much_and_of_the_median_of_the_rounds(self):
+        self.assertEqual(shown(LOADS)["locks taken and given back in a second, 1 client", "ZooKeeper"], "**2.0x**")
+
+    def test_a_commit_is_beside_what_it_cannot_do_without(self):
+        # Half of 600 µs, of 100 and 20.
+        what = "µs for a commit: half of a lock's cycle, 1 client, p50", "`fdatasync` and a round trip"
+        self.assertEqual(shown(LOADS)[what], "**2.5x**")
+
+    def test_of_times_and_memory_it_is_what_part_and_of_java_twice(self):
+        ratios = shown(STATE)
+        self.assertEqual(ratios["bytes resident for a znode with 100 bytes of data", "ZooKeeper, alive on the heap"], "**0.50**")
+        self.assertEqual(ratios["bytes resident for a znode with 100 bytes of data", "ZooKeeper, resident"], "**0.20**")
+        name = "bytes resident for an idle session, with its connection"
+        self.assertEqual(ratios[name, "ZooKeeper, alive on the heap"], "**0.20**")
+        self.assertEqual(ratios["sessions opened in a second", "ZooKeeper"], "**2.0x**")
+        self.assertEqual(ratios["ms until 1,000 sessions know of a change, p50", "ZooKeeper"], "**0.25**")
+
+    def test_what_has_not_grown_has_no_ratio(self):
+        self.assertIsNone(foreground.less("bytes", 10, "ZooKeeper", -3.0))
+        self.assertIsNone(foreground.less("bytes", None, "ZooKeeper", 3.0))
+
+    def test_memory_is_what_each_server_has_grown_by(self):
+        before = [{"resident_bytes": 100, "heap_bytes": None}, {"resident_bytes": 100, "heap_bytes": None}]
+        after = [{"resident_bytes": 300, "heap_bytes": None}, {"resident_bytes": 500, "heap_bytes": None}]
+        grown = memory.grown(before, after, 100)
+        self.assertEqual(grown[0], {"resident_bytes": 2.0, "heap_bytes": None})
+        self.assertEqual(memory.most(grown), {"resident_bytes": 4.0, "heap_bytes": None})
+
+
+class Together(unittest.TestCase):
+    def test_what_one_call_has_not_the_other_has(self):
+        whole = together([LOADS, STATE])
+        self.assertEqual(shown(whole).keys(), shown(LOADS).keys() | shown(STATE).keys())
+        self.assertIn("It was measured in 2 parts, one after the other. Nothing else went on.", document.text(whole))
+
+    def test_what_both_have_are_more_rounds(self):
+        whole = together([LOADS, LOADS])
+        self.assertEqual(len(whole["loads"]), 2)
+        self.assertEqual([len(entry["reports"]) for entry in whole["loads"]], [6, 6])
+        self.assertIn("Medians of 6 rounds", document.text(whole))
+        # The calls' own results are as they were.
+        self.assertEqual(len(LOADS["loads"][0]["reports"]), 3)
+
+    def test_one_call_is_itself(self):
+        self.assertEqual(document.text(together([STATE])), document.text(STATE))
+
+    def test_what_cannot_be_compared_is_not_mixed(self):
+        other_cpu = results(machine={**MACHINE, "cpu": "Y", "fdatasync_us": 1})
+        other_version = results(versions={"zookeeper": "3"})
+        shorter = {**LOADS, "seconds": 2}
+        for other in (other_cpu, other_version, shorter):
+            with self.assertRaises(SystemExit):
+                together([LOADS, other])
+        # Where the other has no loads, their length is nobody's.
+        together([LOADS, {**STATE, "seconds": 2}])
+
+
+class Document(unittest.TestCase):
+    def test_it_is_written_between_its_marks_with_a_picture_of_each_size(self):
+        with tempfile.TemporaryDirectory() as directory:
+            file = pathlib.Path(directory) / "performance.md"
+            file.write_text(f"before\n{document.BEGIN}\nwhat was measured before\n{document.END}\nafter\n")
+            document.write(together([LOADS, STATE]), file)
+            written = file.read_text()
+            self.assertTrue(written.startswith("before\n") and written.endswith("after\n"), written)
+            self.assertNotIn("what was measured before", written)
+            for name in ("memory", "load", "restart", "session-memory", "session-openings", "watch"):
+                self.assertIn(f"](images/performance/{name}.svg)", written)
+                self.assertTrue((file.parent / f"images/performance/{name}.svg").read_text().endswith("</svg>\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()

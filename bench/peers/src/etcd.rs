@@ -1,0 +1,128 @@
+//! One client of etcd: its keys by the service KV, its locks by the service Lock, under a lease of its own (rpc.proto, v3lock.proto).
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use lockgate::bench::drive::{Client, Moments};
+
+use crate::grpc::{Call, Connection};
+use crate::protobuf::{Message, Value, field};
+use crate::{Task, Workload};
+
+/// A client with its connection.
+pub struct Caller {
+    connection: Connection,
+    what: What,
+}
+
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one for each client, made once"
+)]
+enum What {
+    Lock {
+        lock: Call,
+        unlock: Call,
+        revoke: Call,
+        /// Name and lease: the same every time.
+        request: Message,
+        lease: i64,
+    },
+    One(Call, Message),
+    Create {
+        put: Call,
+        home: String,
+        data: Vec<u8>,
+        number: u64,
+    },
+}
+
+impl Caller {
+    /// Connects, and makes what it needs.
+    pub async fn open(server: &str, task: Task) -> anyhow::Result<Self> {
+        let mut connection = Connection::open(server).await?;
+        let put = connection.method("/etcdserverpb.KV/Put")?;
+        let put_own = Message::new().bytes(1, task.key.as_bytes()).bytes(2, &task.data);
+        let what = match task.workload {
+            Workload::Lock | Workload::Contended => {
+                let grant = connection.method("/etcdserverpb.Lease/LeaseGrant")?;
+                let ttl = i64::try_from(task.ttl.as_secs())?;
+                let granted = connection.call(&grant, &Message::new().int(1, ttl)).await?;
+                let Some(Value::Int(lease)) = field(&granted, 2)? else {
+                    bail!("a lease without an id");
+                };
+                What::Lock {
+                    lock: connection.method("/v3lockpb.Lock/Lock")?,
+                    unlock: connection.method("/v3lockpb.Lock/Unlock")?,
+                    revoke: connection.method("/etcdserverpb.Lease/LeaseRevoke")?,
+                    request: Message::new().bytes(1, task.key.as_bytes()).int(2, lease),
+                    lease,
+                }
+            }
+            Workload::Set => What::One(put, put_own),
+            Workload::Get => {
+                connection.call(&put, &put_own).await?;
+                let range = connection.method("/etcdserverpb.KV/Range")?;
+                // As ZooKeeper's and Lockgate's reads: what this server has, without asking the leader.
+                const SERIALIZABLE: u32 = 7;
+                let own = Message::new().bytes(1, task.key.as_bytes()).int(SERIALIZABLE, 1);
+                What::One(range, own)
+            }
+            Workload::Create => What::Create {
+                put,
+                home: task.key,
+                data: task.data,
+                number: 0,
+            },
+        };
+        Ok(Self { connection, what })
+    }
+}
+
+impl Client for Caller {
+    async fn once(&mut self, moments: &mut Moments) -> anyhow::Result<()> {
+        let connection = &mut self.connection;
+        match &mut self.what {
+            What::Lock {
+                lock,
+                unlock,
+                request,
+                ..
+            } => {
+                let granted: Bytes = connection.call(lock, request).await.context("a lock")?;
+                moments.granted();
+                let Some(Value::Bytes(key)) = field(&granted, 2)? else {
+                    bail!("a lock without its key");
+                };
+                let request = Message::new().bytes(1, key);
+                moments.releasing();
+                connection.call(unlock, &request).await.context("an unlock")?;
+            }
+            What::One(call, message) => {
+                connection.call(call, message).await?;
+            }
+            What::Create {
+                put,
+                home,
+                data,
+                number,
+            } => {
+                *number += 1;
+                let key = format!("{home}/n{number:010}");
+                let message = Message::new().bytes(1, key.as_bytes()).bytes(2, data);
+                connection.call(put, &message).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn close(mut self) -> anyhow::Result<()> {
+        if let What::Lock { revoke, lease, .. } = &self.what {
+            let request = Message::new().int(1, *lease);
+            self.connection
+                .call(revoke, &request)
+                .await
+                .context("revoking a lease")?;
+        }
+        Ok(())
+    }
+}

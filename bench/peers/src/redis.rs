@@ -1,0 +1,113 @@
+//! One client of one Redis. Its lock is the one that Redis' documentation describes: `SET key random NX PX ttl`, and a script that
+//! deletes the key if it is still one's own.
+
+use anyhow::{bail, ensure};
+use lockgate::bench::drive::{Client, Moments};
+
+use crate::resp::{Connection, Reply, command};
+use crate::{Task, Workload};
+
+/// Deletes the key if it is one's own (redis.io, "Distributed Locks with Redis").
+pub const UNLOCK: &str =
+    r#"if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end"#;
+
+/// The two commands of a lock: to take it, and to give it back.
+pub fn lock_commands(task: &Task, hash: &str) -> [Vec<u8>; 2] {
+    let own = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
+    let ttl = task.ttl.as_millis().to_string();
+    let key = task.key.as_bytes();
+    [
+        command(&[b"SET", key, own.as_bytes(), b"NX", b"PX", ttl.as_bytes()]),
+        command(&[b"EVALSHA", hash.as_bytes(), b"1", key, own.as_bytes()]),
+    ]
+}
+
+/// Has the server know the script; what it is called from then on.
+pub async fn load_script(connection: &mut Connection) -> anyhow::Result<String> {
+    match connection
+        .call(&command(&[b"SCRIPT", b"LOAD", UNLOCK.as_bytes()]))
+        .await?
+    {
+        Reply::Bulk(Some(hash)) => Ok(String::from_utf8(hash)?),
+        other => bail!("SCRIPT LOAD was answered by {other:?}"),
+    }
+}
+
+/// Whether the lock was taken.
+pub fn taken(reply: &Reply) -> anyhow::Result<bool> {
+    match reply {
+        Reply::Simple(_) => Ok(true),
+        Reply::Bulk(None) => Ok(false),
+        other => bail!("SET NX was answered by {other:?}"),
+    }
+}
+
+/// A client with its connection.
+pub struct Caller {
+    connection: Connection,
+    task: Task,
+    what: What,
+}
+
+enum What {
+    Lock([Vec<u8>; 2]),
+    One(Vec<u8>),
+    Create(u64),
+}
+
+impl Caller {
+    /// Connects, and makes what it needs.
+    pub async fn open(server: &str, task: Task) -> anyhow::Result<Self> {
+        let mut connection = Connection::open(server).await?;
+        let set = command(&[b"SET", task.key.as_bytes(), &task.data]);
+        let what = match task.workload {
+            Workload::Lock | Workload::Contended => {
+                let hash = load_script(&mut connection).await?;
+                What::Lock(lock_commands(&task, &hash))
+            }
+            Workload::Set => What::One(set),
+            Workload::Get => {
+                connection.call(&set).await?;
+                What::One(command(&[b"GET", task.key.as_bytes()]))
+            }
+            Workload::Create => What::Create(0),
+        };
+        Ok(Self {
+            connection,
+            task,
+            what,
+        })
+    }
+}
+
+impl Client for Caller {
+    async fn once(&mut self, moments: &mut Moments) -> anyhow::Result<()> {
+        let reply = match &mut self.what {
+            What::Lock([lock, unlock]) => {
+                while !taken(&self.connection.call(lock).await?)? {
+                    tokio::time::sleep(self.task.retry.mul_f64(fastrand::f64())).await;
+                }
+                moments.granted();
+                moments.releasing();
+                let reply = self.connection.call(unlock).await?;
+                ensure!(reply == Reply::Int(1), "a lock was lost: {reply:?}");
+                return Ok(());
+            }
+            What::One(command) => self.connection.call(command).await?,
+            What::Create(number) => {
+                *number += 1;
+                let key = format!("{}/n{number:010}", self.task.key);
+                let set = command(&[b"SET", key.as_bytes(), &self.task.data]);
+                self.connection.call(&set).await?
+            }
+        };
+        match reply {
+            Reply::Simple(_) | Reply::Bulk(Some(_)) => Ok(()),
+            other => bail!("answered by {other:?}"),
+        }
+    }
+
+    async fn close(self) -> anyhow::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+//! Whole requests by a connection: hyper reads them and writes the answers, as it does behind a socket. The connection is in
+//! memory, and what it costs to copy bytes through it is counted as well, in place of the kernel.
+
+use lock_api::http::HttpConfig;
+use lock_api::http::counted::connection;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+use super::requests::{Server, THING, counted_requests_of, peer};
+
+/// More than a request or an answer has, so that nobody waits for room.
+const PIPE_BYTES: usize = 64 * 1024;
+
+/// How a good answer begins.
+const GOOD: &[u8] = b"HTTP/1.1 200 OK\r\n";
+
+/// What stands before the holder in a grant.
+const HOLDER: &[u8] = br#""holder":""#;
+
+/// An open connection, and what was last read from it.
+struct Line {
+    stream: DuplexStream,
+    answer: Vec<u8>,
+    session: String,
+    /// Keeps the node.
+    _server: Server,
+}
+
+impl Line {
+    async fn open(server: Server) -> Self {
+        let (stream, served) = tokio::io::duplex(PIPE_BYTES);
+        let (front, node) = (server.front.clone(), server.node.clone());
+        tokio::spawn(async move {
+            let config = HttpConfig::default();
+            let ended = connection(served, peer(), front, node, &config).await;
+            ended.expect("nobody breaks it");
+        });
+        Self {
+            stream,
+            answer: vec![0; PIPE_BYTES],
+            session: server.session.clone(),
+            _server: server,
+        }
+    }
+
+    /// Sends a request in one piece and reads its answer, which comes in one piece, too, and ends with its document.
+    /// Tells its length.
+    async fn call(&mut self, request: &[u8]) -> usize {
+        self.stream.write_all(request).await.expect("it is open");
+        let length = self.stream.read(&mut self.answer).await.expect("it is open");
+        let answer = &self.answer[..length];
+        assert!(
+            answer.starts_with(GOOD) && answer.ends_with(b"}"),
+            "{}",
+            String::from_utf8_lossy(answer)
+        );
+        length
+    }
+}
+
+/// A request as clients write it.
+fn request(method: &str, address: &str, body: &str) -> String {
+    let length = body.len();
+    match method {
+        "GET" => format!("GET {address} HTTP/1.1\r\nHost: localhost:7400\r\n\r\n"),
+        _ => format!(
+            "{method} {address} HTTP/1.1\r\nHost: localhost:7400\r\nContent-Type: application/json\r\n\
+             Content-Length: {length}\r\n\r\n{body}"
+        ),
+    }
+}
+
+pub fn lock_cycle(operations: u64) {
+    counted_requests_of(operations, Line::open, async |mut line: Line, n| {
+        let lock = format!("/v1/locks/job-{}", n % 10);
+        let acquire = format!(r#"{{"session":"{}","wait_ms":10000}}"#, line.session);
+        let length = line
+            .call(request("POST", &format!("{lock}/acquire"), &acquire).as_bytes())
+            .await;
+        let granted = &line.answer[..length];
+        let begin = granted.windows(HOLDER.len()).position(|text| text == HOLDER);
+        let holder = &granted[begin.expect("it tells the holder") + HOLDER.len()..];
+        let end = holder
+            .iter()
+            .position(|byte| *byte == b'"')
+            .expect("it has an end");
+        let holder = str::from_utf8(&holder[..end]).expect("it is text");
+        let release = format!(r#"{{"session":"{}","holder":"{holder}"}}"#, line.session);
+        line.call(request("POST", &format!("{lock}/release"), &release).as_bytes())
+            .await;
+        line
+    });
+}
+
+pub fn heartbeat(operations: u64) {
+    counted_requests_of(operations, Line::open, async |mut line: Line, _| {
+        let address = format!("/v1/sessions/{}/heartbeat", line.session);
+        line.call(request("POST", &address, "{}").as_bytes()).await;
+        line
+    });
+}
+
+pub fn get(operations: u64) {
+    counted_requests_of(operations, Line::open, async |mut line: Line, _| {
+        line.call(request("GET", THING, "").as_bytes()).await;
+        line
+    });
+}

@@ -1,0 +1,84 @@
+//! Locks in the state machine: the commands are made as they are needed, for a release names the holder that it was told.
+
+use std::hint::black_box;
+
+use znode_store::{Event, LockMode, LockName, Reply, Store};
+
+use super::counted;
+use super::material::{acquire, ask, empty, lock, release};
+
+/// Locks that take turns, so that none is always the one that was used last.
+const LOCKS: u64 = 100;
+
+/// Who wait for the one lock that is handed over.
+const WAITING: u64 = 100;
+
+fn granted(store: &mut Store, events: &mut Vec<Event>, lock: &LockName, mode: LockMode, n: u64) -> String {
+    match ask(store, events, acquire(lock, mode, n)).0 {
+        Reply::Granted(grant) => grant.holder,
+        other => panic!("the lock is free: {other:?}"),
+    }
+}
+
+pub fn cycle(operations: u64) {
+    let mut store = empty();
+    let locks: Vec<_> = (0..LOCKS).map(lock).collect();
+    let mut cycles = |from: u64, times: u64| {
+        let mut events = Vec::new();
+        for n in from..from + times {
+            let lock = &locks[(n % LOCKS) as usize];
+            events.clear();
+            let holder = granted(&mut store, &mut events, lock, LockMode::Exclusive, n);
+            black_box(ask(&mut store, &mut events, release(lock, holder)));
+        }
+    };
+    // Each lock's znode is there from its first acquire on.
+    cycles(0, LOCKS);
+    counted(&mut || cycles(LOCKS, operations));
+}
+
+pub fn hand_over(operations: u64) {
+    assert!(operations < WAITING);
+    let mut store = empty();
+    let lock = lock(0);
+    let mut events = Vec::new();
+    let first = granted(&mut store, &mut events, &lock, LockMode::Exclusive, 0);
+    let mut holders = vec![first];
+    for n in 1..=WAITING {
+        match ask(&mut store, &mut events, acquire(&lock, LockMode::Exclusive, n)).0 {
+            Reply::Queued(place) => holders.push(place.holder),
+            other => panic!("somebody holds the lock: {other:?}"),
+        }
+    }
+    let mut next = holders.into_iter();
+    let mut grants = 0;
+    counted(&mut || {
+        for holder in next.by_ref().take(operations as usize) {
+            events.clear();
+            black_box(ask(&mut store, &mut events, release(&lock, holder)));
+            grants += events
+                .iter()
+                .filter(|event| matches!(event, Event::Granted { .. }))
+                .count();
+        }
+    });
+    assert_eq!(grants as u64, operations);
+}
+
+pub fn semaphore(operations: u64) {
+    const LIMIT: u32 = 5;
+    let mode = LockMode::Semaphore { limit: LIMIT };
+    let mut store = empty();
+    let mut events = Vec::new();
+    let lock = lock(0);
+    for n in 1..LIMIT {
+        granted(&mut store, &mut events, &lock, mode, u64::from(n));
+    }
+    counted(&mut || {
+        for n in 0..operations {
+            events.clear();
+            let holder = granted(&mut store, &mut events, &lock, mode, u64::from(LIMIT) + n);
+            black_box(ask(&mut store, &mut events, release(&lock, holder)));
+        }
+    });
+}

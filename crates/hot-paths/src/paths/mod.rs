@@ -1,0 +1,234 @@
+//! The table of what is counted, and the way down each path: what it needs is made first, then the work is done in
+//! `counted`, then what came of it is looked at, for a path that ends early takes few instructions.
+
+mod material;
+
+mod store;
+mod locks;
+mod watches;
+mod log;
+mod snapshot;
+mod zookeeper;
+mod documents;
+mod requests;
+mod connections;
+
+use mad_turmoil::rand::set_rng;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use crate::region::instructions_counted_here as counted;
+
+/// What every process draws its random numbers from.
+const SEED: u64 = 0x10c6_9a7e;
+
+/// Something that is done for every request, or with every znode.
+pub struct HotPath {
+    /// In a line of the file of counts.
+    pub name: &'static str,
+    /// What one operation is.
+    pub about: &'static str,
+    /// So many are counted together.
+    pub operations: u64,
+    /// Goes down it.
+    way: fn(u64),
+}
+
+impl HotPath {
+    const fn new(name: &'static str, about: &'static str, operations: u64, way: fn(u64)) -> Self {
+        Self {
+            name,
+            about,
+            operations,
+            way,
+        }
+    }
+
+    /// Goes down the path.
+    pub fn run(&self) {
+        (self.way)(self.operations);
+    }
+}
+
+/// From now on all random numbers of this process come from the same seed.
+pub fn with_seed() {
+    set_rng(StdRng::seed_from_u64(SEED));
+}
+
+/// All paths, in the order in which they are shown.
+pub fn all() -> &'static [HotPath] {
+    const ALL: &[HotPath] = &[
+        HotPath::new(
+            "store-create",
+            "a znode of 100 bytes is created",
+            1_000,
+            store::create,
+        ),
+        HotPath::new(
+            "store-set",
+            "a znode among 10,000 gets other data",
+            1_000,
+            store::set,
+        ),
+        HotPath::new(
+            "store-set-in-turn",
+            "the same, by a connection of ZooKeeper's protocol",
+            1_000,
+            store::set_in_turn,
+        ),
+        HotPath::new(
+            "store-multi",
+            "a transaction of a check and a set",
+            1_000,
+            store::multi,
+        ),
+        HotPath::new(
+            "store-get",
+            "a znode among 10,000 is read, with its stat",
+            1_000,
+            store::get,
+        ),
+        HotPath::new(
+            "store-children",
+            "a page of 100 of 1,000 children, with their stats",
+            20,
+            store::children,
+        ),
+        HotPath::new(
+            "store-session",
+            "a session is opened and closed",
+            500,
+            store::session,
+        ),
+        HotPath::new(
+            "lock-cycle",
+            "a free lock is acquired and released",
+            500,
+            locks::cycle,
+        ),
+        HotPath::new(
+            "lock-hand-over",
+            "a lock is released to the first of 100 who wait",
+            50,
+            locks::hand_over,
+        ),
+        HotPath::new(
+            "lock-semaphore",
+            "a permit of a semaphore with 4 of 5 taken, and back",
+            500,
+            locks::semaphore,
+        ),
+        HotPath::new(
+            "watch-fire-none",
+            "a change that none of 1,000 watches concerns",
+            1_000,
+            watches::none,
+        ),
+        HotPath::new(
+            "watch-fire-1000",
+            "a change that 1,000 watchers are told of",
+            10,
+            watches::crowd,
+        ),
+        HotPath::new(
+            "command-encode",
+            "a command as it travels and is logged",
+            1_000,
+            log::encode_command,
+        ),
+        HotPath::new("command-decode", "the same, read", 1_000, log::decode_command),
+        HotPath::new(
+            "batch",
+            "64 commands packed into an entry and taken apart",
+            100,
+            log::batch,
+        ),
+        HotPath::new(
+            "log-record-write",
+            "an entry of 64 commands as a record with checksums",
+            100,
+            log::write_record,
+        ),
+        HotPath::new(
+            "log-record-read",
+            "the same, checked and read",
+            100,
+            log::read_record,
+        ),
+        HotPath::new(
+            "snapshot-draw",
+            "10,000 znodes drawn and encoded",
+            1,
+            snapshot::draw,
+        ),
+        HotPath::new(
+            "snapshot-restore",
+            "10,000 znodes decoded and restored",
+            1,
+            snapshot::restore,
+        ),
+        HotPath::new(
+            "zk-set",
+            "setData of ZooKeeper's protocol read, its reply written",
+            1_000,
+            zookeeper::set,
+        ),
+        HotPath::new("zk-get", "getData read, its reply written", 1_000, zookeeper::get),
+        HotPath::new(
+            "zk-create",
+            "create read, its reply written",
+            1_000,
+            zookeeper::create,
+        ),
+        HotPath::new(
+            "json-acquire",
+            "the body of acquire read and checked, the grant written",
+            1_000,
+            documents::acquire,
+        ),
+        HotPath::new("json-release", "the same of release", 1_000, documents::release),
+        HotPath::new(
+            "http-lock-cycle",
+            "acquire and release, from the router to the log and back",
+            100,
+            requests::lock_cycle,
+        ),
+        HotPath::new(
+            "http-heartbeat",
+            "a heartbeat, confirmed by the leader",
+            100,
+            requests::heartbeat,
+        ),
+        HotPath::new(
+            "http-set",
+            "a znode set, from the router to the log and back",
+            100,
+            requests::set,
+        ),
+        HotPath::new("http-get", "a znode read", 200, requests::get),
+        HotPath::new(
+            "http-connection-cycle",
+            "http-lock-cycle by a connection: hyper is counted",
+            100,
+            connections::lock_cycle,
+        ),
+        HotPath::new(
+            "http-connection-heartbeat",
+            "http-heartbeat by a connection",
+            100,
+            connections::heartbeat,
+        ),
+        HotPath::new(
+            "http-connection-get",
+            "http-get by a connection",
+            200,
+            connections::get,
+        ),
+    ];
+    ALL
+}
+
+/// The path of this name.
+pub fn find(name: &str) -> Option<&'static HotPath> {
+    all().iter().find(|path| path.name == name)
+}

@@ -1,0 +1,216 @@
+//! Whole requests: through the router, the lock service, consensus of one, the log and the state machine, and back. All of it
+//! in one thread, on a machine that is simulated; so what is counted is what a node executes, but for the kernel. Those of
+//! `connections` come by a connection and have hyper with them; these here call the router.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{Method, Request, StatusCode};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use lock_api::Locks;
+use lock_api::http::{Front, HttpConfig, Peer, router};
+use raft_node::simulation::{self, DiskWork, Host, Line, Place};
+use raft_node::storage::sim_disk::SimDisk;
+use raft_node::{MemberAddress, Node, NodeConfig};
+use serde_json::{Value, json};
+use tokio::runtime::Builder;
+use tokio::sync::mpsc;
+use tower_service::Service;
+use znode_store::{Event, Store, Zxid};
+
+use super::counted;
+use super::material::DATA_BYTES;
+
+/// What the wall clock says, always.
+const NOW_MS: u64 = 1_780_000_000_000;
+
+/// The address of a znode.
+pub(super) const THING: &str = "/v1/znodes/thing";
+
+/// No answer is longer.
+const MAX_ANSWER_BYTES: usize = 64 * 1024;
+
+/// Between two looks whether the node is ready, by its own clock, which stands still otherwise.
+const GLANCE: Duration = Duration::from_millis(10);
+
+/// Requests before it is counted: what is made once, and what grows with the first few, has been made.
+const BEFORE: u64 = 20;
+
+/// A machine without a network, whose disk takes no time.
+struct Alone;
+
+impl Host for Alone {
+    fn wall_clock_ms(&self) -> u64 {
+        NOW_MS
+    }
+
+    fn connect(&self, _: &str) -> BoxFuture<'static, io::Result<Line>> {
+        std::future::ready(Err(io::ErrorKind::NetworkUnreachable.into())).boxed()
+    }
+
+    fn disk_takes(&self, _: DiskWork) -> Duration {
+        Duration::ZERO
+    }
+
+    fn voted(&self, _: u64, _: u64, _: bool) {}
+    fn appended(&self, _: Place, _: &[u8], _: Option<Place>) {}
+    fn carried_out(&self, _: Place, _: Zxid, _: &[Event], _: &Store) {}
+    fn applied(&self, _: Place, _: &[u8]) {}
+    fn replaced(&self, _: Place, _: &Store) {}
+}
+
+/// A node that serves, and a session there.
+pub(super) struct Server {
+    pub front: Front,
+    pub node: Node,
+    pub session: String,
+    peer: Peer,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let member = MemberAddress {
+            peer: "machine-1:1".into(),
+            http: "machine-1:2".into(),
+        };
+        let config = NodeConfig::new(1, "hot-paths", [(1, member)].into(), "/data");
+        let (_nobody, listening) = mpsc::unbounded_channel();
+        let node = Node::start_simulated(config, listening, Arc::new(SimDisk::new()))
+            .await
+            .expect("a node of one starts");
+        let locks = Locks::new(node.clone());
+        let mut server = Self {
+            front: router(node.clone(), locks, HttpConfig::default()),
+            node,
+            session: String::new(),
+            peer: peer(),
+        };
+        while server.call(Method::GET, "/readyz", None).await.0 != StatusCode::OK {
+            tokio::time::sleep(GLANCE).await;
+        }
+        let opened = json!({"ttl_ms": 60_000});
+        let opened = server.done(Method::POST, "/v1/sessions", opened).await;
+        server.session = opened["session"].as_str().expect("it has an id").to_owned();
+        server.done(Method::POST, THING, json!({"data": ""})).await;
+        server
+    }
+
+    async fn call(&mut self, method: Method, address: &str, body: Option<Vec<u8>>) -> (StatusCode, Vec<u8>) {
+        let mut request = Request::new(body.map_or_else(Body::empty, Body::from));
+        *request.method_mut() = method;
+        *request.uri_mut() = address.parse().expect("addresses here are right");
+        let headers = request.headers_mut();
+        headers.insert("host", "localhost".parse().expect("it is a name"));
+        request.extensions_mut().insert(self.peer.clone());
+        let answer = match self.front.call(request).await {
+            Ok(answer) => answer,
+            Err(never) => match never {},
+        };
+        let status = answer.status();
+        let body = to_bytes(answer.into_body(), MAX_ANSWER_BYTES)
+            .await
+            .expect("an answer is in memory");
+        (status, body.into())
+    }
+
+    /// Calls with a document, and reads the one that is answered.
+    async fn done(&mut self, method: Method, address: &str, body: Value) -> Value {
+        let (status, answer) = self.call(method, address, Some(body.to_string().into())).await;
+        assert!(
+            status.is_success(),
+            "{address}: {status}: {}",
+            String::from_utf8_lossy(&answer)
+        );
+        match answer.is_empty() {
+            true => Value::Null,
+            false => serde_json::from_slice(&answer).expect("answers are JSON"),
+        }
+    }
+}
+
+/// Who calls. A connection finds that out once.
+pub(super) fn peer() -> Peer {
+    Peer::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 50_000)), None)
+}
+
+/// Sends some requests, then counts as many as are asked for.
+fn counted_requests(operations: u64, request: impl AsyncFn(Server, u64) -> Server) {
+    counted_requests_of(operations, async |server| server, request);
+}
+
+/// The same, with what `begin` makes of a server to send them by.
+pub(super) fn counted_requests_of<C>(
+    operations: u64,
+    begin: impl AsyncFnOnce(Server) -> C,
+    request: impl AsyncFn(C, u64) -> C,
+) {
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without threads and without I/O needs nothing");
+    let before = simulation::enter(Some(Rc::new(Alone)));
+    let mut server = Some(runtime.block_on(async {
+        let mut server = begin(Server::start().await).await;
+        for n in 0..BEFORE {
+            server = request(server, n).await;
+        }
+        server
+    }));
+    counted(&mut || {
+        server = runtime.block_on(async {
+            let mut server = server.take().expect("it is counted once");
+            for n in 0..operations {
+                server = request(server, n).await;
+            }
+            Some(server)
+        });
+    });
+    drop(server);
+    drop(runtime);
+    simulation::enter(before);
+}
+
+pub fn lock_cycle(operations: u64) {
+    counted_requests(operations, async |mut server: Server, n| {
+        let lock = format!("/v1/locks/job-{}", n % 10);
+        let acquire = json!({"session": server.session, "wait_ms": 10_000});
+        let granted = server
+            .done(Method::POST, &format!("{lock}/acquire"), acquire)
+            .await;
+        let release = json!({"session": server.session, "holder": granted["holder"]});
+        server
+            .done(Method::POST, &format!("{lock}/release"), release)
+            .await;
+        server
+    });
+}
+
+pub fn heartbeat(operations: u64) {
+    counted_requests(operations, async |mut server: Server, _| {
+        let address = format!("/v1/sessions/{}/heartbeat", server.session);
+        server.done(Method::POST, &address, json!({})).await;
+        server
+    });
+}
+
+pub fn set(operations: u64) {
+    let data = "x".repeat(DATA_BYTES);
+    counted_requests(operations, async |mut server: Server, _| {
+        server.done(Method::PUT, THING, json!({"data": data})).await;
+        server
+    });
+}
+
+pub fn get(operations: u64) {
+    counted_requests(operations, async |mut server: Server, _| {
+        let (status, answer) = server.call(Method::GET, THING, None).await;
+        assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&answer));
+        server
+    });
+}

@@ -1,0 +1,45 @@
+//! A whole state as bytes and back, in portions as a node draws them; without the file around them.
+
+use std::hint::black_box;
+
+use raft_node::counted::{PORTION, decode, encode};
+use znode_store::{Restorer, Store};
+
+use super::counted;
+use super::material::{ZNODES, full};
+
+fn parts(store: &mut Store) -> Vec<Vec<u8>> {
+    store.begin_snapshot();
+    std::iter::from_fn(|| store.next_snapshot_part(PORTION))
+        .map(|part| encode(&part))
+        .collect()
+}
+
+pub fn draw(operations: u64) {
+    let mut store = full();
+    let mut bytes = 0;
+    counted(&mut || {
+        for _ in 0..operations {
+            bytes += black_box(parts(&mut store)).iter().map(Vec::len).sum::<usize>() as u64;
+        }
+    });
+    assert!(bytes > operations * ZNODES * 100);
+}
+
+pub fn restore(operations: u64) {
+    let mut store = full();
+    let (digest, parts) = (store.digest(), parts(&mut store));
+    drop(store);
+    let mut restored = None;
+    counted(&mut || {
+        for _ in 0..operations {
+            let mut restorer = Restorer::new();
+            for part in &parts {
+                let part = decode(part).expect("it was encoded");
+                restorer.add(part).expect("it was drawn");
+            }
+            restored = Some(restorer.finish().expect("it is whole"));
+        }
+    });
+    assert_eq!(restored.expect("it was restored").digest(), digest);
+}

@@ -1,0 +1,70 @@
+//! A change, and whom it concerns. The notices are thrown away: how they travel is counted nowhere here.
+
+use std::hint::black_box;
+
+use znode_store::{Acl, Identities, Sight, ZnodeEvent, ZnodeEventKind, Zxid};
+use znode_watch::{WatchKind, WatchLimits, Watches};
+
+use super::counted;
+use super::material::{anywhere, node, path};
+
+const WATCHERS: u64 = 1_000;
+
+/// What the hashes of paths begin with.
+const HASH_SEED: u64 = 0x5eed;
+
+fn watches() -> Watches {
+    let limits = WatchLimits {
+        per_watcher: u32::MAX,
+        per_node: u32::MAX,
+    };
+    Watches::new(limits, HASH_SEED)
+}
+
+fn changed(text: &str) -> ZnodeEvent {
+    ZnodeEvent {
+        kind: ZnodeEventKind::DataChanged,
+        path: path(text),
+        acl: Acl::open(),
+    }
+}
+
+fn fire(watches: &mut Watches, event: &ZnodeEvent, times: u64) -> u64 {
+    let mut told = 0;
+    for _ in 0..times {
+        watches.fire(Zxid(1), event, Sight::open(), |watcher, notice| {
+            black_box((watcher, notice));
+            told += 1;
+        });
+    }
+    told
+}
+
+pub fn none(operations: u64) {
+    let mut watches = watches();
+    for n in 0..WATCHERS {
+        let watcher = watches.connect(Identities::none());
+        watches
+            .arm(watcher, WatchKind::Persistent, &anywhere(n))
+            .expect("there is no limit");
+    }
+    let event = changed("/elsewhere/and/not/watched");
+    let mut told = 0;
+    counted(&mut || told = fire(&mut watches, &event, operations));
+    assert_eq!(told, 0);
+}
+
+pub fn crowd(operations: u64) {
+    let mut watches = watches();
+    let here = node(7);
+    for _ in 0..WATCHERS {
+        let watcher = watches.connect(Identities::none());
+        watches
+            .arm(watcher, WatchKind::Persistent, &path(&here))
+            .expect("there is no limit");
+    }
+    let event = changed(&here);
+    let mut told = 0;
+    counted(&mut || told = fire(&mut watches, &event, operations));
+    assert_eq!(told, operations * WATCHERS);
+}

@@ -1,0 +1,91 @@
+//! ZooKeeper's protocol: a request taken out of what has come, and its reply as a frame.
+
+use std::hint::black_box;
+
+use bytes::{Bytes, BytesMut};
+use zk_wire::frame::DEFAULT_MAX_LENGTH;
+use zk_wire::{
+    AclEntry, CreateCall, ErrorCode, Reader, Reply, ReplyHeader, Request, RequestHeader, Stat, frame,
+};
+
+use super::counted;
+use super::material::{DATA_BYTES, node};
+
+const DATA: &[u8] = &[b'x'; DATA_BYTES];
+
+fn stat() -> Stat {
+    Stat {
+        czxid: 0x1_0000_0001,
+        mzxid: 0x1_0000_0002,
+        ctime: 1_700_000_000_000,
+        mtime: 1_700_000_000_001,
+        version: 3,
+        cversion: 0,
+        aversion: 0,
+        ephemeral_owner: 0,
+        data_length: DATA_BYTES as i32,
+        num_children: 0,
+        pzxid: 0x1_0000_0001,
+    }
+}
+
+/// As many requests as one buffer of the socket holds, read, and each answered.
+fn exchange(operations: u64, request: &Request, reply: &Reply) {
+    let mut come = BytesMut::new();
+    for xid in 0..operations {
+        request.write_frame(xid as i32, &mut come);
+    }
+    let mut out = BytesMut::with_capacity(come.len() * 4);
+    let mut answered = 0;
+    counted(&mut || {
+        while let Some(body) = frame::take(&mut come, DEFAULT_MAX_LENGTH).expect("its length is right") {
+            let mut from = Reader::new(body);
+            let header = RequestHeader::decode(&mut from).expect("it was written");
+            let decoded = Request::decode(header.op, &mut from).expect("it was written");
+            black_box(decoded);
+            let header = ReplyHeader {
+                xid: header.xid,
+                zxid: 0x1_0000_0002,
+                err: ErrorCode::OK,
+            };
+            header.write_frame(Some(reply), &mut out);
+            answered += 1;
+        }
+    });
+    black_box(out);
+    assert_eq!(answered, operations);
+}
+
+pub fn set(operations: u64) {
+    let request = Request::SetData {
+        path: node(7),
+        data: Some(Bytes::from_static(DATA)),
+        version: -1,
+    };
+    exchange(operations, &request, &Reply::Stat(stat()));
+}
+
+pub fn get(operations: u64) {
+    let request = Request::GetData {
+        path: node(7),
+        watch: false,
+    };
+    let reply = Reply::Data(Some(Bytes::from_static(DATA)), stat());
+    exchange(operations, &request, &reply);
+}
+
+pub fn create(operations: u64) {
+    let anybody = AclEntry {
+        perms: 31,
+        scheme: "world".into(),
+        id: "anyone".into(),
+    };
+    let request = Request::Create {
+        call: CreateCall::Create,
+        path: node(7),
+        data: Some(Bytes::from_static(DATA)),
+        acl: Some(vec![anybody]),
+        flags: 0,
+    };
+    exchange(operations, &request, &Reply::Path(node(7)));
+}

@@ -1,0 +1,58 @@
+//! The door for those who count what documents and connections cost (`crates/hot-paths`): names of what reads and writes those of
+//! a lock's cycle, and of what serves a connection. It is no part of the API, and nothing here does anything beside calling what
+//! has these names.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use front_door::Waited;
+use raft_node::Node;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+use znode_store::{Grant, LockName, LockWish};
+
+use super::exchange::{ok, parse};
+use super::lock_types::{AcquireBody, GrantAnswer, ReleaseAnswer, ReleaseBody};
+use super::problem::Problem;
+use super::serve::Talk;
+use super::{Front, HttpConfig, Peer};
+
+/// What the body of `acquire` asks for.
+pub fn acquire_document(lock: LockName, body: &[u8], address: Arc<str>) -> Result<LockWish, Problem> {
+    Ok(parse::<AcquireBody<'_>>(body)?.check(lock, address)?.wish)
+}
+
+/// The answer of `acquire`.
+pub fn grant_answer(grant: &Grant) -> Response {
+    ok(&GrantAnswer::from(grant))
+}
+
+/// The holder that the body of `release` names.
+pub fn release_document(body: &[u8]) -> Result<String, Problem> {
+    Ok(parse::<ReleaseBody<'_>>(body)?.holder.into_owned())
+}
+
+/// The answer of `release`.
+pub fn release_answer(holds: u32) -> Response {
+    ok(&ReleaseAnswer { holds })
+}
+
+/// Serves one connection of `peer` as [`serve`](super::serve()) does behind the socket.
+pub async fn connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    peer: Peer,
+    front: Front,
+    node: Node,
+    config: &HttpConfig,
+) -> hyper::Result<()> {
+    let talk = Talk {
+        peer,
+        front,
+        busy: Some(node),
+        waited: Waited::default(),
+        meter: config.meter.clone(),
+        header_timeout: config.header_timeout,
+        draining: CancellationToken::new(),
+    };
+    talk.over(stream).await
+}

@@ -1,0 +1,79 @@
+//! The way of every request to its handler and back: it is counted, let in under the load that there is ([`load`]), must call this
+//! node by a name of its own ([`origin`]) and come from somebody who may ([`door`]). Four steps in one piece, since a step of
+//! its own on the way costs more than most of them do.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::handler::Handler;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use futures_util::future::BoxFuture;
+
+use super::door::{self, Needs};
+use super::exchange::Answer;
+use super::{Peer, Shared, load, origin};
+
+/// What is asked for: what its callers need, and as which operation it is counted.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    pub needs: Needs,
+    pub operation: usize,
+}
+
+/// Takes a request of `peer` there and its answer back. The handler gets the caller with all that it has proven.
+pub async fn pass<F: Future<Output = Answer>>(
+    api: &Shared,
+    asked: Asked,
+    peer: Peer,
+    request: Request,
+    handler: impl FnOnce(Peer, Parts, Body) -> F,
+) -> Response {
+    let mut counted = api.requests.begin(asked.operation);
+    let mut response = match load::admit(api, &request) {
+        Ok(admitted) => {
+            let let_in = async {
+                origin::check(api, &request)?;
+                let (head, body) = request.into_parts();
+                let peer = door::let_in(api, asked.needs, peer, &head).await?;
+                handler(peer, head, body).await
+            };
+            match let_in.await {
+                Ok(response) => load::within_budget(api, admitted, response).await,
+                Err(problem) => problem.into_response(),
+            }
+        }
+        Err(problem) => problem.into_response(),
+    };
+    origin::harden(response.headers_mut());
+    counted.answer(&response);
+    response
+}
+
+/// A handler at the end of that way for the router, and what its callers need.
+#[derive(Clone)]
+pub struct Guarded<H> {
+    pub needs: Needs,
+    pub handler: H,
+}
+
+impl<H, T> Handler<T, Shared> for Guarded<H>
+where
+    H: Handler<T, Shared>,
+    T: 'static,
+{
+    type Future = BoxFuture<'static, Response>;
+
+    fn call(self, request: Request, api: Shared) -> Self::Future {
+        Box::pin(async move {
+            let Self { needs, handler } = self;
+            let operation = api.requests.operation(&request);
+            let peer = Peer::of(request.extensions());
+            let state = api.clone();
+            let handler = async |peer, mut head: Parts, body| {
+                head.extensions.insert::<Peer>(peer);
+                Ok(handler.call(Request::from_parts(head, body), state).await)
+            };
+            pass(&api, Asked { needs, operation }, peer, request, handler).await
+        })
+    }
+}

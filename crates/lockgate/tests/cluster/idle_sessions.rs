@@ -1,0 +1,160 @@
+//! What `lockgate bench idle` opens is there, at whom and from where it was told, for as long as it was told, and not after it.
+
+use std::collections::BTreeSet;
+use std::process::Stdio;
+
+use lockgate::cluster::process::send_signal;
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStderr, Command};
+
+use crate::command_line::fails;
+use crate::harness::{LOCKGATE, TestCluster};
+
+/// Sessions that are kept by a process until it is interrupted.
+struct Idle {
+    process: Child,
+    said: Lines<BufReader<ChildStderr>>,
+}
+
+impl Idle {
+    /// Returns when all are open.
+    async fn open(cluster: &TestCluster, arguments: &[&str]) -> Self {
+        let mut process = Command::new(LOCKGATE)
+            .args(["bench", "idle", "--json", "--seconds", "3600", "--dir"])
+            .arg(cluster.dir())
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(process.stderr.take().unwrap()).lines();
+        while let Some(line) = said.next_line().await.unwrap() {
+            if line.ends_with("sessions are open") {
+                return Self { process, said };
+            }
+        }
+        panic!("it ended before all were open");
+    }
+
+    /// Ends it, and returns its report and whether it is content.
+    async fn interrupt(self) -> (Value, bool) {
+        let process = Pid::from_raw(self.process.id().unwrap().cast_signed());
+        send_signal(process, Signal::SIGINT).unwrap();
+        self.ended().await
+    }
+
+    /// The same when it ends by itself.
+    async fn ended(mut self) -> (Value, bool) {
+        // Whoever writes more than a pipe holds waits for its reader.
+        while self.said.next_line().await.unwrap().is_some() {}
+        let output = self.process.wait_with_output().await.unwrap();
+        let report = serde_json::from_slice(&output.stdout).unwrap();
+        (report, output.status.success())
+    }
+}
+
+async fn sessions(cluster: &TestCluster) -> Vec<Value> {
+    let listed = cluster.get(1, "/v1/sessions").await;
+    listed["sessions"].as_array().unwrap().clone()
+}
+
+/// How many connections each node has with clients of ZooKeeper.
+async fn connections(cluster: &TestCluster) -> Vec<u64> {
+    const LINE: &str = "lockgate_connections{door=\"zookeeper\"} ";
+    let mut counts = Vec::new();
+    for id in cluster.ids() {
+        let metrics = cluster.send(id, "GET", "/metrics", &Value::Null).await;
+        let metrics = String::from_utf8(metrics.body).unwrap();
+        let count = metrics.lines().find_map(|line| line.strip_prefix(LINE));
+        counts.push(count.unwrap_or_else(|| panic!("{metrics}")).parse().unwrap());
+    }
+    counts
+}
+
+#[track_caller]
+fn is_sound(report: &Value, over: &str, sessions: u64, servers: u64) {
+    assert_eq!(report["over"], over, "{report}");
+    assert_eq!(report["sessions"], sessions, "{report}");
+    assert_eq!(report["servers"], servers, "{report}");
+    assert!(report["opened_per_second"].as_f64().unwrap() > 0.0, "{report}");
+    for memory in ["memory_before_bytes", "memory_bytes"] {
+        assert_eq!(report[memory].as_array().map(Vec::len), Some(3), "{report}");
+    }
+}
+
+#[tokio::test]
+async fn sessions_with_connections_are_where_they_were_told_to_be() {
+    let cluster = TestCluster::start().await;
+    let places = ["--sessions", "20", "--at", "2", "--from", "127.0.0.2,127.0.0.3"];
+    let idle = Idle::open(&cluster, &places).await;
+    assert_eq!(connections(&cluster).await, [0, 20, 0]);
+    let there = sessions(&cluster).await;
+    assert_eq!(there.len(), 20);
+    let from: BTreeSet<_> = there
+        .iter()
+        .map(|session| session["address"].as_str().unwrap().split(':').next().unwrap())
+        .collect();
+    assert_eq!(from, BTreeSet::from(["127.0.0.2", "127.0.0.3"]));
+
+    let (report, content) = idle.interrupt().await;
+    assert!(content, "{report}");
+    is_sound(&report, "zookeeper", 20, 1);
+    assert_eq!(
+        (&report["lost"], &report["opening"]["count"]),
+        (&0.into(), &20.into()),
+        "{report}"
+    );
+    assert_eq!(sessions(&cluster).await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn sessions_without_connections_need_none() {
+    let cluster = TestCluster::start().await;
+    let idle = Idle::open(&cluster, &["--sessions", "100", "--over", "http"]).await;
+    assert_eq!(sessions(&cluster).await.len(), 100);
+    assert_eq!(connections(&cluster).await, [0, 0, 0]);
+
+    let (report, content) = idle.interrupt().await;
+    assert!(content, "{report}");
+    is_sound(&report, "http", 100, 3);
+    assert_eq!(sessions(&cluster).await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn a_session_that_is_lost_ends_the_run_and_is_told() {
+    let cluster = TestCluster::start().await;
+    let idle = Idle::open(&cluster, &["--sessions", "3"]).await;
+    let id = sessions(&cluster).await[0]["session"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let path = format!("/v1/sessions/{id}");
+    assert_eq!(cluster.send(1, "DELETE", &path, &Value::Null).await.status, 204);
+
+    // An hour is over as soon as one has ended.
+    let (report, content) = idle.ended().await;
+    assert!(!content, "{report}");
+    is_sound(&report, "zookeeper", 3, 3);
+    assert_eq!(report["lost"], 1, "{report}");
+    assert!(report["first_loss"].is_string(), "{report}");
+    assert_eq!(sessions(&cluster).await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn what_cannot_be_opened_is_refused_before_anything_is() {
+    let cluster = TestCluster::start().await;
+    let dir = cluster.dir().to_str().unwrap();
+    for (arguments, why) in [
+        (["--at", "4"], "there is no server 4 among 3"),
+        (["--over", "process"], "--over zookeeper or http"),
+        (["--sessions", "0"], "at least one session is needed"),
+    ] {
+        let told = fails(&[&["bench", "idle", "--dir", dir], &arguments[..]].concat()).await;
+        assert!(told.contains(why), "{told}");
+    }
+    assert_eq!(sessions(&cluster).await, Vec::<Value>::new());
+}

@@ -1,0 +1,174 @@
+//! What `lockgate bench` puts on a cluster: every workload over everything that it can be had over, open loops, and gaps. Small, and
+//! only whether it measures: how fast this machine is just now is nobody's business.
+
+use std::process::{Output, Stdio};
+
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::harness::{LOCKGATE, TestCluster};
+
+async fn bench(arguments: &[&str]) -> Output {
+    Command::new(LOCKGATE)
+        .arg("bench")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .unwrap()
+}
+
+/// Of a load of a second that had to go well.
+async fn reports(arguments: &[&str]) -> Vec<Value> {
+    let mut all = arguments.to_vec();
+    all.extend(["--seconds", "1", "--warmup", "0", "--json"]);
+    let output = bench(&all).await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn addresses(cluster: &TestCluster, over: &str) -> String {
+    let all: Vec<&str> = cluster
+        .nodes()
+        .map(|node| match over {
+            "http" => node.http.as_str(),
+            _ => node.zookeeper.as_deref().unwrap(),
+        })
+        .collect();
+    all.join(",")
+}
+
+fn is_sound(report: &Value, workload: &str, over: &str, clients: u64) {
+    assert_eq!(report["workload"], workload, "{report}");
+    assert_eq!(report["over"], over, "{report}");
+    assert_eq!(report["clients"], clients, "{report}");
+    assert_eq!(
+        (&report["errors"], &report["first_error"]),
+        (&0.into(), &Value::Null),
+        "{report}"
+    );
+    assert!(
+        report["operations_per_second"].as_f64().unwrap() > 0.0,
+        "{report}"
+    );
+    let of = |name: &str| report["operation"][name].as_u64().unwrap();
+    let latencies = ["p50_us", "p90_us", "p99_us", "p99_9_us", "max_us"].map(of);
+    assert!(latencies.is_sorted() && latencies[4] > 0, "{report}");
+    let locks = ["lock", "contended", "shared", "semaphore", "multi"].contains(&workload);
+    assert_eq!(report["acquire"].is_object(), locks, "{report}");
+}
+
+const WORKLOADS: [&str; 9] = [
+    "lock",
+    "contended",
+    "shared",
+    "semaphore",
+    "multi",
+    "create",
+    "set",
+    "get",
+    "mixed",
+];
+
+#[tokio::test]
+async fn every_workload_is_there_over_http_and_over_zookeepers_protocol() {
+    let cluster = TestCluster::start().await;
+    for over in ["http", "zookeeper"] {
+        let target = addresses(&cluster, over);
+        for workload in WORKLOADS {
+            let arguments = [workload, "--over", over, "--target", &target, "--clients", "6"];
+            let reports = reports(&arguments).await;
+            assert_eq!(reports.len(), 1);
+            is_sound(&reports[0], workload, over, 6);
+            let hands_over = workload == "contended";
+            assert_eq!(reports[0]["hand_over"].is_object(), hands_over, "{}", reports[0]);
+        }
+    }
+    // Whatever was made was taken away.
+    let top = cluster
+        .send(
+            1,
+            "GET",
+            "/v1/znodes/?children=true&linearizable=true",
+            &Value::Null,
+        )
+        .await;
+    let top = top.json().to_string();
+    assert!(top.contains("locks") && !top.contains("lockgate-bench"), "{top}");
+}
+
+#[tokio::test]
+async fn every_workload_is_there_in_process() {
+    // Its nodes' files lie in the current directory.
+    let here = tempfile::tempdir().unwrap();
+    for workload in WORKLOADS {
+        let output = Command::new(LOCKGATE)
+            .args(["bench", workload, "--over", "process", "--clients", "3"])
+            .args(["--seconds", "1", "--warmup", "0", "--json"])
+            .current_dir(here.path())
+            .kill_on_drop(true)
+            .output()
+            .await
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{workload}: {said}");
+        let reports: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+        is_sound(&reports[0], workload, "process", 3);
+    }
+    assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn an_open_loop_offers_what_it_was_told_to() {
+    let cluster = TestCluster::start().await;
+    let target = addresses(&cluster, "http");
+    let loads = reports(&["set", "--target", &target, "--clients", "4", "--rate", "50"]).await;
+    let report = &loads[0];
+    is_sound(report, "set", "http", 4);
+    let offered = &report["offered"];
+    // All that was due counts, whether it was answered in time or never sent.
+    assert_eq!(report["operation"]["count"], 50, "{report}");
+    assert_eq!(offered["wanted_per_second"], 50.0);
+    assert_eq!(offered["due_per_second"], 50.0);
+}
+
+#[tokio::test]
+async fn writers_tell_the_longest_time_without_a_success() {
+    let cluster = TestCluster::start().await;
+    for over in ["http", "zookeeper"] {
+        let target = addresses(&cluster, over);
+        let arguments = [
+            "gap",
+            "--over",
+            over,
+            "--target",
+            &target,
+            "--writers",
+            "3",
+            "--seconds",
+            "1",
+            "--json",
+        ];
+        let output = bench(&arguments).await;
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(report["writes"].as_u64().unwrap() > 0, "{report}");
+        let gaps = report["gaps"].as_array().unwrap();
+        assert_eq!(gaps[0]["ms"], report["longest_ms"], "{report}");
+    }
+}
+
+#[tokio::test]
+async fn a_fill_leaves_what_it_has_made() {
+    let cluster = TestCluster::start().await;
+    let target = addresses(&cluster, "zookeeper");
+    let output = bench(&["fill", "--target", &target, "--znodes", "2500", "--json"]).await;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let path = "/v1/znodes/lockgate-bench-fill?descendants=true&linearizable=true";
+    let made = cluster.send(2, "GET", path, &Value::Null).await;
+    assert_eq!(made.json()["descendants"], 2503, "{}", made.json());
+}

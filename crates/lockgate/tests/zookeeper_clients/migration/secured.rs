@@ -1,0 +1,202 @@
+//! A source that speaks TLS and wants to see a certificate: a server of ZooKeeper with a `secureClientPort`.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use lockgate::cluster::layout::free_ports;
+use tempfile::TempDir;
+
+use super::client::Client;
+use super::writers::create;
+use super::{Running, Target, assert_same, has, until_so};
+use crate::installed::Java;
+use crate::wanted::skip;
+
+/// Servers before 3.9 speak 1.2 alone unless they are told otherwise; clients that know no more than that stay served.
+const SPEAKS_NEW: &str = "ssl.protocol=TLSv1.3\n\
+                          ssl.enabledProtocols=TLSv1.3,TLSv1.2\n\
+                          ssl.ciphersuites=TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,\
+                          TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256\n";
+
+/// One server, alone, with a port for each way.
+struct Secured {
+    process: Child,
+    plain: String,
+    protected: String,
+    directory: TempDir,
+}
+
+impl Secured {
+    /// Starts it with certificates of an authority of its own.
+    async fn start(tls: &str) -> Result<Self, String> {
+        let java = Java::find()?;
+        let directory = tempfile::Builder::new()
+            .prefix("zookeeper-clients-")
+            .tempdir()
+            .unwrap();
+        certificates(directory.path());
+        let ports = free_ports(2).unwrap();
+        let place = directory.path().display();
+        let configuration = format!(
+            "tickTime=500\n\
+             minSessionTimeout=1000\n\
+             maxSessionTimeout=60000\n\
+             dataDir={place}/data\n\
+             4lw.commands.whitelist=*\n\
+             admin.enableServer=false\n\
+             clientPort={}\n\
+             clientPortAddress=127.0.0.1\n\
+             secureClientPort={}\n\
+             secureClientPortAddress=127.0.0.1\n\
+             serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
+             authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider\n\
+             {tls}ssl.keyStore.location={place}/server.pem\n\
+             ssl.trustStore.location={place}/ca.pem\n",
+            ports[0], ports[1]
+        );
+        fs::create_dir(directory.path().join("data")).unwrap();
+        fs::write(directory.path().join("zoo.cfg"), configuration).unwrap();
+        let properties = [
+            // Whoever shows `super:secret` may do everything.
+            "-Dzookeeper.DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        ];
+        let log = File::create(directory.path().join("log")).unwrap();
+        let process = java
+            .server(&properties, "org.apache.zookeeper.server.quorum.QuorumPeerMain")
+            .arg(directory.path().join("zoo.cfg"))
+            .current_dir(directory.path())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let server = Self {
+            process,
+            plain: format!("127.0.0.1:{}", ports[0]),
+            protected: format!("localhost:{}", ports[1]),
+            directory,
+        };
+        until_so("the server serves", async || {
+            Client::try_open(&server.plain).await.is_ok()
+        })
+        .await;
+        Ok(server)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+}
+
+impl Drop for Secured {
+    fn drop(&mut self) {
+        // It may have ended already, which is what is wanted.
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+/// Of an authority, the server and a client; and of an authority that nobody trusts.
+fn certificates(place: &Path) {
+    let other = place.join("other");
+    fs::create_dir(&other).unwrap();
+    let (place, other) = (place.to_str().unwrap(), other.to_str().unwrap());
+    let node = [
+        "--cluster",
+        "zookeeper",
+        "--node",
+        "1",
+        "--host",
+        "localhost,127.0.0.1",
+    ];
+    for arguments in [
+        &["ca", "--dir", place][..],
+        &["ca", "--dir", other],
+        &[&["node", "--dir", place], &node[..]].concat(),
+        &["client", "--dir", place, "--name", "migrate"],
+    ] {
+        let program = env!("CARGO_BIN_EXE_lockgate");
+        let made = Command::new(program)
+            .arg("cert")
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+    }
+    // ZooKeeper has both in one file.
+    let read = |name: &str| fs::read_to_string(Path::new(place).join(name)).unwrap();
+    let both = read("node-1.key") + &read("node-1.pem");
+    fs::write(Path::new(place).join("server.pem"), both).unwrap();
+}
+
+#[tokio::test]
+async fn a_source_with_tls_is_moved_from() {
+    let source = match Secured::start(SPEAKS_NEW).await {
+        Ok(source) => source,
+        Err(missing) => return skip("a server", &missing),
+    };
+    let target = Target::start().await;
+    let mut client = Client::open(&source.plain).await;
+    for path in ["/a", "/a/b", "/c"] {
+        client.call(create(path, b"x", 0)).await.unwrap().unwrap();
+    }
+
+    let (ca, other) = (source.file("ca.pem"), source.file("other/ca.pem"));
+    let (certificate, key) = (
+        source.file("client-migrate.pem"),
+        source.file("client-migrate.key"),
+    );
+    let run = async |tls: &[&str], what: &[&str]| {
+        let options = [tls, what].concat();
+        let tool = target.tool(std::slice::from_ref(&source.protected), &options);
+        Running::start(tool).end().await
+    };
+    // In the clear, with a server that nobody vouches for, and with nothing to show: nobody is let in, and nothing is written.
+    let soon = ["--once", "--patience", "1s"];
+    for tls in [
+        &[][..],
+        &[
+            "--from-ca",
+            &other,
+            "--from-cert",
+            &certificate,
+            "--from-key",
+            &key,
+        ],
+        &["--from-ca", &ca],
+    ] {
+        assert_eq!(run(tls, &soon).await.1, Some(1), "{tls:?}");
+    }
+    let mut there = Client::open(&target.zookeeper()).await;
+    assert!(!has(&mut there, "/a").await);
+
+    let tls = ["--from-ca", &ca, "--from-cert", &certificate, "--from-key", &key];
+    let (told, code) = run(&tls, &["--switch"]).await;
+    assert_eq!(code, Some(0), "{told:#?}");
+    assert_same(&source.plain, &target.zookeeper()).await;
+}
+
+#[tokio::test]
+async fn a_source_with_old_tls_alone_is_told_what_to_set() {
+    let source = match Secured::start("").await {
+        Ok(source) => source,
+        Err(missing) => return skip("a server", &missing),
+    };
+    let target = Target::start().await;
+    let (ca, certificate, key) = (
+        source.file("ca.pem"),
+        source.file("client-migrate.pem"),
+        source.file("client-migrate.key"),
+    );
+    let options = ["--from-ca", &ca, "--from-cert", &certificate, "--from-key", &key];
+    let options = [&options[..], &["--verify-only", "--patience", "1s"]].concat();
+    let mut tool = target.tool(std::slice::from_ref(&source.protected), &options);
+    let ended = tool.stderr(Stdio::piped()).output().await.unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("ssl.protocol=TLSv1.3"), "{said}");
+}

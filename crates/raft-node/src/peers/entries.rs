@@ -1,0 +1,210 @@
+//! A stream of entries from a leader to a follower: the leader's end. The follower's is in `answers.rs`.
+//!
+//! Each message wakes a node, which costs more than to carry out what it says. So what can wait goes with what cannot: how far
+//! is committed with the next entries, an answer that says nothing new with the next one that does.
+
+pub mod answers;
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use futures_util::{Stream, StreamExt};
+use openraft::raft::{AppendEntriesRequest, StreamAppendResult};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::wire::{
+    FrameReader, WireAppend, WireAppendResult, WireLogId, decode_frame, put_frame, send_frames,
+};
+use crate::fail_step;
+use crate::types::TypeConfig;
+
+/// How many appends may be under way to one follower without an answer. Enough to keep a line of 100 ms
+/// busy with batches; beyond that the follower is the bottleneck.
+const MAX_APPENDS_IN_FLIGHT: usize = 128;
+
+/// How many bytes may be under way to one follower without an answer, beside the frame that goes over it: so much
+/// memory a stalled follower can cost the leader.
+const MAX_BYTES_IN_FLIGHT: usize = 16 * 1024 * 1024;
+
+/// One stream of appends: requests go out as they come, answers come back in the same order.
+pub struct Appends<S, R, W> {
+    /// The log is shortened up to here. As long as a stream needs them, openraft keeps entries, however long the log
+    /// becomes.
+    floor: watch::Receiver<u64>,
+    /// Up to where the follower has the log.
+    acknowledged: u64,
+    reader: FrameReader<R>,
+    writer: W,
+    input: Option<S>,
+    /// What is not answered yet.
+    in_flight: VecDeque<InFlight>,
+    bytes_in_flight: usize,
+    /// Whether the follower has answered anything on this stream.
+    answered: bool,
+    last_progress: Instant,
+    /// How long an append may stay unanswered.
+    patience: Duration,
+    /// Frames that are not sent yet.
+    out: BytesMut,
+}
+
+/// An append that is on its way to the follower.
+struct InFlight {
+    /// The size of its frame.
+    bytes: usize,
+    /// It tells the follower only how far is committed. Its answer says nothing that the one before did not.
+    commit_only: bool,
+}
+
+impl<S, R, W> Appends<S, R, W>
+where
+    S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Unpin,
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    /// A stream to the follower at the other end of `reader` and `writer`, which has the log up to `acknowledged`, as far as
+    /// the leader knows.
+    pub fn new(
+        floor: watch::Receiver<u64>,
+        acknowledged: u64,
+        reader: FrameReader<R>,
+        writer: W,
+        input: S,
+        patience: Duration,
+    ) -> Self {
+        Self {
+            floor,
+            acknowledged,
+            reader,
+            writer,
+            input: Some(input),
+            in_flight: VecDeque::new(),
+            bytes_in_flight: 0,
+            answered: false,
+            last_progress: Instant::now(),
+            patience,
+            out: BytesMut::new(),
+        }
+    }
+
+    /// Sends what there is to send until an answer comes. `None`: all is sent, and answered as far as anything depends on it.
+    pub async fn next_answer(&mut self) -> io::Result<Option<StreamAppendResult<TypeConfig>>> {
+        loop {
+            let waiting = !self.in_flight.is_empty();
+            if self.input.is_none()
+                && self.out.is_empty()
+                && self.in_flight.iter().all(|append| append.commit_only)
+            {
+                return Ok(None);
+            }
+            let room =
+                self.in_flight.len() < MAX_APPENDS_IN_FLIGHT && self.bytes_in_flight < MAX_BYTES_IN_FLIGHT;
+            let give_up = self.last_progress + self.patience;
+            let acknowledged = self.acknowledged;
+            tokio::select! {
+                // Answers first: they free the follower's and the leader's hands.
+                biased;
+                frame = self.reader.next(), if waiting => {
+                    let frame = frame?.ok_or(io::ErrorKind::UnexpectedEof)?;
+                    let result = self.take_answers(&frame)?;
+                    fail_step!(async "append::after_answer", |error| error);
+                    return Ok(Some(result.into()));
+                }
+                request = next_of(&mut self.input), if room && self.input.is_some() => match request {
+                    Some(request) => {
+                        if !waiting {
+                            self.last_progress = Instant::now();
+                        }
+                        let commit_only = self.put(request);
+                        if !commit_only {
+                            self.send().await?;
+                        }
+                    }
+                    None => self.input = None,
+                },
+                // How far is committed can wait until this node has carried that out itself and answered its own callers,
+                // and goes with the next entries if there are any by then.
+                () = tokio::task::yield_now(), if !self.out.is_empty() => self.send().await?,
+                () = rises_above(&mut self.floor, acknowledged) => {
+                    return Err(io::Error::other("the follower is so far behind that it gets a snapshot"));
+                }
+                () = tokio::time::sleep_until(give_up), if waiting => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+        }
+    }
+
+    /// Puts an append to what is sent next. Returns whether it says only how far is committed.
+    fn put(&mut self, request: AppendEntriesRequest<TypeConfig>) -> bool {
+        // Until something is answered, an append without entries is a question for where the follower's log ends.
+        let commit_only = self.answered && request.entries.is_empty();
+        let before = self.out.len();
+        put_frame(&mut self.out, &WireAppend::from(request));
+        let bytes = self.out.len() - before;
+        self.in_flight.push_back(InFlight { bytes, commit_only });
+        self.bytes_in_flight += bytes;
+        commit_only
+    }
+
+    async fn send(&mut self) -> io::Result<()> {
+        fail_step!(async "append::before_send", |error| error);
+        tokio::time::timeout(self.patience, send_frames(&mut self.writer, &self.out)).await??;
+        fail_step!(async "append::after_send", |error| error);
+        self.out.clear();
+        Ok(())
+    }
+
+    /// Takes the answer in `frame` and those that have come with it. An answer says up to where the follower has the log, so
+    /// of several the one that says most is enough.
+    fn take_answers(&mut self, frame: &[u8]) -> io::Result<WireAppendResult> {
+        let mut most = self.take_answer(frame)?;
+        while let WireAppendResult::Stored(so_far) = most
+            && let Some(frame) = self.reader.take_buffered()?
+        {
+            let next = self.take_answer(&frame)?;
+            let less = matches!(next, WireAppendResult::Stored(last) if index_of(last) < index_of(so_far));
+            if !less {
+                most = next;
+            }
+        }
+        Ok(most)
+    }
+
+    fn take_answer(&mut self, frame: &[u8]) -> io::Result<WireAppendResult> {
+        let result: WireAppendResult = decode_frame(frame)?;
+        self.bytes_in_flight -= self.in_flight.pop_front().map_or(0, |append| append.bytes);
+        self.answered = true;
+        self.last_progress = Instant::now();
+        if let WireAppendResult::Stored(Some(last)) = &result {
+            self.acknowledged = last.index;
+        }
+        Ok(result)
+    }
+}
+
+fn index_of(last: Option<WireLogId>) -> Option<u64> {
+    last.map(|last| last.index)
+}
+
+/// Waits until the floor is higher than `acknowledged`.
+async fn rises_above(floor: &mut watch::Receiver<u64>, acknowledged: u64) {
+    if floor.wait_for(|floor| *floor > acknowledged).await.is_err() {
+        // Its sender has gone with the node.
+        std::future::pending().await
+    }
+}
+
+async fn next_of<S: Stream + Unpin>(input: &mut Option<S>) -> Option<S::Item> {
+    match input {
+        Some(input) => input.next().await,
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! The follower's end of a stream of entries: what it tells the leader of each append, and when.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use futures_util::{Stream, StreamExt, stream};
+use tokio::io::AsyncWrite;
+use tokio::time::{Instant, sleep_until};
+
+use crate::fail_step;
+use crate::peers::server::{Services, bad_data};
+use crate::peers::stream::{ReadHalf, WriteHalf};
+use crate::peers::wire::{FrameReader, WireAppend, WireAppendResult, WireEntry, put_frame, send_frames};
+
+/// How long an answer that says the same as the one before it, which is all there is to say to a leader who tells only how far is
+/// committed, waits for one that says something new. Less than any leader's patience.
+const HELD_BACK: Duration = Duration::from_millis(20);
+
+/// Serves one stream of entries, as long as the log has room for them. A leader whose stream is cut off tries again
+/// after a while; heartbeats come by another way, so this node follows meanwhile, and votes.
+pub async fn serve(reader: FrameReader<ReadHalf>, writer: WriteHalf, services: &Services) -> io::Result<()> {
+    let wal = services.storage.wal.clone();
+    if wal.is_full() {
+        return Err(io::Error::new(io::ErrorKind::StorageFull, "the log has no room"));
+    }
+    let requests = stream::unfold((reader, wal), |(mut reader, wal)| async move {
+        match next_append(&mut reader).await {
+            Ok(Some(append)) => {
+                let room = wal.takes(append.entries.iter().map(WireEntry::bytes));
+                if !room {
+                    tracing::debug!("the log has no room for what comes");
+                }
+                room.then(|| (append.into(), (reader, wal)))
+            }
+            Ok(None) => None,
+            Err(error) => {
+                tracing::debug!(%error, "a stream of entries broke");
+                None
+            }
+        }
+    });
+    let results = services.raft.stream_append(requests).map(|result| {
+        let result = result.map_err(io::Error::other)?;
+        services.succession.answered(&result);
+        Ok(WireAppendResult::from(result))
+    });
+    answer(Box::pin(results), writer).await
+}
+
+/// Sends what became of each append, in order, until there is no more.
+pub(super) async fn answer(
+    mut results: impl Stream<Item = io::Result<WireAppendResult>> + Unpin,
+    mut writer: impl AsyncWrite + Unpin,
+) -> io::Result<()> {
+    let mut told = None;
+    let mut held_back = None;
+    let mut out = BytesMut::new();
+    loop {
+        let over = held_back.map(|since| since + HELD_BACK);
+        let result = tokio::select! {
+            biased;
+            result = results.next() => result.transpose()?,
+            () = sleep_until(over.unwrap_or_else(Instant::now)), if over.is_some() => {
+                send(&mut writer, &mut out).await?;
+                held_back = None;
+                continue;
+            }
+        };
+        let Some(result) = result else {
+            return send(&mut writer, &mut out).await;
+        };
+        put_frame(&mut out, &result);
+        if told.as_ref() == Some(&result) {
+            held_back.get_or_insert_with(Instant::now);
+            continue;
+        }
+        told = Some(result);
+        send(&mut writer, &mut out).await?;
+        held_back = None;
+    }
+}
+
+async fn send(writer: &mut (impl AsyncWrite + Unpin), out: &mut BytesMut) -> io::Result<()> {
+    if !out.is_empty() {
+        fail_step!(async "append::before_reply", |error| error);
+        send_frames(writer, out).await?;
+        fail_step!(async "append::after_reply", |error| error);
+        out.clear();
+    }
+    Ok(())
+}
+
+async fn next_append(reader: &mut FrameReader<ReadHalf>) -> io::Result<Option<WireAppend>> {
+    let append: Option<WireAppend> = reader.message().await?;
+    fail_step!(async "append::after_receive", |error| error);
+    append.map(WireAppend::sound).transpose().map_err(bad_data)
+}

@@ -1,0 +1,208 @@
+//! What a leader and a follower send each other, and when.
+
+use futures_util::stream;
+use openraft::raft::AppendEntriesRequest;
+use tokio::io::{DuplexStream, ReadHalf, WriteHalf, duplex, split};
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::types::{Entry, LogId, Vote, log_id};
+
+type Requests = mpsc::UnboundedSender<AppendEntriesRequest<TypeConfig>>;
+
+/// Longer than anything takes that is waited for here; the time is not real.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn at(index: u64) -> LogId {
+    log_id(1, index)
+}
+
+/// An append of the entries after `prev` up to `last`.
+fn append(prev: u64, last: u64, commit: u64) -> AppendEntriesRequest<TypeConfig> {
+    AppendEntriesRequest {
+        vote: Vote::new_committed(1, 1),
+        prev_log_id: Some(at(prev)),
+        leader_commit: Some(at(commit)),
+        entries: (prev + 1..=last)
+            .map(|index| Entry {
+                log_id: at(index),
+                payload: openraft::EntryPayload::Blank,
+            })
+            .collect(),
+    }
+}
+
+fn stored(index: u64) -> WireAppendResult {
+    WireAppendResult::Stored(Some((&at(index)).into()))
+}
+
+/// A leader's stream, and the follower's end of its connection.
+struct Line {
+    requests: Requests,
+    follower: FrameReader<ReadHalf<DuplexStream>>,
+    answers: WriteHalf<DuplexStream>,
+    floor: watch::Sender<u64>,
+}
+
+type Stream = std::pin::Pin<Box<dyn futures_util::Stream<Item = AppendEntriesRequest<TypeConfig>>>>;
+
+fn line() -> (
+    Line,
+    Appends<Stream, ReadHalf<DuplexStream>, WriteHalf<DuplexStream>>,
+) {
+    let (requests, taken) = mpsc::unbounded_channel();
+    let input: Stream = Box::pin(stream::unfold(taken, |mut taken| async move {
+        Some((taken.recv().await?, taken))
+    }));
+    let (here, there) = duplex(64 * 1024);
+    let (reader, writer) = split(here);
+    let (floor, below) = watch::channel(0);
+    let appends = Appends::new(below, 0, FrameReader::new(reader), writer, input, PATIENCE);
+    let (reader, answers) = split(there);
+    let line = Line {
+        requests,
+        follower: FrameReader::new(reader),
+        answers,
+        floor,
+    };
+    (line, appends)
+}
+
+impl Line {
+    async fn hears(&mut self) -> WireAppend {
+        self.follower.message().await.unwrap().expect("the line is open")
+    }
+
+    /// All these at once.
+    async fn says(&mut self, results: &[WireAppendResult]) {
+        let mut out = BytesMut::new();
+        results.iter().for_each(|result| put_frame(&mut out, result));
+        send_frames(&mut self.answers, &out).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_far_is_committed_goes_with_the_next_entries_if_they_come_soon() {
+    let (mut line, mut appends) = line();
+    line.requests.send(append(1, 2, 1)).unwrap();
+    let follower = async {
+        line.hears().await;
+        line.says(&[stored(2)]).await;
+    };
+    let (answer, ()) = tokio::join!(appends.next_answer(), follower);
+    assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(2)));
+
+    // The commit comes first; what is ready behind it goes in the same write.
+    line.requests.send(append(2, 2, 2)).unwrap();
+    line.requests.send(append(2, 3, 2)).unwrap();
+    let follower = async {
+        assert!(line.hears().await.entries.is_empty());
+        let with_it: Option<WireAppend> = line
+            .follower
+            .take_buffered()
+            .unwrap()
+            .map(|frame| decode_frame(&frame).unwrap());
+        assert_eq!(with_it.expect("it has come with it").entries.len(), 1);
+        line.says(&[stored(2), stored(3)]).await;
+    };
+    let (answer, ()) = tokio::join!(appends.next_answer(), follower);
+    // Of two answers that came together the second says all.
+    assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(3)));
+    assert!(appends.in_flight.is_empty());
+    assert_eq!(appends.bytes_in_flight, 0);
+
+    // And it goes by itself if nothing comes.
+    line.requests.send(append(3, 3, 3)).unwrap();
+    let follower = async {
+        let commit = line.hears().await;
+        assert!(commit.entries.is_empty());
+        assert_eq!(commit.commit, Some((&at(3)).into()));
+        line.says(&[stored(3)]).await;
+    };
+    let (answer, ()) = tokio::join!(appends.next_answer(), follower);
+    assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(3)));
+    line.floor.send_replace(0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_ends_when_all_is_answered_that_anything_depends_on() {
+    let (mut line, mut appends) = line();
+    // A question for where the follower's log ends has no entries either, and its answer is waited for.
+    line.requests.send(append(1, 1, 1)).unwrap();
+    let follower = async {
+        assert!(line.hears().await.entries.is_empty());
+        line.says(&[stored(1)]).await;
+    };
+    let (answer, ()) = tokio::join!(appends.next_answer(), follower);
+    assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(1)));
+
+    line.requests.send(append(1, 2, 1)).unwrap();
+    line.requests.send(append(2, 2, 2)).unwrap();
+    let Line {
+        requests,
+        mut follower,
+        mut answers,
+        ..
+    } = line;
+    drop(requests);
+    let follower = async {
+        let entries: WireAppend = follower.message().await.unwrap().unwrap();
+        assert_eq!(entries.entries.len(), 1);
+        let mut out = BytesMut::new();
+        put_frame(&mut out, &stored(2));
+        send_frames(&mut answers, &out).await.unwrap();
+        let commit: WireAppend = follower.message().await.unwrap().unwrap();
+        assert!(commit.entries.is_empty());
+    };
+    let leader = async {
+        assert!(matches!(appends.next_answer().await, Ok(Some(Ok(Some(last)))) if last == at(2)));
+        assert!(matches!(appends.next_answer().await, Ok(None)));
+    };
+    tokio::join!(leader, follower);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_that_does_not_answer_is_given_up() {
+    let (line, mut appends) = line();
+    line.requests.send(append(1, 2, 1)).unwrap();
+    let began = Instant::now();
+    let error = appends.next_answer().await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    assert!(began.elapsed() >= PATIENCE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_says_nothing_new_waits_for_one_that_does_but_not_for_long() {
+    let (results, taken) = mpsc::unbounded_channel();
+    let results_of = stream::unfold(
+        taken,
+        |mut taken| async move { Some((taken.recv().await?, taken)) },
+    );
+    let (here, there) = duplex(64 * 1024);
+    let mut leader = FrameReader::new(here);
+    let follower = tokio::spawn(answers::answer(Box::pin(results_of), there));
+    let began = Instant::now();
+    let hears = async |leader: &mut FrameReader<DuplexStream>| {
+        let result: WireAppendResult = leader.message().await.unwrap().unwrap();
+        (result, began.elapsed())
+    };
+    results.send(Ok(stored(1))).unwrap();
+    assert_eq!(hears(&mut leader).await, (stored(1), Duration::ZERO));
+
+    // Nobody has asked for more yet, so what is held back goes only with what is new.
+    results.send(Ok(stored(1))).unwrap();
+    results.send(Ok(stored(2))).unwrap();
+    assert_eq!(hears(&mut leader).await, (stored(1), Duration::ZERO));
+    assert!(leader.take_buffered().unwrap().is_some(), "both came together");
+
+    results.send(Ok(stored(2))).unwrap();
+    let (answer, after) = hears(&mut leader).await;
+    assert_eq!(answer, stored(2));
+    assert!(after > Duration::ZERO && after < PATIENCE / 10, "{after:?}");
+
+    // What is still held back is told before the end.
+    results.send(Ok(stored(2))).unwrap();
+    drop(results);
+    assert_eq!(hears(&mut leader).await.0, stored(2));
+    follower.await.unwrap().unwrap();
+}

@@ -1,0 +1,316 @@
+//! How a follower takes over from a leader that is gone before the leader's lease runs out.
+//!
+//! openraft's voters grant nothing to anybody while the lease of the leader that they heard last is not over, and stand for
+//! election only after an election timeout on top: about a second without a leader. But a follower often knows sooner. A
+//! leader whose process has ended leaves closed connections, and its address refuses new ones; one that stands still is
+//! silent to *all*. So whoever suspects the leader asks the other voters ([`Ask::LeaderLost`]), and if a majority has lost it
+//! too, by what each sees for itself, the one with the longest log stands for election at once, in the way in which a
+//! leader that hands over has its successor elected (Raft dissertation, 3.10 and 4.2.3): the lease does not count.
+//!
+//! Nothing but time depends on the lease: reads and heartbeats are confirmed by a quorum ([`crate::leader::confirm`]), so a
+//! wrong suspicion costs an election and never a promise. What comes of no suspicion is left to openraft's own timers.
+
+mod signs;
+mod verdict;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::raft::{StreamAppendError, StreamAppendResult, TransferLeaderRequest};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+pub use self::signs::Signs;
+use self::verdict::{Verdict, Voter};
+use crate::config::{NodeId, RaftTiming};
+use crate::leader::LeaderView;
+use crate::peers::stream::PeerStream;
+use crate::peers::wire::{Answer, Ask, LeaderLoss, WireLogId};
+use crate::peers::{Peers, Purpose};
+use crate::storage::Wal;
+use crate::types::{Raft, TypeConfig, Vote};
+
+/// In such pieces the last part of a silence is waited for. A node that stood still itself finds, when it goes on, that it
+/// has heard nothing for long; in the next piece it hears what waits in its sockets.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// How often an address is tried after the leader's connection has ended, in pauses of [`PROBE_PAUSE`]: a process that ends
+/// closes its sockets one after the other.
+const PROBES: u32 = 4;
+/// The pause between two of them.
+const PROBE_PAUSE: Duration = Duration::from_millis(10);
+
+/// The part of a follower that is ready to succeed its leader.
+pub struct Succession {
+    node: NodeId,
+    timing: RaftTiming,
+    peers: Arc<Peers>,
+    raft: Raft,
+    wal: Wal,
+    leader: watch::Receiver<LeaderView>,
+    signs: Signs,
+}
+
+/// Why a follower suspects its leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Suspicion {
+    /// Nobody listens where the leader listened.
+    Refused,
+    /// Nothing was heard of it for the longest election timeout.
+    Silent,
+    /// Another voter asked, and was agreed with.
+    Agreed,
+}
+
+impl Succession {
+    /// For a node that follows, whenever it does.
+    pub fn new(
+        node: NodeId,
+        timing: RaftTiming,
+        peers: Arc<Peers>,
+        raft: Raft,
+        wal: Wal,
+        leader: watch::Receiver<LeaderView>,
+    ) -> Self {
+        Self {
+            node,
+            timing,
+            peers,
+            raft,
+            wal,
+            leader,
+            signs: Signs::new(),
+        }
+    }
+
+    /// What a leader has sent was answered with this: one that still leads has shown that it lives.
+    pub fn answered(&self, result: &StreamAppendResult<TypeConfig>) {
+        note(&self.signs, result);
+    }
+
+    /// A connection that `from` had made has ended.
+    pub fn line_ended(&self, from: NodeId) {
+        if self.leader.borrow().leader == Some(from) {
+            self.signs.suspect();
+        }
+    }
+
+    /// What another voter is told that suspects `leader`, the leader of `term`: whether this node has lost it, too, by what
+    /// it sees itself.
+    pub async fn judge(&self, term: u64, leader: NodeId) -> LeaderLoss {
+        // The silence first: whoever is cut off is silent at its address, too, and whoever asks does not wait for long.
+        let lost = leader != self.node
+            && self.leader.borrow().term <= term
+            && (self.stays_silent().await || self.is_refused(leader).await);
+        let asked = LeaderView {
+            term,
+            leader: Some(leader),
+        };
+        if lost && *self.leader.borrow() == asked {
+            // It may be the one with the longer log, and need not wait until its own patience is over.
+            self.signs.convince();
+        }
+        LeaderLoss {
+            lost,
+            last: self.last(),
+        }
+    }
+
+    /// Stands for election whenever the leader is gone, until `stop`.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let mut views = self.leader.clone();
+        // A new node may know its leader before it knows that it is a voter.
+        let mut metrics = self.raft.server_metrics();
+        loop {
+            let follows = self.follows();
+            let watch = async {
+                if let Some(view) = follows {
+                    let suspicion = self.suspicion(view).await;
+                    self.act(view, suspicion).await;
+                }
+            };
+            tokio::select! {
+                () = watch, if follows.is_some() => {}
+                changed = views.changed() => if changed.is_err() { return },
+                changed = metrics.changed(), if follows.is_none() => if changed.is_err() { return },
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// The leader that this node follows as a voter.
+    fn follows(&self) -> Option<LeaderView> {
+        let view = *self.leader.borrow();
+        let another = view.leader.is_some_and(|leader| leader != self.node);
+        let votes = || self.voters().iter().any(|voters| voters.contains(&self.node));
+        (another && votes()).then_some(view)
+    }
+
+    /// Waits until there is reason to believe that the leader is gone.
+    async fn suspicion(&self, view: LeaderView) -> Suspicion {
+        let silence = falls_silent(&self.signs, &self.timing);
+        let refusal = async {
+            loop {
+                self.signs.suspected().await;
+                for probe in 0..PROBES {
+                    if probe > 0 {
+                        sleep(PROBE_PAUSE).await;
+                    }
+                    let Some(leader) = view.leader else { continue };
+                    if self.is_refused(leader).await {
+                        return;
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            () = silence => Suspicion::Silent,
+            () = refusal => Suspicion::Refused,
+            () = self.signs.convinced() => Suspicion::Agreed,
+        }
+    }
+
+    /// Asks the other voters, and stands for election if a majority has lost the leader and no other one of it should.
+    async fn act(&self, view: LeaderView, suspicion: Suspicion) {
+        let LeaderView {
+            term,
+            leader: Some(leader),
+        } = view
+        else {
+            return;
+        };
+        let Some(vote) = self.vote_of(term) else { return };
+        let configs = self.voters();
+        let others: BTreeSet<NodeId> = configs.iter().flatten().copied().collect();
+        let others = others.into_iter().filter(|id| ![self.node, leader].contains(id));
+        let patience = self.timing.election_min;
+        let answers = join_all(others.map(|id| async move {
+            let ask = Ask::LeaderLost { term, leader };
+            let answer = self.peers.link(id, Purpose::Control).ask(ask, patience).await;
+            match answer {
+                Ok(Answer::LeaderLost(LeaderLoss { lost: true, last })) => Some(Voter { id, last }),
+                // It sees the leader, or is of an older version, or cannot be reached itself.
+                _ => None,
+            }
+        }));
+        let agreed: Vec<Voter> = answers.await.into_iter().flatten().collect();
+        let me = Voter {
+            id: self.node,
+            last: self.last(),
+        };
+        let verdict = Verdict::of(&configs, me, &agreed);
+        let Verdict::Stand { rank } = verdict else {
+            tracing::debug!(
+                term,
+                leader,
+                ?suspicion,
+                "the leader seems to be gone, but not to a majority"
+            );
+            // Somebody hears the leader, or too few are here: the usual timeouts decide.
+            sleep(self.timing.election_min).await;
+            return;
+        };
+        tracing::info!(term, leader, ?suspicion, rank, "a majority has lost the leader");
+        // Whoever is before this one has that much time to be elected; then `run` sees another leader. Who stands too early
+        // is not elected, and takes the term away from who would be.
+        sleep(self.turn().saturating_mul(rank)).await;
+        let request = TransferLeaderRequest::new(vote, self.node, None);
+        match self.raft.handle_transfer_leader(request).await {
+            Ok(Ok(())) => {}
+            Ok(Err(refused)) => {
+                tracing::info!(%refused, "no election: the leader's vote is not this node's last")
+            }
+            Err(error) => tracing::debug!(%error, "no election: Raft has stopped"),
+        }
+        // An election that fails is the business of openraft's timers.
+        sleep(self.timing.election_max).await;
+    }
+
+    /// How long it may take until a voter that was asked, and agreed, has asked in its turn, and is elected: each question may
+    /// wait for a slice of silence, and heartbeats are set to twice the round trip or more.
+    fn turn(&self) -> Duration {
+        2 * SLICE + self.timing.heartbeat
+    }
+
+    /// The vote of the leader of `term`, as this node holds it.
+    fn vote_of(&self, term: u64) -> Option<Vote> {
+        let vote = self.raft.server_metrics().borrow_watched().vote;
+        (vote.committed && vote.leader_id.term == term).then_some(vote)
+    }
+
+    /// The voters: one set, or two while they change.
+    fn voters(&self) -> Vec<BTreeSet<NodeId>> {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        metrics.membership_config.membership().get_joint_config().clone()
+    }
+
+    fn last(&self) -> Option<WireLogId> {
+        self.wal.last().map(|at| WireLogId {
+            term: at.term,
+            index: at.index,
+        })
+    }
+
+    /// Whether nobody listens where `leader` did, at none of its addresses. An address that says nothing says nothing, and is
+    /// waited for less long than whoever asks waits for the answer.
+    async fn is_refused(&self, leader: NodeId) -> bool {
+        let places = self.peers.gate().peer_addresses(leader);
+        for place in &places {
+            match timeout(self.timing.election_min / 2, PeerStream::connect(place)).await {
+                Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                _ => return false,
+            }
+        }
+        !places.is_empty()
+    }
+
+    /// Whether nothing was heard of the leader for the shortest election timeout, and nothing comes in the next moment.
+    async fn stays_silent(&self) -> bool {
+        let heard = self.signs.last();
+        if heard.elapsed() < self.timing.election_min {
+            return false;
+        }
+        sleep(SLICE).await;
+        self.signs.last() == heard
+    }
+}
+
+/// What a leader has sent was answered with `result`: if it leads still, it has shown that it lives.
+fn note(signs: &Signs, result: &StreamAppendResult<TypeConfig>) {
+    if !matches!(result, Err(StreamAppendError::HigherVote(_))) {
+        signs.heard();
+    }
+}
+
+/// Waits until nothing was heard of the leader for the longest election timeout, in whose last part this node did not stand
+/// still itself.
+async fn falls_silent(signs: &Signs, timing: &RaftTiming) {
+    let wait = timing.election_max.saturating_sub(timing.election_min);
+    let mut heard = signs.last();
+    let mut waited = Duration::ZERO;
+    loop {
+        let quiet_at = heard + timing.election_min;
+        if Instant::now() < quiet_at {
+            sleep_until(quiet_at).await;
+        } else if waited < wait {
+            let slice = SLICE.min(wait - waited);
+            sleep(slice).await;
+            waited += slice;
+        } else {
+            return;
+        }
+        let last = signs.last();
+        if last != heard {
+            (heard, waited) = (last, Duration::ZERO);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

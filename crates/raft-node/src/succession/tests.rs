@@ -1,0 +1,191 @@
+//! What a voter says of a leader that lives, is silent, or is gone. Elections that come of it are tested with real processes
+//! (`lockgate/tests/cluster/leader_kill.rs`) and in simulations.
+
+use std::collections::BTreeMap;
+
+use futures_util::FutureExt;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use super::*;
+use crate::config::{MemberAddress, NodeConfig};
+use crate::node::Node;
+use crate::peers::Gate;
+use crate::types::DiskId;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Who is suspected.
+const LEADER: NodeId = 2;
+
+/// Node 1, which follows [`LEADER`] in term 5, as far as its succession knows.
+struct Follower {
+    _dir: tempfile::TempDir,
+    node: Node,
+    succession: Succession,
+    views: watch::Sender<LeaderView>,
+}
+
+impl Follower {
+    /// The leader was found at `leader`.
+    async fn of(leader: &str) -> Self {
+        Self::with_timing(leader, RaftTiming::default()).await
+    }
+
+    async fn with_timing(leader: &str, timing: RaftTiming) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let own = listener.local_addr().unwrap().to_string();
+        let member = |id: NodeId, peer: &str| {
+            let (peer, http) = (peer.to_owned(), format!("127.0.0.1:{id}"));
+            (id, MemberAddress { peer, http })
+        };
+        let members = BTreeMap::from([member(1, &own), member(LEADER, leader), member(3, "127.0.0.1:3")]);
+        let config = NodeConfig::new(1, "c", members.clone(), dir.path().join("data"));
+        let node = Node::start_on(config, listener).await.unwrap();
+        let gate = Gate::new(
+            1,
+            "c".into(),
+            DiskId([1; 16]),
+            None,
+            members,
+            watch::Sender::new(None),
+        );
+        let peers = Arc::new(Peers::new(Arc::new(gate)));
+        let (views, view) = watch::channel(LeaderView {
+            term: 5,
+            leader: Some(LEADER),
+        });
+        let (raft, wal) = node.raft_and_log();
+        Self {
+            _dir: dir,
+            succession: Succession::new(1, timing, peers, raft, wal, view),
+            node,
+            views,
+        }
+    }
+
+    async fn loses(&self, term: u64, leader: NodeId) -> bool {
+        self.succession.judge(term, leader).await.lost
+    }
+}
+
+#[tokio::test]
+async fn a_leader_whose_address_refuses_is_lost_and_no_other_one() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let follower = Follower::of(&address).await;
+    assert!(
+        !follower.loses(5, LEADER).await,
+        "it was heard of just now, and somebody listens"
+    );
+    drop(listener);
+    assert!(follower.loses(5, LEADER).await);
+    assert!(!follower.loses(4, LEADER).await, "this node follows a later one");
+    assert!(
+        follower.loses(6, LEADER).await,
+        "of a later one it has heard nothing"
+    );
+    assert!(!follower.loses(5, 1).await, "a leader is not lost to itself");
+    follower.views.send_replace(LeaderView {
+        term: 6,
+        leader: Some(3),
+    });
+    assert!(!follower.loses(5, LEADER).await, "it is succeeded already");
+    follower.node.stop().await;
+}
+
+#[tokio::test]
+async fn a_leader_that_is_silent_is_lost_until_it_is_heard_of() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let follower = Follower::of(&address).await;
+    let silent = async {
+        while !follower.loses(5, LEADER).await {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, silent).await.expect("nothing is heard of it");
+    follower.succession.answered(&Ok(None));
+    assert!(!follower.loses(5, LEADER).await);
+    follower.node.stop().await;
+}
+
+#[tokio::test]
+async fn a_leader_that_is_cut_off_is_told_of_as_lost_before_the_one_who_asks_gives_up() {
+    // Nobody accepts here, so that from some connection on nothing is answered.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let mut accepted = Vec::new();
+    while let Ok(one) = timeout(Duration::from_millis(200), TcpStream::connect(&address)).await {
+        accepted.push(one.unwrap());
+    }
+    let timing = RaftTiming {
+        election_min: Duration::from_secs(2),
+        election_max: Duration::from_secs(4),
+        ..RaftTiming::default()
+    };
+    let patience = timing.election_min;
+    let follower = Follower::with_timing(&address, timing).await;
+    sleep_until(follower.succession.signs.last() + patience).await;
+    let told = timeout(patience, follower.loses(5, LEADER)).await;
+    assert_eq!(told, Ok(true));
+    follower.node.stop().await;
+}
+
+#[tokio::test]
+async fn who_agrees_that_a_leader_is_lost_waits_no_longer_itself() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let timing = RaftTiming {
+        election_max: Duration::from_secs(3600),
+        ..RaftTiming::default()
+    };
+    let follower = Follower::with_timing(&address, timing).await;
+    let view = *follower.views.borrow();
+    let silent = async {
+        while !follower.loses(5, LEADER).await {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, silent).await.expect("nothing is heard of it");
+    let suspicion = timeout(PATIENCE, follower.succession.suspicion(view)).await;
+    assert_eq!(suspicion, Ok(Suspicion::Agreed));
+    assert!(follower.loses(5, LEADER).await, "still");
+    follower.succession.answered(&Ok(None));
+    let suspicion = follower.succession.suspicion(view).now_or_never();
+    assert_eq!(suspicion, None, "it has been heard of since");
+    follower.node.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silence_in_which_this_node_stood_still_itself_counts_from_when_it_goes_on() {
+    let timing = RaftTiming::default();
+    let signs = Signs::new();
+    let begin = Instant::now();
+    falls_silent(&signs, &timing).await;
+    assert_eq!(begin.elapsed(), timing.election_max);
+
+    // It stands still; then what has waited in its sockets is read, a little later.
+    let signs = Signs::new();
+    tokio::time::advance(timing.election_max * 10).await;
+    let woken = Instant::now();
+    let heard = async {
+        sleep(SLICE / 2).await;
+        signs.heard();
+    };
+    tokio::join!(falls_silent(&signs, &timing), heard);
+    assert_eq!(woken.elapsed(), SLICE / 2 + timing.election_max);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vote_for_somebody_else_is_no_sign_of_the_leaders_life() {
+    let signs = Signs::new();
+    let before = signs.last();
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let later = Vote::new_committed(6, 3);
+    note(&signs, &Err(StreamAppendError::HigherVote(later)));
+    assert_eq!(signs.last(), before);
+    note(&signs, &Ok(None));
+    assert_eq!(signs.last(), Instant::now());
+}

@@ -1,0 +1,106 @@
+//! Who stands for election when a leader is lost: pure.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use crate::config::NodeId;
+use crate::peers::wire::WireLogId;
+
+/// A voter that has lost the leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Voter {
+    pub id: NodeId,
+    /// The end of its log.
+    pub last: Option<WireLogId>,
+}
+
+/// What a voter does that has asked the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Too few have lost the leader.
+    TooFew,
+    /// Stand for election, after so many others.
+    Stand { rank: u32 },
+}
+
+impl Verdict {
+    /// What `me` does when those of `agreed` have lost the leader as well, in a cluster with these voters (two sets while they
+    /// change: a majority of each is needed).
+    ///
+    /// The one with the longest log goes first, for the others would not be elected by it; of several the one with the lowest
+    /// id, so that they do not take the votes from each other.
+    pub fn of(configs: &[BTreeSet<NodeId>], me: Voter, agreed: &[Voter]) -> Self {
+        let lost: BTreeSet<NodeId> = agreed.iter().map(|voter| voter.id).chain([me.id]).collect();
+        let majority = |voters: &BTreeSet<NodeId>| 2 * voters.intersection(&lost).count() > voters.len();
+        if configs.is_empty() || !configs.iter().all(majority) {
+            return Self::TooFew;
+        }
+        let order = |voter: &Voter| (Reverse(voter.last.map(|at| (at.term, at.index))), voter.id);
+        let before = agreed.iter().filter(|voter| order(voter) < order(&me)).count();
+        Self::Stand {
+            rank: u32::try_from(before).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn voter(id: NodeId, term: u64, index: u64) -> Voter {
+        Voter {
+            id,
+            last: Some(WireLogId { term, index }),
+        }
+    }
+
+    fn set(ids: impl IntoIterator<Item = NodeId>) -> BTreeSet<NodeId> {
+        ids.into_iter().collect()
+    }
+
+    #[test]
+    fn the_longest_log_goes_first_and_of_several_the_lowest_id() {
+        let configs = [set(1..=5)];
+        let behind = voter(1, 3, 90);
+        let (two, three) = (voter(2, 3, 100), voter(3, 3, 100));
+        let later_term = voter(4, 4, 1);
+        for (me, agreed, rank) in [
+            (two, vec![three, behind], 0),
+            (three, vec![two, behind], 1),
+            (behind, vec![two, three], 2),
+            (two, vec![later_term, three], 1),
+            (later_term, vec![two, behind], 0),
+        ] {
+            assert_eq!(
+                Verdict::of(&configs, me, &agreed),
+                Verdict::Stand { rank },
+                "{me:?}"
+            );
+        }
+        let empty = Voter { id: 1, last: None };
+        assert_eq!(
+            Verdict::of(&configs, empty, &[two, three]),
+            Verdict::Stand { rank: 2 }
+        );
+    }
+
+    #[test]
+    fn a_majority_of_the_voters_must_have_lost_the_leader() {
+        let [one, two, three] = [1, 2, 3].map(|id| voter(id, 1, 1));
+        let stand = Verdict::Stand { rank: 0 };
+        for (configs, agreed, verdict) in [
+            (vec![set(1..=3)], vec![], Verdict::TooFew),
+            (vec![set(1..=3)], vec![two], stand),
+            (vec![set(1..=4)], vec![two], Verdict::TooFew),
+            (vec![set(1..=4)], vec![two, three], stand),
+            // While the voters change, of the old ones and of the new ones.
+            (vec![set(1..=3), set(3..=5)], vec![two, three], Verdict::TooFew),
+            (vec![set(1..=3), set(2..=4)], vec![two, three], stand),
+            // Who votes no more counts for nothing.
+            (vec![set([1, 4, 5])], vec![two, three], Verdict::TooFew),
+            (vec![], vec![two, three], Verdict::TooFew),
+        ] {
+            assert_eq!(Verdict::of(&configs, one, &agreed), verdict, "{configs:?}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The span that stands for a traced request of a client of ZooKeeper. The protocol has no place for the name of a caller's trace, so
+//! each begins one of its own, and a configured part of them is traced. What it proposes is traced where it is
+//! proposed (`raft_node::traces`).
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use raft_node::traces::{Collector, Scope, Span, SpanKind, Tracing, draw_span, draw_trace};
+use zk_wire::{ErrorCode, Request, op_code};
+use znode_store::SessionId;
+
+/// Of a path the longest piece that is kept. Whatever a client sends stands here, also what is no path.
+const MAX_PATH_CHARS: usize = 256;
+
+/// In the place of the name of an operation that there is not.
+const OTHER: &str = "other";
+
+/// A traced request that is not answered yet. If its connection is lost its span ends there.
+pub(crate) struct Traced {
+    collector: Arc<dyn Collector>,
+    span: Option<Span>,
+}
+
+impl Traced {
+    /// A request that has come, if it is among those that are traced. In a box: most are not, and all have room for it.
+    pub fn of(tracing: Option<&Tracing>, op: i32) -> Option<Box<Self>> {
+        let tracing = tracing?;
+        let trace = draw_trace();
+        if !tracing.takes(trace) {
+            return None;
+        }
+        let operation = op_code::name(op).unwrap_or(OTHER);
+        let span = Span {
+            trace,
+            id: draw_span(),
+            parent: None,
+            name: format!("ZooKeeper {operation}").into(),
+            kind: SpanKind::Server,
+            begin: SystemTime::now(),
+            end: SystemTime::UNIX_EPOCH,
+            attributes: vec![
+                ("rpc.system", "zookeeper".to_owned()),
+                ("rpc.method", operation.to_owned()),
+            ],
+            failed: false,
+        };
+        Some(Box::new(Self {
+            collector: tracing.collector.clone(),
+            span: Some(span),
+        }))
+    }
+
+    /// Whose it is, and what it is about.
+    pub fn about(&mut self, session: SessionId, request: Option<&Request>) {
+        let Some(span) = &mut self.span else { return };
+        span.attributes.push(("lockgate.session", session.to_string()));
+        if let Some(path) = request.and_then(path) {
+            let path = path.chars().take(MAX_PATH_CHARS).collect();
+            span.attributes.push(("lockgate.path", path));
+        }
+    }
+
+    /// For what is done within it.
+    pub fn scope(&self) -> Option<Scope> {
+        self.span.as_ref().map(|span| Scope {
+            trace: span.trace,
+            span: span.id,
+            collector: self.collector.clone(),
+        })
+    }
+
+    /// It is answered.
+    pub fn answered(&mut self, code: ErrorCode) {
+        let Some(mut span) = self.span.take() else { return };
+        if code != ErrorCode::OK {
+            span.attributes.push(("error.type", code.to_string()));
+            span.failed = code == ErrorCode::SYSTEM_ERROR;
+        }
+        self.end(span);
+    }
+
+    fn end(&self, mut span: Span) {
+        // The clock may have been set back meanwhile.
+        span.end = SystemTime::now().max(span.begin);
+        self.collector.collect(span);
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        if let Some(mut span) = self.span.take() {
+            span.attributes.push(("error.type", "connection_lost".to_owned()));
+            self.end(span);
+        }
+    }
+}
+
+/// Runs what may propose, within the span if there is one.
+pub(crate) fn within<T>(traced: Option<&Traced>, work: impl FnOnce() -> T) -> T {
+    match traced.and_then(Traced::scope) {
+        Some(scope) => scope.enter(work),
+        None => work(),
+    }
+}
+
+fn path(request: &Request) -> Option<&str> {
+    match request {
+        Request::Create { path, .. }
+        | Request::Delete { path, .. }
+        | Request::SetData { path, .. }
+        | Request::SetAcl { path, .. }
+        | Request::Check { path, .. }
+        | Request::Exists { path, .. }
+        | Request::GetData { path, .. }
+        | Request::GetAcl { path }
+        | Request::GetChildren { path, .. }
+        | Request::GetChildren2 { path, .. }
+        | Request::GetAllChildrenNumber { path }
+        | Request::GetEphemerals { prefix: path }
+        | Request::Sync { path }
+        | Request::AddWatch { path, .. }
+        | Request::CheckWatches { path, .. }
+        | Request::RemoveWatches { path, .. } => Some(path),
+        _ => None,
+    }
+}

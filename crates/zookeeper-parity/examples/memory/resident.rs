@@ -1,0 +1,37 @@
+//! How much memory a process has, as the kernel and as Java count it.
+
+use std::fs;
+use std::process::Command as Process;
+
+use anyhow::{Context, Result, ensure};
+
+/// Bytes of objects that are reachable, after a full collection.
+pub fn live_heap_bytes(process: u32) -> Result<u64> {
+    let jcmd = |command: &str| -> Result<String> {
+        let output = Process::new("jcmd")
+            .args([&process.to_string(), command])
+            .output()
+            .context("run jcmd")?;
+        ensure!(output.status.success(), "jcmd {command}: {output:?}");
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    jcmd("GC.run")?;
+    // Lines such as "def new generation   total 39296K, used 1234K [...".
+    let heap = jcmd("GC.heap_info")?;
+    let used = heap
+        .lines()
+        .filter(|line| line.contains("generation"))
+        .filter_map(|line| line.split("used ").nth(1)?.split('K').next()?.parse::<u64>().ok());
+    Ok(used.sum::<u64>() * 1024)
+}
+
+/// Memory of a process that is in use, as the kernel counts it.
+pub fn resident_bytes(process: &str) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .context("no VmRSS")?;
+    let kilobytes: u64 = line.split_whitespace().nth(1).context("no number")?.parse()?;
+    Ok(kilobytes * 1024)
+}
