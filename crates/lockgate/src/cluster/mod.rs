@@ -51,11 +51,13 @@ pub const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 /// So much of the end of a node's log is shown when the node does not start.
 const LOG_TAIL_BYTES: u64 = 2048;
 
-/// What came of waiting for a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Waited {
+/// How a node was found.
+#[derive(Debug)]
+enum Found {
     /// It serves.
     Ready,
+    /// Its process lives and does not serve yet, for this reason.
+    Starting(String),
     /// Nobody runs it.
     Gone,
 }
@@ -233,19 +235,33 @@ impl LocalCluster {
         let mut started = Vec::new();
         for id in self.ids() {
             if self.pid(id)?.is_none() {
-                self.start(id)?;
-                started.push(id);
-            }
-        }
-        let deadline = Instant::now() + timeout;
-        for id in self.ids() {
-            // One that was about to end, after SIGKILL for instance, was there a moment ago.
-            while self.wait_ready_or_gone(id, deadline, timeout).await? == Waited::Gone {
                 self.wait_addresses_free(id).await?;
                 self.start(id)?;
                 started.push(id);
             }
         }
+        let deadline = Instant::now() + timeout;
+        let mut awaited = self.ids();
+        // All are looked at in turn: one that serves only when the others do must not be what these are waiting for.
+        while !awaited.is_empty() {
+            for id in std::mem::take(&mut awaited) {
+                match self.look_at(id).await? {
+                    Found::Ready => continue,
+                    // One that was about to end, after SIGKILL for instance, was there a moment ago.
+                    Found::Gone => {
+                        self.wait_addresses_free(id).await?;
+                        self.start(id)?;
+                        started.push(id);
+                    }
+                    Found::Starting(reason) => self.still_time(id, &reason, deadline, timeout)?,
+                }
+                awaited.push(id);
+            }
+            if !awaited.is_empty() {
+                tokio::time::sleep(ASK_EVERY).await;
+            }
+        }
+        started.sort_unstable();
         Ok(started)
     }
 
@@ -302,61 +318,65 @@ impl LocalCluster {
     /// Waits until the nodes serve: each has a leader and has caught up.
     pub async fn wait_ready(&mut self, ids: &[NodeId], timeout: Duration) -> anyhow::Result<()> {
         let deadline = Instant::now() + timeout;
-        for id in ids {
-            let waited = self.wait_ready_or_gone(*id, deadline, timeout).await?;
-            ensure!(
-                waited == Waited::Ready,
-                "nobody runs node {id}; its log ends:\n{}",
-                self.log_tail(*id)?
-            );
+        for &id in ids {
+            loop {
+                match self.look_at(id).await? {
+                    Found::Ready => break,
+                    Found::Gone => bail!("nobody runs node {id}; its log ends:\n{}", self.log_tail(id)?),
+                    Found::Starting(reason) => self.still_time(id, &reason, deadline, timeout)?,
+                }
+                tokio::time::sleep(ASK_EVERY).await;
+            }
         }
         Ok(())
     }
 
-    /// Waits until a node serves, or nobody runs it. One that was started here and has ended is an error.
-    async fn wait_ready_or_gone(
-        &mut self,
+    /// Looks whether a node serves. One that was started here and has ended is an error.
+    async fn look_at(&mut self, id: NodeId) -> anyhow::Result<Found> {
+        let http = self.node(id)?.http.clone();
+        let answer = ask(&http, self.credentials(), "/readyz").await;
+        let reason = match answer {
+            Ok(answer) if answer.status == 200 => return Ok(Found::Ready),
+            Ok(answer) => String::from_utf8_lossy(&answer.body).into_owned(),
+            Err(error) => error.to_string(),
+        };
+        let ended = match self.children.get_mut(&id) {
+            Some(child) => child.try_wait().context("waiting for a node's process")?,
+            None => None,
+        };
+        let lives = self.pid(id)?.is_some();
+        if let Some(status) = ended {
+            self.children.remove(&id);
+            // Else somebody else has started the node at the same moment, and was faster.
+            ensure!(
+                lives,
+                "node {id} ended ({status}); its log ends:\n{}",
+                self.log_tail(id)?
+            );
+        }
+        // What was started here claims its node only a moment later.
+        Ok(if lives || self.children.contains_key(&id) {
+            Found::Starting(reason)
+        } else {
+            Found::Gone
+        })
+    }
+
+    /// Fails once a node should have served.
+    fn still_time(
+        &self,
         id: NodeId,
+        reason: &str,
         deadline: Instant,
         timeout: Duration,
-    ) -> anyhow::Result<Waited> {
-        let http = self.node(id)?.http.clone();
-        loop {
-            let answer = ask(&http, self.credentials(), "/readyz").await;
-            if answer.as_ref().is_ok_and(|answer| answer.status == 200) {
-                return Ok(Waited::Ready);
-            }
-            let ended = match self.children.get_mut(&id) {
-                Some(child) => child.try_wait().context("waiting for a node's process")?,
-                None => None,
-            };
-            if let Some(status) = ended {
-                self.children.remove(&id);
-                if self.pid(id)?.is_some() {
-                    // Somebody else started the node at the same moment, and was faster.
-                    continue;
-                }
-                bail!(
-                    "node {id} ended ({status}); its log ends:\n{}",
-                    self.log_tail(id)?
-                );
-            }
-            if !self.children.contains_key(&id) && self.pid(id)?.is_none() {
-                return Ok(Waited::Gone);
-            }
-            if Instant::now() >= deadline {
-                let reason = match answer {
-                    Ok(answer) => String::from_utf8_lossy(&answer.body).into_owned(),
-                    Err(error) => error.to_string(),
-                };
-                bail!(
-                    "node {id} does not serve after {} s ({reason}); its log ends:\n{}",
-                    timeout.as_secs(),
-                    self.log_tail(id)?
-                );
-            }
-            tokio::time::sleep(ASK_EVERY).await;
-        }
+    ) -> anyhow::Result<()> {
+        ensure!(
+            Instant::now() < deadline,
+            "node {id} does not serve after {} s ({reason}); its log ends:\n{}",
+            timeout.as_secs(),
+            self.log_tail(id)?
+        );
+        Ok(())
     }
 
     /// Waits until a node answers HTTP at all, whether it can serve or not.

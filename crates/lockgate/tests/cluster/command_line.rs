@@ -278,3 +278,23 @@ async fn a_node_that_is_about_to_end_when_the_cluster_comes_up_is_started() {
     let (started, ()) = tokio::join!(somebody_else.up(START_TIMEOUT), ends);
     assert_eq!(started.unwrap(), [ENDS]);
 }
+
+/// The one that has ended is started, and serves only when one more does: those that are about to end must not wait for it.
+#[tokio::test]
+async fn a_cluster_of_which_most_are_about_to_end_comes_up() {
+    const ENDED: NodeId = 1;
+    const END: [NodeId; 2] = [2, 3];
+    let mut cluster = TestCluster::start().await;
+    cluster.kill(ENDED).await.unwrap();
+    for id in END {
+        cluster.signal(id, Signal::SIGSTOP).unwrap();
+    }
+    let mut somebody_else = LocalCluster::open(cluster.dir(), Path::new(LOCKGATE)).unwrap();
+    let end = async {
+        for id in END {
+            cluster.signal(id, Signal::SIGKILL).unwrap();
+        }
+    };
+    let (started, ()) = tokio::join!(somebody_else.up(START_TIMEOUT), end);
+    assert_eq!(started.unwrap(), [1, 2, 3]);
+}
