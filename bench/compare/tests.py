@@ -9,7 +9,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from compare import document, foreground, memory  # noqa: E402
+from compare import document, foreground, memory, servers  # noqa: E402
 from compare.figures import Figures  # noqa: E402
 from compare.together import together  # noqa: E402
 
@@ -54,6 +54,12 @@ STATE = results(
 def shown(of):
     """What, beside whom, and the ratio."""
     return {(row[0], row[2]): row[4] for row in foreground.rows(of, Figures(of))}
+
+
+class Targets(unittest.TestCase):
+    def test_the_leader_is_the_first_that_clients_are_told_of(self):
+        told = servers.leader_first([1001, 1002, 1003], 1)
+        self.assertEqual(told, ["--servers", "127.0.0.1:1002,127.0.0.1:1001,127.0.0.1:1003"])
 
 
 class Ratios(unittest.TestCase):

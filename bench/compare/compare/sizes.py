@@ -40,11 +40,11 @@ def state(plan, system, results):
 def sessions(plan, system, results):
     """Many sessions with a connection each, all at one server: what it has more of, and what the others have of the same sessions."""
     # All that there is to a session is at the leader: its time is watched there, too.
-    at = system.leader()
+    leader = system.leader()
     count = plan.sessions - min(FIRST_SESSIONS, plan.sessions // 2)
-    with idle(plan, system, plan.sessions - count, at):
+    with idle(plan, system, plan.sessions - count, at_leader=True):
         before = memory.look(system)
-        with idle(plan, system, count, at) as process:
+        with idle(plan, system, count, at_leader=True) as process:
             time.sleep(plan.held_seconds)
             grown = memory.grown(before, memory.look(system), count)
             end(system, process)
@@ -54,7 +54,7 @@ def sessions(plan, system, results):
         "sessions": plan.sessions,
         "opened_per_second": opened["opened_per_second"],
         "opening": opened["opening"],
-        "connected": grown.pop(at),
+        "connected": grown.pop(leader),
         "elsewhere": memory.most(grown),
     }
     tell(f"  {kept}")
@@ -81,8 +81,9 @@ def idle_command(system, count, over="zookeeper"):
     return command + (["--from", FROM] if over == "zookeeper" else [])
 
 
-def idle(plan, system, count, at=None, over="zookeeper"):
-    """So many, until they are told to end; all at one server, if it is said which."""
-    where = [] if at is None else ["--at", str(at + 1)]
+def idle(plan, system, count, at_leader=False, over="zookeeper"):
+    """So many, until they are told to end."""
+    # Clients are told of the leader first.
+    where = ["--at", "1"] if at_leader else []
     command = [*idle_command(system, count, over), *where, "--seconds", "3600"]
     return at_work(plan, system, command, "sessions are open")
