@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -13,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use transport_security::{ClientTls, Stream};
 use zk_wire::{
     ConnectRequest, ConnectResponse, ErrorCode, Notification, Outcome, Reader, Reply, ReplyHeader, Request,
@@ -25,6 +26,10 @@ const SESSION_TIMEOUT_MS: i32 = 30_000;
 
 /// A ping is sent so often within the session's timeout.
 const PINGS: u32 = 3;
+
+/// After so long without an answer to what was asked a server is pinged, again and again: whoever waits during a freeze wants to know, and
+/// a server that has overlooked something has a reason to look again.
+const NUDGE_AFTER: Duration = Duration::from_secs(1);
 
 /// How long a server may take to let a client in.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -65,6 +70,8 @@ pub struct Connection {
 struct Told {
     paths: Mutex<(BTreeSet<String>, Option<Instant>)>,
     some: Notify,
+    /// The longest time in which nothing of what was asked was answered, in milliseconds.
+    silence_ms: AtomicU64,
 }
 
 struct Call {
@@ -134,6 +141,11 @@ impl Connection {
     /// How much of that there is.
     pub fn told(&self) -> usize {
         self.told.paths.lock().0.len()
+    }
+
+    /// The longest time in which nothing of what was asked was answered, since this was asked last.
+    pub fn take_silence(&self) -> Duration {
+        Duration::from_millis(self.told.silence_ms.swap(0, Relaxed))
     }
 
     /// Waits until there is some; an error if the connection is lost before.
@@ -239,11 +251,14 @@ impl Wire {
         let mut current: Option<Current> = None;
         // The session's timeout without a byte is as good as a lost connection.
         let mut silent = 0;
+        let mut nudged = Instant::now();
         loop {
             if let Some(call) = &mut current {
                 call.write(&mut self.next_xid, &mut self.out);
                 if call.is_done() {
                     let call = current.take().context("it is there")?;
+                    let silence_ms = u64::try_from(call.silence.as_millis()).unwrap_or(u64::MAX);
+                    self.told.silence_ms.fetch_max(silence_ms, Relaxed);
                     // Whoever asked may have given up.
                     call.answer.send((call.outcomes, call.zxid)).ok();
                 }
@@ -261,6 +276,7 @@ impl Wire {
                 continue;
             }
             self.inbox.reserve(ROOM);
+            let nudge_at = current.as_ref().map(|call| call.heard.max(nudged) + NUDGE_AFTER);
             tokio::select! {
                 received = self.stream.read_buf(&mut self.inbox) => {
                     if received.context("receiving")? == 0 {
@@ -272,6 +288,10 @@ impl Wire {
                     Some(call) => current = Some(Current::new(call)),
                     None => return Ok(()),
                 },
+                () = sleep_until(nudge_at.unwrap_or(nudged)), if nudge_at.is_some() => {
+                    nudged = Instant::now();
+                    Request::Ping.write_frame(xid::PING, &mut self.out);
+                }
                 _ = pings.tick() => {
                     silent += 1;
                     ensure!(silent <= PINGS, "no answer for a whole session timeout");
@@ -332,6 +352,10 @@ struct Current {
     under_way: VecDeque<(i32, usize)>,
     outcomes: Vec<Outcome>,
     zxid: i64,
+    /// When it was begun, or the last answer came.
+    heard: Instant,
+    /// The longest time without one.
+    silence: Duration,
     answer: oneshot::Sender<(Vec<Outcome>, i64)>,
 }
 
@@ -343,6 +367,8 @@ impl Current {
             sent: 0,
             under_way: VecDeque::new(),
             zxid: 0,
+            heard: Instant::now(),
+            silence: Duration::ZERO,
             answer: call.answer,
         }
     }
@@ -373,11 +399,75 @@ impl Current {
             .pop_front()
             .context("an answer that nobody waits for")?;
         ensure!(header.xid == xid, "request {xid} was answered by {}", header.xid);
+        let now = Instant::now();
+        self.silence = self.silence.max(now - self.heard);
+        self.heard = now;
         self.zxid = header.zxid;
         self.outcomes.push(match header.err {
             ErrorCode::OK => Ok(Reply::decode(&self.requests[index], from)?),
             code => Err(code),
         });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Lets one client in, and answers what it asks only when it has been pinged.
+    async fn serve_who_pings(listener: TcpListener) -> anyhow::Result<()> {
+        let (stream, _) = listener.accept().await?;
+        let mut wire = Wire {
+            stream: Stream::Plain(stream),
+            inbox: BytesMut::new(),
+            out: BytesMut::new(),
+            next_xid: 1,
+            ping_every: Duration::MAX,
+            told: Arc::default(),
+        };
+        ConnectRequest::decode(&mut Reader::new(wire.receive().await?))?;
+        let welcome = ConnectResponse {
+            protocol_version: 0,
+            timeout_ms: SESSION_TIMEOUT_MS,
+            session_id: 1,
+            password: Some(Bytes::from_static(&[0; 16])),
+            read_only: Some(false),
+        };
+        welcome.write_frame(&mut wire.out);
+        wire.send().await?;
+        let mut asked = Vec::new();
+        loop {
+            let xid = Reader::new(wire.receive().await?).int()?;
+            asked.push(xid);
+            if xid == xid::PING {
+                for xid in asked.drain(..) {
+                    let err = match xid {
+                        xid::PING => ErrorCode::OK,
+                        _ => ErrorCode::NO_NODE,
+                    };
+                    ReplyHeader { xid, zxid: 7, err }.write_frame(None, &mut wire.out);
+                }
+                wire.send().await?;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_answer_is_pinged_and_told_of() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listener.local_addr().unwrap().to_string();
+        let serving = tokio::spawn(serve_who_pings(listener));
+        let mut connection = Connection::open(&server, &SourceCredentials::default())
+            .await
+            .unwrap();
+        let path = "/a".to_owned();
+        let (outcome, zxid) = connection.call(Request::Sync { path }).await.unwrap();
+        assert_eq!((outcome, zxid), (Err(ErrorCode::NO_NODE), 7));
+        assert!(connection.take_silence() >= NUDGE_AFTER);
+        assert_eq!(connection.take_silence(), Duration::ZERO);
+        serving.abort();
     }
 }

@@ -190,13 +190,20 @@ async fn carry_out(arguments: Arguments) -> anyhow::Result<ExitCode> {
             mark.switched = true;
             mark.write(mirror.target()).await?;
             let frozen_ms = proof.frozen.as_millis() as u64;
+            let silent_ms = proof.source_silent.as_millis() as u64;
             report_what_stays(&mirror, &mut progress);
             progress.event(
                 "switched",
-                json!({ "znodes": proof.znodes, "digest": proof.digest, "frozen_ms": frozen_ms, "source_zxid": proof.source_zxid }),
+                json!({
+                    "znodes": proof.znodes,
+                    "digest": proof.digest,
+                    "frozen_ms": frozen_ms,
+                    "source_silent_ms": silent_ms,
+                    "source_zxid": proof.source_zxid,
+                }),
             );
             progress.say(&format!(
-                "switched: both sides have {} znodes and the digest {}; frozen for {frozen_ms} ms. The new cluster may serve.",
+                "switched: both sides have {} znodes and the digest {}; frozen for {frozen_ms} ms (of which the source gave no answer for up to {silent_ms} ms). The new cluster may serve.",
                 proof.znodes,
                 &proof.digest[..16]
             ));

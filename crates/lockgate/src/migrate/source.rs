@@ -104,6 +104,13 @@ impl Source {
         self.connection = None;
     }
 
+    /// The longest time in which it did not answer, since this was asked last.
+    pub fn take_silence(&self) -> Duration {
+        self.connection
+            .as_ref()
+            .map_or(Duration::ZERO, Connection::take_silence)
+    }
+
     /// Which server is read from.
     pub fn server(&self) -> &str {
         self.connection.as_ref().map_or("none", Connection::server)

@@ -59,6 +59,8 @@ pub struct Proof {
     pub digest: String,
     /// From the last change of the source (or the end of the command that keeps writers away, if that is later) until now.
     pub frozen: Duration,
+    /// The longest time of that in which the source was asked, and answered nothing.
+    pub source_silent: Duration,
 }
 
 /// Why it may not.
@@ -133,6 +135,8 @@ async fn attempt(mirror: &mut Mirror, hooks: &Hooks, progress: &mut Progress) ->
         Some(_) => asked,
         None => last_change.map_or(asked, |(at, _)| at.max(asked)),
     };
+    // What was before is not counted.
+    mirror.source().take_silence();
     let Some(position) = settle(mirror, progress).await? else {
         let (_, last) = mirror.changes();
         let at = last.map_or_else(String::new, |(_, path)| format!(", the last time at {path}"));
@@ -172,6 +176,7 @@ async fn attempt(mirror: &mut Mirror, hooks: &Hooks, progress: &mut Progress) ->
         source_zxid: position,
         digest: here,
         frozen: frozen_at.elapsed(),
+        source_silent: mirror.source().take_silence(),
     }))
 }
 
