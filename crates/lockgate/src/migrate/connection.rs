@@ -74,6 +74,13 @@ struct Told {
     silence_ms: AtomicU64,
 }
 
+impl Told {
+    fn note_silence(&self, silence: Duration) {
+        let silence_ms = u64::try_from(silence.as_millis()).unwrap_or(u64::MAX);
+        self.silence_ms.fetch_max(silence_ms, Relaxed);
+    }
+}
+
 struct Call {
     requests: Vec<Request>,
     answer: oneshot::Sender<(Vec<Outcome>, i64)>,
@@ -188,7 +195,8 @@ struct Wire {
     inbox: BytesMut,
     out: BytesMut,
     next_xid: i32,
-    ping_every: Duration,
+    /// Its timeout, as it was granted.
+    session: Duration,
     told: Arc<Told>,
 }
 
@@ -206,7 +214,7 @@ impl Wire {
             inbox: BytesMut::new(),
             out: BytesMut::new(),
             next_xid: 1,
-            ping_every: Duration::from_secs(1),
+            session: Duration::from_millis(SESSION_TIMEOUT_MS.unsigned_abs().into()),
             told: Arc::default(),
         };
         let request = ConnectRequest {
@@ -225,7 +233,7 @@ impl Wire {
             answer.session_id != 0 && answer.timeout_ms > 0,
             "the server grants no session"
         );
-        wire.ping_every = Duration::from_millis(answer.timeout_ms.unsigned_abs().into()) / PINGS;
+        wire.session = Duration::from_millis(answer.timeout_ms.unsigned_abs().into());
         for (scheme, auth) in &credentials.auth {
             let request = Request::Auth {
                 kind: 0,
@@ -246,7 +254,8 @@ impl Wire {
 
     /// Serves calls until nobody can make any.
     async fn run(mut self, mut calls: mpsc::Receiver<Call>) -> anyhow::Result<()> {
-        let mut pings = interval_at(Instant::now() + self.ping_every, self.ping_every);
+        let ping_every = self.session / PINGS;
+        let mut pings = interval_at(Instant::now() + ping_every, ping_every);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut current: Option<Current> = None;
         // The session's timeout without a byte is as good as a lost connection.
@@ -257,8 +266,7 @@ impl Wire {
                 call.write(&mut self.next_xid, &mut self.out);
                 if call.is_done() {
                     let call = current.take().context("it is there")?;
-                    let silence_ms = u64::try_from(call.silence.as_millis()).unwrap_or(u64::MAX);
-                    self.told.silence_ms.fetch_max(silence_ms, Relaxed);
+                    self.told.note_silence(call.silence);
                     // Whoever asked may have given up.
                     call.answer.send((call.outcomes, call.zxid)).ok();
                 }
@@ -290,6 +298,10 @@ impl Wire {
                 },
                 () = sleep_until(nudge_at.unwrap_or(nudged)), if nudge_at.is_some() => {
                     nudged = Instant::now();
+                    let silence = current.as_ref().map_or(Duration::ZERO, |call| nudged - call.heard);
+                    self.told.note_silence(silence);
+                    // It may go on answering pings alone.
+                    ensure!(silence < self.session, "no answer to a request for a whole session timeout");
                     Request::Ping.write_frame(xid::PING, &mut self.out);
                 }
                 _ = pings.tick() => {
@@ -417,21 +429,21 @@ mod tests {
 
     use super::*;
 
-    /// Lets one client in, and answers what it asks only when it has been pinged.
-    async fn serve_who_pings(listener: TcpListener) -> anyhow::Result<()> {
+    /// Lets one client in, for so long without a ping, and then answers pings. What else it is asked it answers with the next ping, or never.
+    async fn serve(listener: TcpListener, timeout_ms: i32, answers: bool) -> anyhow::Result<()> {
         let (stream, _) = listener.accept().await?;
         let mut wire = Wire {
             stream: Stream::Plain(stream),
             inbox: BytesMut::new(),
             out: BytesMut::new(),
             next_xid: 1,
-            ping_every: Duration::MAX,
+            session: Duration::MAX,
             told: Arc::default(),
         };
         ConnectRequest::decode(&mut Reader::new(wire.receive().await?))?;
         let welcome = ConnectResponse {
             protocol_version: 0,
-            timeout_ms: SESSION_TIMEOUT_MS,
+            timeout_ms,
             session_id: 1,
             password: Some(Bytes::from_static(&[0; 16])),
             read_only: Some(false),
@@ -441,33 +453,54 @@ mod tests {
         let mut asked = Vec::new();
         loop {
             let xid = Reader::new(wire.receive().await?).int()?;
-            asked.push(xid);
-            if xid == xid::PING {
-                for xid in asked.drain(..) {
-                    let err = match xid {
-                        xid::PING => ErrorCode::OK,
-                        _ => ErrorCode::NO_NODE,
-                    };
-                    ReplyHeader { xid, zxid: 7, err }.write_frame(None, &mut wire.out);
-                }
-                wire.send().await?;
+            if xid != xid::PING {
+                asked.push(xid);
+                continue;
             }
+            for xid in asked.drain(..).filter(|_| answers) {
+                let err = ErrorCode::NO_NODE;
+                ReplyHeader { xid, zxid: 7, err }.write_frame(None, &mut wire.out);
+            }
+            let err = ErrorCode::OK;
+            ReplyHeader { xid, zxid: 7, err }.write_frame(None, &mut wire.out);
+            wire.send().await?;
+        }
+    }
+
+    async fn connected(timeout_ms: i32, answers: bool) -> Connection {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listener.local_addr().unwrap().to_string();
+        tokio::spawn(serve(listener, timeout_ms, answers));
+        let credentials = SourceCredentials::default();
+        Connection::open(&server, &credentials).await.unwrap()
+    }
+
+    fn sync() -> Request {
+        Request::Sync {
+            path: "/a".to_owned(),
         }
     }
 
     #[tokio::test]
     async fn a_server_that_does_not_answer_is_pinged_and_told_of() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = listener.local_addr().unwrap().to_string();
-        let serving = tokio::spawn(serve_who_pings(listener));
-        let mut connection = Connection::open(&server, &SourceCredentials::default())
-            .await
-            .unwrap();
-        let path = "/a".to_owned();
-        let (outcome, zxid) = connection.call(Request::Sync { path }).await.unwrap();
+        // No ping for the session's sake comes for days.
+        let mut connection = connected(i32::MAX, true).await;
+        let called = tokio::time::timeout(HANDSHAKE_TIMEOUT, connection.call(sync()));
+        let (outcome, zxid) = called.await.unwrap().unwrap();
         assert_eq!((outcome, zxid), (Err(ErrorCode::NO_NODE), 7));
         assert!(connection.take_silence() >= NUDGE_AFTER);
         assert_eq!(connection.take_silence(), Duration::ZERO);
-        serving.abort();
+    }
+
+    #[tokio::test]
+    async fn a_server_that_answers_pings_alone_is_left_after_a_sessions_timeout() {
+        let mut connection = connected(3_000, false).await;
+        let called = tokio::time::timeout(HANDSHAKE_TIMEOUT, connection.call(sync()));
+        let error = called.await.unwrap().unwrap_err();
+        assert!(
+            format!("{error:#}").contains("no answer to a request"),
+            "{error:#}"
+        );
+        assert!(connection.take_silence() >= Duration::from_secs(3));
     }
 }

@@ -68,6 +68,8 @@ pub struct Source {
     /// For how long all servers may be out of reach.
     patience: Duration,
     connection: Option<Connection>,
+    /// Of connections that are no more: see [`Source::take_silence`].
+    silence: Duration,
     lists: Lists,
     /// Whether servers tell of changes; `None`: not asked yet. Those before 3.6 do not.
     pub watches: Option<bool>,
@@ -86,6 +88,7 @@ impl Source {
             credentials,
             patience,
             connection: None,
+            silence: Duration::ZERO,
             lists: Lists::default(),
             watches: None,
             multi_read: true,
@@ -101,14 +104,14 @@ impl Source {
 
     /// Takes the connection for lost.
     pub fn disconnect(&mut self) {
+        self.silence = self.take_silence();
         self.connection = None;
     }
 
     /// The longest time in which it did not answer, since this was asked last.
-    pub fn take_silence(&self) -> Duration {
-        self.connection
-            .as_ref()
-            .map_or(Duration::ZERO, Connection::take_silence)
+    pub fn take_silence(&mut self) -> Duration {
+        let current = self.connection.as_ref().map(Connection::take_silence);
+        std::mem::take(&mut self.silence).max(current.unwrap_or_default())
     }
 
     /// Which server is read from.
@@ -120,7 +123,7 @@ impl Source {
     pub async fn connect(&mut self, root: &str) -> Result<(), SourceError> {
         let deadline = Instant::now() + self.patience;
         loop {
-            self.connection = None;
+            self.disconnect();
             let server = self.servers[self.next % self.servers.len()].clone();
             self.next += 1;
             let error = match self.connect_to(&server, root).await {
