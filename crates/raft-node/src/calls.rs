@@ -298,6 +298,11 @@ impl Calls {
         Some(true)
     }
 
+    /// Whether nobody waits for an answer.
+    pub fn is_empty(&self) -> bool {
+        self.table.lock().calls.is_empty()
+    }
+
     /// Answers all calls that nothing was done, or that it is unknown; no call is entered any more.
     pub fn stop(&self) {
         let calls = {

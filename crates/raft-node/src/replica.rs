@@ -122,6 +122,12 @@ impl Replica {
             .expect("the sender lives as long as the replica");
     }
 
+    /// Whether somebody waits for what is applied next: a caller for an answer or for what was committed elsewhere, who wants a lock, who
+    /// has a watch or follows a session.
+    pub fn is_awaited(&self) -> bool {
+        self.applied.receiver_count() > 0 || !self.calls.is_empty() || self.hub.is_awaited()
+    }
+
     /// Applies an entry that carries no commands.
     pub fn apply_blank(&self, at: LogPosition) {
         self.advance(at);

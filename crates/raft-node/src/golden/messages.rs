@@ -272,6 +272,10 @@ fn golden_questions_and_answers() {
             "answer_stored",
             Answer::Append(WireAppendResult::Stored(Some(AT))),
         ),
+        (
+            "answer_stored_quietly",
+            Answer::Append(WireAppendResult::StoredQuietly(Some(AT))),
+        ),
         ("answer_conflict", Answer::Append(WireAppendResult::Conflict(AT))),
         (
             "answer_higher_vote",

@@ -105,7 +105,6 @@ impl Grants {
         self.waits.clear();
     }
 
-    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.waits.is_empty()
     }

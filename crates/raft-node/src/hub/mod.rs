@@ -230,6 +230,15 @@ impl Hub {
         self.access.subscribe()
     }
 
+    /// Whether anybody waits for anything that events tell of. People who look on do not: they see it a moment later.
+    pub fn is_awaited(&self) -> bool {
+        let by_watch_or_wait = {
+            let tables = self.tables.lock();
+            tables.watches.counts().watches > 0 || !tables.grants.is_empty()
+        };
+        by_watch_or_wait || self.sessions.are_followed()
+    }
+
     /// How much there is of what.
     pub fn watch_counts(&self) -> WatchCounts {
         self.tables.lock().watches.counts()

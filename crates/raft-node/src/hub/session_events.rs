@@ -369,6 +369,11 @@ impl SessionEvents {
         self.resets.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Whether anybody follows a session.
+    pub(crate) fn are_followed(&self) -> bool {
+        self.state.lock().streams > 0
+    }
+
     /// How much there is of what.
     pub(crate) fn counts(&self) -> SessionEventCounts {
         let state = self.state.lock();

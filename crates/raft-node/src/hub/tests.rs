@@ -5,6 +5,7 @@ use znode_store::{
 };
 use znode_watch::WatchLimits;
 
+use super::session_events::EventPosition;
 use super::*;
 
 fn path(text: &str) -> ZPath {
@@ -352,4 +353,23 @@ fn what_is_watched_is_told_with_its_session() {
     assert_eq!(hub.watching(), 2);
     drop((one_notice, silent, connection));
     assert_eq!((hub.armed(), hub.watching()), (vec![], 0));
+}
+
+#[tokio::test]
+async fn whether_somebody_waits_is_known() {
+    let hub = hub();
+    assert!(!hub.is_awaited());
+    let watcher = watch(&hub, "/a", WatchKind::Data);
+    assert!(hub.is_awaited(), "for a change");
+    drop(watcher);
+    assert!(!hub.is_awaited());
+    let lock = LockName::parse("job").unwrap();
+    let wait = hub.wait_for_grant(&lock, &"holder".to_owned());
+    assert!(hub.is_awaited(), "for a lock");
+    drop(wait);
+    assert!(!hub.is_awaited());
+    let stream = hub.sessions.follow(SessionId(1), EventPosition::all_of(Zxid(1)));
+    assert!(hub.is_awaited(), "for what happens to a session");
+    drop(stream);
+    assert!(!hub.is_awaited());
 }

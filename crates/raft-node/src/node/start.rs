@@ -227,6 +227,7 @@ impl Node {
             storage: storage.clone(),
             disks: disks.clone(),
             traffic,
+            replica: replica.clone(),
             succession: succession.clone(),
         };
         tasks.spawn(succession.run(stop.clone()));

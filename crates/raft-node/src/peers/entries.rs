@@ -1,7 +1,8 @@
 //! A stream of entries from a leader to a follower: the leader's end. The follower's is in `answers.rs`.
 //!
 //! Each message wakes a node, which costs more than to carry out what it says. So what can wait goes with what cannot: how far
-//! is committed with the next entries, an answer that says nothing new with the next one that does.
+//! is committed with the next entries, an answer that says nothing new with the next one that does. Only a follower where somebody
+//! waits for what was committed is told as soon as the leader has answered its own callers.
 
 pub mod answers;
 
@@ -30,8 +31,15 @@ const MAX_APPENDS_IN_FLIGHT: usize = 128;
 /// memory a stalled follower can cost the leader.
 const MAX_BYTES_IN_FLIGHT: usize = 16 * 1024 * 1024;
 
+/// So long at most a follower where nobody waits for it is not told how far is committed, for the next entries to bring that along. It is
+/// longer than a client takes that writes one thing after the other, and whoever comes to such a follower and reads does not see
+/// for so long what was written elsewhere.
+const MAX_UNTOLD: Duration = Duration::from_millis(2);
+
 /// One stream of appends: requests go out as they come, answers come back in the same order.
 pub struct Appends<S, R, W> {
+    /// Whether nobody at the follower waits for what is committed, as it said last.
+    is_quiet: bool,
     /// The log is shortened up to here. As long as a stream needs them, openraft keeps entries, however long the log
     /// becomes.
     floor: watch::Receiver<u64>,
@@ -48,8 +56,10 @@ pub struct Appends<S, R, W> {
     last_progress: Instant,
     /// How long an append may stay unanswered.
     patience: Duration,
-    /// Frames that are not sent yet.
+    /// What is not sent yet: nothing, or how far is committed.
     out: BytesMut,
+    /// Since when that waits.
+    untold: Option<Instant>,
 }
 
 /// An append that is on its way to the follower.
@@ -66,8 +76,8 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    /// A stream to the follower at the other end of `reader` and `writer`, which has the log up to `acknowledged`, as far as
-    /// the leader knows.
+    /// A stream to the follower at the other end of `reader` and `writer`, which has the log up to `acknowledged`, as far
+    /// as the leader knows.
     pub fn new(
         floor: watch::Receiver<u64>,
         acknowledged: u64,
@@ -77,6 +87,7 @@ where
         patience: Duration,
     ) -> Self {
         Self {
+            is_quiet: false,
             floor,
             acknowledged,
             reader,
@@ -88,6 +99,7 @@ where
             last_progress: Instant::now(),
             patience,
             out: BytesMut::new(),
+            untold: None,
         }
     }
 
@@ -126,9 +138,7 @@ where
                     }
                     None => self.input = None,
                 },
-                // How far is committed can wait until this node has carried that out itself and answered its own callers,
-                // and goes with the next entries if there are any by then.
-                () = tokio::task::yield_now(), if !self.out.is_empty() => self.send().await?,
+                () = time_to_tell(self.untold, self.is_quiet), if self.untold.is_some() => self.send().await?,
                 () = rises_above(&mut self.floor, acknowledged) => {
                     return Err(io::Error::other("the follower is so far behind that it gets a snapshot"));
                 }
@@ -143,6 +153,13 @@ where
     fn put(&mut self, request: AppendEntriesRequest<TypeConfig>) -> bool {
         // Until something is answered, an append without entries is a question for where the follower's log ends.
         let commit_only = self.answered && request.entries.is_empty();
+        // What is said now says also what was to be told: what is committed stays so.
+        if self.untold.is_some() {
+            self.out.clear();
+            self.bytes_in_flight -= self.in_flight.pop_back().map_or(0, |append| append.bytes);
+        }
+        let since = self.untold.take().unwrap_or_else(Instant::now);
+        self.untold = commit_only.then_some(since);
         let before = self.out.len();
         put_frame(&mut self.out, &WireAppend::from(request));
         let bytes = self.out.len() - before;
@@ -156,6 +173,7 @@ where
         tokio::time::timeout(self.patience, send_frames(&mut self.writer, &self.out)).await??;
         fail_step!(async "append::after_send", |error| error);
         self.out.clear();
+        self.untold = None;
         Ok(())
     }
 
@@ -163,11 +181,13 @@ where
     /// of several the one that says most is enough.
     fn take_answers(&mut self, frame: &[u8]) -> io::Result<WireAppendResult> {
         let mut most = self.take_answer(frame)?;
-        while let WireAppendResult::Stored(so_far) = most
+        while let Some(so_far) = most.stored()
             && let Some(frame) = self.reader.take_buffered()?
         {
             let next = self.take_answer(&frame)?;
-            let less = matches!(next, WireAppendResult::Stored(last) if index_of(last) < index_of(so_far));
+            let less = next
+                .stored()
+                .is_some_and(|last| index_of(last) < index_of(so_far));
             if !less {
                 most = next;
             }
@@ -180,15 +200,25 @@ where
         self.bytes_in_flight -= self.in_flight.pop_front().map_or(0, |append| append.bytes);
         self.answered = true;
         self.last_progress = Instant::now();
-        if let WireAppendResult::Stored(Some(last)) = &result {
+        if let Some(Some(last)) = result.stored() {
             self.acknowledged = last.index;
         }
+        self.is_quiet = matches!(result, WireAppendResult::StoredQuietly(_));
         Ok(result)
     }
 }
 
 fn index_of(last: Option<WireLogId>) -> Option<u64> {
     last.map(|last| last.index)
+}
+
+/// Returns when a follower that is not told since `untold` how far is committed has to be. If somebody there waits for it, that is
+/// when this node has carried it out itself and answered its own callers.
+async fn time_to_tell(untold: Option<Instant>, is_quiet: bool) {
+    match untold {
+        Some(since) if is_quiet => tokio::time::sleep_until(since + MAX_UNTOLD).await,
+        _ => tokio::task::yield_now().await,
+    }
 }
 
 /// Waits until the floor is higher than `acknowledged`.

@@ -126,7 +126,9 @@ impl RaftNetworkV2<TypeConfig> for Client {
             return Ok(AppendEntriesResponse::Success);
         }
         match answer? {
-            Answer::Append(WireAppendResult::Stored(_)) => Ok(AppendEntriesResponse::Success),
+            Answer::Append(WireAppendResult::Stored(_) | WireAppendResult::StoredQuietly(_)) => {
+                Ok(AppendEntriesResponse::Success)
+            }
             Answer::Append(WireAppendResult::Conflict(_)) => Ok(AppendEntriesResponse::Conflict),
             Answer::Append(WireAppendResult::HigherVote(vote)) => {
                 Ok(AppendEntriesResponse::HigherVote(vote.into()))

@@ -28,6 +28,7 @@ use crate::leader::Leadership;
 use crate::membership::change::MembershipLeader;
 use crate::panics::Alarm;
 use crate::proposer::Submissions;
+use crate::replica::Replica;
 use crate::snapshot_file::blocking;
 use crate::storage::Storage;
 use crate::succession::Succession;
@@ -67,6 +68,8 @@ pub struct Services {
     pub disks: Arc<Disks>,
     /// Which snapshots are on their way.
     pub traffic: Arc<SnapshotTraffic>,
+    /// The state, and who waits for it.
+    pub replica: Arc<Replica>,
     /// What becomes of a leader's signs of life, and of their end.
     pub succession: Arc<Succession>,
 }
@@ -107,7 +110,10 @@ pub async fn serve(listener: PeerListener, gate: Arc<Gate>, services: Services, 
                 let conversation = async {
                     match hello.purpose {
                         Purpose::Control | Purpose::Traffic => answer(reader, writer, &gate, &services).await,
-                        Purpose::Append => answers::serve(reader, writer, &services).await,
+                        Purpose::Append => {
+                            let version = gate.wire_version_with(hello.from);
+                            answers::serve(version, reader, writer, &services).await
+                        }
                         Purpose::Snapshot => snapshots::receive(reader, writer, &services).await,
                     }
                 };

@@ -11,7 +11,9 @@ use tokio::time::{Instant, sleep_until};
 use crate::fail_step;
 use crate::peers::server::{Services, bad_data};
 use crate::peers::stream::{ReadHalf, WriteHalf};
-use crate::peers::wire::{FrameReader, WireAppend, WireAppendResult, WireEntry, put_frame, send_frames};
+use crate::peers::wire::{
+    FrameReader, QUIET_SINCE, WireAppend, WireAppendResult, WireEntry, put_frame, send_frames,
+};
 
 /// How long an answer that says the same as the one before it, which is all there is to say to a leader who tells only how far is
 /// committed, waits for one that says something new. Less than any leader's patience.
@@ -19,11 +21,19 @@ const HELD_BACK: Duration = Duration::from_millis(20);
 
 /// Serves one stream of entries, as long as the log has room for them. A leader whose stream is cut off tries again
 /// after a while; heartbeats come by another way, so this node follows meanwhile, and votes.
-pub async fn serve(reader: FrameReader<ReadHalf>, writer: WriteHalf, services: &Services) -> io::Result<()> {
+///
+/// `version` is the one that both speak, if the caller's is known.
+pub async fn serve(
+    version: Option<u16>,
+    reader: FrameReader<ReadHalf>,
+    writer: WriteHalf,
+    services: &Services,
+) -> io::Result<()> {
     let wal = services.storage.wal.clone();
     if wal.is_full() {
         return Err(io::Error::new(io::ErrorKind::StorageFull, "the log has no room"));
     }
+    let may_be_quiet = version.is_some_and(|version| version >= QUIET_SINCE);
     let requests = stream::unfold((reader, wal), |(mut reader, wal)| async move {
         match next_append(&mut reader).await {
             Ok(Some(append)) => {
@@ -43,7 +53,12 @@ pub async fn serve(reader: FrameReader<ReadHalf>, writer: WriteHalf, services: &
     let results = services.raft.stream_append(requests).map(|result| {
         let result = result.map_err(io::Error::other)?;
         services.succession.answered(&result);
-        Ok(WireAppendResult::from(result))
+        Ok(match WireAppendResult::from(result) {
+            WireAppendResult::Stored(last) if may_be_quiet && !services.replica.is_awaited() => {
+                WireAppendResult::StoredQuietly(last)
+            }
+            result => result,
+        })
     });
     answer(Box::pin(results), writer).await
 }
@@ -71,11 +86,14 @@ pub(super) async fn answer(
             return send(&mut writer, &mut out).await;
         };
         put_frame(&mut out, &result);
-        if told.as_ref() == Some(&result) {
+        // Whether somebody waits is no news without an entry.
+        if let Some(stored) = result.stored()
+            && told == Some(stored)
+        {
             held_back.get_or_insert_with(Instant::now);
             continue;
         }
-        told = Some(result);
+        told = result.stored();
         send(&mut writer, &mut out).await?;
         held_back = None;
     }

@@ -81,47 +81,108 @@ impl Line {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn how_far_is_committed_goes_with_the_next_entries_if_they_come_soon() {
+fn stored_quietly(index: u64) -> WireAppendResult {
+    WireAppendResult::StoredQuietly(Some((&at(index)).into()))
+}
+
+/// A line on which entry 2 was sent, and answered so.
+async fn line_in_use(
+    answer: WireAppendResult,
+) -> (
+    Line,
+    Appends<Stream, ReadHalf<DuplexStream>, WriteHalf<DuplexStream>>,
+) {
     let (mut line, mut appends) = line();
     line.requests.send(append(1, 2, 1)).unwrap();
     let follower = async {
         line.hears().await;
-        line.says(&[stored(2)]).await;
+        line.says(&[answer]).await;
     };
     let (answer, ()) = tokio::join!(appends.next_answer(), follower);
     assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(2)));
+    (line, appends)
+}
 
-    // The commit comes first; what is ready behind it goes in the same write.
-    line.requests.send(append(2, 2, 2)).unwrap();
+#[tokio::test(start_paused = true)]
+async fn how_far_is_committed_goes_with_the_next_entries_if_they_come_soon() {
+    for answer in [stored(2), stored_quietly(2)] {
+        let (mut line, mut appends) = line_in_use(answer).await;
+        // What is ready behind the commit says it, too, and so once is enough.
+        line.requests.send(append(2, 2, 2)).unwrap();
+        line.requests.send(append(2, 3, 2)).unwrap();
+        let follower = async {
+            let with_it = line.hears().await;
+            assert_eq!(with_it.entries.len(), 1);
+            assert_eq!(with_it.commit, Some((&at(2)).into()));
+            // Of two answers that come together the one that says most says all.
+            line.says(&[stored(3)]).await;
+        };
+        let (answer, ()) = tokio::join!(appends.next_answer(), follower);
+        assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(3)));
+        assert!(appends.in_flight.is_empty());
+        assert_eq!(appends.bytes_in_flight, 0);
+
+        // And it goes by itself if nothing comes.
+        line.requests.send(append(3, 3, 3)).unwrap();
+        let follower = async {
+            let commit = line.hears().await;
+            assert!(commit.entries.is_empty());
+            assert_eq!(commit.commit, Some((&at(3)).into()));
+            line.says(&[stored(3)]).await;
+        };
+        let (answer, ()) = tokio::join!(appends.next_answer(), follower);
+        assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(3)));
+        line.floor.send_replace(0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_answers_that_come_together_the_one_that_says_most_is_taken() {
+    let (mut line, mut appends) = line_in_use(stored(2)).await;
     line.requests.send(append(2, 3, 2)).unwrap();
+    line.requests.send(append(3, 4, 2)).unwrap();
     let follower = async {
-        assert!(line.hears().await.entries.is_empty());
-        let with_it: Option<WireAppend> = line
-            .follower
-            .take_buffered()
-            .unwrap()
-            .map(|frame| decode_frame(&frame).unwrap());
-        assert_eq!(with_it.expect("it has come with it").entries.len(), 1);
-        line.says(&[stored(2), stored(3)]).await;
+        line.hears().await;
+        line.hears().await;
+        line.says(&[stored(3), stored_quietly(4)]).await;
     };
     let (answer, ()) = tokio::join!(appends.next_answer(), follower);
-    // Of two answers that came together the second says all.
-    assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(3)));
+    assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(4)));
     assert!(appends.in_flight.is_empty());
     assert_eq!(appends.bytes_in_flight, 0);
+}
 
-    // And it goes by itself if nothing comes.
-    line.requests.send(append(3, 3, 3)).unwrap();
-    let follower = async {
-        let commit = line.hears().await;
-        assert!(commit.entries.is_empty());
-        assert_eq!(commit.commit, Some((&at(3)).into()));
-        line.says(&[stored(3)]).await;
-    };
-    let (answer, ()) = tokio::join!(appends.next_answer(), follower);
-    assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(3)));
-    line.floor.send_replace(0);
+#[tokio::test(start_paused = true)]
+async fn a_follower_where_somebody_waits_is_told_at_once_how_far_is_committed_and_another_one_soon() {
+    for is_quiet in [false, true] {
+        let answer = if is_quiet { stored_quietly(2) } else { stored(2) };
+        let (mut line, mut appends) = line_in_use(answer).await;
+        let began = Instant::now();
+        line.requests.send(append(2, 2, 2)).unwrap();
+        let requests = line.requests.clone();
+        let follower = async {
+            if is_quiet {
+                // What follows does not make it wait for longer, and what was to be told before is not told.
+                tokio::time::sleep(MAX_UNTOLD / 2).await;
+                requests.send(append(2, 2, 3)).unwrap();
+            }
+            let told = line.hears().await;
+            assert!(told.entries.is_empty());
+            assert_eq!(told.commit, Some((&at(if is_quiet { 3 } else { 2 })).into()));
+            let after = began.elapsed();
+            line.says(&[stored(2)]).await;
+            after
+        };
+        let (answer, after) = tokio::join!(appends.next_answer(), follower);
+        assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(2)));
+        match is_quiet {
+            true => assert!(after >= MAX_UNTOLD && after < MAX_UNTOLD * 3 / 2, "{after:?}"),
+            false => assert_eq!(after, Duration::ZERO),
+        }
+        assert!(appends.in_flight.is_empty());
+        assert_eq!(appends.bytes_in_flight, 0);
+        line.floor.send_replace(0);
+    }
 }
 
 #[tokio::test(start_paused = true)]

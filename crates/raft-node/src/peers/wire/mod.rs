@@ -22,7 +22,7 @@ use crate::versions::{ProgramVersions, WireRange};
 
 /// The newest version of what is in this module, in which a message may be new. Two nodes use the highest version that both
 /// speak; see `crate::versions`.
-pub const WIRE_VERSION: u16 = 9;
+pub const WIRE_VERSION: u16 = 10;
 
 /// The oldest version that is still spoken.
 pub const OLDEST_WIRE_VERSION: u16 = 7;

@@ -186,6 +186,22 @@ pub enum WireAppendResult {
     Conflict(WireLogId),
     /// A newer leader is known.
     HigherVote(WireVote),
+    /// On disk up to here, and nobody there waits for what is committed: it may be told with what comes next. Since
+    /// [`QUIET_SINCE`].
+    StoredQuietly(Option<WireLogId>),
+}
+
+/// The first version in which a follower says that nobody there waits.
+pub const QUIET_SINCE: u16 = 10;
+
+impl WireAppendResult {
+    /// Up to where the log is on disk there, if it says so.
+    pub fn stored(&self) -> Option<Option<WireLogId>> {
+        match self {
+            Self::Stored(last) | Self::StoredQuietly(last) => Some(*last),
+            Self::Conflict(_) | Self::HigherVote(_) => None,
+        }
+    }
 }
 
 impl From<&Vote> for WireVote {
@@ -415,7 +431,9 @@ impl From<StreamAppendResult<TypeConfig>> for WireAppendResult {
 impl From<WireAppendResult> for StreamAppendResult<TypeConfig> {
     fn from(result: WireAppendResult) -> Self {
         match result {
-            WireAppendResult::Stored(stored) => Ok(stored.map(Into::into)),
+            WireAppendResult::Stored(stored) | WireAppendResult::StoredQuietly(stored) => {
+                Ok(stored.map(Into::into))
+            }
             WireAppendResult::Conflict(at) => Err(StreamAppendError::Conflict(at.into())),
             WireAppendResult::HigherVote(vote) => Err(StreamAppendError::HigherVote(vote.into())),
         }
