@@ -82,7 +82,7 @@ impl Store {
     }
 
     /// Whether the owner is there already: it enters again, and needs no other place.
-    fn joins(&self, session: Option<SessionId>, wish: &LockWish) -> bool {
+    pub(crate) fn joins(&self, session: Option<SessionId>, wish: &LockWish) -> bool {
         session.is_some_and(|session| {
             let queue = self.locks.queue(&wish.lock);
             let own = queue.and_then(|queue| queue.of_owner(session, &wish.owner));

@@ -7,6 +7,7 @@ mod cluster;
 mod disk_full;
 mod failover;
 mod limits;
+mod lock_queue;
 mod log_bounds;
 mod membership;
 mod observers;

@@ -560,7 +560,7 @@ fn reach(mode: LockMode) -> u8 {
     }
 }
 
-fn claim_of(wish: &LockWish) -> Claim {
+pub(super) fn claim_of(wish: &LockWish) -> Claim {
     Claim {
         mode: wish.mode,
         permits: wish.permits,

@@ -20,6 +20,7 @@
 //! | `deadlock.rs` | who waits for whom |
 //! | `configure.rs`, `revoke.rs` | what operators do: limits, draining; asking holders to give up |
 //! | `settle.rs` | what follows when a contender goes: others are let in |
+//! | `prospect.rs` | what an acquire can expect, for whoever decides when it is carried out |
 //! | `found.rs`, `view.rs` | looking at contenders and locks |
 //!
 //! Nothing here waits, and nothing knows the time but what commands tell. How long a caller waits, and what becomes of
@@ -34,6 +35,7 @@ mod many;
 mod memo;
 mod modes;
 mod name;
+mod prospect;
 mod queue;
 mod revoke;
 mod rule;

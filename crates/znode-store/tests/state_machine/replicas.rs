@@ -1,7 +1,7 @@
 //! A store and a second replica that applies the same requests but is snapshotted, encoded, decoded and
 //! restored before each one. Whatever differs between them is a mistake in the store.
 
-use znode_store::{Applied, EntryContext, Event, Request, Restorer, SnapshotPart, Store};
+use znode_store::{Applied, EntryContext, Event, Reply, Request, Restorer, SnapshotPart, Store};
 
 /// See the module.
 pub struct Replicas {
@@ -24,12 +24,25 @@ impl Replicas {
         self.restored = restore(draw(&mut self.restored, 3));
         let size = |store: &Store| (store.node_count(), store.sessions().len());
         let (may_grow, before) = (self.store.may_grow(&request), size(&self.store));
+        let prospect = self.store.would_wait_behind(&request);
         let applied = self.store.apply(entry, request.clone(), &mut events);
         let other_applied = self.restored.apply(entry, recode(&request), &mut other_events);
         assert_eq!(
             applied, other_applied,
             "a restored replica answers something else to: {request}"
         );
+        if let Some(waiting) = prospect {
+            let waits = match &applied.outcome {
+                Ok(Reply::Queued(place)) => place.ahead as usize == waiting,
+                Ok(_) => false,
+                Err(_) => true,
+            };
+            let outcome = &applied.outcome;
+            assert!(
+                waits,
+                "it was said to wait behind {waiting}, and came to {outcome:?}: {request}"
+            );
+        }
         let after = size(&self.store);
         assert!(
             may_grow || (after.0 <= before.0 && after.1 <= before.1),

@@ -1,0 +1,353 @@
+//! What goes into one entry, and who waits for it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::{MAX_ENTRY_BYTES, MAX_ENTRY_COMMANDS, Run, Submitted};
+use crate::peers::wire::{Declined, NotLeader};
+use crate::versions::OLDEST_COMMANDS_VERSION;
+
+/// So long at most those who want a lock that others hold are kept for the next entry, which most likely is the one that lets somebody
+/// in. Each entry costs all members a flush and several messages, and these would let nobody in: a lock changes hands twice as
+/// often where its next users come with its release. It is longer than an entry takes on a usual disk, and shorter than
+/// anybody notices of a wait.
+const MAX_KEPT: Duration = Duration::from_millis(2);
+
+/// What goes into one entry.
+pub(super) struct Pack {
+    /// In which it may be proposed.
+    pub term: u64,
+    /// The commands of all runs, without those that were declined.
+    pub envelopes: Vec<Bytes>,
+    /// Who waits for them.
+    pub waiting: Vec<Waiting>,
+    /// The size of all runs.
+    bytes: usize,
+}
+
+/// Who waits for one run of a pack.
+pub(super) struct Waiting {
+    done: oneshot::Sender<Submitted>,
+    /// How many commands it has.
+    commands: u32,
+    declined: Declined,
+}
+
+impl Pack {
+    /// A pack with one run in it, however large that is.
+    pub fn of(first: Run) -> Self {
+        let mut pack = Self {
+            term: first.term,
+            envelopes: Vec::new(),
+            waiting: Vec::new(),
+            bytes: 0,
+        };
+        pack.add(first);
+        pack
+    }
+
+    /// Takes a run, unless it is of another term or would make the entry too large: then it is returned.
+    pub fn take(&mut self, run: Run) -> Option<Run> {
+        let full = self.bytes + run.bytes() > MAX_ENTRY_BYTES
+            || self.envelopes.len() + run.envelopes.len() > MAX_ENTRY_COMMANDS;
+        if run.term != self.term || full {
+            return Some(run);
+        }
+        self.add(run);
+        None
+    }
+
+    /// Takes the runs that wait in the queue, one after the other; returns the first one that cannot be taken.
+    pub fn fill(&mut self, queue: &mut mpsc::Receiver<Run>) -> Option<Run> {
+        while let Ok(run) = queue.try_recv() {
+            if let Some(left) = self.take(run) {
+                return Some(left);
+            }
+        }
+        None
+    }
+
+    /// Keeps it as long as all in it have to wait for a lock, until somebody comes with whom they can go. Returns a run that came
+    /// meanwhile and did not fit.
+    ///
+    /// `in_flight` are the entries that are on their way. `has_to_wait` says of a command whether it waits when it is carried out now,
+    /// and, if there are such entries, also after them.
+    ///
+    /// Nobody is let in later for that: a command that changes who holds a lock, or who stands before them in its queue, has to come by
+    /// here, and takes them along, in the order in which all came.
+    pub async fn keep(
+        &mut self,
+        queue: &mut mpsc::Receiver<Run>,
+        in_flight: &mut FuturesUnordered<impl Future<Output = ()>>,
+        has_to_wait: impl Fn(&Bytes, bool) -> bool,
+    ) -> Option<Run> {
+        // What was applied already is not on its way any more.
+        while let Some(Some(())) = in_flight.next().now_or_never() {}
+        // Most are not kept, and need no clock.
+        let mut until = None;
+        let mut known = 0;
+        while self.envelopes[known..]
+            .iter()
+            .all(|command| has_to_wait(command, !in_flight.is_empty()))
+        {
+            known = self.envelopes.len();
+            let until = *until.get_or_insert_with(|| Instant::now() + MAX_KEPT);
+            tokio::select! {
+                run = queue.recv() => {
+                    if let Some(left) = self.take(run?) {
+                        return Some(left);
+                    }
+                    // Those who have come with it are heard, too.
+                    tokio::task::yield_now().await;
+                    if let Some(left) = self.fill(queue) {
+                        return Some(left);
+                    }
+                }
+                // What was on its way has changed the state by which they were judged.
+                Some(()) = in_flight.next() => known = 0,
+                () = tokio::time::sleep_until(until) => return None,
+            }
+        }
+        None
+    }
+
+    fn add(&mut self, run: Run) {
+        self.bytes += run.bytes();
+        self.waiting.push(Waiting {
+            done: run.done,
+            commands: run.envelopes.len() as u32,
+            declined: Declined::default(),
+        });
+        self.envelopes.extend(run.envelopes);
+    }
+
+    /// The version of its newest command.
+    pub fn newest(&self) -> u8 {
+        let versions = self.envelopes.iter().filter_map(|envelope| envelope.first());
+        versions.copied().max().unwrap_or(OLDEST_COMMANDS_VERSION)
+    }
+
+    /// Takes out the commands that some members cannot apply.
+    pub fn decline_newer_than(&mut self, known: u8) {
+        let reason = format!(
+            "not every member of the cluster is known to be able to apply this, only commands up to version {known}: \
+             upgrade all of them first"
+        );
+        self.decline(&reason, false, |envelope| {
+            envelope.first().is_some_and(|version| *version > known)
+        });
+    }
+
+    /// Takes out what `unwanted` says.
+    pub fn decline(&mut self, reason: &str, read_only: bool, mut unwanted: impl FnMut(&Bytes) -> bool) {
+        let mut left = std::mem::take(&mut self.envelopes).into_iter();
+        for run in &mut self.waiting {
+            let before = run.declined.places.clone();
+            for place in (0..run.commands).filter(|place| !before.contains(place)) {
+                let envelope = left
+                    .next()
+                    .expect("the pack has all commands that were not declined");
+                if unwanted(&envelope) {
+                    run.declined.places.push(place);
+                    run.declined.reason = reason.to_owned();
+                    run.declined.read_only = read_only;
+                } else {
+                    self.envelopes.push(envelope);
+                }
+            }
+        }
+    }
+}
+
+/// Answers all who wait: their runs were applied, or `refused` as a whole.
+pub(super) fn tell(waiting: Vec<Waiting>, refused: Option<NotLeader>) {
+    for run in waiting {
+        // A connection that broke meanwhile needs no answer.
+        let _ = run.done.send(match &refused {
+            Some(not_leader) => Err(not_leader.clone()),
+            None => Ok(run.declined),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run<C: AsRef<[u8]>>(term: u64, commands: impl AsRef<[C]>) -> (Run, oneshot::Receiver<Submitted>) {
+        let (done, outcome) = oneshot::channel();
+        let commands = commands.as_ref().iter();
+        let envelopes = commands
+            .map(|command| Bytes::copy_from_slice(command.as_ref()))
+            .collect();
+        let run = Run {
+            term,
+            envelopes,
+            done,
+        };
+        (run, outcome)
+    }
+
+    #[test]
+    fn a_pack_is_of_one_term_and_fits_into_an_entry() {
+        let large = vec![0; MAX_ENTRY_BYTES];
+        let mut pack = Pack::of(run(1, [&large]).0);
+        assert!(pack.take(run(1, [b"x"]).0).is_some(), "there are no bytes left");
+        let mut pack = Pack::of(run(1, [b"x"]).0);
+        assert!(pack.take(run(2, [b"x"]).0).is_some(), "the term is another");
+        assert!(pack.take(run(1, vec![b"x"; MAX_ENTRY_COMMANDS - 1]).0).is_none());
+        assert!(pack.take(run(1, [b"x"]).0).is_some(), "there are no places left");
+
+        let (runs, mut queue) = mpsc::channel(4);
+        for term in [1, 1, 2, 1] {
+            runs.try_send(run(term, [b"x"]).0)
+                .expect("there is room for four");
+        }
+        let mut pack = Pack::of(run(1, [b"x"]).0);
+        let left = pack.fill(&mut queue).expect("the third is of another term");
+        assert_eq!((left.term, pack.waiting.len()), (2, 3));
+        assert_eq!(queue.len(), 1);
+    }
+
+    #[test]
+    fn each_run_learns_which_of_its_commands_were_declined() {
+        let (first, outcome) = run(1, ["a", "X", "b"]);
+        let mut pack = Pack::of(first);
+        let mut outcomes = vec![outcome];
+        for (run, outcome) in [run(1, ["X", "X"].as_slice()), run(1, ["c"].as_slice())] {
+            outcomes.push(outcome);
+            assert!(pack.take(run).is_none());
+        }
+        pack.decline("large", true, |envelope| envelope == "X");
+        assert_eq!(pack.envelopes, ["a", "b", "c"]);
+        pack.decline("full", true, |envelope| envelope == "b");
+        assert_eq!(pack.envelopes, ["a", "c"]);
+        tell(pack.waiting, None);
+        let outcomes = outcomes
+            .iter_mut()
+            .map(|outcome| outcome.try_recv().unwrap().unwrap());
+        let outcomes: Vec<_> = outcomes
+            .map(|declined| (declined.places, declined.reason))
+            .collect();
+        let expected = [(vec![1, 2], "full"), (vec![0, 1], "large"), (vec![], "")];
+        assert_eq!(
+            outcomes,
+            expected.map(|(places, reason)| (places, reason.to_owned()))
+        );
+    }
+
+    #[test]
+    fn a_command_that_a_member_may_not_know_is_declined() {
+        let command = |version: u8| vec![version, 0];
+        let (run, mut outcome) = run(1, [1, 3, 2].map(command));
+        let mut pack = Pack::of(run);
+        assert_eq!(pack.newest(), 3);
+        pack.decline_newer_than(2);
+        assert_eq!(pack.envelopes, [1, 2].map(command));
+        tell(pack.waiting, None);
+        let declined = outcome.try_recv().unwrap().unwrap();
+        assert_eq!(declined.places, [1]);
+        assert!(
+            declined.reason.contains("up to version 2") && !declined.read_only,
+            "{declined:?}"
+        );
+    }
+
+    /// Of these, `w` has to wait for a lock, also after what is in flight; `f` if nothing is; `x` does not.
+    fn has_to_wait(command: &Bytes, is_in_flight: bool) -> bool {
+        match command.first() {
+            Some(b'w') => true,
+            Some(b'f') => !is_in_flight,
+            _ => false,
+        }
+    }
+
+    fn nothing() -> FuturesUnordered<std::future::Ready<()>> {
+        FuturesUnordered::new()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_have_to_wait_are_kept_for_who_comes_next_and_go_alone_after_a_while() {
+        let (runs, mut queue) = mpsc::channel(4);
+        let mut pack = Pack::of(run(1, ["w", "f"]).0);
+        runs.try_send(run(1, ["w"]).0).expect("there is room");
+        let later = tokio::spawn(async move {
+            tokio::time::sleep(MAX_KEPT / 2).await;
+            runs.try_send(run(1, ["x"]).0).expect("there is room");
+            runs.try_send(run(1, ["w"]).0).expect("there is room");
+            runs
+        });
+        let began = Instant::now();
+        assert!(pack.keep(&mut queue, &mut nothing(), has_to_wait).await.is_none());
+        assert_eq!(pack.envelopes, ["w", "f", "w", "x", "w"], "all, in their order");
+        assert!(began.elapsed() < MAX_KEPT, "as soon as somebody is in a hurry");
+
+        let _runs = later.await.expect("it has sent all");
+        let mut pack = Pack::of(run(1, ["w"]).0);
+        let began = Instant::now();
+        assert!(pack.keep(&mut queue, &mut nothing(), has_to_wait).await.is_none());
+        assert!(began.elapsed() >= MAX_KEPT && began.elapsed() < MAX_KEPT * 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_in_a_hurry_is_not_kept() {
+        let (_runs, mut queue) = mpsc::channel(1);
+        let began = Instant::now();
+        for commands in [["w", "x"], ["x", "w"]] {
+            let mut pack = Pack::of(run(1, commands).0);
+            assert!(pack.keep(&mut queue, &mut nothing(), has_to_wait).await.is_none());
+        }
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_on_its_way_may_let_somebody_in() {
+        let (_runs, mut queue) = mpsc::channel(1);
+        let began = Instant::now();
+        // Nobody waits before it, so what is on its way may be the release.
+        let in_flight = || FuturesUnordered::from_iter([tokio::time::sleep(MAX_KEPT / 2)]);
+        let mut pack = Pack::of(run(1, ["f"]).0);
+        assert!(
+            pack.keep(&mut queue, &mut in_flight(), has_to_wait)
+                .await
+                .is_none()
+        );
+        assert_eq!(began.elapsed(), Duration::ZERO);
+
+        // It is judged anew when that is applied.
+        let applied = std::cell::Cell::new(false);
+        let until_then = |command: &Bytes, is_in_flight: bool| {
+            applied.set(applied.get() || !is_in_flight);
+            has_to_wait(command, is_in_flight) && !applied.get()
+        };
+        let mut pack = Pack::of(run(1, ["w"]).0);
+        assert!(
+            pack.keep(&mut queue, &mut in_flight(), until_then)
+                .await
+                .is_none()
+        );
+        assert!(applied.get() && began.elapsed() < MAX_KEPT);
+
+        // What was applied and was not looked at yet is not on its way any more.
+        let mut done = FuturesUnordered::from_iter([std::future::ready(())]);
+        let mut pack = Pack::of(run(1, ["f"]).0);
+        let began = Instant::now();
+        assert!(pack.keep(&mut queue, &mut done, has_to_wait).await.is_none());
+        assert!(began.elapsed() >= MAX_KEPT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_does_not_fit_comes_after_those_who_were_kept() {
+        let (runs, mut queue) = mpsc::channel(2);
+        let mut pack = Pack::of(run(1, ["w"]).0);
+        runs.try_send(run(2, ["w"]).0).expect("there is room");
+        let left = pack.keep(&mut queue, &mut nothing(), has_to_wait).await;
+        assert_eq!(left.expect("it is of another term").term, 2);
+        assert_eq!(pack.envelopes, ["w"]);
+    }
+}
