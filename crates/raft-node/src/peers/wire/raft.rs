@@ -187,7 +187,7 @@ pub enum WireAppendResult {
     /// A newer leader is known.
     HigherVote(WireVote),
     /// On disk up to here, and nobody there waits for what is committed: it may be told with what comes next. Since
-    /// [`QUIET_SINCE`].
+    /// version 10 of the wire.
     StoredQuietly(Option<WireLogId>),
 }
 
