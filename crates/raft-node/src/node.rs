@@ -291,7 +291,7 @@ impl Node {
     /// Reads this node's state: never older than what an earlier call here showed. Keep it short: nothing is
     /// applied meanwhile.
     pub fn read<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
-        look(&self.inner.replica.store.read())
+        look(&self.inner.replica.look())
     }
 
     /// Waits until this node has applied all that was committed anywhere when this was called. A
@@ -337,7 +337,7 @@ impl Node {
         caller: Identities,
         look: impl FnOnce(&Store) -> T,
     ) -> Result<(T, Watcher), TooManyWatches> {
-        let store = self.inner.replica.store.read();
+        let store = self.inner.replica.look();
         let watcher = self.inner.replica.hub.watch(path, kind, caller)?;
         Ok((look(&store), watcher))
     }

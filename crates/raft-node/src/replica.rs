@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use znode_store::planted::{self, Bug};
@@ -24,6 +24,10 @@ use crate::metrics::{Meters, times_out};
 use crate::sessions::SessionTracker;
 use crate::tap::Tap;
 use crate::types::Proposal;
+
+mod looks;
+
+use looks::Looks;
 
 /// A position in the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,6 +64,7 @@ pub struct Replica {
     pub meters: Arc<Meters>,
     /// Tells of holds that began and ended.
     tap: Tap,
+    looks: Looks,
     applied: watch::Sender<LogPosition>,
     /// How often the state was replaced as a whole.
     generation: AtomicU64,
@@ -78,6 +83,7 @@ impl Replica {
             sessions: SessionTracker::default(),
             meters: Arc::default(),
             tap: Tap::default(),
+            looks: Looks::default(),
             applied: watch::Sender::new(LogPosition::default()),
             generation: AtomicU64::new(0),
             resubmit,
@@ -122,10 +128,19 @@ impl Replica {
             .expect("the sender lives as long as the replica");
     }
 
+    /// The state, locked for somebody outside who reads it.
+    pub fn look(&self) -> RwLockReadGuard<'_, Store> {
+        self.looks.note();
+        self.store.read()
+    }
+
     /// Whether somebody waits for what is applied next: a caller for an answer or for what was committed elsewhere, who wants a lock, who
-    /// has a watch or follows a session.
+    /// is connected or follows a session, and whoever has looked lately and may look again.
     pub fn is_awaited(&self) -> bool {
-        self.applied.receiver_count() > 0 || !self.calls.is_empty() || self.hub.is_awaited()
+        self.applied.receiver_count() > 0
+            || !self.calls.is_empty()
+            || self.hub.is_awaited()
+            || self.looks.were_lately(Instant::now())
     }
 
     /// Applies an entry that carries no commands.
@@ -563,5 +578,22 @@ mod tests {
         }
         assert!(client.try_next().unwrap().is_some());
         applying.join().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_looks_waits_for_what_is_applied_next_for_a_while() {
+        let Caller { replica, .. } = caller();
+        assert!(!replica.is_awaited());
+        drop(replica.look());
+        assert!(replica.is_awaited());
+        tokio::time::sleep(looks::LATELY).await;
+        assert!(!replica.is_awaited());
+        let client = WatchConnection::new(replica.clone(), Identities::none());
+        assert!(
+            replica.is_awaited(),
+            "by a client that is connected and may look at any time"
+        );
+        drop(client);
+        assert!(!replica.is_awaited());
     }
 }

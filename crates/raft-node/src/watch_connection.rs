@@ -45,7 +45,7 @@ impl WatchConnection {
     /// with somebody waiting to apply in between, neither would get on.
     pub fn look(&self) -> WatchingLook<'_> {
         WatchingLook {
-            store: self.replica.store.read(),
+            store: self.replica.look(),
             hub: &self.hub,
         }
     }

@@ -230,13 +230,14 @@ impl Hub {
         self.access.subscribe()
     }
 
-    /// Whether anybody waits for anything that events tell of. People who look on do not: they see it a moment later.
+    /// Whether anybody waits for anything that events tell of, or is connected and may look at any time. People who look on do not wait:
+    /// they see it a moment later.
     pub fn is_awaited(&self) -> bool {
-        let by_watch_or_wait = {
+        let by_watcher_or_wait = {
             let tables = self.tables.lock();
-            tables.watches.counts().watches > 0 || !tables.grants.is_empty()
+            !tables.outlets.is_empty() || !tables.grants.is_empty()
         };
-        by_watch_or_wait || self.sessions.are_followed()
+        by_watcher_or_wait || self.sessions.are_followed()
     }
 
     /// How much there is of what.

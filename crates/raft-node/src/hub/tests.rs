@@ -363,6 +363,10 @@ async fn whether_somebody_waits_is_known() {
     assert!(hub.is_awaited(), "for a change");
     drop(watcher);
     assert!(!hub.is_awaited());
+    let connection = hub.connect(Identities::none());
+    assert!(hub.is_awaited(), "by a client that may look");
+    drop(connection);
+    assert!(!hub.is_awaited());
     let lock = LockName::parse("job").unwrap();
     let wait = hub.wait_for_grant(&lock, &"holder".to_owned());
     assert!(hub.is_awaited(), "for a lock");

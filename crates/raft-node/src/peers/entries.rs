@@ -2,7 +2,7 @@
 //!
 //! Each message wakes a node, which costs more than to carry out what it says. So what can wait goes with what cannot: how far
 //! is committed with the next entries, an answer that says nothing new with the next one that does. Only a follower where somebody
-//! waits for what was committed is told as soon as the leader has answered its own callers.
+//! waits for what was committed, or may look, is told as soon as the leader has answered its own callers.
 
 pub mod answers;
 
@@ -32,13 +32,13 @@ const MAX_APPENDS_IN_FLIGHT: usize = 128;
 const MAX_BYTES_IN_FLIGHT: usize = 16 * 1024 * 1024;
 
 /// So long at most a follower where nobody waits for it is not told how far is committed, for the next entries to bring that along. It is
-/// longer than a client takes that writes one thing after the other, and whoever comes to such a follower and reads does not see
-/// for so long what was written elsewhere.
+/// longer than a client takes that writes one thing after the other, and whoever is the first to come to such a follower and reads does
+/// not see for so long what was written elsewhere.
 const MAX_UNTOLD: Duration = Duration::from_millis(2);
 
 /// One stream of appends: requests go out as they come, answers come back in the same order.
 pub struct Appends<S, R, W> {
-    /// Whether nobody at the follower waits for what is committed, as it said last.
+    /// Whether nobody at the follower waits for what is committed, or looks, as it said last.
     is_quiet: bool,
     /// The log is shortened up to here. As long as a stream needs them, openraft keeps entries, however long the log
     /// becomes.
