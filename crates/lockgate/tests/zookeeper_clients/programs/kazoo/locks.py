@@ -18,6 +18,7 @@ def one_at_a_time(clients, path):
     second = clients[1].Lock(path, "second")
     first.acquire()
     say(f"a second lock: {soon(second)}, without waiting: {second.acquire(blocking=False)}")
+    up_to_date(clients[0])
     say(f"contenders: {first.contenders()}")
     first.release()
     say(f"then: {second.acquire(timeout=PATIENCE_S)}, contenders: {second.contenders()}")
