@@ -298,9 +298,7 @@ async fn writer(ledger: Arc<Ledger>, mut client: ApiClient, user: usize) {
         let created = format!("/fp/znodes/{user}-{round}");
         // Enough to fill a segment of the log in a second.
         let body = json!({ "data": round.to_string(), "parents": true });
-        if must(&ledger, &mut client, "POST", &at(&created), body).await {
-            ledger.znodes.lock().push_back((created.clone(), round));
-        }
+        let is_there = must(&ledger, &mut client, "POST", &at(&created), body).await;
         if must(
             &ledger,
             &mut client,
@@ -333,6 +331,10 @@ async fn writer(ledger: Arc<Ledger>, mut client: ApiClient, user: usize) {
             must(&ledger, &mut client, "POST", "/v1/txn", json!({ "ops": ops })).await;
             let all = format!("{}?recursive=true", at(&tree));
             must(&ledger, &mut client, "DELETE", &all, Value::Null).await;
+        }
+        // From now on any writer may delete it.
+        if is_there {
+            ledger.znodes.lock().push_back((created, round));
         }
         drop(turn);
         tokio::time::sleep(PAUSE).await;
