@@ -64,6 +64,7 @@ pub struct Replica {
     pub meters: Arc<Meters>,
     /// Tells of holds that began and ended.
     tap: Tap,
+    /// Whether anybody outside reads the state.
     looks: Looks,
     applied: watch::Sender<LogPosition>,
     /// How often the state was replaced as a whole.

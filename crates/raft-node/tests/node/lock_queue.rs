@@ -1,13 +1,11 @@
 //! How those who wait for a lock get into the log.
 
-use std::time::Duration;
-
 use raft_node::Node;
 use raft_node::znode_store::{
     AttemptId, Command, LockCommand, LockMode, LockName, LockWish, Password, Reply, Request, SessionId,
 };
 
-use crate::cluster::{Cluster, request};
+use crate::cluster::{Cluster, PATIENCE, request};
 
 /// How often it is tried: a test that stands still for two milliseconds in between sees nothing.
 const TRIES: u128 = 50;
@@ -101,7 +99,7 @@ async fn who_has_to_wait_for_a_lock_goes_into_the_log_with_who_gives_it_back() {
 
     // Without a release it is in the queue nevertheless, soon.
     let call = node.propose(acquire(waits, TRIES + 1));
-    let queued = tokio::time::timeout(Duration::from_secs(5), call).await;
+    let queued = tokio::time::timeout(PATIENCE, call).await;
     let queued = queued.expect("it is not kept for a release").unwrap().outcome;
     assert!(matches!(queued, Ok(Reply::Queued(_))), "{queued:?}");
     cluster.stop_all().await;
