@@ -5,6 +5,7 @@ mod logging;
 mod pages;
 mod reload;
 mod supervisor;
+mod turns;
 
 use std::io;
 use std::path::Path;
@@ -21,6 +22,7 @@ use tracing::{error, info, warn};
 
 use self::reload::Reloader;
 use self::supervisor::Supervisor;
+use self::turns::{Turns, Work};
 use crate::cluster::process::PidFile;
 use crate::config::{Loaded, ServeConfig};
 use crate::server::Lockgate;
@@ -56,9 +58,10 @@ pub fn serve(file: Option<&Path>, insecure: bool) -> anyhow::Result<()> {
     raft_node::fail_points::order_from_environment().map_err(anyhow::Error::msg)?;
     #[cfg(feature = "planted")]
     plant_from_environment()?;
-    runtime(config.workers)
+    let turns = Turns::default();
+    runtime(config.workers, &turns)
         .context("starting the runtime")?
-        .block_on(run(config, Reloader::new(file, set, level)))
+        .block_on(run(config, Reloader::new(file, set, level), &turns))
 }
 
 /// Gives this node the bug that `LOCKGATE_PLANTED` numbers. Only builds for the tests of the tests can do so.
@@ -101,10 +104,14 @@ fn end_at_panics() {
     }));
 }
 
-/// One thread that does everything, or a pool of workers.
-fn runtime(workers: usize) -> io::Result<Runtime> {
+/// One thread that does everything, and takes its turns as `turns` says, or a pool of workers.
+fn runtime(workers: usize, turns: &Turns) -> io::Result<Runtime> {
     match workers {
-        1 => runtime::Builder::new_current_thread().enable_all().build(),
+        1 => {
+            let mut builder = runtime::Builder::new_current_thread();
+            turns.are_taken_by(&mut builder);
+            builder.enable_all().build()
+        }
         workers => runtime::Builder::new_multi_thread()
             .worker_threads(workers)
             .enable_all()
@@ -112,7 +119,7 @@ fn runtime(workers: usize) -> io::Result<Runtime> {
     }
 }
 
-async fn run(config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> {
+async fn run(config: ServeConfig, mut reloader: Reloader, turns: &Turns) -> anyhow::Result<()> {
     // Before anything is started: a signal that comes meanwhile is not lost, and does not kill halfway.
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
@@ -164,6 +171,11 @@ async fn run(config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> 
         exporter = Some(tokio::spawn(sends.run(exporting.clone())));
     }
     let server = server.insecure(config.insecure).start().await?;
+    let node = server.node().clone();
+    turns.follow(move || Work {
+        reads: node.reads(),
+        commands: node.commands(),
+    });
     if let Some(address) = server.http_address() {
         let scheme = if server.is_secured() { "https" } else { "http" };
         info!(node = node_id, "serving HTTP at {scheme}://{address}");

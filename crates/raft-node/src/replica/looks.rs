@@ -1,6 +1,6 @@
-//! Whether anybody outside looks at a node's state.
+//! Whether anybody outside looks at a node's state, and how often.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -10,31 +10,40 @@ use tokio::time::Instant;
 /// together.
 pub(super) const LATELY: Duration = Duration::from_secs(1);
 
-/// Who looks leaves a mark, and no time: there are many who look, and few who ask.
+/// Who looks is counted, and leaves no time: there are many who look, and few who ask.
 #[derive(Debug, Default)]
 pub(super) struct Looks {
-    /// Whether somebody has looked since somebody asked.
-    since_asked: AtomicBool,
+    count: AtomicU64,
+    found: Mutex<Found>,
+}
+
+/// What the last one has found who asked.
+#[derive(Debug, Default)]
+struct Found {
+    count: u64,
     /// When somebody asked who found that somebody had looked.
-    found: Mutex<Option<Instant>>,
+    at: Option<Instant>,
 }
 
 impl Looks {
     /// Somebody looks.
     pub fn note(&self) {
-        // Those who look at the same time share what is written only if it changes.
-        if !self.since_asked.load(Ordering::Relaxed) {
-            self.since_asked.store(true, Ordering::Relaxed);
-        }
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often somebody has looked.
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
     }
 
     /// Whether somebody has looked lately.
     pub fn were_lately(&self, now: Instant) -> bool {
         let mut found = self.found.lock();
-        if self.since_asked.swap(false, Ordering::Relaxed) {
-            *found = Some(now);
+        let count = self.count();
+        if count != found.count {
+            *found = Found { count, at: Some(now) };
         }
-        found.is_some_and(|found| now < found + LATELY)
+        found.at.is_some_and(|at| now < at + LATELY)
     }
 }
 
@@ -48,6 +57,7 @@ mod tests {
         let looks = Looks::default();
         assert!(!looks.were_lately(began));
         looks.note();
+        assert_eq!(looks.count(), 1);
         assert!(looks.were_lately(began));
         assert!(looks.were_lately(began + LATELY / 2));
         looks.note();
