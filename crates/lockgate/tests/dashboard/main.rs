@@ -18,10 +18,13 @@ mod many;
 mod secured;
 mod wire;
 
+use std::time::Instant;
+
+use raft_node::admission::BUSY_RETRY;
 use serde_json::{Value, json};
 
 use browser::Browser;
-use harness::TestCluster;
+use harness::{PATIENCE, TestCluster};
 
 /// Where a node's page is, with what follows the sharp.
 fn page(cluster: &TestCluster, id: u64, place: &str) -> String {
@@ -39,9 +42,18 @@ fn encoded(text: &str) -> String {
         .collect()
 }
 
-/// A request that must succeed, with a token if there is one.
+/// A request that must succeed, with a token if there is one. A node that hears late of many at a time, because the machine has other
+/// things to do, refuses some of them before it does anything: those come again, as any client's do.
 async fn must(cluster: &TestCluster, id: u64, method: &str, path: &str, body: Value) -> Value {
-    let response = cluster.send(id, method, path, &body).await;
+    let deadline = Instant::now() + PATIENCE;
+    let response = loop {
+        let response = cluster.send(id, method, path, &body).await;
+        let is_busy = response.status == 503 && response.code() == "unavailable";
+        if !is_busy || Instant::now() > deadline {
+            break response;
+        }
+        tokio::time::sleep(BUSY_RETRY).await;
+    };
     assert!(
         response.status < 300,
         "{method} {path}: {} {}",
