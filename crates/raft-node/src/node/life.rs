@@ -82,27 +82,27 @@ impl Node {
         }
     }
 
-    /// Ends the node when Raft or its disk has failed.
+    /// Ends the node when Raft or its disk has failed. It waits for the end of what rarely changes: all of Raft's numbers change with
+    /// each of its turns, several for a commit.
     pub(super) async fn watch_raft(self) {
-        let mut metrics = self.inner.raft.metrics();
+        let mut part = self.inner.raft.server_metrics();
         loop {
-            if let Err(fatal) = metrics.borrow_watched().running_state.clone() {
-                if !self.inner.stop.is_cancelled() {
-                    self.inner.gate.fail(format!("raft has stopped: {fatal}"));
-                }
-                return;
-            }
             tokio::select! {
-                changed = metrics.changed() => if changed.is_err() {
-                    // Whoever tells of Raft's state has gone without a word: it has panicked.
-                    if !self.inner.stop.is_cancelled() {
-                        self.inner.gate.fail("raft has ended without a reason".to_owned());
-                    }
-                    return;
+                changed = part.changed() => if changed.is_err() {
+                    break;
                 },
                 () = self.inner.stop.cancelled() => return,
             }
         }
+        if self.inner.stop.is_cancelled() {
+            return;
+        }
+        let why = match self.inner.raft.metrics().borrow_watched().running_state.clone() {
+            Err(fatal) => format!("raft has stopped: {fatal}"),
+            // Whoever tells of Raft's state has gone without a word: it has panicked.
+            Ok(()) => "raft has ended without a reason".to_owned(),
+        };
+        self.inner.gate.fail(why);
     }
 
     /// Ends the node when its log takes nothing more: what it would acknowledge from now on is not on its disk.
@@ -140,5 +140,38 @@ impl Node {
                 () = self.inner.stop.cancelled() => return,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::config::{MemberAddress, NodeConfig};
+
+    #[tokio::test]
+    async fn a_node_whose_raft_has_ended_has_failed() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = listener.local_addr().unwrap().to_string();
+        let address = MemberAddress {
+            peer,
+            http: "node-1".to_owned(),
+        };
+        let dir = TempDir::new().unwrap();
+        let config = NodeConfig::new(1, "test", BTreeMap::from([(1, address)]), dir.path());
+        let node = Node::start_on(config, listener).await.unwrap();
+        // It has come to be, so nobody else waits for its Raft.
+        let patience = Duration::from_secs(60);
+        let ready = async {
+            while node.read_barrier().await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(patience, ready).await.unwrap();
+        node.inner.raft.shutdown().await.unwrap();
+        let failure = tokio::time::timeout(patience, node.failed()).await.unwrap();
+        assert!(failure.contains("raft has stopped"), "{failure}");
+        node.stop().await;
     }
 }
