@@ -2,11 +2,11 @@
 //! being sent once. Bounded: who repeats a request does so soon. What "the same request" means for each
 //! command is decided here too; what a repeated `acquire` answers is decided in [`crate::lock`].
 
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use hashlink::LinkedHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::access::{MAX_CERTIFICATE_BYTES, Principal};
@@ -14,7 +14,7 @@ use crate::command::{Command, LockCommand, LockWish};
 use crate::ids::{MAX_REQUEST_ID_BYTES, RequestId};
 use crate::reply::{Outcome, Refusal, Reply};
 use crate::snapshot::NEVER_COUNTED;
-use crate::stable_hash::{self, Table};
+use crate::stable_hash::{self, FixedState, Table};
 use crate::tree::Damage;
 
 /// How many outcomes a session has remembered, beside those of calls that wait in a queue. A client repeats
@@ -55,12 +55,22 @@ impl From<&RequestId> for MemoryKey {
 #[derive(Clone)]
 pub(crate) struct Remembered {
     limit: usize,
-    records: Table<MemoryKey, Record>,
-    /// What may be forgotten, in the order of arrival.
-    order: BTreeMap<u64, MemoryKey>,
+    /// What may be forgotten, in the order of arrival. A session's memory is touched with each of its requests, when it has
+    /// long left the processor's caches: so a record and its place in the order lie together.
+    answered: LinkedHashMap<MemoryKey, Entry, FixedState>,
+    /// The calls that wait.
+    waiting: Table<MemoryKey, Entry>,
     /// The next number of arrival. It is the same on all replicas, and goes into snapshots.
     next: u64,
     /// The sum of the digests of all records.
+    digest: u64,
+}
+
+/// A record as it lies in memory.
+#[derive(Clone)]
+struct Entry {
+    record: Record,
+    /// Its digest.
     digest: u64,
 }
 
@@ -109,8 +119,8 @@ impl Remembered {
     fn with_limit(limit: usize) -> Self {
         Self {
             limit,
-            records: Table::default(),
-            order: BTreeMap::new(),
+            answered: LinkedHashMap::default(),
+            waiting: Table::default(),
             next: 0,
             digest: 0,
         }
@@ -118,11 +128,12 @@ impl Remembered {
 
     /// How many there are that may be forgotten.
     pub(crate) fn len(&self) -> usize {
-        self.order.len()
+        self.answered.len()
     }
 
     pub(crate) fn get(&self, id: &MemoryKey) -> Option<&Record> {
-        self.records.get(id)
+        let entry = self.answered.get(id).or_else(|| self.waiting.get(id));
+        entry.map(|entry| &entry.record)
     }
 
     /// Remembers an outcome.
@@ -137,49 +148,50 @@ impl Remembered {
                 arrival,
             },
         );
-        if self.order.len() > self.limit {
-            let (_, oldest) = self.order.pop_first().expect("there are more than the limit");
-            self.forget(&oldest);
+        if self.answered.len() > self.limit {
+            let (_, oldest) = self.answered.pop_front().expect("there are more than the limit");
+            self.digest = self.digest.wrapping_sub(oldest.digest);
         }
     }
 
     /// From now on a repeated request is answered by `outcome`, unless it is forgotten already.
     pub(crate) fn update(&mut self, id: &MemoryKey, outcome: Outcome) {
-        if let Some(record) = self.records.get(id) {
+        if let Some(record) = self.get(id) {
             self.insert(id.clone(), record.fingerprint, outcome);
         }
     }
 
     /// From now on a repeated request is carried out anew.
     pub(crate) fn forget(&mut self, id: &MemoryKey) {
-        if let Some(record) = self.records.remove(id) {
-            self.order.remove(&record.arrival);
-            self.digest = self.digest.wrapping_sub(record.digest(id));
+        let gone = self.answered.remove(id).or_else(|| self.waiting.remove(id));
+        if let Some(entry) = gone {
+            self.digest = self.digest.wrapping_sub(entry.digest);
         }
     }
 
+    /// Puts in a record that came after all that are there.
     fn put(&mut self, id: MemoryKey, record: Record) {
         self.forget(&id);
-        self.digest = self.digest.wrapping_add(record.digest(&id));
-        if !record.waits() {
-            self.order.insert(record.arrival, id.clone());
+        let digest = record.digest(&id);
+        self.digest = self.digest.wrapping_add(digest);
+        let waits = record.waits();
+        let entry = Entry { record, digest };
+        match waits {
+            true => drop(self.waiting.insert(id, entry)),
+            false => drop(self.answered.insert(id, entry)),
         }
-        self.records.insert(id, record);
     }
 
-    /// The records that got their answer at `arrival` or later, the oldest first; not those that wait.
-    pub(crate) fn answered_from(&self, arrival: u64) -> impl Iterator<Item = (MemoryKey, Record)> + '_ {
-        let answered = self.order.range(arrival..);
-        answered.map(|(_, id)| (id.clone(), self.records[id].clone()))
+    /// The records of what was answered, the oldest first.
+    pub(crate) fn answered(&self) -> impl Iterator<Item = (&MemoryKey, &Record)> {
+        self.answered.iter().map(|(id, entry)| (id, &entry.record))
     }
 
     /// All of it, as it goes into a snapshot.
     pub(crate) fn kept(&self) -> Kept {
-        let mut records: Vec<_> = self
-            .records
-            .iter()
-            .map(|(id, record)| (id.clone(), record.clone()))
-            .collect();
+        let waiting = self.waiting.iter().map(|(id, entry)| (id, &entry.record));
+        let all = self.answered().chain(waiting);
+        let mut records: Vec<_> = all.map(|(id, record)| (id.clone(), record.clone())).collect();
         records.sort_unstable_by_key(|(_, record)| record.arrival);
         Kept {
             next: self.next,
@@ -198,7 +210,8 @@ impl Remembered {
             return Err("a request in it came after all that can come");
         }
         self.next = self.next.max(kept.next);
-        let mut earliest = self.order.last_key_value().map_or(0, |(arrival, _)| arrival + 1);
+        let last = self.answered.back().map(|(_, entry)| entry.record.arrival);
+        let mut earliest = last.map_or(0, |arrival| arrival + 1);
         for (id, record) in kept.records {
             if !(earliest..kept.next).contains(&record.arrival) {
                 return Err("the requests in it are not in the order in which they came");
@@ -206,7 +219,7 @@ impl Remembered {
             if !(1..=MAX_KEY_BYTES).contains(&id.0.len()) {
                 return Err("the id of a request in it is none");
             }
-            if self.records.contains_key(&id) {
+            if self.get(&id).is_some() {
                 return Err("a request in it is there twice");
             }
             earliest = record.arrival + 1;
@@ -217,7 +230,8 @@ impl Remembered {
 
     /// The records' share of the digest. It is kept up to date, for there may be many.
     pub(crate) fn digest(&self) -> u64 {
-        stable_hash::of_words([self.next, self.records.len() as u64, self.digest])
+        let records = self.answered.len() + self.waiting.len();
+        stable_hash::of_words([self.next, records as u64, self.digest])
     }
 }
 

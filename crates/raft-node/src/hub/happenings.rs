@@ -99,7 +99,7 @@ impl Happened {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Happenings {
     /// The latest of it, in order.
-    pub latest: Vec<Arc<Happening>>,
+    pub latest: Vec<Happening>,
     /// Whether there was more since what was told last.
     pub more: bool,
 }
@@ -123,7 +123,9 @@ pub(crate) struct Recent {
 struct Kept {
     /// Of what happened after this, everything is here.
     complete_after: EventPosition,
-    happenings: VecDeque<Arc<Happening>>,
+    /// In one piece: each is looked at again only when it goes, long after it has left the processor's caches, and what lies side by side
+    /// comes back together.
+    happenings: VecDeque<Happening>,
 }
 
 impl Recent {
@@ -140,20 +142,18 @@ impl Recent {
 
     /// Keeps what one command did. Call it while the state is locked.
     pub(crate) fn happened(&self, zxid: Zxid, time_ms: u64, events: &[Event]) {
-        let mut number = 0;
-        let mut new = Vec::new();
-        for (place, event) in events.iter().enumerate() {
+        let mut numbers = 1..;
+        let mut new = events.iter().enumerate().filter_map(|(place, event)| {
             let before = place.checked_sub(1).map(|before| &events[before]);
-            if let Some(what) = what(event, before, events) {
-                number += 1;
-                let at = EventPosition::of_event(zxid, number);
-                new.push(Arc::new(Happening { at, time_ms, what }));
-            }
-        }
-        if new.is_empty() {
+            let what = what(event, before, events)?;
+            let at = EventPosition::of_event(zxid, numbers.next()?);
+            Some(Happening { at, time_ms, what })
+        });
+        let Some(first) = new.next() else {
             return;
-        }
+        };
         let mut kept = self.kept.lock();
+        kept.happenings.push_back(first);
         kept.happenings.extend(new);
         while kept.happenings.len() > MAX_HAPPENINGS {
             let gone = kept.happenings.pop_front().expect("there are too many");

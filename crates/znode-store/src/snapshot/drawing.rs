@@ -49,8 +49,8 @@ enum Stage {
     Access(usize),
     Sessions,
     EndedSessions,
-    /// From this arrival on.
-    Requests(u64),
+    /// So many records were drawn.
+    Requests(usize),
     Znodes,
     Locks,
     End,
@@ -158,12 +158,13 @@ impl Store {
                 drawing.stage = Stage::Requests(0);
                 Part::EndedSessions(core::mem::take(&mut drawing.ended))
             }
-            Stage::Requests(from) => {
+            Stage::Requests(drawn) => {
                 let next = drawing.sessionless.next();
-                let records: Vec<_> = drawing.sessionless.answered_from(from).take(budget).collect();
-                drawing.stage = match records.last() {
-                    Some((_, last)) => Stage::Requests(last.arrival + 1),
-                    None => {
+                let some = drawing.sessionless.answered().skip(drawn).take(budget);
+                let records: Vec<_> = some.map(|(id, record)| (id.clone(), record.clone())).collect();
+                drawing.stage = match records.is_empty() {
+                    false => Stage::Requests(drawn + records.len()),
+                    true => {
                         // From here on the memory may change without being copied first.
                         drawing.sessionless = Arc::new(Remembered::sessionless());
                         Stage::Znodes

@@ -33,7 +33,7 @@ fn began(lock: &str) -> Event {
 }
 
 fn locks(happenings: &Happenings) -> Vec<String> {
-    let lock = |happening: &Arc<Happening>| happening.what.lock().unwrap().to_string();
+    let lock = |happening: &Happening| happening.what.lock().unwrap().to_string();
     happenings.latest.iter().map(lock).collect()
 }
 
