@@ -106,6 +106,12 @@ class Together(unittest.TestCase):
         # The calls' own results are as they were.
         self.assertEqual(len(LOADS["loads"][0]["reports"]), 3)
 
+    def test_a_commit_is_beside_the_disk_of_its_own_hour(self):
+        faster = {**STATE, "machine": {**STATE["machine"], "fdatasync_us": 40}}
+        what = "µs for a commit: half of a lock's cycle, 1 client, p50", "`fdatasync` and a round trip"
+        for calls in [LOADS, faster], [faster, LOADS], [together([faster, LOADS]), faster]:
+            self.assertEqual(shown(together(calls))[what], "**2.5x**")
+
     def test_one_call_is_itself(self):
         self.assertEqual(document.text(together([STATE])), document.text(STATE))
 

@@ -68,7 +68,7 @@ def commits(results, figures):
     """What a commit costs beyond what any would: one sync, and one round trip to a peer."""
     row = ("lock", 1)
     cycle = figures.latency(row, "lockgate/http", "p50_us") if row in figures.cells else None
-    cost = commit_us(results["machine"])
+    cost = commit_us(results.get("machine_under_loads") or results["machine"])
     if cycle and cost:
         what = "µs for a commit: half of a lock's cycle, 1 client, p50"
         ours = cycle * 1000 / 2

@@ -12,6 +12,7 @@ def together(calls):
     """Whatever differs in a way that makes figures incomparable ends the program."""
     whole = copy.deepcopy(calls[0])
     whole["calls"] = whole.get("calls", 1)
+    whole["machine_under_loads"] = measured_under_loads(calls)
     for call in calls[1:]:
         same_machine(whole["machine"], call["machine"])
         same_versions(whole["versions"], call["versions"])
@@ -29,6 +30,13 @@ def together(calls):
             for key, found in call.get(name, {}).items():
                 kept.setdefault(key, []).extend(copy.deepcopy(found))
     return whole
+
+
+def measured_under_loads(calls):
+    """What was measured of the machine by the calls that have measured loads. Disks are faster in one hour than in another, and what a load
+    is held beside is of its own."""
+    machines = [call.get("machine_under_loads") or call["machine"] for call in calls if call["loads"]]
+    return {name: [value for machine in machines for value in all_of(machine.get(name))] for name in MEASURED}
 
 
 def all_of(value):
