@@ -16,6 +16,9 @@ use super::session_events::{EventPosition, SessionEvent, translate};
 /// How many are kept. A page that is opened shows the last hundred; the rest is for those who ask for few of many locks.
 pub const MAX_HAPPENINGS: usize = 8192;
 
+/// What one command does is put in before the oldest go. Few do more, and then there is room for more from then on.
+const ROOM_FOR_ONE_COMMAND: usize = 64;
+
 /// How many may look on at a node: people with a page open, some of them with several. Each is told a few times a second at most.
 pub const MAX_ONLOOKERS: usize = 64;
 
@@ -133,7 +136,8 @@ impl Recent {
         Self {
             kept: Mutex::new(Kept {
                 complete_after: EventPosition::all_of(Zxid(0)),
-                happenings: VecDeque::new(),
+                // Room that grew piece by piece would leave as much behind that nobody uses. Untouched, it takes no memory.
+                happenings: VecDeque::with_capacity(MAX_HAPPENINGS + ROOM_FOR_ONE_COMMAND),
             }),
             chronicle: Chronicle::default(),
             changes: watch::Sender::new(0),
