@@ -331,6 +331,17 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_waits_until_another_programs_turn_is_over_is_not_late() {
+        // Longer than the longest mean that was seen beside readers alone, 2.9 ms.
+        let turn = Duration::from_millis(3);
+        let mut looker = Looker::new();
+        assert_eq!(looker.look(2 * MANY_READS, turn), Some(true));
+        for _ in 0..10 {
+            assert_eq!(looker.look(2 * MANY_READS, turn), None);
+        }
+    }
+
+    #[test]
     fn without_the_kernels_word_on_late_turns_nothing_is_done() {
         let mut looker = Looker::new();
         assert_eq!(looker.look(MANY_READS, SOON), Some(true));
