@@ -9,8 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use openraft::async_runtime::WatchReceiver;
 use openraft::errors::ClientWriteError;
 use openraft::impls::OneshotResponder;
+use openraft::metrics::RaftServerMetrics;
 use openraft::raft::ClientWriteResult;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -22,7 +24,7 @@ use crate::fail_step;
 use crate::peers::Gate;
 use crate::peers::wire::{Declined, NotLeader};
 use crate::replica::Replica;
-use crate::storage::Wal;
+use crate::storage::{OwnSyncs, Wal};
 use crate::types::{CommittedLeaderId, Proposal, Raft, TypeConfig};
 use crate::versions::OLDEST_COMMANDS_VERSION;
 use crate::wall_clock;
@@ -107,6 +109,8 @@ pub struct Proposer {
     pub disks: Arc<Disks>,
     /// This node's log, which may have no room.
     pub wal: Wal,
+    /// What Raft has not heard of it.
+    pub own_syncs: OwnSyncs,
     /// How long to wait for the state that commands are judged by.
     pub patience: Duration,
     /// What comes.
@@ -118,6 +122,7 @@ impl Proposer {
     pub async fn run(mut self, stop: CancellationToken) {
         let mut in_flight = FuturesUnordered::new();
         let mut next: Option<Run> = None;
+        let members = self.raft.server_metrics();
         loop {
             if next.is_none() {
                 tokio::select! {
@@ -179,6 +184,8 @@ impl Proposer {
                     .proposed_bytes
                     .add(proposal.commands.len() as u64);
                 let leader = CommittedLeaderId::new(term);
+                self.own_syncs
+                    .propose(term, has_others(&members.borrow_watched()));
                 fail_step!(async "propose::before_write");
                 if self
                     .raft
@@ -192,8 +199,14 @@ impl Proposer {
                     return;
                 }
                 fail_step!(async "propose::after_write");
+                let own_syncs = self.own_syncs.clone();
                 in_flight.push(async move {
-                    match outcome.await {
+                    let outcome = own_syncs.tell_meanwhile(outcome).await;
+                    if !matches!(outcome, Ok(Ok(_))) {
+                        // Nobody waits here any more for what is kept of it.
+                        own_syncs.tell();
+                    }
+                    match outcome {
                         Ok(Ok(_)) => tell(waiting, None),
                         Ok(Err(ClientWriteError::ForwardToLeader(forward))) => {
                             tell(
@@ -243,6 +256,12 @@ impl Proposer {
         }
         Ok(())
     }
+}
+
+/// Whether no voter commits anything alone.
+fn has_others(server: &RaftServerMetrics<TypeConfig>) -> bool {
+    let configs = server.membership_config.membership().get_joint_config();
+    configs.iter().all(|voters| voters.len() > 1)
 }
 
 /// Whether a command is an `acquire` that stands in a queue and waits, whatever is on its way: if anything is, at least one other

@@ -142,9 +142,16 @@ impl Node {
 
         let machine = StateMachine::new(replica.clone(), storage.snapshots.clone(), gate.clone());
         let traffic = Arc::new(SnapshotTraffic::new(config.snapshots.send_bytes_per_second));
-        let network = Network::new(peers.clone(), traffic.clone(), config.timing.election_max * 2);
+        let log_store = storage.log_store();
+        let own_syncs = log_store.own_syncs();
+        let network = Network::new(
+            peers.clone(),
+            traffic.clone(),
+            own_syncs.clone(),
+            config.timing.election_max * 2,
+        );
         let raft_config = Arc::new(raft_config(&config)?);
-        let raft = Raft::new(config.node_id, raft_config, network, storage.log_store(), machine)
+        let raft = Raft::new(config.node_id, raft_config, network, log_store, machine)
             .await
             .map_err(|error| StartError::Raft(error.to_string()))?;
 
@@ -252,6 +259,7 @@ impl Node {
             replica: replica.clone(),
             disks,
             wal: log.clone(),
+            own_syncs,
             patience: config.timing.election_max,
             queue: submission_queue,
         };

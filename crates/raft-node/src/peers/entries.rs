@@ -2,7 +2,9 @@
 //!
 //! Each message wakes a node, which costs more than to carry out what it says. So what can wait goes with what cannot: how far
 //! is committed with the next entries, an answer that says nothing new with the next one that does. Only a follower where somebody
-//! waits for what was committed, or may look, is told as soon as the leader has answered its own callers.
+//! waits for what was committed, or may look, is told as soon as the leader has answered its own callers. The same goes for openraft here,
+//! which has a turn for all that it hears: of the slower follower's answer it hears with the next one, and of this node's own disk with
+//! the faster one's.
 
 pub mod answers;
 
@@ -21,6 +23,7 @@ use super::wire::{
     FrameReader, WireAppend, WireAppendResult, WireLogId, decode_frame, put_frame, send_frames,
 };
 use crate::fail_step;
+use crate::storage::OwnSyncs;
 use crate::types::TypeConfig;
 
 /// How many appends may be under way to one follower without an answer. Enough to keep a line of 100 ms
@@ -36,6 +39,9 @@ const MAX_BYTES_IN_FLIGHT: usize = 16 * 1024 * 1024;
 /// not see for so long what was written elsewhere.
 const MAX_UNTOLD: Duration = Duration::from_millis(2);
 
+/// So long at most openraft is not told of an answer that changes nothing about what is committed, for the next one to say it, too.
+const MAX_UNTAKEN: Duration = Duration::from_millis(2);
+
 /// One stream of appends: requests go out as they come, answers come back in the same order.
 pub struct Appends<S, R, W> {
     /// Whether nobody at the follower waits for what is committed, or looks, as it said last.
@@ -45,6 +51,12 @@ pub struct Appends<S, R, W> {
     floor: watch::Receiver<u64>,
     /// Up to where the follower has the log.
     acknowledged: u64,
+    /// Up to where it was told that the log is committed, or is about to be.
+    committed: u64,
+    /// The news of this node's own disk, which go with an answer.
+    own_syncs: OwnSyncs,
+    /// An answer that changes nothing about what is committed, and since when it is here.
+    untaken: Option<(WireAppendResult, Instant)>,
     reader: FrameReader<R>,
     writer: W,
     input: Option<S>,
@@ -81,6 +93,7 @@ where
     pub fn new(
         floor: watch::Receiver<u64>,
         acknowledged: u64,
+        own_syncs: OwnSyncs,
         reader: FrameReader<R>,
         writer: W,
         input: S,
@@ -90,6 +103,9 @@ where
             is_quiet: false,
             floor,
             acknowledged,
+            committed: 0,
+            own_syncs,
+            untaken: None,
             reader,
             writer,
             input: Some(input),
@@ -111,7 +127,7 @@ where
                 && self.out.is_empty()
                 && self.in_flight.iter().all(|append| append.commit_only)
             {
-                return Ok(None);
+                return Ok(self.untaken.take().map(|(answer, _)| answer.into()));
             }
             let room =
                 self.in_flight.len() < MAX_APPENDS_IN_FLIGHT && self.bytes_in_flight < MAX_BYTES_IN_FLIGHT;
@@ -124,6 +140,16 @@ where
                     let frame = frame?.ok_or(io::ErrorKind::UnexpectedEof)?;
                     let result = self.take_answers(&frame)?;
                     fail_step!(async "append::after_answer", |error| error);
+                    if self.may_wait(&result) {
+                        let since = self.untaken.take().map_or_else(Instant::now, |(_, since)| since);
+                        self.untaken = Some((result, since));
+                        continue;
+                    }
+                    self.untaken = None;
+                    if let Some(Some(last)) = result.stored() {
+                        self.own_syncs.answered(last.index);
+                    }
+                    self.answered = true;
                     return Ok(Some(result.into()));
                 }
                 request = next_of(&mut self.input), if room && self.input.is_some() => match request {
@@ -138,6 +164,9 @@ where
                     }
                     None => self.input = None,
                 },
+                () = until(self.untaken.as_ref().map(|(_, since)| *since + MAX_UNTAKEN)), if self.untaken.is_some() => {
+                    return Ok(self.untaken.take().map(|(answer, _)| answer.into()));
+                }
                 () = time_to_tell(self.untold, self.is_quiet), if self.untold.is_some() => self.send().await?,
                 () = rises_above(&mut self.floor, acknowledged) => {
                     return Err(io::Error::other("the follower is so far behind that it gets a snapshot"));
@@ -153,6 +182,9 @@ where
     fn put(&mut self, request: AppendEntriesRequest<TypeConfig>) -> bool {
         // Until something is answered, an append without entries is a question for where the follower's log ends.
         let commit_only = self.answered && request.entries.is_empty();
+        if let Some(committed) = request.leader_commit {
+            self.committed = committed.index;
+        }
         // What is said now says also what was to be told: what is committed stays so.
         if self.untold.is_some() {
             self.out.clear();
@@ -195,10 +227,16 @@ where
         Ok(most)
     }
 
+    /// Whether openraft need not hear of an answer now: what the follower has stored is committed without it. The next answer says that,
+    /// too. The first one is waited for, however little it says.
+    fn may_wait(&self, answer: &WireAppendResult) -> bool {
+        let stored = answer.stored().map(|last| index_of(last).unwrap_or(0));
+        self.answered && stored.is_some_and(|index| index <= self.committed)
+    }
+
     fn take_answer(&mut self, frame: &[u8]) -> io::Result<WireAppendResult> {
         let result: WireAppendResult = decode_frame(frame)?;
         self.bytes_in_flight -= self.in_flight.pop_front().map_or(0, |append| append.bytes);
-        self.answered = true;
         self.last_progress = Instant::now();
         if let Some(Some(last)) = result.stored() {
             self.acknowledged = last.index;
@@ -218,6 +256,13 @@ async fn time_to_tell(untold: Option<Instant>, is_quiet: bool) {
     match untold {
         Some(since) if is_quiet => tokio::time::sleep_until(since + MAX_UNTOLD).await,
         _ => tokio::task::yield_now().await,
+    }
+}
+
+async fn until(then: Option<Instant>) {
+    match then {
+        Some(then) => tokio::time::sleep_until(then).await,
+        None => std::future::pending().await,
     }
 }
 

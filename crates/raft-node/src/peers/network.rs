@@ -26,6 +26,7 @@ use super::wire::{Answer, Ask, Purpose, WireAppendResult};
 use crate::config::NodeId;
 use crate::panics::Alarm;
 use crate::snapshot_file::SnapshotHandle;
+use crate::storage::OwnSyncs;
 use crate::types::{Member, TypeConfig, Vote};
 
 type Rpc<T> = Result<T, RPCError<TypeConfig>>;
@@ -37,15 +38,22 @@ pub struct Network {
     /// stall for a while, and a broken stream costs more than a slow one.
     append_patience: Duration,
     traffic: Arc<SnapshotTraffic>,
+    own_syncs: OwnSyncs,
 }
 
 impl Network {
     /// Clients over `peers`.
-    pub fn new(peers: Arc<Peers>, traffic: Arc<SnapshotTraffic>, append_patience: Duration) -> Self {
+    pub fn new(
+        peers: Arc<Peers>,
+        traffic: Arc<SnapshotTraffic>,
+        own_syncs: OwnSyncs,
+        append_patience: Duration,
+    ) -> Self {
         Self {
             peers,
             append_patience,
             traffic,
+            own_syncs,
         }
     }
 
@@ -55,6 +63,7 @@ impl Network {
             peers: self.peers.clone(),
             append_patience: self.append_patience,
             traffic: self.traffic.clone(),
+            own_syncs: self.own_syncs.clone(),
             streaming,
         }
     }
@@ -78,6 +87,7 @@ pub struct Client {
     peers: Arc<Peers>,
     append_patience: Duration,
     traffic: Arc<SnapshotTraffic>,
+    own_syncs: OwnSyncs,
     /// Whether appends get a connection of their own; heartbeats go one by one on the control line.
     streaming: bool,
 }
@@ -169,7 +179,9 @@ impl RaftNetworkV2<TypeConfig> for Client {
                 connected.map_err(|error| RPCError::Unreachable(Unreachable::new(&error)))?;
             let input = stream::iter([first]).chain(input);
             let floor = self.traffic.floor();
-            let appends = Appends::new(floor, acknowledged, reader, writer, input, self.append_patience);
+            let patience = self.append_patience;
+            let own_syncs = self.own_syncs.clone();
+            let appends = Appends::new(floor, acknowledged, own_syncs, reader, writer, input, patience);
             let answers = stream::unfold(Some((appends, alarm)), |stream| async move {
                 let (mut appends, alarm) = stream?;
                 match appends.next_answer().await {

@@ -16,7 +16,11 @@ use super::log_entry::{decode_entry, encode_entry, id_at, position};
 use super::wal::{ReadPlan, VoteRecord, Wal};
 use crate::blocking;
 use crate::fail_step;
-use crate::types::{Entry, LogId, TypeConfig, Vote};
+use crate::types::{Entry, LogId, Payload, TypeConfig, Vote};
+
+mod own_syncs;
+
+pub use self::own_syncs::OwnSyncs;
 
 /// A follower that lags gets so many bytes at a time, and the apply reads so many ahead. One of them at a time
 /// is in memory for each of them, beside what the log itself keeps there.
@@ -26,17 +30,26 @@ pub const MAX_READ_BYTES: usize = 1024 * 1024;
 #[derive(Clone)]
 pub struct LogStore {
     wal: Wal,
+    own_syncs: OwnSyncs,
 }
 
 impl LogStore {
     /// The log in openraft's terms.
     pub fn new(wal: Wal) -> Self {
-        Self { wal }
+        Self {
+            wal,
+            own_syncs: OwnSyncs::default(),
+        }
     }
 
     /// The log in its own terms.
     pub fn wal(&self) -> &Wal {
         &self.wal
+    }
+
+    /// What openraft has not heard of it.
+    pub fn own_syncs(&self) -> OwnSyncs {
+        self.own_syncs.clone()
     }
 
     /// Tells the machine that this node runs on what is about to be appended.
@@ -116,13 +129,25 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         I: IntoIterator<Item = Entry> + Send,
         I::IntoIter: Send,
     {
-        let entries: Vec<_> = entries.into_iter().map(|entry| encode_entry(&entry)).collect();
+        let mut last = None;
+        let entries = entries.into_iter().map(|entry| {
+            last = matches!(entry.payload, Payload::Normal(_)).then_some(entry.log_id);
+            encode_entry(&entry)
+        });
+        let entries: Vec<_> = entries.collect();
         self.wal.room().await;
         fail_step!(async "log::before_append", |error| error);
         #[cfg(feature = "simulation")]
         self.tell_of(&entries);
-        let done =
-            move |result: Result<(), StorageError>| callback.io_completed(result.map_err(io::Error::from));
+        let own_syncs = self.own_syncs.clone();
+        let done = move |result: Result<(), StorageError>| {
+            let result = result.map_err(io::Error::from);
+            match last {
+                Some(last) => own_syncs.synced(last, callback, result),
+                // What only openraft proposes is kept back for nobody.
+                None => callback.io_completed(result),
+            }
+        };
         Ok(self.wal.append(entries, Box::new(done))?)
     }
 

@@ -32,7 +32,7 @@ use crate::fail_step;
 pub use self::disk::{Disk, RealDisk};
 pub use self::error::StorageError;
 pub use self::identity::{DataDir, Identity};
-pub use self::log_store::LogStore;
+pub use self::log_store::{LogStore, OwnSyncs};
 pub use self::sizes::FileSizes;
 pub use self::snapshots::{
     SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotReader, SnapshotReceiver, SnapshotStore, SnapshotWriter,

@@ -57,7 +57,15 @@ fn line() -> (
     let (here, there) = duplex(64 * 1024);
     let (reader, writer) = split(here);
     let (floor, below) = watch::channel(0);
-    let appends = Appends::new(below, 0, FrameReader::new(reader), writer, input, PATIENCE);
+    let appends = Appends::new(
+        below,
+        0,
+        OwnSyncs::default(),
+        FrameReader::new(reader),
+        writer,
+        input,
+        PATIENCE,
+    );
     let (reader, answers) = split(there);
     let line = Line {
         requests,
@@ -134,6 +142,60 @@ async fn how_far_is_committed_goes_with_the_next_entries_if_they_come_soon() {
         assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(3)));
         line.floor.send_replace(0);
     }
+}
+
+/// Sends entry 3, has entry 3 committed without this follower, and has it say then that it has stored it.
+async fn answered_late(line: &mut Line) {
+    line.requests.send(append(2, 3, 2)).unwrap();
+    line.hears().await;
+    line.requests.send(append(3, 3, 3)).unwrap();
+    line.hears().await;
+    line.says(&[stored(3)]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_commits_nothing_is_taken_with_the_next_one() {
+    let (mut line, mut appends) = line_in_use(stored(2)).await;
+    let began = Instant::now();
+    let follower = async {
+        answered_late(&mut line).await;
+        tokio::time::sleep(MAX_UNTAKEN / 2).await;
+        line.requests.send(append(3, 4, 3)).unwrap();
+        line.hears().await;
+        line.says(&[stored(3), stored(4)]).await;
+    };
+    let (answer, ()) = tokio::join!(appends.next_answer(), follower);
+    assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(4)));
+    assert!(
+        began.elapsed() < MAX_UNTAKEN,
+        "what commits something does not wait"
+    );
+    assert!(appends.untaken.is_none() && appends.in_flight.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_commits_nothing_is_taken_soon_if_none_follows() {
+    let (mut line, mut appends) = line_in_use(stored(2)).await;
+    let began = Instant::now();
+    let (answer, ()) = tokio::join!(appends.next_answer(), answered_late(&mut line));
+    assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(3)));
+    let after = began.elapsed();
+    assert!(after >= MAX_UNTAKEN && after < MAX_UNTAKEN * 2, "{after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_ends_leaves_no_answer_untaken() {
+    let (mut line, mut appends) = line_in_use(stored(2)).await;
+    let began = Instant::now();
+    let follower = async {
+        answered_late(&mut line).await;
+        tokio::time::sleep(MAX_UNTAKEN / 2).await;
+        line.requests = mpsc::unbounded_channel().0;
+    };
+    let (answer, ()) = tokio::join!(appends.next_answer(), follower);
+    assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(3)));
+    assert!(began.elapsed() < MAX_UNTAKEN);
+    assert!(matches!(appends.next_answer().await, Ok(None)));
 }
 
 #[tokio::test(start_paused = true)]
