@@ -3,6 +3,7 @@
 //!
 //! `bench/compare/run` calls it. It is a program of its own so that the shipped one does not carry what speaks to others' servers.
 
+mod bare;
 mod etcd;
 mod grpc;
 mod protobuf;
@@ -11,6 +12,7 @@ mod redlock;
 mod resp;
 
 use std::cell::Cell;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,6 +24,7 @@ use lockgate::bench::fill::FillReport;
 use lockgate::bench::gap::{self, Open};
 use lockgate::bench::load::Pace;
 use lockgate::bench::report::{self, LoadReport, Subject};
+use tokio::net::TcpListener;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
@@ -44,6 +47,20 @@ enum Command {
     Redis(Loaded),
     /// Locks over several Redis masters, as its authors describe them (RedLock)
     Redlock(Loaded),
+    /// The least that a replicated server does, by the shortest protocol that there could be
+    Bare(Loaded),
+    /// Serves that. The leader is the one that is told of two followers, which have to listen by then
+    BareServer {
+        /// Where it is called, as HOST:PORT
+        #[arg(long)]
+        listen: String,
+        /// Where its followers are, as HOST:PORT,HOST:PORT; without, it is one
+        #[arg(long, value_delimiter = ',')]
+        followers: Vec<String>,
+        /// Its log, which is made anew
+        #[arg(long)]
+        log: PathBuf,
+    },
     /// Many keys, as fast as they are taken; they stay
     Fill {
         /// Whose
@@ -91,6 +108,9 @@ struct Loaded {
     /// Who does not get a lock of Redis tries again after a random time of at most so many milliseconds
     #[arg(long, default_value_t = 5)]
     retry_ms: u64,
+    /// How many may hold a semaphore at a time
+    #[arg(long, default_value_t = 4)]
+    permits: u8,
     #[command(flatten)]
     pace: Pace,
 }
@@ -109,6 +129,8 @@ enum Workload {
     Lock,
     /// All the same lock
     Contended,
+    /// All the same semaphore
+    Semaphore,
     /// New data for the client's own key
     Set,
     /// The data of the client's own key
@@ -122,6 +144,7 @@ impl Workload {
         match self {
             Workload::Lock => "lock",
             Workload::Contended => "contended",
+            Workload::Semaphore => "semaphore",
             Workload::Set => "set",
             Workload::Get => "get",
             Workload::Create => "create",
@@ -136,6 +159,8 @@ struct Task {
     /// The key of its own, or of all.
     key: String,
     data: Vec<u8>,
+    /// How many may hold what it acquires at a time.
+    permits: u8,
     retry: Duration,
     /// How long what it holds lives without it: longer than the load lasts.
     ttl: Duration,
@@ -180,6 +205,23 @@ async fn run(command: Command) -> anyhow::Result<()> {
             })
             .await
         }
+        Command::Bare(loaded) => {
+            measure("bare", &loaded, async |task, number| {
+                bare::Caller::open(loaded.servers.at(number), task).await
+            })
+            .await
+        }
+        Command::BareServer {
+            listen,
+            followers,
+            log,
+        } => {
+            let listener = TcpListener::bind(&listen).await.with_context(|| listen.clone())?;
+            match followers.is_empty() {
+                true => bare::follow(listener, &log).await,
+                false => bare::lead(listener, &followers, &log).await,
+            }
+        }
         Command::Fill {
             whose,
             servers,
@@ -218,13 +260,17 @@ async fn measure<C: Client>(
         let mut callers = Vec::with_capacity(clients);
         for number in 0..clients {
             let key = match workload {
-                Workload::Contended => format!("bench/{run:016x}/all"),
+                Workload::Contended | Workload::Semaphore => format!("bench/{run:016x}/all"),
                 _ => format!("bench/{run:016x}/{number}"),
             };
             let task = Task {
                 workload,
                 key,
                 data: vec![b'x'; pace.data_bytes],
+                permits: match workload {
+                    Workload::Semaphore => loaded.permits,
+                    _ => 1,
+                },
                 retry: Duration::from_millis(loaded.retry_ms),
                 ttl: Duration::from_secs(pace.seconds + pace.warmup + 60),
             };
@@ -268,6 +314,7 @@ async fn fill(whose: Whose, servers: &Servers, keys: u64, data_bytes: usize) -> 
             workload: Workload::Create,
             key: format!("fill/{number}"),
             data: vec![b'x'; data_bytes],
+            permits: 1,
             retry: Duration::ZERO,
             ttl: Duration::ZERO,
         };
@@ -304,6 +351,7 @@ impl Open for EtcdWriters {
             workload: Workload::Set,
             key: format!("gap/{writer}"),
             data: vec![b'y'; 100],
+            permits: 1,
             retry: Duration::ZERO,
             ttl: Duration::ZERO,
         };

@@ -1,0 +1,29 @@
+//! One of the two that only store: what comes is synced, and up to where it is is said.
+
+use std::path::Path;
+
+use anyhow::Context;
+use bytes::Buf;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+
+use super::{Frames, disk};
+
+/// Stores what one leader sends, until it closes its connection.
+pub async fn follow(listener: TcpListener, log: &Path) -> anyhow::Result<()> {
+    let (entries, mut synced) = disk::log(log).with_context(|| log.display().to_string())?;
+    let (leader, _) = listener.accept().await?;
+    leader.set_nodelay(true)?;
+    let (from, mut to) = leader.into_split();
+    let mut frames = Frames::new(from);
+    loop {
+        tokio::select! {
+            frame = frames.next() => {
+                let Some(mut entry) = frame? else { return Ok(()) };
+                let number = entry.get_u64_le();
+                entries.send((number, entry)).context("the log has ended")?;
+            }
+            Some(stored) = synced.recv() => to.write_all(&stored?.to_le_bytes()).await?,
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The least that a replicated server does, to know what a machine allows: three processes, of which one takes requests, sends them
+//! to the two others, and answers when they are on two disks of the three. No elections, no terms, no state but who waits for which
+//! lock, nothing that anybody could ask for later. Whatever keeps promises does all of this, and more.
+//!
+//! Its protocol is the shortest that there could be: a frame is its length in four bytes (little-endian), and so many bytes. A
+//! request begins with what is wanted, the length of a key, and the key; an answer is what an answer weighs.
+
+mod client;
+mod disk;
+mod follower;
+mod leader;
+mod locks;
+
+pub use client::Caller;
+pub use follower::follow;
+pub use leader::lead;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use std::io;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// An answer carries as much as an answer of the others does: the stat of a znode, or a grant with its fencing token.
+const ANSWER_BYTES: usize = 100;
+
+/// No frame is longer: an entry of as many requests as clients are measured with.
+const MAX_FRAME_BYTES: usize = 4 * 1024 * 1024;
+
+/// What is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Want {
+    /// Nothing that would have to be on a disk.
+    Answer = 0,
+    /// That the request is on two disks.
+    Write = 1,
+    /// One of so many permits of the key, which the next byte says, in turn.
+    Acquire = 2,
+    /// To give it back.
+    Release = 3,
+}
+
+/// What a client asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Request {
+    want: Want,
+    permits: u8,
+    key: Bytes,
+}
+
+impl Request {
+    /// As its frame's bytes, with so much data behind it.
+    fn frame(&self, data: &[u8]) -> Bytes {
+        let mut frame = BytesMut::new();
+        frame.put_u32_le((4 + self.key.len() + data.len()) as u32);
+        frame.put_u8(self.want as u8);
+        frame.put_u8(self.permits);
+        frame.put_u16_le(self.key.len() as u16);
+        frame.put_slice(&self.key);
+        frame.put_slice(data);
+        frame.freeze()
+    }
+
+    /// What a frame asks for.
+    fn of(mut frame: Bytes) -> io::Result<Self> {
+        let invalid = || io::Error::other("this is no request");
+        if frame.len() < 4 {
+            return Err(invalid());
+        }
+        let want = match frame.get_u8() {
+            0 => Want::Answer,
+            1 => Want::Write,
+            2 => Want::Acquire,
+            3 => Want::Release,
+            _ => return Err(invalid()),
+        };
+        let permits = frame.get_u8();
+        let key = usize::from(frame.get_u16_le());
+        if frame.len() < key {
+            return Err(invalid());
+        }
+        Ok(Self {
+            want,
+            permits,
+            key: frame.split_to(key),
+        })
+    }
+}
+
+/// Reads frames, as many at once as there are.
+struct Frames<R> {
+    from: R,
+    read: BytesMut,
+}
+
+impl<R: AsyncRead + Unpin> Frames<R> {
+    fn new(from: R) -> Self {
+        Self {
+            from,
+            read: BytesMut::with_capacity(64 * 1024),
+        }
+    }
+
+    /// One that was read already.
+    fn buffered(&mut self) -> io::Result<Option<Bytes>> {
+        let Some(length) = self.read.first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let length = u32::from_le_bytes(*length) as usize;
+        if length > MAX_FRAME_BYTES {
+            return Err(io::Error::other("a frame is too long"));
+        }
+        if self.read.len() < 4 + length {
+            return Ok(None);
+        }
+        self.read.advance(4);
+        Ok(Some(self.read.split_to(length).freeze()))
+    }
+
+    /// The next one, or nothing where the other end has closed.
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        loop {
+            if let Some(frame) = self.buffered()? {
+                return Ok(Some(frame));
+            }
+            if self.from.read_buf(&mut self.read).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_what_its_frame_says() {
+        let request = Request {
+            want: Want::Acquire,
+            permits: 4,
+            key: Bytes::from_static(b"lock"),
+        };
+        let mut frame = request.frame(b"data");
+        assert_eq!(frame.get_u32_le() as usize, frame.len());
+        assert_eq!(Request::of(frame).unwrap(), request);
+        for wrong in [&b"\x02\x01"[..], b"\x07\x01\x00\x00", b"\x01\x01\x09\x00key"] {
+            assert!(Request::of(Bytes::copy_from_slice(wrong)).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn frames_come_whole() {
+        let (here, mut there) = tokio::io::duplex(3);
+        let sending = tokio::spawn(async move {
+            tokio::io::AsyncWriteExt::write_all(&mut there, b"\x03\0\0\0abc\0\0\0\0\x01\0\0\0d").await
+        });
+        let mut frames = Frames::new(here);
+        let mut read = Vec::new();
+        while let Some(frame) = frames.next().await.unwrap() {
+            read.push(frame);
+        }
+        assert_eq!(read, [&b"abc"[..], b"", b"d"]);
+        sending.await.unwrap().unwrap();
+    }
+}
