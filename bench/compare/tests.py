@@ -92,6 +92,18 @@ class Ratios(unittest.TestCase):
         self.assertEqual(memory.most(grown), {"resident_bytes": 4.0, "heap_bytes": None})
 
 
+class Least(unittest.TestCase):
+    def test_it_stands_beside_zookeeper_and_lockgate_beside_it(self):
+        of = results(
+            loads=[*LOADS["loads"], load("bare", "bare", "lock", 1, 2000, 2500, 2400)],
+            watch={**STATE["watch"], "bare/together/1000": [{**STATE["watch"]["zookeeper/together/1000"][0], "last": {"p50_us": 8000, "p99_us": 9000}}]},
+        )
+        shown = document.least(Figures(of), of["watch"]).splitlines()
+        self.assertIn("| lock | 1 | 2,400 | **4.8x** | **2.0x** | 0.42 | 0.60 | 0.60 | 0.90 | 0.90 |", shown)
+        self.assertIn("| told | 1,000 |  | **5.0x** | **4.0x** | 0.80 | 8.00 | 10.0 | 9.00 | 11.0 |", shown)
+        self.assertEqual(document.least(Figures(LOADS), {}), "")
+
+
 class Together(unittest.TestCase):
     def test_what_one_call_has_not_the_other_has(self):
         whole = together([LOADS, STATE])

@@ -1,7 +1,7 @@
 """What is written into the document: tables, ratios first, between two marks; the plots beside it."""
 
 from compare import foreground, machine, plots
-from compare.figures import NAMES, PEERS, Figures, median, rounds
+from compare.figures import LEAST, NAMES, PEERS, Figures, median, rounds
 
 BEGIN = "<!-- bench/compare: begin -->"
 END = "<!-- bench/compare: end -->"
@@ -12,7 +12,7 @@ def text(results):
     figures = Figures(results)
     parts = [introduction(results), what_counts(results, figures)]
     if figures.cells:
-        parts += [ratios(figures), loads(figures)]
+        parts += [ratios(figures), least(figures, results.get("watch", {})), loads(figures)]
     if any(row[0] == "contended" for row in figures.cells):
         parts.append(hand_overs(figures))
     if results["failover"]:
@@ -109,6 +109,43 @@ def ratios(figures):
     heading += [f"times {NAMES[peer]}" for peer in PEERS] + ["p99, of ZooKeeper's"]
     return (
         "How many times as much Lockgate does in a second. Its locks by its own API, its znodes by ZooKeeper's protocol:\n\n"
+        + table(heading, rows)
+    )
+
+
+def least(figures, watched):
+    """How much of any system's time is the machine's: what the least servers do beside ZooKeeper, and what part of that Lockgate does."""
+    rows = []
+    for row in figures.rows():
+        ours, rate = figures.ours(row), figures.rate(row, LEAST)
+        if ours and rate:
+            theirs = figures.rate(row, "zookeeper/zookeeper")
+            of = "hand_over" if row[0] == "contended" else "operation"
+            latencies = [
+                ms(figures.latency(row, subject, name, of)) for name in ("p50_us", "p99_us") for subject in (LEAST, ours)
+            ]
+            rows.append(
+                [row[0], str(row[1]), number(rate), times(rate / theirs if theirs else None)]
+                + [times(figures.ratio(row, "zookeeper/zookeeper")), f"{figures.rate(row, ours) / rate:.2f}", *latencies]
+            )
+    for key in watched:
+        system, how, count = key.split("/")
+        if system == "bare":
+            known = [watched.get(f"{name}/{how}/{count}", []) for name in ("bare", "zookeeper", "lockgate")]
+            p50, p99 = ([median([report["last"][name] for report in reports]) for reports in known] for name in ("p50_us", "p99_us"))
+            if None not in p50:
+                what = "told" if how == "together" else "told, each reads at once"
+                ratio = [f"**{p50[1] / own:.1f}x**" for own in (p50[0], p50[2])]
+                shown = [ms(value / 1000) for value in (p50[0], p50[2], p99[0], p99[2])]
+                rows.append([what, f"{int(count):,}", "", *ratio, f"{p50[0] / p50[2]:.2f}", *shown])
+    if not rows:
+        return ""
+    heading = ["workload", "clients", "the least, operations/s", "the least, times ZooKeeper", "Lockgate, times ZooKeeper"]
+    heading += ["Lockgate, of the least", "the least, p50 ms", "Lockgate, p50 ms", "the least, p99 ms", "Lockgate, p99 ms"]
+    return (
+        "What the machine allows: three processes that take a request, send it to the two others, sync it, and answer when two of three have, "
+        "by the shortest protocol that there could be, and are no more than that (`bench-peers bare-server`). They elect nobody, remember "
+        "nothing, and know no more than who waits for which lock. Times of `contended` are of hand-overs, and of who is told until all are:\n\n"
         + table(heading, rows)
     )
 

@@ -10,8 +10,11 @@ NAMES = {
     "etcd/etcd": "etcd",
     "redlock/redlock": "RedLock",
     "redis/redis": "one Redis",
+    "bare/bare": "the least",
 }
 PEERS = ["zookeeper/zookeeper", "etcd/etcd", "redlock/redlock", "redis/redis"]
+# What three servers do at least, whatever they promise.
+LEAST = "bare/bare"
 # What of Lockgate a workload's ratios are of: locks by its own API, znodes by the protocol that both speak.
 OURS = {
     "lock": "lockgate/http",

@@ -98,11 +98,15 @@ def keep(results, system, over, workload, report):
 
 def watch(plan, system, results):
     """Many sessions that watch one znode: how long it takes until all know of a change."""
+    watching = [str(system.means.lockgate), "bench", "watch", *system.target(), "--json"]
+    if system.name == "bare":
+        watching = [str(system.means.peers), "bare-watch", *system.all_targets()]
     # What Java has not compiled yet is no measure of it; the largest number needs the longest.
     largest = ["--sessions", str(plan.watchers[-1]), "--seconds", str(plan.watch_warm_up_seconds), "--warmup", "0"]
-    run(plan, [str(system.means.lockgate), "bench", "watch", *system.target(), *largest, "--json"])
+    if system.has_heap or system.name == "lockgate":
+        run(plan, [*watching, *largest])
     for how, arguments in (("together", []), ("at once", ["--at-once"])):
-        command = [str(system.means.lockgate), "bench", "watch", *system.target(), *arguments, "--json"]
+        command = [*watching, *arguments]
         numbers = [["--sessions", str(count)] for count in plan.watchers]
         # What is done only in this way is compiled in a moment.
         run(plan, [*command, *numbers[-1], "--seconds", str(plan.warm_up_seconds), "--warmup", "0"])

@@ -8,12 +8,12 @@ from compare import servers
 
 # For each workload: by how many clients, of those that are asked for, and which systems have it over what.
 LOADS = {
-    "lock": ("all", ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redlock", "redis"]),
-    "contended": ((2, 16, 64), ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redlock", "redis"]),
-    "semaphore": ((16,), ["lockgate/http", "lockgate/zookeeper", "zookeeper"]),
-    "set": ("all", ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redis"]),
-    "create": ((1, 64), ["lockgate/zookeeper", "zookeeper", "etcd"]),
-    "get": ((1, 64), ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redis"]),
+    "lock": ("all", ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redlock", "redis", "bare"]),
+    "contended": ((2, 16, 64), ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redlock", "redis", "bare"]),
+    "semaphore": ((16,), ["lockgate/http", "lockgate/zookeeper", "zookeeper", "bare"]),
+    "set": ("all", ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redis", "bare"]),
+    "create": ((1, 64), ["lockgate/zookeeper", "zookeeper", "etcd", "bare"]),
+    "get": ((1, 64), ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redis", "bare"]),
     "mixed": ((64,), ["lockgate/zookeeper", "zookeeper"]),
 }
 # What else is measured, and of whom.
@@ -21,7 +21,7 @@ OTHERS = {
     "failover": ["lockgate", "zookeeper", "etcd"],
     "state": ["lockgate", "zookeeper", "etcd", "redis"],
     "sessions": ["lockgate", "zookeeper"],
-    "watch": ["lockgate", "zookeeper"],
+    "watch": ["lockgate", "zookeeper", "bare"],
 }
 
 # Within that each session has said something once: clients ping three times in a timeout, which is 30 s.

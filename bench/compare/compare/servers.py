@@ -37,7 +37,7 @@ def missing(systems, lockgate, peers):
     found = []
     if not lockgate.exists():
         found.append(f"{lockgate} (cargo build --release -p lockgate)")
-    if {"etcd", "redis", "redlock"} & set(systems) and not peers.exists():
+    if {"etcd", "redis", "redlock", "bare"} & set(systems) and not peers.exists():
         found.append(f"{peers} (cargo build --release -p bench-peers)")
     if "zookeeper" in systems:
         if not all(pathlib.Path(jar).exists() for jar in ZOOKEEPER_JARS):
@@ -396,6 +396,51 @@ class RedLock(Redis):
     count = 3
 
 
+class Bare(System):
+    """The least that three replicated servers do, as `bench-peers` serves it: no system that anybody uses, but what the machine allows."""
+
+    name = "bare"
+    count = 3
+
+    def __init__(self, means):
+        super().__init__(means)
+        ports = free_ports(2 * self.count - 1)
+        self.client, self.listening = ports[: self.count], ports[self.count :]
+
+    def command(self, number):
+        command = [str(self.means.peers), "bare-server", "--clients", f"127.0.0.1:{self.client[number]}", "--log", "stored"]
+        # The first one is told of the others, which have to listen by then.
+        others = [f"127.0.0.1:{port}" for port in self.listening]
+        return command + (["--listen", others[number - 1]] if number else ["--others", ",".join(others)])
+
+    def start_all(self):
+        for number in (1, 2, 0):
+            self.start(number)
+            until("a bare server", lambda: self.serves(number))  # noqa: B023
+
+    def serves(self, number):
+        if self.processes[number].poll() is not None:
+            raise SystemExit(f"a server of {self.name} has ended with {self.processes[number].returncode}")
+        try:
+            socket.create_connection(("127.0.0.1", self.client[number]), timeout=2).close()
+            return True
+        except OSError:
+            return False
+
+    def stop(self):
+        self.processes = [process for process in self.processes if process]
+        super().stop()
+
+    def version(self):
+        return ""
+
+    def target(self):
+        return ["--servers", f"127.0.0.1:{self.client[0]}"]
+
+    def all_targets(self):
+        return ["--servers", ",".join(f"127.0.0.1:{port}" for port in self.client)]
+
+
 def ask_redis(port, command):
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
@@ -405,4 +450,4 @@ def ask_redis(port, command):
         return ""
 
 
-SYSTEMS = {system.name: system for system in (Lockgate, ZooKeeper, Etcd, Redis, RedLock)}
+SYSTEMS = {system.name: system for system in (Lockgate, ZooKeeper, Etcd, Redis, RedLock, Bare)}

@@ -49,17 +49,37 @@ enum Command {
     Redlock(Loaded),
     /// The least that a replicated server does, by the shortest protocol that there could be
     Bare(Loaded),
-    /// Serves that. The leader is the one that is told of two followers, which have to listen by then
+    /// One of the three processes that serve that. One is told of the two others, which have to listen by then
     BareServer {
-        /// Where it is called, as HOST:PORT
+        /// Where clients call it, as HOST:PORT
         #[arg(long)]
-        listen: String,
-        /// Where its followers are, as HOST:PORT,HOST:PORT; without, it is one
+        clients: String,
+        /// Where the one that is told of it calls, as HOST:PORT
+        #[arg(long, required_unless_present = "others", conflicts_with = "others")]
+        listen: Option<String>,
+        /// Where the two others listen, as HOST:PORT,HOST:PORT
         #[arg(long, value_delimiter = ',')]
-        followers: Vec<String>,
+        others: Vec<String>,
         /// Its log, which is made anew
         #[arg(long)]
         log: PathBuf,
+    },
+    /// How long it takes until all clients of the least servers were told of something, as `lockgate bench watch` measures it; prints JSON
+    BareWatch {
+        #[command(flatten)]
+        servers: Servers,
+        /// How many clients, spread over the servers
+        #[arg(long, default_value_t = 1000)]
+        sessions: usize,
+        /// Each asks what it is as soon as it is told; otherwise all do when the last one was told
+        #[arg(long)]
+        at_once: bool,
+        /// How long to measure
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+        /// How long to run before that
+        #[arg(long, default_value_t = 2)]
+        warmup: u64,
     },
     /// Many keys, as fast as they are taken; they stay
     Fill {
@@ -212,15 +232,28 @@ async fn run(command: Command) -> anyhow::Result<()> {
             .await
         }
         Command::BareServer {
+            clients,
             listen,
-            followers,
+            others,
             log,
         } => {
-            let listener = TcpListener::bind(&listen).await.with_context(|| listen.clone())?;
-            match followers.is_empty() {
-                true => bare::follow(listener, &log).await,
-                false => bare::lead(listener, &followers, &log).await,
+            let bind = async |to: &str| TcpListener::bind(to).await.with_context(|| to.to_owned());
+            let clients = bind(&clients).await?;
+            match listen {
+                Some(listen) => bare::follow(clients, bind(&listen).await?, &log).await,
+                None => bare::lead(clients, &others, &log).await,
             }
+        }
+        Command::BareWatch {
+            servers,
+            sessions,
+            at_once,
+            seconds,
+            warmup,
+        } => {
+            let (warmup, seconds) = (Duration::from_secs(warmup), Duration::from_secs(seconds));
+            let report = bare::watch(&servers.servers, sessions, at_once, warmup, seconds).await?;
+            report::print_json(&[report])
         }
         Command::Fill {
             whose,

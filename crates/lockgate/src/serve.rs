@@ -1,6 +1,6 @@
 //! `lockgate serve`: one node as a process, from its configuration to its exit code.
 
-pub(crate) mod open_files;
+pub mod open_files;
 mod logging;
 mod pages;
 mod reload;

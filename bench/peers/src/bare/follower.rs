@@ -7,10 +7,12 @@ use bytes::Buf;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
+use super::serve::serve;
 use super::{Frames, disk};
 
-/// Stores what one leader sends, until it closes its connection.
-pub async fn follow(listener: TcpListener, log: &Path) -> anyhow::Result<()> {
+/// Stores what one leader sends, until it closes its connection; and answers clients that want nothing stored.
+pub async fn follow(clients: TcpListener, listener: TcpListener, log: &Path) -> anyhow::Result<()> {
+    tokio::task::spawn_local(serve(clients, None));
     let (entries, mut synced) = disk::log(log).with_context(|| log.display().to_string())?;
     let (leader, _) = listener.accept().await?;
     leader.set_nodelay(true)?;

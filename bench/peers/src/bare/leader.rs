@@ -8,23 +8,17 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
-use super::locks::{Locks, Waiting, answer};
-use super::{ANSWER_BYTES, Frames, Request, Want, disk};
+use super::locks::{Locks, answer};
+use super::serve::{Asked, serve};
+use super::{Request, Want, disk};
 
 /// Entries on their way, as many as Lockgate has: with one, the disks idle while the next is gathered.
 const MAX_IN_FLIGHT: usize = 4;
 
 /// Who else stores what this one takes: two, so that a majority is itself and one of them, or both.
 const FOLLOWERS: usize = 2;
-
-/// A request in its bytes, and who waits for its answer.
-struct Asked {
-    request: Request,
-    frame: Bytes,
-    waiting: Waiting,
-}
 
 /// An entry that is on its way.
 struct InFlight {
@@ -33,7 +27,7 @@ struct InFlight {
 }
 
 /// Serves clients, until it is ended.
-pub async fn lead(listener: TcpListener, followers: &[String], log: &Path) -> anyhow::Result<()> {
+pub async fn lead(clients: TcpListener, followers: &[String], log: &Path) -> anyhow::Result<()> {
     ensure!(followers.len() == FOLLOWERS, "two followers, no more and no less");
     let log = disk::log(log).with_context(|| log.display().to_string())?;
     let (tell_stored, stored) = mpsc::unbounded_channel();
@@ -61,41 +55,8 @@ pub async fn lead(listener: TcpListener, followers: &[String], log: &Path) -> an
         });
     }
     let (ask, asked) = mpsc::unbounded_channel();
-    tokio::task::spawn_local(async move {
-        loop {
-            match listener.accept().await {
-                Ok((stream, _)) => drop(tokio::task::spawn_local(serve(stream, ask.clone()))),
-                Err(error) => eprintln!("bench-peers: accepting a client: {error}"),
-            }
-        }
-    });
+    tokio::task::spawn_local(serve(clients, Some(ask)));
     store(log, writers, stored, asked).await
-}
-
-/// Answers one client.
-async fn serve(stream: TcpStream, ask: mpsc::UnboundedSender<Asked>) -> anyhow::Result<()> {
-    stream.set_nodelay(true)?;
-    let (from, mut to) = stream.into_split();
-    let mut frames = Frames::new(from);
-    let mut reply = BytesMut::new();
-    reply.put_u32_le(ANSWER_BYTES as u32);
-    reply.put_bytes(b'.', ANSWER_BYTES);
-    while let Some(frame) = frames.next().await? {
-        let request = Request::of(frame.clone())?;
-        if request.want != Want::Answer {
-            let (waiting, answered) = oneshot::channel();
-            ask.send(Asked {
-                request,
-                frame,
-                waiting,
-            })
-            .ok()
-            .context("nothing is stored any more")?;
-            answered.await.context("nothing is stored any more")?;
-        }
-        to.write_all(&reply).await?;
-    }
-    Ok(())
 }
 
 /// Has everything stored that is asked for, and answers what two of three have.
@@ -169,7 +130,7 @@ fn has_to_wait(locks: &Locks, one: &Asked, is_in_flight: bool) -> bool {
 fn carry_out(locks: &mut Locks, one: Asked) {
     let Request { want, permits, key } = &one.request;
     match want {
-        Want::Answer | Want::Write => answer(one.waiting),
+        Want::Answer | Want::Tell | Want::Write => answer(one.waiting),
         Want::Acquire => locks.acquire(key, *permits, one.waiting),
         Want::Release => locks.release(key, one.waiting),
     }

@@ -10,10 +10,13 @@ mod disk;
 mod follower;
 mod leader;
 mod locks;
+mod serve;
+mod watch;
 
 pub use client::Caller;
 pub use follower::follow;
 pub use leader::lead;
+pub use watch::watch;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use std::io;
@@ -21,6 +24,9 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// An answer carries as much as an answer of the others does: the stat of a znode, or a grant with its fencing token.
 const ANSWER_BYTES: usize = 100;
+
+/// A notice weighs as much as one of ZooKeeper's about a znode with a short path.
+const NOTICE_BYTES: usize = 60;
 
 /// No frame is longer: an entry of as many requests as clients are measured with.
 const MAX_FRAME_BYTES: usize = 4 * 1024 * 1024;
@@ -37,6 +43,8 @@ enum Want {
     Acquire = 2,
     /// To give it back.
     Release = 3,
+    /// That all other clients of the same process are told of something.
+    Tell = 4,
 }
 
 /// What a client asks for.
@@ -71,6 +79,7 @@ impl Request {
             1 => Want::Write,
             2 => Want::Acquire,
             3 => Want::Release,
+            4 => Want::Tell,
             _ => return Err(invalid()),
         };
         let permits = frame.get_u8();

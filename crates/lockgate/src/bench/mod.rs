@@ -35,7 +35,7 @@ use nix::unistd::Pid;
 
 use crate::cli::secured::Secured;
 use crate::cluster::LocalCluster;
-use crate::serve::open_files;
+pub use crate::serve::open_files;
 use load::LoadArgs;
 use nodes::Nodes;
 use workload::Workload;
