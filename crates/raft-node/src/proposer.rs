@@ -12,7 +12,6 @@ use futures_util::stream::FuturesUnordered;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::ClientWriteError;
 use openraft::impls::OneshotResponder;
-use openraft::metrics::RaftServerMetrics;
 use openraft::raft::ClientWriteResult;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -25,7 +24,7 @@ use crate::peers::Gate;
 use crate::peers::wire::{Declined, NotLeader};
 use crate::replica::Replica;
 use crate::storage::{OwnSyncs, Wal};
-use crate::types::{CommittedLeaderId, Proposal, Raft, TypeConfig};
+use crate::types::{CommittedLeaderId, Membership, Proposal, Raft, TypeConfig};
 use crate::versions::OLDEST_COMMANDS_VERSION;
 use crate::wall_clock;
 
@@ -184,8 +183,8 @@ impl Proposer {
                     .proposed_bytes
                     .add(proposal.commands.len() as u64);
                 let leader = CommittedLeaderId::new(term);
-                self.own_syncs
-                    .propose(term, has_others(&members.borrow_watched()));
+                let has_others = has_others(members.borrow_watched().membership_config.membership());
+                self.own_syncs.propose(term, has_others);
                 fail_step!(async "propose::before_write");
                 if self
                     .raft
@@ -259,8 +258,8 @@ impl Proposer {
 }
 
 /// Whether no voter commits anything alone.
-fn has_others(server: &RaftServerMetrics<TypeConfig>) -> bool {
-    let configs = server.membership_config.membership().get_joint_config();
+fn has_others(membership: &Membership) -> bool {
+    let configs = membership.get_joint_config();
     configs.iter().all(|voters| voters.len() > 1)
 }
 
@@ -274,5 +273,26 @@ fn has_to_wait(replica: &Replica, command: &Bytes, is_in_flight: bool) -> bool {
         }
         // It is for the state to say what is wrong with it.
         Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+    use crate::types::Member;
+
+    #[test]
+    fn a_lone_voter_has_no_others_to_wait_for_whoever_learns() {
+        let nodes: BTreeMap<_, _> = (1..=4).map(|id| (id, Member::default())).collect();
+        let of = |voters: &[&[u64]]| {
+            let voters: Vec<BTreeSet<_>> = voters.iter().map(|some| some.iter().copied().collect()).collect();
+            has_others(&Membership::new(voters, nodes.clone()).expect("all voters are nodes"))
+        };
+        assert!(!of(&[&[1]]));
+        assert!(of(&[&[1, 2, 3]]));
+        // While the two others come in, or go.
+        assert!(!of(&[&[1], &[1, 2, 3]]));
     }
 }
