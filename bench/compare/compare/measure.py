@@ -98,13 +98,10 @@ def keep(results, system, over, workload, report):
 
 def watch(plan, system, results):
     """Many sessions that watch one znode: how long it takes until all know of a change."""
-    watching = [str(system.means.lockgate), "bench", "watch", *system.target(), "--json"]
-    if system.name == "bare":
-        watching = [str(system.means.peers), "bare-watch", *system.all_targets()]
+    watching = system.watching()
     # What Java has not compiled yet is no measure of it; the largest number needs the longest.
     largest = ["--sessions", str(plan.watchers[-1]), "--seconds", str(plan.watch_warm_up_seconds), "--warmup", "0"]
-    if system.has_heap or system.name == "lockgate":
-        run(plan, [*watching, *largest])
+    run(plan, [*watching, *largest])
     for how, arguments in (("together", []), ("at once", ["--at-once"])):
         command = [*watching, *arguments]
         numbers = [["--sessions", str(count)] for count in plan.watchers]

@@ -160,6 +160,10 @@ class System:
             process.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
 
+    def watching(self):
+        """What measures how soon watchers are told."""
+        return [str(self.means.lockgate), "bench", "watch", *self.target(), "--json"]
+
     def log_tail(self):
         logs = [(self.directory / str(number) / "log") for number in range(self.count)]
         return "\n".join(log.read_text(errors="replace")[-2000:] for log in logs if log.exists())
@@ -437,8 +441,9 @@ class Bare(System):
     def target(self):
         return ["--servers", f"127.0.0.1:{self.client[0]}"]
 
-    def all_targets(self):
-        return ["--servers", ",".join(f"127.0.0.1:{port}" for port in self.client)]
+    def watching(self):
+        """All three tell who is connected to them."""
+        return [str(self.means.peers), "bare-watch", "--servers", ",".join(f"127.0.0.1:{port}" for port in self.client)]
 
 
 def ask_redis(port, command):

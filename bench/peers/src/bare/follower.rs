@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use bytes::Buf;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
@@ -22,6 +22,7 @@ pub async fn follow(clients: TcpListener, listener: TcpListener, log: &Path) -> 
         tokio::select! {
             frame = frames.next() => {
                 let Some(mut entry) = frame? else { return Ok(()) };
+                ensure!(entry.len() >= size_of::<u64>(), "an entry without its number");
                 let number = entry.get_u64_le();
                 entries.send((number, entry)).context("the log has ended")?;
             }
