@@ -157,10 +157,14 @@ impl Server {
             .propose(request)
             .await
             .expect("a node alone always leads");
-        // What is gone already, or was never meant to go, is no mistake.
+        // What is gone already, or was never meant to go, is no mistake: a request that nobody waits for any longer is carried out
+        // all the same, and may come in between.
         if let Err(refusal) = applied.outcome {
             assert!(
-                matches!(refusal, Refusal::NoNode(_) | Refusal::NoSession(_)),
+                matches!(
+                    refusal,
+                    Refusal::NoNode(_) | Refusal::NoSession(_) | Refusal::SessionEnded(_)
+                ),
                 "it cannot be taken away: {refusal}"
             );
         }
@@ -193,5 +197,28 @@ fn locks_are_held_by_few(store: &Store) {
             lock.lock,
             view.holders.len() - 1
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_in_the_meantime_is_no_mistake() {
+        let mut server = Server::start(HttpConfig::default());
+        let request = Request::post("/v1/sessions").header("content-type", "application/json");
+        let request = request.body(Body::from("{}")).unwrap();
+        assert!(server.ask_of_itself(request).status.is_success());
+        let session = server.read(|store| store.sessions()[0].session);
+        let path = ZPath::parse("/gone").unwrap();
+        server.runtime.block_on(async {
+            // As if the caller of the first had hung up before it was carried out.
+            for _ in 0..2 {
+                server.change(Command::CloseSession { session }).await;
+                let path = path.clone();
+                server.change(Command::Write(Op::DeleteRecursive { path })).await;
+            }
+        });
     }
 }
