@@ -100,7 +100,7 @@ pub struct Revocation {
 
 /// How many released calls a contender remembers while it holds. They matter only until their callers have got
 /// their answers, so these are calls of one owner in flight at once.
-const MAX_RELEASED: usize = 16;
+pub const MAX_RELEASED: usize = 16;
 
 /// One call of `acquire`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -261,12 +261,15 @@ impl Record {
     }
 
     /// Takes a known call back, and with it one hold or one place.
+    ///
+    /// Was the call's own hold the one that another call's release gave back, that other call's goes now in its place: so
+    /// that one is as if it had been released, and is known still, for its caller may have gone as well.
     pub fn take_back(&mut self, attempt: AttemptId) {
         match self.attempts.iter().position(|known| known.id == attempt) {
             Some(at) => drop(self.attempts.remove(at)),
             None => {
                 self.released.retain(|known| known.id != attempt);
-                self.attempts.remove(0);
+                self.release_one();
             }
         }
     }

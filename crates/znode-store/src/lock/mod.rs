@@ -52,7 +52,7 @@ pub use apply::{
     MAX_REASON_BYTES,
 };
 pub use configure::ClosedLock;
-pub use contender::{Claim, Revocation};
+pub use contender::{Claim, MAX_RELEASED, Revocation};
 pub use deadlock::{
     MAX_DEADLOCK_STEPS, MAX_GRAPH_WAITS, MAX_NAMED_BLOCKERS, MAX_NAMED_PARTIES, PartyView, WaitView,
 };

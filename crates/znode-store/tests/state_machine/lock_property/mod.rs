@@ -5,14 +5,14 @@
 mod rules;
 mod steps;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use znode_store::{
     AttemptId, Command, ContenderView, CreateMode, CreatePath, Data, Downgraded, EntryContext, HolderId,
-    Identities, LockCommand, LockMode, LockName, LockView, LockWish, Op, Outcome, Password, Reply, Request,
-    RequestId, SessionId, WithdrawCause, ZPath, Zxid,
+    Identities, LockCommand, LockMode, LockName, LockView, LockWish, MAX_RELEASED, Op, Outcome, Password,
+    Reply, Request, RequestId, SessionId, WithdrawCause, ZPath, Zxid,
 };
 
 use self::rules::*;
@@ -23,8 +23,27 @@ use crate::replicas::Replicas;
 /// The calls that a contender stands for.
 #[derive(Debug, Default)]
 struct Calls {
-    known: BTreeSet<u64>,
+    /// Those that were neither withdrawn nor forgotten, in the order in which they came.
+    known: Vec<u64>,
+    /// So many of them were given back; which ones nobody said.
     released: usize,
+    /// Given back so long ago that nobody knows of them.
+    forgotten: Vec<u64>,
+}
+
+impl Calls {
+    fn withdraw(&mut self, call: u64) {
+        self.known.retain(|known| *known != call);
+    }
+
+    /// Of those that were given back only the last are remembered.
+    fn release(&mut self) {
+        self.released += 1;
+        if self.released > MAX_RELEASED {
+            self.forgotten.push(self.known.remove(0));
+            self.released -= 1;
+        }
+    }
 }
 
 struct World {
@@ -192,10 +211,7 @@ impl World {
                 // Mostly one of the contender's own calls.
                 let known = self.calls.get(&holder).map(|calls| &calls.known);
                 let attempt = match known.filter(|known| !known.is_empty() && *attempt < 220) {
-                    Some(known) => *known
-                        .iter()
-                        .nth(usize::from(*attempt) % known.len())
-                        .expect("it was taken modulo their number"),
+                    Some(known) => known[usize::from(*attempt) % known.len()],
                     None => u64::from(*attempt),
                 };
                 let (attempt, cause) = (AttemptId(attempt), *cause);
@@ -361,14 +377,14 @@ impl World {
     /// A contender, and the one in the next lock that stands for one of the same calls, if there is one.
     fn both(&self, step: &Step, lock: LockName, holder: HolderId) -> Vec<(LockName, HolderId)> {
         let none = Calls::default();
-        let calls = |holder: &str| &self.calls.get(holder).unwrap_or(&none).known;
+        let known = |holder: &str| &self.calls.get(holder).unwrap_or(&none).known;
         let other = neighbour(step.lock);
         let view = self.replicas.store.lock(&other);
         let mut contenders = view
             .iter()
             .flat_map(all)
             .map(|contender| contender.holder.clone());
-        let twin = contenders.rfind(|other| !calls(other).is_disjoint(calls(&holder)));
+        let twin = contenders.rfind(|other| known(other).iter().any(|call| known(&holder).contains(call)));
         let mut both = vec![(lock, holder)];
         both.extend(twin.map(|twin| (other, twin)));
         both
@@ -400,14 +416,14 @@ impl World {
                 let repeated = step
                     .request
                     .and_then(|request| self.requests.get(&(session, request)));
-                match repeated {
+                let place = repeated.and_then(|first| calls.known.iter().position(|known| known == first));
+                match (repeated, place) {
                     // Made again: the new call takes the old one's place, if that is still there.
-                    Some(first) if calls.known.remove(first) => {}
+                    (_, Some(place)) => calls.known[place] = attempt.0,
                     // Made again when all was over.
-                    Some(_) if !alive(after, holder) => return,
-                    _ => {}
+                    (Some(first), None) if !alive(after, holder) || calls.forgotten.contains(first) => return,
+                    _ => calls.known.push(attempt.0),
                 }
-                calls.known.insert(attempt.0);
                 if let Some(request) = step.request {
                     self.requests.insert((session, request), attempt.0);
                 }
@@ -420,13 +436,13 @@ impl World {
                         other => panic!("an acquire was answered {other}"),
                     };
                     let calls = self.calls.entry(holder.clone()).or_default();
-                    calls.known.insert(attempt.0);
+                    calls.known.push(attempt.0);
                 }
             }
             (Command::Lock(LockCommand::ReleaseMany { holders }), Ok(Reply::ReleasedMany(released))) => {
                 for ((_, holder), _) in holders.iter().zip(released).filter(|(_, holds)| holds.is_some()) {
                     if let Some(calls) = self.calls.get_mut(holder) {
-                        calls.released += 1;
+                        calls.release();
                     }
                 }
             }
@@ -437,14 +453,14 @@ impl World {
                         .flat_map(all)
                         .any(|contender| contender.holder == *holder && contender.session == session);
                     if let Some(calls) = self.calls.get_mut(holder).filter(|_| owned) {
-                        calls.known.remove(&attempt.0);
+                        calls.withdraw(attempt.0);
                     }
                 }
             }
             (Command::Lock(LockCommand::Release { holder, .. }), Ok(_)) => {
                 // Other clients' contenders stand for no calls.
                 if let Some(calls) = self.calls.get_mut(holder) {
-                    calls.released += 1;
+                    calls.release();
                 }
             }
             (
@@ -462,7 +478,7 @@ impl World {
                 });
                 let stands = *cause == WithdrawCause::TimedOut && holds_before(holder);
                 if let Some(calls) = self.calls.get_mut(holder).filter(|_| owned && !stands) {
-                    calls.known.remove(&attempt.0);
+                    calls.withdraw(attempt.0);
                 }
             }
             _ => {}
