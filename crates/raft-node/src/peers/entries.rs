@@ -2,9 +2,9 @@
 //!
 //! Each message wakes a node, which costs more than to carry out what it says. So what can wait goes with what cannot: how far
 //! is committed with the next entries, an answer that says nothing new with the next one that does. Only a follower where somebody
-//! waits for what was committed, or may look, is told as soon as the leader has answered its own callers. The same goes for openraft here,
-//! which has a turn for all that it hears: of the slower follower's answer it hears with the next one, and of this node's own disk with
-//! the faster one's.
+//! waits for what was committed, or may look, is told at once, before the leader carries it out itself: whoever waits there has the
+//! longer way to go. The same goes for openraft here, which has a turn for all that it hears: of the slower follower's answer it hears
+//! with the next one, and of this node's own disk with the faster one's.
 
 pub mod answers;
 
@@ -250,12 +250,12 @@ fn index_of(last: Option<WireLogId>) -> Option<u64> {
     last.map(|last| last.index)
 }
 
-/// Returns when a follower that is not told since `untold` how far is committed has to be. If somebody there waits for it, that is
-/// when this node has carried it out itself and answered its own callers.
+/// Returns when a follower that is not told since `untold` how far is committed has to be: at once, unless nobody there waits for it.
 async fn time_to_tell(untold: Option<Instant>, is_quiet: bool) {
-    match untold {
-        Some(since) if is_quiet => tokio::time::sleep_until(since + MAX_UNTOLD).await,
-        _ => tokio::task::yield_now().await,
+    if let Some(since) = untold
+        && is_quiet
+    {
+        tokio::time::sleep_until(since + MAX_UNTOLD).await;
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a leader and a follower send each other, and when.
 
-use futures_util::stream;
+use futures_util::{FutureExt, stream};
 use openraft::raft::AppendEntriesRequest;
 use tokio::io::{DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::sync::mpsc;
@@ -245,6 +245,16 @@ async fn a_follower_where_somebody_waits_is_told_at_once_how_far_is_committed_an
         assert_eq!(appends.bytes_in_flight, 0);
         line.floor.send_replace(0);
     }
+}
+
+#[tokio::test]
+async fn who_waits_at_a_follower_is_told_before_anything_else_runs_at_the_leader() {
+    let (mut line, mut appends) = line_in_use(stored(2)).await;
+    line.requests.send(append(2, 2, 2)).unwrap();
+    let mut next = std::pin::pin!(appends.next_answer());
+    assert!(futures_util::poll!(&mut next).is_pending());
+    let told = line.hears().now_or_never().expect("it was sent");
+    assert_eq!(told.commit, Some((&at(2)).into()));
 }
 
 #[tokio::test(start_paused = true)]
