@@ -15,12 +15,17 @@ const SEGMENT_BYTES: u64 = 64 * 1024;
 const LOW_WATER_BYTES: u64 = 8 * SEGMENT_BYTES;
 const RESUME_BYTES: u64 = 10 * SEGMENT_BYTES;
 
+/// How often disks are looked at. A member's full disk is forgotten when it has not answered for six of these, and with it that
+/// nothing may be written; so they are longer than the tenths of a second for which a machine that is busy with other things
+/// holds a node up, and short enough that no test waits for them.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
 /// Small marks and files, and looks that do not make a test wait.
 fn small_disk(config: &mut NodeConfig) {
     config.log.segment_bytes = SEGMENT_BYTES as usize;
     config.disk.low_water_bytes = LOW_WATER_BYTES;
     config.disk.resume_bytes = RESUME_BYTES;
-    config.disk.check_interval = Duration::from_millis(20);
+    config.disk.check_interval = CHECK_INTERVAL;
     config.disk.hand_over_pause = Duration::from_millis(500);
     config.propose_timeout = Duration::from_secs(5);
 }
