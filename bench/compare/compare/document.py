@@ -143,9 +143,9 @@ def least(figures, watched):
     heading = ["workload", "clients", "the least, operations/s", "the least, times ZooKeeper", "Lockgate, times ZooKeeper"]
     heading += ["Lockgate, of the least", "the least, p50 ms", "Lockgate, p50 ms", "the least, p99 ms", "Lockgate, p99 ms"]
     return (
-        "What the machine allows: three processes that take a request, send it to the two others, sync it, and answer when two of three have, "
-        "by the shortest protocol that there could be, and are no more than that (`bench-peers bare-server`). They elect nobody, remember "
-        "nothing, and know no more than who waits for which lock. Times of `contended` are of hand-overs, and of who is told until all are:\n\n"
+        "What the machine allows: three processes that take requests, of which the first gets those of the two others, sends all to both, syncs "
+        "them, and has them answered when two of three have, by the shortest protocol that there could be, and are no more than that "
+        "(`bench-peers bare-server`). They elect nobody, remember nothing, and know no more than who waits for which lock. Times of `contended` are of hand-overs, and of who is told until all are:\n\n"
         + table(heading, rows)
     )
 

@@ -439,11 +439,10 @@ class Bare(System):
         return ""
 
     def target(self):
-        return ["--servers", f"127.0.0.1:{self.client[0]}"]
+        return leader_first(self.client, 0)
 
     def watching(self):
-        """All three tell who is connected to them."""
-        return [str(self.means.peers), "bare-watch", "--servers", ",".join(f"127.0.0.1:{port}" for port in self.client)]
+        return [str(self.means.peers), "bare-watch", *self.target()]
 
 
 def ask_redis(port, command):

@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use bytes::{Buf, BufMut, Bytes, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::OwnedWriteHalf;
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use super::locks::{Locks, answer};
+use super::locks::{Done, Locks, Waiting, answer};
 use super::serve::{Asked, serve};
-use super::{Request, Want, disk};
+use super::{ANSWERS, Frames, Request, Want, disk, put_numbered, take_number};
 
 /// Entries on their way, as many as Lockgate has: with one, the disks idle while the next is gathered.
 const MAX_IN_FLIGHT: usize = 4;
@@ -26,43 +26,71 @@ struct InFlight {
     asked: Vec<Asked>,
 }
 
+/// One of those who store.
+struct Follower {
+    to: OwnedWriteHalf,
+    /// Which of its requests are done, and not told yet.
+    done: Done,
+    /// What is sent next.
+    out: BytesMut,
+}
+
 /// Serves clients, until it is ended.
 pub async fn lead(clients: TcpListener, followers: &[String], log: &Path) -> anyhow::Result<()> {
     ensure!(followers.len() == FOLLOWERS, "two followers, no more and no less");
     let log = disk::log(log).with_context(|| log.display().to_string())?;
     let (tell_stored, stored) = mpsc::unbounded_channel();
-    let mut writers = Vec::new();
+    let (ask, asked) = mpsc::unbounded_channel();
+    let mut all = Vec::new();
     for (which, follower) in followers.iter().enumerate() {
         let stream = TcpStream::connect(follower).await;
         let stream = stream.with_context(|| format!("the follower at {follower}"))?;
         stream.set_nodelay(true)?;
-        let (mut from, to) = stream.into_split();
-        writers.push(to);
-        let tell_stored = tell_stored.clone();
+        let (from, to) = stream.into_split();
+        let done = Done::default();
+        let (tell_stored, ask, of_it) = (tell_stored.clone(), ask.clone(), done.clone());
         tokio::task::spawn_local(async move {
-            let mut read = BytesMut::with_capacity(1024);
-            while from.read_buf(&mut read).await.is_ok_and(|read| read > 0) {
-                let mut last = None;
-                while read.len() >= size_of::<u64>() {
-                    last = Some(read.get_u64_le());
-                }
-                if let Some(number) = last
-                    && tell_stored.send((which, number)).is_err()
-                {
-                    return;
-                }
+            let heard = hear(from, |number| tell_stored.send((which, number)), &ask, &of_it).await;
+            if let Err(error) = heard {
+                eprintln!("bench-peers: a follower: {error:#}");
             }
         });
+        let out = BytesMut::new();
+        all.push(Follower { to, done, out });
     }
-    let (ask, asked) = mpsc::unbounded_channel();
-    tokio::task::spawn_local(serve(clients, Some(ask)));
-    store(log, writers, stored, asked).await
+    drop(tell_stored);
+    tokio::task::spawn_local(serve(clients, ask));
+    store(log, all, stored, asked).await
+}
+
+/// What a follower says: up to where it has stored, and what its clients want.
+async fn hear<E: std::error::Error + Send + Sync + 'static>(
+    from: OwnedReadHalf,
+    stored: impl Fn(u64) -> Result<(), E>,
+    ask: &mpsc::UnboundedSender<Asked>,
+    done: &Done,
+) -> anyhow::Result<()> {
+    let mut frames = Frames::new(from);
+    while let Some(mut frame) = frames.next().await? {
+        let number = take_number(&mut frame)?;
+        if frame.has_remaining() {
+            let asked = Asked {
+                request: Request::of(frame.clone())?,
+                frame,
+                waiting: Waiting::There(done.clone(), number),
+            };
+            ask.send(asked).ok().context("nothing is stored any more")?;
+        } else {
+            stored(number)?;
+        }
+    }
+    Ok(())
 }
 
 /// Has everything stored that is asked for, and answers what two of three have.
 async fn store(
     (entries, mut synced): disk::Log,
-    mut writers: Vec<OwnedWriteHalf>,
+    mut followers: Vec<Follower>,
     mut stored: mpsc::UnboundedReceiver<(usize, u64)>,
     mut asked: mpsc::UnboundedReceiver<Asked>,
 ) -> anyhow::Result<()> {
@@ -99,27 +127,31 @@ async fn store(
         let is_in_flight = !in_flight.is_empty();
         if in_flight.len() < MAX_IN_FLIGHT && next.iter().any(|one| !has_to_wait(&locks, one, is_in_flight)) {
             number += 1;
-            let frame = entry(number, &next);
-            for writer in &mut writers {
-                writer.write_all(&frame).await.context("a follower")?;
+            let entry = entry(&next);
+            for follower in &mut followers {
+                put_numbered(&mut follower.out, number, &[&entry]);
             }
-            entries.send((number, frame)).ok().context("the log has ended")?;
+            entries.send((number, entry)).ok().context("the log has ended")?;
             in_flight.push_back(InFlight {
                 number,
                 asked: std::mem::take(&mut next),
             });
         }
+        for Follower { to, done, out } in &mut followers {
+            let done = std::mem::take(&mut *done.borrow_mut());
+            if !done.is_empty() {
+                let numbers: Vec<[u8; 8]> = done.into_iter().map(u64::to_le_bytes).collect();
+                put_numbered(out, ANSWERS, &[numbers.as_flattened()]);
+            }
+            to.write_all_buf(out).await.context("a follower")?;
+        }
     }
 }
 
 /// As it goes to followers and into the log.
-fn entry(number: u64, asked: &[Asked]) -> Bytes {
-    let length: usize = asked.iter().map(|one| one.frame.len()).sum();
-    let mut frame = BytesMut::with_capacity(4 + 8 + length);
-    frame.put_u32_le((8 + length) as u32);
-    frame.put_u64_le(number);
-    asked.iter().for_each(|one| frame.put_slice(&one.frame));
-    frame.freeze()
+fn entry(asked: &[Asked]) -> Bytes {
+    let frames: Vec<&[u8]> = asked.iter().map(|one| &one.frame[..]).collect();
+    frames.concat().into()
 }
 
 fn has_to_wait(locks: &Locks, one: &Asked, is_in_flight: bool) -> bool {

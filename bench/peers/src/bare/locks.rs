@@ -1,12 +1,22 @@
 //! Who holds which lock, and who waits: as little as that can be.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+/// Numbers of requests of another process that are done.
+pub type Done = Rc<RefCell<Vec<u64>>>;
+
 /// Who waits for an answer.
-pub type Waiting = oneshot::Sender<()>;
+pub enum Waiting {
+    /// A client of this process.
+    Here(oneshot::Sender<()>),
+    /// Another process, which calls the request so.
+    There(Done, u64),
+}
 
 /// All locks that somebody has wanted.
 #[derive(Default)]
@@ -50,9 +60,13 @@ impl Locks {
     }
 }
 
-/// Whoever has gone away needs no answer.
+/// Lets go who waits.
 pub fn answer(waiting: Waiting) {
-    let _ = waiting.send(());
+    match waiting {
+        // Whoever has gone away needs no answer.
+        Waiting::Here(client) => drop(client.send(())),
+        Waiting::There(done, number) => done.borrow_mut().push(number),
+    }
 }
 
 #[cfg(test)]
@@ -65,9 +79,10 @@ mod tests {
         let mut locks = Locks::default();
         let acquire = |locks: &mut Locks| {
             let (waiting, answered) = oneshot::channel();
-            locks.acquire(&key, 2, waiting);
+            locks.acquire(&key, 2, Waiting::Here(waiting));
             answered
         };
+        let nobody = || Waiting::There(Done::default(), 1);
         assert!(!locks.has_to_wait(&key, 2, false));
         let mut answered = [(); 4].map(|()| acquire(&mut locks));
         let in_by_now = |answered: &mut [oneshot::Receiver<()>]| {
@@ -78,12 +93,12 @@ mod tests {
         };
         assert_eq!(in_by_now(&mut answered), [true, true, false, false]);
         assert!(locks.has_to_wait(&key, 2, true));
-        locks.release(&key, oneshot::channel().0);
+        locks.release(&key, nobody());
         assert_eq!(in_by_now(&mut answered), [true, true, true, false]);
-        locks.release(&key, oneshot::channel().0);
+        locks.release(&key, nobody());
         assert!(!locks.has_to_wait(&key, 2, true), "a release may be on its way");
         assert!(locks.has_to_wait(&key, 2, false));
-        locks.release(&key, oneshot::channel().0);
+        locks.release(&key, nobody());
         assert!(!locks.has_to_wait(&key, 2, false));
     }
 }

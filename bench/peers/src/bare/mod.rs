@@ -1,9 +1,12 @@
-//! The least that a replicated server does, to know what a machine allows: three processes, of which one takes requests, sends them
-//! to the two others, and answers when they are on two disks of the three. No elections, no terms, no state but who waits for which
-//! lock, nothing that anybody could ask for later. Whatever keeps promises does all of this, and more.
+//! The least that a replicated server does, to know what a machine allows: three processes that take requests, of which one, the
+//! leader, gets those of the two others, sends all to both, and has them answered when they are on two disks of the three. No
+//! elections, no terms, no state but who waits for which lock, nothing that anybody could ask for later. Whatever keeps promises does
+//! all of this, and more.
 //!
 //! Its protocol is the shortest that there could be: a frame is its length in four bytes (little-endian), and so many bytes. A
-//! request begins with what is wanted, the length of a key, and the key; an answer is what an answer weighs.
+//! request begins with what is wanted, the length of a key, and the key; an answer is what an answer weighs. Between the processes
+//! each frame begins with a number in eight bytes: an entry's and then the entry, or [`ANSWERS`] and then the numbers of the requests
+//! that are done, to a follower; and up to where it has stored them, or a request's and then the request, to the leader.
 
 mod client;
 mod disk;
@@ -27,6 +30,9 @@ const ANSWER_BYTES: usize = 100;
 
 /// A notice weighs as much as one of ZooKeeper's about a znode with a short path.
 const NOTICE_BYTES: usize = 60;
+
+/// In place of an entry's number: there is no entry with this one.
+const ANSWERS: u64 = 0;
 
 /// No frame is longer: an entry of as many requests as clients are measured with.
 const MAX_FRAME_BYTES: usize = 4 * 1024 * 1024;
@@ -95,6 +101,22 @@ impl Request {
     }
 }
 
+/// What a frame between the processes begins with.
+fn take_number(frame: &mut Bytes) -> io::Result<u64> {
+    frame
+        .try_get_u64_le()
+        .map_err(|_| io::Error::other("a frame without a number"))
+}
+
+/// Puts a frame between the processes to what is sent next.
+fn put_numbered(out: &mut BytesMut, number: u64, parts: &[&[u8]]) {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    out.reserve(4 + 8 + length);
+    out.put_u32_le((8 + length) as u32);
+    out.put_u64_le(number);
+    parts.iter().for_each(|part| out.put_slice(part));
+}
+
 /// Reads frames, as many at once as there are.
 struct Frames<R> {
     from: R,
@@ -140,7 +162,13 @@ impl<R: AsyncRead + Unpin> Frames<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use lockgate::bench::drive::{Client, Moments};
+    use tokio::net::TcpListener;
+
     use super::*;
+    use crate::{Task, Workload};
 
     #[test]
     fn a_request_is_what_its_frame_says() {
@@ -170,5 +198,57 @@ mod tests {
         }
         assert_eq!(read, [&b"abc"[..], b"", b"d"]);
         sending.await.unwrap().unwrap();
+    }
+
+    /// One lock for all, and a client at each: who asks a follower is let in and heard by the leader.
+    #[tokio::test]
+    async fn a_client_of_each_gets_the_lock_of_all_in_turn() {
+        let dir = tempfile::tempdir().unwrap();
+        let bind = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let clients = [bind().await, bind().await, bind().await];
+        let servers = clients
+            .each_ref()
+            .map(|one| one.local_addr().unwrap().to_string());
+        let [of_leader, of_second, of_third] = clients;
+        let others = [bind().await, bind().await];
+        let followers = others.each_ref().map(|one| one.local_addr().unwrap().to_string());
+        let [second, third] = others;
+        let [log_1, log_2, log_3] = ["1", "2", "3"].map(|name| dir.path().join(name));
+        let serve = async {
+            tokio::try_join!(
+                lead(of_leader, &followers, &log_1),
+                follow(of_second, second, &log_2),
+                follow(of_third, third, &log_3),
+            )
+        };
+        let ask = async {
+            let task = Task {
+                workload: Workload::Contended,
+                key: "lock".to_owned(),
+                data: b"data".to_vec(),
+                permits: 1,
+                retry: Duration::ZERO,
+                ttl: Duration::from_secs(10),
+            };
+            let rounds = servers.iter().map(async |server| {
+                let mut caller = Caller::open(server, task.clone()).await?;
+                for _ in 0..20 {
+                    caller.once(&mut Moments::unwatched()).await?;
+                }
+                anyhow::Ok(())
+            });
+            futures_util::future::try_join_all(rounds).await
+        };
+        let all = async {
+            tokio::select! {
+                served = serve => panic!("a server has ended: {:?}", served.err()),
+                asked = ask => asked.unwrap().len(),
+            }
+        };
+        let local = tokio::task::LocalSet::new();
+        let done = local
+            .run_until(tokio::time::timeout(Duration::from_secs(60), all))
+            .await;
+        assert_eq!(done, Ok(servers.len()));
     }
 }

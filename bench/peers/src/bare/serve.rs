@@ -24,8 +24,8 @@ pub struct Asked {
 /// The ways to all clients, by the order in which they came.
 type Clients = Rc<RefCell<HashMap<u64, Rc<OwnedWriteHalf>>>>;
 
-/// Serves who comes, until the process ends. What has to be stored goes to `ask`; who is no leader has none.
-pub async fn serve(listener: TcpListener, ask: Option<mpsc::UnboundedSender<Asked>>) {
+/// Serves who comes, until the process ends. What has to be stored goes to `ask`.
+pub async fn serve(listener: TcpListener, ask: mpsc::UnboundedSender<Asked>) {
     let clients = Clients::default();
     for number in 0.. {
         match listener.accept().await {
@@ -49,7 +49,7 @@ async fn serve_one(
     stream: TcpStream,
     number: u64,
     clients: &Clients,
-    ask: Option<mpsc::UnboundedSender<Asked>>,
+    ask: mpsc::UnboundedSender<Asked>,
 ) -> anyhow::Result<()> {
     stream.set_nodelay(true)?;
     let (from, to) = stream.into_split();
@@ -63,14 +63,11 @@ async fn serve_one(
             Want::Answer => {}
             Want::Tell => tell_others(clients, number).await,
             Want::Write | Want::Acquire | Want::Release => {
-                let ask = ask
-                    .as_ref()
-                    .context("this one only stores what its leader says")?;
                 let (waiting, stored) = oneshot::channel();
                 let asked = Asked {
                     request,
                     frame,
-                    waiting,
+                    waiting: Waiting::Here(waiting),
                 };
                 ask.send(asked).ok().context("nothing is stored any more")?;
                 stored.await.context("nothing is stored any more")?;
