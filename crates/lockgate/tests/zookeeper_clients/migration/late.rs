@@ -62,6 +62,40 @@ impl Drop for Gate {
     }
 }
 
+/// Begins a switch, makes the change while both sides are compared, and returns why it was refused.
+async fn refused_for(
+    target: &Target,
+    gate: &Gate,
+    servers: &[String],
+    client: &mut Client,
+    change: Request,
+) -> String {
+    let files = ["freeze", "frozen", "back"].map(|name| target.file(name));
+    for file in files.iter().filter(|file| file.exists()) {
+        std::fs::remove_file(file).unwrap();
+    }
+    let [freeze, frozen, back] = files;
+    let on_freeze = format!(
+        "touch {}; until [ -e {} ]; do sleep 0.02; done",
+        freeze.display(),
+        frozen.display()
+    );
+    let on_refused = format!("touch {}", back.display());
+    let options = ["--switch", "--on-freeze", &on_freeze, "--on-refused", &on_refused];
+    let mut switch = Running::start(target.tool_to(std::slice::from_ref(&gate.address), servers, &options));
+    until_so("it is frozen", async || freeze.exists()).await;
+    // The target does not answer before the change has been made.
+    gate.close();
+    std::fs::write(&frozen, "").unwrap();
+    switch.until("note", "the source is quiet").await;
+    client.call(change).await.unwrap().unwrap();
+    gate.open();
+    let (told, code) = switch.end().await;
+    assert_eq!(code, Some(80), "{told:#?}");
+    assert!(back.exists(), "writers are let back");
+    event(&told, "refused")["why"].as_str().unwrap().to_owned()
+}
+
 #[tokio::test]
 async fn a_source_that_changes_after_it_was_quiet_is_not_switched_from() {
     let source = match Ensemble::zookeeper().await {
@@ -74,57 +108,22 @@ async fn a_source_that_changes_after_it_was_quiet_is_not_switched_from() {
     for path in ["/a", "/a/b", "/c"] {
         client.call(create(path, b"x", 0)).await.unwrap().unwrap();
     }
-
-    // While both sides are compared: the target does not answer before that has happened.
     let gate = Gate::before(target.cluster.http_addresses().remove(0)).await;
-    let (freeze, frozen, back) = (target.file("freeze"), target.file("frozen"), target.file("back"));
-    let on_freeze = format!(
-        "touch {}; until [ -e {} ]; do sleep 0.02; done",
-        freeze.display(),
-        frozen.display()
-    );
-    let on_refused = format!("touch {}", back.display());
-    let options = ["--switch", "--on-freeze", &on_freeze, "--on-refused", &on_refused];
-    let mut switch = Running::start(target.tool_to(std::slice::from_ref(&gate.address), &servers, &options));
-    until_so("it is frozen", async || freeze.exists()).await;
-    gate.close();
-    std::fs::write(&frozen, "").unwrap();
-    switch.until("note", "the source is quiet").await;
-    client.call(set("/a/b", b"too late")).await.unwrap().unwrap();
-    gate.open();
-    let (told, code) = switch.end().await;
-    assert_eq!(code, Some(80), "{told:#?}");
-    let why = event(&told, "refused")["why"].as_str().unwrap();
+
+    let why = refused_for(&target, &gate, &servers, &mut client, set("/a/b", b"too late")).await;
     assert_eq!(why, "the source changed at /a/b while both sides were compared");
-    assert!(back.exists(), "writers are let back");
 
     // Lists are replaced without an event: it is quiet to those who only listen.
-    let server = servers[1].clone();
-    let writer = tokio::spawn(async move {
-        let mut client = Client::open(&server).await;
-        for n in (0_i32..16).cycle() {
-            let acl = Some(vec![entry(31, "world", "anyone"), entry(n, "ip", "10.1.2.3")]);
-            let (path, version) = ("/c".to_owned(), -1);
-            client
-                .call(Request::SetAcl { path, acl, version })
-                .await
-                .unwrap()
-                .unwrap();
-        }
-    });
-    let run = async |options: &[&str]| Running::start(target.tool(&servers, options)).end().await;
-    let (told, code) = run(&["--switch"]).await;
-    assert_eq!(code, Some(80), "{told:#?}");
-    let why = event(&told, "refused")["why"].as_str().unwrap();
-    assert!(
-        why.starts_with("the source changed") && why.contains("/c"),
-        "{why}"
-    );
-    writer.abort();
+    let change = Request::SetAcl {
+        path: "/c".to_owned(),
+        acl: Some(vec![entry(31, "world", "anyone"), entry(1, "ip", "10.1.2.3")]),
+        version: -1,
+    };
+    let why = refused_for(&target, &gate, &servers, &mut client, change).await;
+    assert_eq!(why, "the source changed at /c while both sides were compared");
 
     // Nothing was lost by either.
-    until_so("the last write has ended", async || writer.is_finished()).await;
-    let (told, code) = run(&["--switch"]).await;
+    let (told, code) = Running::start(target.tool(&servers, &["--switch"])).end().await;
     assert_eq!(code, Some(0), "{told:#?}");
     assert_same(&servers[0], &target.zookeeper()).await;
 }
