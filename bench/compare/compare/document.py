@@ -145,7 +145,8 @@ def least(figures, watched):
     return (
         "What the machine allows: three processes that take requests, of which the first gets those of the two others, sends all to both, syncs "
         "them, and has them answered when two of three have, by the shortest protocol that there could be, and are no more than that "
-        "(`bench-peers bare-server`). They elect nobody, remember nothing, and know no more than who waits for which lock. Times of `contended` are of hand-overs, and of who is told until all are:\n\n"
+        "(`bench-peers bare-server`). They elect nobody, remember nothing, and know no more than who waits for which lock. Times of "
+        "`contended` are of hand-overs, and of who is told until all are:\n\n"
         + table(heading, rows)
     )
 

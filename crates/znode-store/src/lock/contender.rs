@@ -262,8 +262,8 @@ impl Record {
 
     /// Takes a known call back, and with it one hold or one place.
     ///
-    /// Was the call's own hold the one that another call's release gave back, that other call's goes now in its place: so
-    /// that one is as if it had been released, and is known still, for its caller may have gone as well.
+    /// If the call's own hold was given back already, by a release of another caller, the oldest of the others goes in its
+    /// place. The call of that one counts as released from then on: it stays known, for its caller may go away as well.
     pub fn take_back(&mut self, attempt: AttemptId) {
         match self.attempts.iter().position(|known| known.id == attempt) {
             Some(at) => drop(self.attempts.remove(at)),
