@@ -100,8 +100,31 @@ class Least(unittest.TestCase):
         )
         shown = document.least(Figures(of), of["watch"]).splitlines()
         self.assertIn("| lock | 1 | 2,400 | **4.8x** | **2.0x** | 0.42 | 0.60 | 0.60 | 0.90 | 0.90 |", shown)
+        self.assertNotIn("at the leader", "".join(shown))
         self.assertIn("| told | 1,000 |  | **5.0x** | **4.0x** | 0.80 | 8.00 | 10.0 | 9.00 | 11.0 |", shown)
         self.assertEqual(document.least(Figures(LOADS), {}), "")
+
+
+class AtLeader(unittest.TestCase):
+    OF = results(
+        loads=[
+            load(system, over + where, "contended", 16, rate * times)
+            for system, over, rate in (("lockgate", "http", 2000), ("zookeeper", "zookeeper", 1000), ("bare", "bare", 4000))
+            for where, times in (("", 1), ("@leader", 1.5 if system == "lockgate" else 1))
+        ]
+    )
+
+    def test_who_is_at_the_leader_stands_beside_who_is_at_the_leader(self):
+        what = "one lock that all want: hand-overs in a second, 16 clients"
+        ratios = shown(self.OF)
+        self.assertEqual(ratios[what, "ZooKeeper"], "**2.0x**")
+        self.assertEqual(ratios[f"{what}, all at the leader", "ZooKeeper, at its leader"], "**3.0x**")
+        rows = document.least(Figures(self.OF), {}).splitlines()
+        self.assertIn("| contended | 16 | 4,000 | **4.0x** | **2.0x** | 0.50 |  |  |  |  |", rows)
+        self.assertIn("| contended, at the leader | 16 | 4,000 | **4.0x** | **3.0x** | 0.75 |  |  |  |  |", rows)
+
+    def test_all_who_are_at_the_leader_are_told_of_it_alone(self):
+        self.assertEqual(servers.leader_alone([1001, 1002], 1), ["--servers", "127.0.0.1:1002"])
 
 
 class Together(unittest.TestCase):

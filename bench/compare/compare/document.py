@@ -1,7 +1,7 @@
 """What is written into the document: tables, ratios first, between two marks; the plots beside it."""
 
 from compare import foreground, machine, plots
-from compare.figures import LEAST, NAMES, PEERS, Figures, median, rounds
+from compare.figures import LEAST, NAMES, OURS, PEERS, Figures, median, rounds
 
 BEGIN = "<!-- bench/compare: begin -->"
 END = "<!-- bench/compare: end -->"
@@ -117,17 +117,17 @@ def least(figures, watched):
     """How much of any system's time is the machine's: what the least servers do beside ZooKeeper, and what part of that Lockgate does."""
     rows = []
     for row in figures.rows():
-        ours, rate = figures.ours(row), figures.rate(row, LEAST)
-        if ours and rate:
-            theirs = figures.rate(row, "zookeeper/zookeeper")
+        for where, said in (("", ""), ("@leader", ", at the leader")):
+            subjects = [LEAST + where, "zookeeper/zookeeper" + where, OURS[row[0]] + where]
+            rate, theirs, ours = (figures.rate(row, subject) for subject in subjects)
+            if not (rate and ours):
+                continue
             of = "hand_over" if row[0] == "contended" else "operation"
             latencies = [
-                ms(figures.latency(row, subject, name, of)) for name in ("p50_us", "p99_us") for subject in (LEAST, ours)
+                ms(figures.latency(row, subject, name, of)) for name in ("p50_us", "p99_us") for subject in (subjects[0], subjects[2])
             ]
-            rows.append(
-                [row[0], str(row[1]), number(rate), times(rate / theirs if theirs else None)]
-                + [times(figures.ratio(row, "zookeeper/zookeeper")), f"{figures.rate(row, ours) / rate:.2f}", *latencies]
-            )
+            ratio = [times(own / theirs if theirs else None) for own in (rate, ours)]
+            rows.append([row[0] + said, str(row[1]), number(rate), *ratio, f"{ours / rate:.2f}", *latencies])
     for key in watched:
         system, how, count = key.split("/")
         if system == "bare":

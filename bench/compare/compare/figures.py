@@ -5,12 +5,15 @@ import statistics
 # How systems are called, in the order of columns and of colours.
 NAMES = {
     "lockgate/http": "Lockgate",
+    "lockgate/http@leader": "Lockgate, at its leader",
     "lockgate/zookeeper": "Lockgate, ZooKeeper's protocol",
     "zookeeper/zookeeper": "ZooKeeper",
+    "zookeeper/zookeeper@leader": "ZooKeeper, at its leader",
     "etcd/etcd": "etcd",
     "redlock/redlock": "RedLock",
     "redis/redis": "one Redis",
     "bare/bare": "the least",
+    "bare/bare@leader": "the least, at its leader",
 }
 PEERS = ["zookeeper/zookeeper", "etcd/etcd", "redlock/redlock", "redis/redis"]
 # What three servers do at least, whatever they promise.

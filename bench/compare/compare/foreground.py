@@ -3,6 +3,8 @@
 from compare.figures import NAMES, commit_us, median
 
 ZOOKEEPER = "zookeeper/zookeeper"
+ZOOKEEPER_AT_LEADER = "zookeeper/zookeeper@leader"
+OURS_AT_LEADER = "lockgate/http@leader"
 # Loads that are judged by how much is done in a second: by how many clients, and beside whom.
 RATES = [
     ("lock", 1, [ZOOKEEPER]),
@@ -16,6 +18,8 @@ RATES = [
     ("create", 64, [ZOOKEEPER]),
     ("get", 64, [ZOOKEEPER]),
 ]
+# Of these also with all clients at the leader, Lockgate's and the other's.
+AT_LEADER = [("contended", 2), ("contended", 16), ("contended", 64), ("semaphore", 16)]
 # And by the longest time that one of a hundred takes.
 SLOWEST = [("set", 64), ("create", 64)]
 DONE = {
@@ -58,6 +62,9 @@ def rates(figures):
             for peer in peers:
                 ours = figures.rate(row, figures.ours(row))
                 yield faster(f"{DONE[workload]}, {by(clients)}", ours, NAMES[peer], figures.rate(row, peer))
+    for row in AT_LEADER:
+        ours, theirs = (figures.rate(row, subject) for subject in (OURS_AT_LEADER, ZOOKEEPER_AT_LEADER))
+        yield faster(f"{DONE[row[0]]}, {by(row[1])}, all at the leader", ours, NAMES[ZOOKEEPER_AT_LEADER], theirs)
 
 
 def by(clients):
@@ -80,6 +87,8 @@ def latencies(figures):
         name = f"ms for a hand-over, {by(row[1])}, p50"
         ours, theirs = (figures.latency(row, subject, "p50_us", "hand_over") for subject in (figures.ours(row), ZOOKEEPER))
         yield less(name, ours, "ZooKeeper", theirs, 2)
+        ours, theirs = (figures.latency(row, subject, "p50_us", "hand_over") for subject in (OURS_AT_LEADER, ZOOKEEPER_AT_LEADER))
+        yield less(f"{name}, all at the leader", ours, NAMES[ZOOKEEPER_AT_LEADER], theirs, 2)
     for row in SLOWEST:
         if row in figures.cells:
             ours, theirs = (figures.latency(row, subject, "p99_us") for subject in (figures.ours(row), ZOOKEEPER))

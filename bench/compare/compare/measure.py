@@ -82,9 +82,11 @@ def load(plan, system, workload, over, clients, seconds, warmup):
 def generator(system, workload, over):
     """Who makes the load."""
     means = system.means
+    over, _, where = over.partition("@")
+    target = system.target_at_leader() if where == "leader" else system.target()
     if over in ("http", "zookeeper"):
-        return [str(means.lockgate), "bench", workload, "--over", over, *system.target()]
-    return [str(means.peers), over, "--workload", workload, *system.target()]
+        return [str(means.lockgate), "bench", workload, "--over", over, *target]
+    return [str(means.peers), over, "--workload", workload, *target]
 
 
 def keep(results, system, over, workload, report):

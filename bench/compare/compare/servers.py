@@ -241,6 +241,14 @@ class Lockgate(System):
     def target(self):
         return ["--dir", str(self.directory)]
 
+    def target_at_leader(self):
+        return [*self.target(), "--at-leader"]
+
+
+def leader_alone(ports, leader):
+    """For clients that all call the leader."""
+    return ["--servers", f"127.0.0.1:{ports[leader]}"]
+
 
 def leader_first(ports, leader):
     """How clients are told of servers: whoever is alone calls the first, so that it has one way less everywhere."""
@@ -305,6 +313,9 @@ class ZooKeeper(System):
 
     def target(self):
         return leader_first(self.client, self.leader())
+
+    def target_at_leader(self):
+        return leader_alone(self.client, self.leader())
 
 
 class Etcd(System):
@@ -440,6 +451,9 @@ class Bare(System):
 
     def target(self):
         return leader_first(self.client, 0)
+
+    def target_at_leader(self):
+        return leader_alone(self.client, 0)
 
     def watching(self):
         return [str(self.means.peers), "bare-watch", *self.target()]

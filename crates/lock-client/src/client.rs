@@ -63,6 +63,7 @@ pub struct ClientBuilder {
     tls: Option<ClientTls>,
     token: Option<Arc<dyn TokenProvider>>,
     insecure: bool,
+    at_leader: bool,
 }
 
 impl fmt::Debug for ClientBuilder {
@@ -102,6 +103,7 @@ impl LockClient {
             tls: None,
             token: None,
             insecure: false,
+            at_leader: false,
         }
     }
 
@@ -138,6 +140,16 @@ impl ClientBuilder {
     /// How long connecting to a server may take (2 s).
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.patience.connect = timeout;
+        self
+    }
+
+    /// Whether sessions call the server that leads the cluster, wherever that is, and not any of the given ones (`false`). Then an
+    /// acquire, a release and every other change take a round trip between servers less. Who leads is learnt with heartbeats: soon
+    /// after a session was opened, and after a change of leaders within a third of the session's time; until then, and while the
+    /// leader cannot be reached, the others answer as ever. For programs by the hundred whose locks change hands often; where
+    /// there are thousands of sessions, let all servers share the work.
+    pub fn at_leader(mut self, at_leader: bool) -> Self {
+        self.at_leader = at_leader;
         self
     }
 
@@ -184,7 +196,13 @@ impl ClientBuilder {
             return Err(AddressError::TokenInPlain(far.clone()));
         }
         Ok(LockClient {
-            servers: Arc::new(Servers::new(addresses, self.patience, self.tls, self.token)),
+            servers: Arc::new(Servers::new(
+                addresses,
+                self.patience,
+                self.tls,
+                self.token,
+                self.at_leader,
+            )),
             margin: self.margin,
         })
     }

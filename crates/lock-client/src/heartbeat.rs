@@ -67,10 +67,17 @@ pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
     // When the heartbeat that a server has not answered yet was sent.
     let mut unanswered: Vec<Option<BootInstant>> = vec![None; core.servers.count()];
     let mut suspected = vec![false; core.servers.count()];
+    // Heartbeats to servers that are not asked otherwise: one of them leads, perhaps.
+    let mut looks = FuturesUnordered::new();
     let mut holdings = FuturesUnordered::new();
     let mut pauses = Pauses::new();
     let mut told_refusal = false;
-    let mut next_beat = BootInstant::now() + interval(core.ttl);
+    // Who leads is told by the answer to a heartbeat.
+    let first_after = match core.servers.is_at_leader() {
+        true => Duration::ZERO,
+        false => interval(core.ttl),
+    };
+    let mut next_beat = BootInstant::now() + first_after;
     loop {
         let silences = unanswered.iter().zip(&suspected);
         let next_silence = silences
@@ -96,8 +103,7 @@ pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
             .expect("there is always a next heartbeat");
         tokio::select! {
             biased;
-            Some(beat) = beats.next() => {
-                let Beat { server, sent, verdict } = beat;
+            Some(Beat { server, sent, verdict }) = beats.next() => {
                 (unanswered[server], suspected[server]) = (None, false);
                 let renewed = match verdict {
                     Verdict::Done(body) => read::<Renewed>(&body),
@@ -106,8 +112,12 @@ pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
                 };
                 match renewed {
                     Ok(renewed) => {
-                        core.life.confirm(sent, Duration::from_millis(renewed.ttl_ms));
-                        core.life.asked(sent, &renewed.revoke_requested);
+                        core.note_renewed(server, sent, &renewed);
+                        let is_asked = server == core.servers.current();
+                        if core.servers.is_at_leader() && is_asked && !renewed.leads && looks.is_empty() {
+                            let others = (0..core.servers.count()).filter(|&other| other != server);
+                            looks.extend(others.map(|other| beat(core.clone(), other, silent_after)));
+                        }
                         pauses = Pauses::new();
                         told_refusal = false;
                     }
@@ -128,6 +138,12 @@ pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
                         core.servers.suspect(server);
                         next_beat = next_beat.min(BootInstant::now() + pauses.next());
                     }
+                }
+            }
+            // One that has no answer, or none that helps, is in nobody's way.
+            Some(Beat { server, sent, verdict }) = looks.next() => {
+                if let Verdict::Done(body) = verdict && let Ok(renewed) = read::<Renewed>(&body) {
+                    core.note_renewed(server, sent, &renewed);
                 }
             }
             Some((asked, held)) = holdings.next() => note_holdings(&core, asked, held),
@@ -156,7 +172,7 @@ pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
                 for server in servers {
                     if unanswered[server].is_none() {
                         unanswered[server] = Some(BootInstant::now());
-                        beats.push(beat(core.clone(), server));
+                        beats.push(beat(core.clone(), server, core.ttl));
                     }
                 }
                 if holdings.is_empty() && core.life.holds_any() {
@@ -168,13 +184,24 @@ pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
     tracing::debug!(session = core.id, loss = ?core.life.loss(), "the session is not renewed any more");
 }
 
-async fn beat(core: Arc<Core>, server: usize) -> Beat {
+async fn beat(core: Arc<Core>, server: usize, within: Duration) -> Beat {
     let sent = BootInstant::now();
-    let verdict = tokio::time::timeout(core.ttl, core.servers.send(server, &heartbeat(&core.id))).await;
+    let verdict = tokio::time::timeout(within, core.servers.send(server, &heartbeat(&core.id))).await;
     Beat {
         server,
         sent,
         verdict: verdict.unwrap_or_else(|_| Verdict::InDoubt("no answer".to_owned())),
+    }
+}
+
+impl Core {
+    /// What follows from the answer of a server to a heartbeat that was sent to it at this time.
+    fn note_renewed(&self, server: usize, sent: BootInstant, renewed: &Renewed) {
+        self.life.confirm(sent, Duration::from_millis(renewed.ttl_ms));
+        self.life.asked(sent, &renewed.revoke_requested);
+        if renewed.leads && self.servers.is_at_leader() {
+            self.servers.turn_to(server);
+        }
     }
 }
 

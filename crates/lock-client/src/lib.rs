@@ -40,6 +40,7 @@
 //!
 //! Requests go to one server, and on to the next one when it dies, is silent, or cannot serve. Every change carries a
 //! request id, so it is made once however often it is sent. An acquire that waits keeps its place in the queue in this.
+//! All servers answer the same; the one that leads the cluster does so a round trip earlier, and [`ClientBuilder::at_leader`] asks it.
 //! What comes out is one of four, which never mix: [`Error::Refused`] (the cluster has decided, and changed nothing; it is
 //! not sent again), [`Error::Unavailable`] (nothing was done), [`Error::Unknown`] (perhaps), [`Error::Lost`].
 //!

@@ -42,6 +42,8 @@ pub(crate) struct Servers {
     http: Http,
     servers: Vec<Server>,
     current: AtomicUsize,
+    /// Whether the one that leads is to be asked, as soon as it is known.
+    at_leader: bool,
 }
 
 #[derive(Debug)]
@@ -89,6 +91,7 @@ impl Servers {
         patience: Patience,
         tls: Option<ClientTls>,
         token: Option<Arc<dyn TokenProvider>>,
+        at_leader: bool,
     ) -> Self {
         // Clients that were given the same list begin at different servers.
         let mut bits = [0; 8];
@@ -103,6 +106,7 @@ impl Servers {
             patience,
             servers: addresses.into_iter().map(server).collect(),
             current: AtomicUsize::new(first),
+            at_leader,
         }
     }
 
@@ -121,6 +125,7 @@ impl Servers {
             patience: self.patience.clone(),
             servers: self.servers.iter().map(server).collect(),
             current: AtomicUsize::new(self.current()),
+            at_leader: self.at_leader,
         }))
     }
 
@@ -137,6 +142,16 @@ impl Servers {
     /// The one that is asked next.
     pub(crate) fn current(&self) -> usize {
         self.current.load(Ordering::Relaxed)
+    }
+
+    /// Whether the leader is to be looked for.
+    pub(crate) fn is_at_leader(&self) -> bool {
+        self.at_leader
+    }
+
+    /// Turns to this one.
+    pub(crate) fn turn_to(&self, server: usize) {
+        self.current.store(server, Ordering::Relaxed);
     }
 
     /// Turns to the next one, unless somebody has turned away from this one already.

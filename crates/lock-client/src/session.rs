@@ -76,6 +76,9 @@ struct Opened {
 #[derive(Deserialize)]
 pub(crate) struct Renewed {
     pub(crate) ttl_ms: u64,
+    /// Whether the server that has answered leads the cluster. One of an older version does not say so.
+    #[serde(default)]
+    pub(crate) leads: bool,
     #[serde(default)]
     pub(crate) revoke_requested: Vec<Asked>,
 }

@@ -1,113 +1,18 @@
-//! Who calls, as a server hears it: which token comes with which request, and what becomes of a refusal. The server here is a
-//! listener that says what a test has told it to.
+//! Who calls, as a server hears it: which token comes with which request, and what becomes of a refusal.
 
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot go on may say so shortly, also in its helpers"
 )]
 
+mod server;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use lock_client::{Code, Error, LockClient, Token, TokenError};
 use parking_lot::Mutex;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-
-/// What a server answers: a status with a document; or nothing, and it hangs up.
-type Answer = Option<(u16, &'static str)>;
-
-/// A request, as far as it matters here.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Heard {
-    /// Method and path, without the query.
-    what: String,
-    authorization: String,
-}
-
-struct Server {
-    address: String,
-    heard: Arc<Mutex<Vec<Heard>>>,
-}
-
-impl Server {
-    /// Answers each request by what it is.
-    async fn start(answer: impl Fn(&str, usize) -> Answer + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let (answer, all) = (Arc::new(answer), heard.clone());
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let (answer, all) = (answer.clone(), all.clone());
-                tokio::spawn(async move { serve(stream, &*answer, &all).await });
-            }
-        });
-        Self { address, heard }
-    }
-
-    fn heard(&self) -> Vec<(String, String)> {
-        let heard = self.heard.lock().clone();
-        heard.into_iter().map(|it| (it.what, it.authorization)).collect()
-    }
-}
-
-async fn serve(
-    mut stream: TcpStream,
-    answer: &(impl Fn(&str, usize) -> Answer + Sync),
-    all: &Mutex<Vec<Heard>>,
-) {
-    let mut received = Vec::new();
-    loop {
-        let request = loop {
-            if let Some(request) = take_request(&mut received) {
-                break request;
-            }
-            match stream.read_buf(&mut received).await {
-                Ok(0) | Err(_) => return,
-                Ok(_) => {}
-            }
-        };
-        let count = {
-            let mut all = all.lock();
-            all.push(request.clone());
-            all.len()
-        };
-        let Some((status, body)) = answer(&request.what, count) else {
-            return;
-        };
-        let length = body.len();
-        let text = format!("HTTP/1.1 {status} x\r\ncontent-length: {length}\r\n\r\n{body}");
-        if stream.write_all(text.as_bytes()).await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Takes a request that is there as a whole.
-fn take_request(received: &mut Vec<u8>) -> Option<Heard> {
-    let text = String::from_utf8_lossy(received).into_owned();
-    let (head, rest) = text.split_once("\r\n\r\n")?;
-    let header = |name: &str| {
-        let mut lines = head.lines().filter_map(|line| line.split_once(':'));
-        let found = lines.find(|(key, _)| key.eq_ignore_ascii_case(name));
-        found
-            .map(|(_, value)| value.trim().to_owned())
-            .unwrap_or_default()
-    };
-    let length: usize = header("content-length").parse().unwrap_or(0);
-    if rest.len() < length {
-        return None;
-    }
-    received.drain(..head.len() + 4 + length);
-    let mut first = head.lines().next()?.split(' ');
-    let (method, path) = (first.next()?, first.next()?);
-    let path = path.split('?').next()?;
-    Some(Heard {
-        what: format!("{method} {path}"),
-        authorization: header("authorization"),
-    })
-}
+use server::{Answer, Heard, Server};
 
 fn friendly(what: &str, _: usize) -> Answer {
     Some(match what {
@@ -120,8 +25,11 @@ fn friendly(what: &str, _: usize) -> Answer {
 
 const REFUSAL: &str = r#"{"code": "unauthenticated", "detail": "the token does not count", "status": 401}"#;
 
-fn pair(what: &str, token: &str) -> (String, String) {
-    (what.to_owned(), format!("Bearer {token}"))
+fn pair(what: &str, token: &str) -> Heard {
+    Heard {
+        what: what.to_owned(),
+        authorization: format!("Bearer {token}"),
+    }
 }
 
 #[tokio::test]

@@ -57,6 +57,9 @@ pub struct OpenAnswer {
 pub struct HeartbeatAnswer {
     /// The session lives at least so long from when the request was sent.
     pub ttl_ms: u64,
+    /// There if the node that answers leads: a caller of it waits one round trip less than one of another node.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub leads: bool,
     /// What its holders are asked to give up and have not answered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub revoke_requested: Vec<AskedAnswer>,

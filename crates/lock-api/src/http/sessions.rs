@@ -72,6 +72,7 @@ pub async fn heartbeat(State(api): State<Shared>, peer: Peer, uri: Uri, body: Bo
     match api.node.heartbeat(session).await {
         Ok(ttl) => Ok(ok(&HeartbeatAnswer {
             ttl_ms: ttl.as_millis() as u64,
+            leads: api.node.leads(),
             revoke_requested: api
                 .locks
                 .revocations(session)

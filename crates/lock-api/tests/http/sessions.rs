@@ -18,7 +18,7 @@ async fn a_session_is_opened_kept_and_closed() {
         .call("POST", &format!("{path}/heartbeat"), None)
         .await
         .expect(200);
-    assert_eq!(renewed, json!({"ttl_ms": 10_000}));
+    assert_eq!(renewed, json!({"ttl_ms": 10_000, "leads": true}));
 
     let seen = server.get(&path).await.expect(200);
     assert_eq!(

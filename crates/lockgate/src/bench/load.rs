@@ -39,6 +39,10 @@ pub struct LoadArgs {
     /// How the clients reach the nodes
     #[arg(long, value_enum, default_value = "http")]
     over: Over,
+    /// All clients at the node that leads when the run begins, as programs have it that say so to the Rust client; else they are
+    /// spread over all nodes
+    #[arg(long)]
+    at_leader: bool,
     #[command(flatten)]
     pace: Pace,
 }
@@ -162,10 +166,18 @@ pub async fn run(workload: Workload, args: LoadArgs) -> anyhow::Result<()> {
         Workload::Mixed { reads } => ensure!(reads <= 100, "of a hundred no more than a hundred can read"),
         _ => {}
     }
+    ensure!(
+        args.over == Over::Http || !args.at_leader,
+        "--at-leader is of clients over HTTP, who may ask which node that is"
+    );
     let (target, pace) = (&args.target, &args.pace);
     let reports = match args.over {
         Over::Http => {
-            let plan = Plan::of(pace, target.nodes()?, target.processes()?);
+            let nodes = match args.at_leader {
+                true => target.nodes()?.only_leader().await?,
+                false => target.nodes()?,
+            };
+            let plan = Plan::of(pace, nodes, target.processes()?);
             let mut reports = Vec::new();
             http::run_all(&plan, workload, &pace.clients, |report| {
                 tell(pace, &report, reports.is_empty())?;

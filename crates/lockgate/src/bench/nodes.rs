@@ -3,11 +3,15 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
+use serde_json::Value;
 
-use crate::api_client::ApiClient;
+use crate::api_client::{ApiClient, CallError};
 use crate::credentials::Credentials;
 use crate::http_client::Connection;
+
+/// How long a node may leave the question who leads without an answer: it knows, or it is not well.
+const LEADER_KNOWN_WITHIN: Duration = Duration::from_secs(2);
 
 /// Some nodes, and what callers of them have.
 #[derive(Debug, Clone)]
@@ -43,6 +47,32 @@ impl Nodes {
         );
         self.addresses = vec![self.addresses.swap_remove(number - 1)];
         Ok(self)
+    }
+
+    /// Only the node that leads now, whichever it is. One that does not answer does not lead.
+    pub async fn only_leader(mut self) -> anyhow::Result<Self> {
+        let mut silent = None;
+        for address in std::mem::take(&mut self.addresses) {
+            let mut node = ApiClient::new(std::slice::from_ref(&address), 0, LEADER_KNOWN_WITHIN)
+                .with(self.credentials.clone());
+            let asked = node.call("GET", "/v1/cluster", &Value::Null, LEADER_KNOWN_WITHIN);
+            let seen = match asked.await {
+                Ok(answer) => answer.json(),
+                Err(CallError::NoAnswer(why)) => {
+                    silent = Some(why);
+                    continue;
+                }
+                Err(refused) => return Err(refused).with_context(|| format!("asking {address} who leads")),
+            };
+            if seen["leader"].is_u64() && seen["leader"] == seen["node_id"] {
+                self.addresses = vec![address];
+                return Ok(self);
+            }
+        }
+        match silent {
+            Some(why) => bail!("none of the nodes that answer leads: {why}"),
+            None => bail!("none of the nodes to call leads"),
+        }
     }
 
     /// How many there are.

@@ -121,6 +121,29 @@ async fn every_workload_is_there_in_process() {
 }
 
 #[tokio::test]
+async fn all_clients_are_at_the_leader_if_they_are_to_be() {
+    let mut cluster = TestCluster::start().await;
+    let leader = cluster.leader_now().await;
+    let follower = cluster.followers().await[0];
+    // Who does not answer does not lead.
+    cluster.kill(follower).await.unwrap();
+    let target = addresses(&cluster, "http");
+    let loads = reports(&["contended", "--target", &target, "--clients", "4", "--at-leader"]).await;
+    is_sound(&loads[0], "contended", "http", 4);
+    assert_eq!(loads[0]["nodes"], 1, "{}", loads[0]);
+    for (node, asked) in [(leader, true), (6 - leader - follower, false)] {
+        let metrics = cluster.send(node, "GET", "/metrics", &Value::Null).await;
+        let metrics = String::from_utf8(metrics.body).unwrap();
+        let acquires =
+            |line: &str| line.starts_with("lockgate_http_requests_total") && line.contains("/acquire");
+        assert_eq!(metrics.lines().any(acquires), asked, "node {node}");
+    }
+    let alone = bench(&["set", "--over", "zookeeper", "--target", &target, "--at-leader"]).await;
+    let said = String::from_utf8_lossy(&alone.stderr);
+    assert!(!alone.status.success() && said.contains("--at-leader"), "{said}");
+}
+
+#[tokio::test]
 async fn an_open_loop_offers_what_it_was_told_to() {
     let cluster = TestCluster::start().await;
     let target = addresses(&cluster, "http");

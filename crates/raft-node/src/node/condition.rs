@@ -111,6 +111,11 @@ impl Node {
         self.inner.gate.tls()?.reloadable().not_after()
     }
 
+    /// Whether this node leads, as far as it knows.
+    pub fn leads(&self) -> bool {
+        self.inner.leader.borrow().leader == Some(self.id())
+    }
+
     /// Who follows this node, and how closely; `None` if it does not lead. Whoever has not answered for the longest election
     /// timeout does not count.
     pub fn followers(&self) -> Option<Followers> {

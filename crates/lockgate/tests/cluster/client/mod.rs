@@ -5,6 +5,7 @@ mod commands;
 mod curator;
 mod events;
 mod faults;
+mod leader;
 mod lock_command;
 mod modes;
 mod paused;

@@ -72,7 +72,7 @@ pub fn operations() -> Vec<Operation> {
         .answers::<HeartbeatAnswer>(
             StatusCode::OK,
             "The leader has counted it: the session lives for `ttl_ms` from when the request was sent.",
-            json!({"ttl_ms": 10_000}),
+            json!({"ttl_ms": 10_000, "leads": true}),
         )
         .fails(&[Code::Unavailable, Code::Forbidden]),
         events(),

@@ -1,0 +1,56 @@
+//! The client that asks the leader, while leaders come and go.
+
+use lock_client::{AcquireOptions, LockClient, LockSession};
+use lockgate::raft_node::NodeId;
+use serde_json::{Value, json};
+
+use super::BRISK_TTL;
+use crate::harness::{PATIENCE, TestCluster, eventually};
+
+/// How many releases a node has been asked for.
+async fn releases(cluster: &TestCluster, node: NodeId) -> u64 {
+    let told = cluster.send(node, "GET", "/metrics", &Value::Null).await;
+    let text = String::from_utf8(told.body).unwrap();
+    let counts = text.lines().filter(|line| {
+        line.starts_with("lockgate_http_requests_total{")
+            && line.contains("route=\"/v1/locks/{name}/release\"")
+    });
+    counts
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64)
+        .sum()
+}
+
+/// Waits until a lock is given back at the leader, which is not the one of before.
+async fn is_followed(cluster: &TestCluster, session: &LockSession, before: Option<NodeId>) -> NodeId {
+    let mut leader = 0;
+    eventually("the leader is asked", async || {
+        leader = cluster.leader_now().await;
+        let asked = releases(cluster, leader).await;
+        let guard = session.acquire("followed", AcquireOptions::exclusive()).await;
+        guard.unwrap().release().await.unwrap();
+        Some(leader) != before && releases(cluster, leader).await > asked
+    })
+    .await;
+    leader
+}
+
+#[tokio::test]
+async fn the_leader_is_asked_wherever_it_is() {
+    let mut cluster = TestCluster::start().await;
+    let client = LockClient::builder(cluster.http_addresses()).at_leader(true);
+    let session = client.build().unwrap().session().ttl(BRISK_TTL);
+    let session = session.open().await.unwrap();
+    let first = is_followed(&cluster, &session, None).await;
+
+    let next = cluster.followers().await[0];
+    let moved = json!({ "node_id": next });
+    let answer = cluster.send(next, "POST", "/v1/cluster/leader", &moved).await;
+    assert_eq!(answer.status, 200, "{}", answer.json());
+    let second = is_followed(&cluster, &session, Some(first)).await;
+
+    cluster.kill(second).await.unwrap();
+    is_followed(&cluster, &session, Some(second)).await;
+
+    cluster.up(PATIENCE).await.unwrap();
+    session.close().await.unwrap();
+}
