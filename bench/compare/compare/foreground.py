@@ -18,8 +18,14 @@ RATES = [
     ("create", 64, [ZOOKEEPER]),
     ("get", 64, [ZOOKEEPER]),
 ]
-# Of these also with all clients at the leader, Lockgate's and the other's.
-AT_LEADER = [("contended", 2), ("contended", 16), ("contended", 64), ("semaphore", 16)]
+# Of these also with all clients at the leader, Lockgate's and the other's, if that has one.
+AT_LEADER = [
+    ("lock", 64, [ZOOKEEPER_AT_LEADER, "redlock/redlock", "redis/redis"]),
+    ("contended", 2, [ZOOKEEPER_AT_LEADER]),
+    ("contended", 16, [ZOOKEEPER_AT_LEADER]),
+    ("contended", 64, [ZOOKEEPER_AT_LEADER]),
+    ("semaphore", 16, [ZOOKEEPER_AT_LEADER]),
+]
 # And by the longest time that one of a hundred takes.
 SLOWEST = [("set", 64), ("create", 64)]
 DONE = {
@@ -62,9 +68,11 @@ def rates(figures):
             for peer in peers:
                 ours = figures.rate(row, figures.ours(row))
                 yield faster(f"{DONE[workload]}, {by(clients)}", ours, NAMES[peer], figures.rate(row, peer))
-    for row in AT_LEADER:
-        ours, theirs = (figures.rate(row, subject) for subject in (OURS_AT_LEADER, ZOOKEEPER_AT_LEADER))
-        yield faster(f"{DONE[row[0]]}, {by(row[1])}, all at the leader", ours, NAMES[ZOOKEEPER_AT_LEADER], theirs)
+    for workload, clients, peers in AT_LEADER:
+        row = (workload, clients)
+        for peer in peers:
+            ours, theirs = figures.rate(row, OURS_AT_LEADER), figures.rate(row, peer)
+            yield faster(f"{DONE[workload]}, {by(clients)}, all at the leader", ours, NAMES[peer], theirs)
 
 
 def by(clients):

@@ -6,19 +6,16 @@ import sys
 
 from compare import servers
 
-# For each workload: by how many clients, of those that are asked for, and which systems have it over what; all clients are spread over the
-# servers, or at the leader, where it makes a difference to how soon the next one has a lock.
+# Clients are spread over the servers, or all at the leader: who waits for others' locks waits for one way less there.
+REPLICATED_LOCKS = [
+    *("lockgate/http", "lockgate/http@leader", "lockgate/zookeeper"),
+    *("zookeeper", "zookeeper/zookeeper@leader", "bare", "bare/bare@leader"),
+]
+# For each workload: by how many clients, of those that are asked for, and which systems have it over what.
 LOADS = {
-    "lock": ("all", ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redlock", "redis", "bare"]),
-    "contended": (
-        (2, 16, 64),
-        ["lockgate/http", "lockgate/http@leader", "lockgate/zookeeper", "zookeeper", "zookeeper/zookeeper@leader"]
-        + ["etcd", "redlock", "redis", "bare", "bare/bare@leader"],
-    ),
-    "semaphore": (
-        (16,),
-        ["lockgate/http", "lockgate/http@leader", "lockgate/zookeeper", "zookeeper", "zookeeper/zookeeper@leader", "bare", "bare/bare@leader"],
-    ),
+    "lock": ("all", [*REPLICATED_LOCKS, "etcd", "redlock", "redis"]),
+    "contended": ((2, 16, 64), [*REPLICATED_LOCKS, "etcd", "redlock", "redis"]),
+    "semaphore": ((16,), REPLICATED_LOCKS),
     "set": ("all", ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redis", "bare"]),
     "create": ((1, 64), ["lockgate/zookeeper", "zookeeper", "etcd", "bare"]),
     "get": ((1, 64), ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redis", "bare"]),
