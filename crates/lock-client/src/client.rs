@@ -146,8 +146,8 @@ impl ClientBuilder {
     /// Whether sessions call the server that leads the cluster, wherever that is, and not any of the given ones (`false`). Then an
     /// acquire, a release and every other change take a round trip between servers less. Who leads is learnt with heartbeats: soon
     /// after a session was opened, and after a change of leaders within a third of the session's time; until then, and while the
-    /// leader cannot be reached, the others answer as ever. For programs by the hundred whose locks change hands often; where
-    /// there are thousands of sessions, let all servers share the work.
+    /// leader cannot be reached, the others answer as ever. For locks that change hands often; where there are hundreds of busy
+    /// clients, let all servers share the work.
     pub fn at_leader(mut self, at_leader: bool) -> Self {
         self.at_leader = at_leader;
         self

@@ -186,7 +186,8 @@ pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
 
 async fn beat(core: Arc<Core>, server: usize, within: Duration) -> Beat {
     let sent = BootInstant::now();
-    let verdict = tokio::time::timeout(within, core.servers.send(server, &heartbeat(&core.id))).await;
+    let call = heartbeat(&core.id, core.servers.is_at_leader());
+    let verdict = tokio::time::timeout(within, core.servers.send(server, &call)).await;
     Beat {
         server,
         sent,

@@ -76,7 +76,7 @@ struct Opened {
 #[derive(Deserialize)]
 pub(crate) struct Renewed {
     pub(crate) ttl_ms: u64,
-    /// Whether the server that has answered leads the cluster. One of an older version does not say so.
+    /// Whether the server that has answered leads the cluster, if it was asked.
     #[serde(default)]
     pub(crate) leads: bool,
     #[serde(default)]
@@ -123,7 +123,7 @@ impl SessionBuilder {
         if BootInstant::now() - sent > ttl / 4 {
             // It took several tries, so the session may be old already.
             sent = BootInstant::now();
-            let renewed: Renewed = servers.ask(&heartbeat(&session)).await?;
+            let renewed: Renewed = servers.ask(&heartbeat(&session, false)).await?;
             ttl = Duration::from_millis(renewed.ttl_ms);
         }
         let core = Arc::new(Core {
@@ -144,11 +144,12 @@ impl SessionBuilder {
     }
 }
 
-/// The request that renews a session.
-pub(crate) fn heartbeat(session: &str) -> Call {
+/// The request that renews a session, and may ask whether the server that answers leads.
+pub(crate) fn heartbeat(session: &str, asks_for_leader: bool) -> Call {
+    let query = if asks_for_leader { "?leader=true" } else { "" };
     Call::with(
         Method::POST,
-        format!("/v1/sessions/{session}/heartbeat"),
+        format!("/v1/sessions/{session}/heartbeat{query}"),
         &Value::Object(Map::new()),
     )
 }

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use lock_client::LockClient;
-use server::{Answer, Server};
+use server::{Answer, Heard, Server};
+use tokio::time::timeout;
 
 /// How long anything may take that is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -20,14 +21,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Leads: none of the servers.
 const NOBODY: usize = usize::MAX;
 
-/// Less than this lies between no two heartbeats of a session of 900 ms.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(900 / 3 - 900 / 3 / 10);
+/// Less than this lies between no two heartbeats of a session of three seconds whose server is not silent for half a second.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(900);
+
+const HEARTBEAT: &str = "POST /v1/sessions/s1/heartbeat";
 
 fn answer(what: &str, leads: bool) -> Answer {
     Some(match what {
-        "POST /v1/sessions" => (201, r#"{"session": "s1", "ttl_ms": 900}"#),
-        "POST /v1/sessions/s1/heartbeat" if leads => (200, r#"{"ttl_ms": 900, "leads": true}"#),
-        "POST /v1/sessions/s1/heartbeat" => (200, r#"{"ttl_ms": 900}"#),
+        "POST /v1/sessions" => (201, r#"{"session": "s1", "ttl_ms": 3000}"#),
+        HEARTBEAT if leads => (200, r#"{"ttl_ms": 3000, "leads": true}"#),
+        HEARTBEAT => (200, r#"{"ttl_ms": 3000, "leads": false}"#),
         "DELETE /v1/sessions/s1" => (204, ""),
         "GET /v1/locks" => (200, r#"{"locks": [], "next_after": null}"#),
         other => panic!("{other} is not expected"),
@@ -49,16 +52,16 @@ fn at_leader(addresses: &[&str]) -> LockClient {
     builder.build().unwrap()
 }
 
-fn count(server: &Server, what: &str) -> usize {
-    server.heard().iter().filter(|heard| heard.what == what).count()
+fn count(heard: &[Heard], what: &str) -> usize {
+    heard.iter().filter(|heard| heard.what == what).count()
 }
 
-async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition().await {
-        assert!(Instant::now() < deadline, "it never came true that {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+/// Waits until a server has been asked this so often.
+async fn is_asked(server: &Server, what: &str, times: usize) {
+    let mut heard = server.heard.clone();
+    let asked = heard.wait_for(|heard| count(heard, what) >= times);
+    let in_time = timeout(PATIENCE, asked).await;
+    in_time.expect("it is asked in time").unwrap();
 }
 
 #[tokio::test]
@@ -68,12 +71,16 @@ async fn the_leader_is_found_and_followed() {
     let session = client.session().open().await.unwrap();
     for leads in [2, 0, 1] {
         leader.store(leads, Ordering::Relaxed);
-        eventually("the leader is asked", async || {
-            let before = count(&servers[leads], "GET /v1/locks");
-            client.locks("").await.unwrap();
-            count(&servers[leads], "GET /v1/locks") > before
-        })
-        .await;
+        let asked = count(&servers[leads].heard(), HEARTBEAT);
+        let before = count(&servers[leads].heard(), "GET /v1/locks");
+        is_asked(&servers[leads], HEARTBEAT, asked + 1).await;
+        // It knows as soon as it has read the answer.
+        let found = async {
+            while count(&servers[leads].heard(), "GET /v1/locks") == before {
+                client.locks("").await.unwrap();
+            }
+        };
+        timeout(PATIENCE, found).await.expect("the leader is asked");
     }
     session.close().await.unwrap();
 }
@@ -84,20 +91,12 @@ async fn a_client_that_is_not_told_to_stays_where_it_is() {
     let addresses = servers.each_ref().map(|server| server.address.as_str());
     let client = LockClient::new(addresses).unwrap();
     let session = client.session().open().await.unwrap();
-    let first = |servers: &[Server; 3]| {
-        servers
-            .iter()
-            .position(|server| count(server, "POST /v1/sessions") == 1)
-            .unwrap()
-    };
-    let asked = first(&servers);
+    let opened = |server: &Server| count(&server.heard(), "POST /v1/sessions") == 1;
+    let asked = servers.iter().position(opened).unwrap();
     leader.store((asked + 1) % 3, Ordering::Relaxed);
-    eventually("it has sent heartbeats", async || {
-        count(&servers[asked], "POST /v1/sessions/s1/heartbeat") > 2
-    })
-    .await;
+    is_asked(&servers[asked], HEARTBEAT, 2).await;
     client.locks("").await.unwrap();
-    assert_eq!(count(&servers[asked], "GET /v1/locks"), 1);
+    assert_eq!(count(&servers[asked].heard(), "GET /v1/locks"), 1);
     session.close().await.unwrap();
 }
 
@@ -110,13 +109,10 @@ async fn a_leader_that_cannot_be_found_is_looked_for_no_more_often_than_heartbea
     let client = at_leader(&addresses);
     let begun = Instant::now();
     let session = client.session().open().await.unwrap();
-    eventually("it has sent four heartbeats", async || {
-        count(&servers[0], "POST /v1/sessions/s1/heartbeat") >= 4
-    })
-    .await;
+    is_asked(&servers[0], HEARTBEAT, 3).await;
     let took = begun.elapsed();
-    assert!(took >= 3 * SHORTEST_INTERVAL, "four heartbeats within {took:?}");
-    let looks = count(&gone, "POST /v1/sessions/s1/heartbeat");
-    assert!((1..=5).contains(&looks), "{looks} looks");
+    assert!(took >= 2 * SHORTEST_INTERVAL, "three heartbeats within {took:?}");
+    let looks = count(&gone.heard(), HEARTBEAT);
+    assert!((1..=3).contains(&looks), "{looks} looks for three heartbeats");
     session.close().await.unwrap();
 }

@@ -57,9 +57,9 @@ pub struct OpenAnswer {
 pub struct HeartbeatAnswer {
     /// The session lives at least so long from when the request was sent.
     pub ttl_ms: u64,
-    /// There if the node that answers leads: a caller of it waits one round trip less than one of another node.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub leads: bool,
+    /// There if it was asked for: whether the node that answers leads. A caller of the leader waits one round trip between nodes less.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leads: Option<bool>,
     /// What its holders are asked to give up and have not answered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub revoke_requested: Vec<AskedAnswer>,

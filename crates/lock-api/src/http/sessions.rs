@@ -60,9 +60,18 @@ pub async fn open(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -
     Ok(json(StatusCode::CREATED, &answer))
 }
 
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct HeartbeatQuery {
+    /// Whether to be told if the node that answers leads.
+    #[serde(default)]
+    leader: bool,
+}
+
 /// `POST /v1/sessions/{session}/heartbeat`
 pub async fn heartbeat(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
-    no_query(&uri)?;
+    let HeartbeatQuery { leader } = query(&uri)?;
     let session = target(&uri)?;
     let config = api.config();
     let bytes = read_body(body, config.max_body_bytes, config.body_timeout).await?;
@@ -72,7 +81,7 @@ pub async fn heartbeat(State(api): State<Shared>, peer: Peer, uri: Uri, body: Bo
     match api.node.heartbeat(session).await {
         Ok(ttl) => Ok(ok(&HeartbeatAnswer {
             ttl_ms: ttl.as_millis() as u64,
-            leads: api.node.leads(),
+            leads: leader.then(|| api.node.leads()),
             revoke_requested: api
                 .locks
                 .revocations(session)

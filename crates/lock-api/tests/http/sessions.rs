@@ -18,7 +18,16 @@ async fn a_session_is_opened_kept_and_closed() {
         .call("POST", &format!("{path}/heartbeat"), None)
         .await
         .expect(200);
-    assert_eq!(renewed, json!({"ttl_ms": 10_000, "leads": true}));
+    assert_eq!(renewed, json!({"ttl_ms": 10_000}));
+    let told = server
+        .call("POST", &format!("{path}/heartbeat?leader=true"), None)
+        .await
+        .expect(200);
+    assert_eq!(told, json!({"ttl_ms": 10_000, "leads": true}), "it is alone");
+    let unknown = server
+        .call("POST", &format!("{path}/heartbeat?leads=true"), None)
+        .await;
+    unknown.problem(400, "bad_request");
 
     let seen = server.get(&path).await.expect(200);
     assert_eq!(

@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 /// What a server answers: a status with a document; or nothing, and it hangs up.
 pub type Answer = Option<(u16, &'static str)>;
@@ -24,7 +24,8 @@ pub struct Heard {
 
 pub struct Server {
     pub address: String,
-    heard: Arc<Mutex<Vec<Heard>>>,
+    /// All that was asked so far, for who waits until something is.
+    pub heard: watch::Receiver<Vec<Heard>>,
 }
 
 impl Server {
@@ -32,8 +33,8 @@ impl Server {
     pub async fn start(answer: impl Fn(&str, usize) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let (answer, all) = (Arc::new(answer), heard.clone());
+        let (all, heard) = watch::channel(Vec::new());
+        let (answer, all) = (Arc::new(answer), Arc::new(all));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (answer, all) = (answer.clone(), all.clone());
@@ -45,14 +46,14 @@ impl Server {
 
     /// All that was asked so far.
     pub fn heard(&self) -> Vec<Heard> {
-        self.heard.lock().clone()
+        self.heard.borrow().clone()
     }
 }
 
 async fn serve(
     mut stream: TcpStream,
     answer: &(impl Fn(&str, usize) -> Answer + Sync),
-    all: &Mutex<Vec<Heard>>,
+    all: &watch::Sender<Vec<Heard>>,
 ) {
     let mut received = Vec::new();
     loop {
@@ -65,11 +66,8 @@ async fn serve(
                 Ok(_) => {}
             }
         };
-        let count = {
-            let mut all = all.lock();
-            all.push(request.clone());
-            all.len()
-        };
+        all.send_modify(|all| all.push(request.clone()));
+        let count = all.borrow().len();
         let Some((status, body)) = answer(&request.what, count) else {
             return;
         };

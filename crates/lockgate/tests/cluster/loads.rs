@@ -124,14 +124,15 @@ async fn every_workload_is_there_in_process() {
 async fn all_clients_are_at_the_leader_if_they_are_to_be() {
     let mut cluster = TestCluster::start().await;
     let leader = cluster.leader_now().await;
-    let follower = cluster.followers().await[0];
+    let followers = cluster.followers().await;
+    let (follower, other) = (followers[0], followers[1]);
     // Who does not answer does not lead.
     cluster.kill(follower).await.unwrap();
     let target = addresses(&cluster, "http");
     let loads = reports(&["contended", "--target", &target, "--clients", "4", "--at-leader"]).await;
     is_sound(&loads[0], "contended", "http", 4);
     assert_eq!(loads[0]["nodes"], 1, "{}", loads[0]);
-    for (node, asked) in [(leader, true), (6 - leader - follower, false)] {
+    for (node, asked) in [(leader, true), (other, false)] {
         let metrics = cluster.send(node, "GET", "/metrics", &Value::Null).await;
         let metrics = String::from_utf8(metrics.body).unwrap();
         let acquires =

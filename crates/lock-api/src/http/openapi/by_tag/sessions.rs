@@ -16,7 +16,7 @@ use crate::http::problem::Code;
 use crate::http::session_types::{
     BareBody, EphemeralsAnswer, HeartbeatAnswer, OpenAnswer, OpenBody, SessionAnswer, SessionsAnswer,
 };
-use crate::http::sessions::{CloseQuery, EphemeralsQuery, ListQuery};
+use crate::http::sessions::{CloseQuery, EphemeralsQuery, HeartbeatQuery, ListQuery};
 
 /// All of them.
 pub fn operations() -> Vec<Operation> {
@@ -68,11 +68,12 @@ pub fn operations() -> Vec<Operation> {
             "heartbeat",
             "Keeps a session alive",
         ))
+        .asks::<HeartbeatQuery>(&[])
         .takes::<BareBody>(false, json!({}))
         .answers::<HeartbeatAnswer>(
             StatusCode::OK,
             "The leader has counted it: the session lives for `ttl_ms` from when the request was sent.",
-            json!({"ttl_ms": 10_000, "leads": true}),
+            json!({"ttl_ms": 10_000}),
         )
         .fails(&[Code::Unavailable, Code::Forbidden]),
         events(),
