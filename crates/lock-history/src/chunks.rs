@@ -13,13 +13,21 @@ use crate::record::{self, Record, StoredRecord, VERSION};
 /// but it rewrites up to sixteen neighbours at once, and with larger ones its file and its memory become larger, too.
 const FULL_BYTES: usize = 2 * 1024;
 
-/// Where a record is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Where a record is. What is told later lies behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     /// The number of its chunk.
     pub chunk: u64,
     /// At which byte of the chunk it begins.
     pub offset: u32,
+}
+
+impl Place {
+    /// Behind all records that there can be.
+    pub const LAST: Self = Self {
+        chunk: u64::MAX,
+        offset: u32::MAX,
+    };
 }
 
 /// The chunks.

@@ -8,21 +8,21 @@ use std::time::{Duration, Instant};
 use crate::chunks::{self, Chunks, Place};
 use crate::error::{IndexError, contained};
 use crate::index::OpenHold;
-use crate::keys::{self, HoldId};
-use crate::record::{self, Meta, Position, StoredRecord};
-use crate::ring::{Entry, Ring};
+use crate::keys::{self, HoldKey, Names};
+use crate::record::{self, Meta, Position, StoredEnd};
+use crate::ring::{Ring, Slot};
 
 /// What is on the disk.
 pub(crate) struct Contents {
     pub meta: Meta,
     pub ring: Ring,
     pub chunks: Chunks,
-    pub open: HashMap<HoldId, OpenHold>,
+    pub open: HashMap<HoldKey, OpenHold>,
 }
 
 impl Contents {
     /// Reads it, if it belongs to `owner`.
-    pub fn read(db: &sled::Db, owner: [u8; 16]) -> Result<Self, IndexError> {
+    pub fn read(db: &sled::Db, owner: [u8; 16], names: &Names) -> Result<Self, IndexError> {
         let meta = match db.get(keys::META)? {
             Some(bytes) => record::read_meta(&bytes)?,
             None if db.is_empty() => Meta {
@@ -49,21 +49,23 @@ impl Contents {
                     chunk: number,
                     offset,
                 };
-                put(&mut ring, &mut chunks, &record, place)
+                let key = record.key(names);
+                put(&mut ring, &mut chunks, key, record.end(), place);
+                Ok(())
             })?;
         }
         if chunks.next() != meta.next_chunk {
             return Err(IndexError::Damaged("the last records are missing".to_owned()));
         }
         // After all were read: of those that are gone one may have taken the place of another.
-        while let Some(gone) = meta.gone.as_ref().and_then(|gone| ring.pop_gone(gone)) {
+        while let Some(gone) = meta.gone.and_then(|gone| ring.pop_gone(gone)) {
             chunks.let_go(gone.place);
         }
         let mut open = HashMap::new();
         for entry in db.scan_prefix(keys::OPEN) {
             let hold = Arc::new(record::read_hold(&entry?.1)?);
             let is_kept = true;
-            open.insert(HoldId::of(&hold), OpenHold { hold, is_kept });
+            open.insert(names.of(&hold), OpenHold { hold, is_kept });
         }
         Ok(Self {
             meta,
@@ -75,22 +77,15 @@ impl Contents {
 }
 
 /// Puts in a record that was read. It was decided when it was told that it is more than those before it.
-fn put(
-    ring: &mut Ring,
-    chunks: &mut Chunks,
-    record: &StoredRecord<'_>,
-    place: Place,
-) -> Result<(), IndexError> {
-    let entry = Entry {
-        over: record.end().over(),
-        is_hidden: record.end().is_hidden(),
-        place,
-    };
-    if let Some(before) = ring.put(record.id()?, entry) {
+fn put(ring: &mut Ring, chunks: &mut Chunks, key: HoldKey, end: &StoredEnd<'_>, place: Place) {
+    let over = end.over();
+    let slot = Slot { key, over, place };
+    if end.is_hidden() {
+        ring.put_hidden(slot);
+    } else if let Some(before) = ring.put_known(slot) {
         chunks.let_go(before.place);
     }
     chunks.need(place);
-    Ok(())
 }
 
 /// How long the file of an index that was just shut is waited for, and how often it is tried. sled's threads give it back

@@ -1,19 +1,19 @@
 //! The index: what is told goes into a batch, batches go to sled, pages come out. Every step that touches sled is one
 //! that may fail, and after the first failure all fail.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque, hash_map};
 use std::path::Path;
 use std::sync::Arc;
 
-use znode_store::{ContenderEnd, Hold, LockName};
+use znode_store::{ContenderEnd, Hold, LockName, Zxid};
 
 use crate::bounds::{Bounds, MAX_GAPS};
 use crate::chunks::{self, Chunks, Place};
 use crate::contents::{self, Contents};
 use crate::error::{IndexError, contained};
-use crate::keys::{self, HoldId};
+use crate::keys::{self, HoldKey, Names};
 use crate::record::{self, Gap, Meta, Position, Record, StoredEnd, StoredRecord};
-use crate::ring::{self, Entry, Ring};
+use crate::ring::{Ring, Slot};
 
 /// An open hold goes to the disk when it is so old, in milliseconds. Most locks are given back much sooner, and then never
 /// cost more than their record.
@@ -31,12 +31,15 @@ const SYNC_EVERY_MS: u64 = 30_000;
 pub struct Index {
     db: sled::Db,
     bounds: Bounds,
+    names: Names,
     ring: Ring,
     chunks: Chunks,
-    open: HashMap<HoldId, OpenHold>,
+    open: HashMap<HoldKey, OpenHold>,
     /// Open holds that are not on the disk, in the order in which they began; some may have ended.
-    unkept: VecDeque<HoldId>,
+    unkept: VecDeque<HoldKey>,
     meta: Meta,
+    /// Of the ends up to this zxid there may be records from before the index was opened.
+    told_before: u64,
     batch: sled::Batch,
     changes: usize,
     /// Whether the disk lags behind what was committed.
@@ -75,10 +78,11 @@ impl Index {
             .cache_capacity(bounds.cache_bytes)
             .flush_every_ms(Some(SYNC_EVERY_MS));
         let db = contents::open_sled(&config)?;
-        match contained(|| Contents::read(&db, owner)) {
+        let names = Names::default();
+        match contained(|| Contents::read(&db, owner, &names)) {
             Ok(contents) => {
                 let was_lost = was_there && contents.meta.reached.zxid == 0;
-                Ok(Self::new(db, bounds, contents, was_lost))
+                Ok(Self::new(db, bounds, names, contents, was_lost))
             }
             Err(error) => {
                 // Not while a panic unwinds: sled writes when it is dropped, and a second panic would end the process.
@@ -88,7 +92,7 @@ impl Index {
         }
     }
 
-    fn new(db: sled::Db, bounds: Bounds, contents: Contents, was_lost: bool) -> Self {
+    fn new(db: sled::Db, bounds: Bounds, names: Names, contents: Contents, was_lost: bool) -> Self {
         let Contents {
             meta,
             ring,
@@ -98,6 +102,8 @@ impl Index {
         Self {
             db,
             bounds,
+            names,
+            told_before: ring.last_end().unwrap_or_default(),
             ring,
             chunks,
             open,
@@ -134,14 +140,16 @@ impl Index {
 
     /// Somebody holds a lock from now on.
     pub fn began(&mut self, hold: &Arc<Hold>) {
-        let id = HoldId::of(hold);
         // Without it the hold's end will be recorded all the same, unless that is missed, too.
-        if self.open.len() >= self.bounds.records || self.open.contains_key(&id) {
+        if self.open.len() >= self.bounds.records {
             return;
         }
-        self.unkept.push_back(id.clone());
-        let (hold, is_kept) = (hold.clone(), false);
-        self.open.insert(id, OpenHold { hold, is_kept });
+        let key = self.names.of(hold);
+        if let hash_map::Entry::Vacant(place) = self.open.entry(key) {
+            let (hold, is_kept) = (hold.clone(), false);
+            place.insert(OpenHold { hold, is_kept });
+            self.unkept.push_back(key);
+        }
     }
 
     /// Somebody holds a lock no more.
@@ -201,14 +209,14 @@ impl Index {
 
     /// Those of which the beginning was told and the end was not, by their locks.
     pub fn open_holds(&self) -> Vec<Arc<Hold>> {
-        let mut open: Vec<_> = self.open.iter().collect();
-        open.sort_unstable_by_key(|(id, _)| *id);
-        open.into_iter().map(|(_, open)| open.hold.clone()).collect()
+        let mut open: Vec<_> = self.open.values().map(|open| open.hold.clone()).collect();
+        open.sort_unstable_by(|one, other| by_name(one).cmp(&by_name(other)));
+        open
     }
 
     /// Since when an open hold is held, if its beginning was told.
     pub fn since_of(&self, hold: &Hold) -> Option<u64> {
-        self.open.get(&HoldId::of(hold))?.hold.since_ms
+        self.open.get(&self.names.of(hold))?.hold.since_ms
     }
 
     /// Lets those records go whose end is too long ago at `now_ms`, in milliseconds since 1970.
@@ -221,12 +229,13 @@ impl Index {
     /// is nothing else to do, and for the end.
     pub fn commit(&mut self, all: bool) -> Result<(), IndexError> {
         let old_enough = self.meta.reached.time_ms.saturating_sub(KEPT_AFTER_MS);
-        while let Some(id) = self.unkept.front() {
-            if let Some(open) = self.open.get_mut(id) {
+        while let Some(key) = self.unkept.front() {
+            if let Some(open) = self.open.get_mut(key) {
                 if !all && open.hold.since_ms.is_some_and(|since_ms| since_ms > old_enough) {
                     break;
                 }
-                self.batch.insert(id.open_key(), record::hold_bytes(&open.hold));
+                self.batch
+                    .insert(keys::open_key(&open.hold), record::hold_bytes(&open.hold));
                 self.changes += 1;
                 open.is_kept = true;
             }
@@ -262,7 +271,7 @@ impl Index {
         let mut places = Vec::new();
         let mut last = None;
         let mut next_before = None;
-        for (token, place) in self.ring.of_lock(lock, before) {
+        for (token, place) in self.ring.of_lock(self.names.lock(lock.as_str()), before) {
             if places.len() >= count && last != Some(token) {
                 next_before = last;
                 break;
@@ -270,7 +279,9 @@ impl Index {
             last = Some(token);
             places.push(place);
         }
-        let records = self.read(&places)?;
+        let mut records = self.read(&places)?;
+        records.retain(|record| record.hold.lock == *lock);
+        records.sort_by(|one, other| by_name(&other.hold).cmp(&by_name(&one.hold)));
         let gaps = self.meta.gaps.iter().filter(|gap| {
             gap.until.zxid >= next_before.unwrap_or(0) && before.is_none_or(|before| gap.after.zxid < before)
         });
@@ -291,37 +302,41 @@ impl Index {
     }
 
     fn close(&mut self, hold: &Hold, end: StoredEnd<'_>) -> Result<(), IndexError> {
-        let id = HoldId::of(hold);
+        let key = self.names.of(hold);
         let mut since_ms = hold.since_ms;
-        if let Some(open) = self.open.remove(&id) {
+        if let Some(open) = self.open.remove(&key) {
             since_ms = since_ms.or(open.hold.since_ms);
             if open.is_kept {
-                self.batch.remove(id.open_key());
+                self.batch.remove(keys::open_key(hold));
                 self.changes += 1;
             }
         }
-        let (over, is_hidden) = (end.over(), end.is_hidden());
+        let over = end.over();
         // It is told again, and was let go before.
         if over.zxid <= self.meta.since.zxid {
             return Ok(());
         }
-        if let Some(before) = self.ring.find(&id) {
-            if !ring::is_more(over.zxid, is_hidden, &before) {
+        if over.zxid <= self.told_before.max(self.meta.reached.zxid) {
+            if self.ring.has_known(&key, end.zxids()) {
                 return Ok(());
             }
-            if since_ms.is_none() {
-                self.commit(false)?;
-                since_ms = self.read(&[before.place])?[0].hold.since_ms;
+            if let Some(before) = self.ring.find_hidden(&key) {
+                if end.is_hidden() {
+                    return Ok(());
+                }
+                if since_ms.is_none() {
+                    self.commit(false)?;
+                    since_ms = self.read(&[before.place])?[0].hold.since_ms;
+                }
             }
         }
+        let is_hidden = end.is_hidden();
         let place = self.chunks.push(&StoredRecord::of(hold, since_ms, end));
         self.changes += 1;
-        let entry = Entry {
-            over,
-            is_hidden,
-            place,
-        };
-        if let Some(before) = self.ring.put(id, entry) {
+        let slot = Slot { key, over, place };
+        if is_hidden {
+            self.ring.put_hidden(slot);
+        } else if let Some(before) = self.ring.put_known(slot) {
             self.chunks.let_go(before.place);
         }
         self.chunks.need(place);
@@ -339,7 +354,7 @@ impl Index {
             if popped.over.zxid > self.meta.since.zxid {
                 self.meta.since = popped.over;
             }
-            self.meta.gone = Some((popped.over.zxid, popped.id));
+            self.meta.gone = Some((popped.over.zxid, popped.place));
         }
         while let Some(number) = self.chunks.pop() {
             self.batch.remove(&keys::chunk_key(number));
@@ -395,4 +410,10 @@ impl Index {
         }
         done
     }
+}
+
+/// The name of a hold. In this order those of one lock lie side by side, the latest last: contenders are let in in the
+/// order in which they came.
+fn by_name(hold: &Hold) -> (&str, Zxid, &str) {
+    (hold.lock.as_str(), hold.fencing_token, &hold.holder)
 }

@@ -9,10 +9,9 @@
 //! Numbers are big endian, so that chunks lie in the order in which they were written: new ones at the end, those that go
 //! at the beginning. Neither a lock's name nor a znode's has a zero byte in it.
 
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
-use znode_store::{Hold, LockName};
+use znode_store::Hold;
 
 use crate::error::IndexError;
 
@@ -20,42 +19,56 @@ pub(crate) const CHUNK: &[u8] = b"c";
 pub(crate) const META: &[u8] = b"m";
 pub(crate) const OPEN: &[u8] = b"o";
 
-/// The name of a hold. In this order those of one lock lie side by side, the latest last: contenders are let in in the
-/// order in which they came.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct HoldId {
-    pub lock: LockName,
+/// The name of a hold as numbers: its lock's and its own hash, and its token. Names take memory of their own, far away when
+/// they are needed; and of two holds with one token, which began with one transaction, it takes 2^32 until two have one
+/// hash. Nobody outside can make them meet: each process hashes in its own way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HoldKey {
+    pub lock: u64,
     pub token: u64,
-    pub holder: Arc<str>,
+    hold: u64,
 }
 
-/// By the token alone: only holds that began with one transaction have it in common.
-impl Hash for HoldId {
+/// It is a hash already.
+impl Hash for HoldKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.token.hash(state);
+        self.hold.hash(state);
     }
 }
 
-impl HoldId {
-    pub fn of(hold: &Hold) -> Self {
-        Self {
-            lock: hold.lock.clone(),
-            token: hold.fencing_token.0,
-            holder: hold.holder.clone(),
-        }
+/// How this process hashes names.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Names(RandomState);
+
+impl Names {
+    /// The hash of a lock's name.
+    pub fn lock(&self, name: &str) -> u64 {
+        self.0.hash_one(name)
     }
 
-    /// The key of the open hold.
-    pub fn open_key(&self) -> Vec<u8> {
-        let (lock, holder) = (self.lock.as_str(), &*self.holder);
-        let mut key = Vec::with_capacity(OPEN.len() + 8 + lock.len() + 1 + holder.len());
-        key.extend_from_slice(OPEN);
-        key.extend_from_slice(&self.token.to_be_bytes());
-        key.extend_from_slice(lock.as_bytes());
-        key.push(0);
-        key.extend_from_slice(holder.as_bytes());
-        key
+    /// The key of a hold.
+    pub fn hold(&self, lock: &str, token: u64, holder: &str) -> HoldKey {
+        let lock = self.lock(lock);
+        let hold = self.0.hash_one((lock, token, holder));
+        HoldKey { lock, token, hold }
     }
+
+    /// The key of this hold.
+    pub fn of(&self, hold: &Hold) -> HoldKey {
+        self.hold(hold.lock.as_str(), hold.fencing_token.0, &hold.holder)
+    }
+}
+
+/// The key of an open hold.
+pub(crate) fn open_key(hold: &Hold) -> Vec<u8> {
+    let (lock, holder) = (hold.lock.as_str(), &*hold.holder);
+    let mut key = Vec::with_capacity(OPEN.len() + 8 + lock.len() + 1 + holder.len());
+    key.extend_from_slice(OPEN);
+    key.extend_from_slice(&hold.fencing_token.0.to_be_bytes());
+    key.extend_from_slice(lock.as_bytes());
+    key.push(0);
+    key.extend_from_slice(holder.as_bytes());
+    key
 }
 
 /// The key of a chunk.

@@ -3,15 +3,21 @@
 //! and never read.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 use znode_store::{ContenderEnd, Hold, LockMode, LockName, SessionId, Zxid};
 
+use crate::chunks::Place;
 use crate::error::IndexError;
-use crate::keys::HoldId;
+use crate::keys::{HoldKey, Names};
+use crate::ring::End as Ended;
 
-/// The version of all values. Another one is not read; the index is made anew then.
+/// The version of all values but [`Meta`]. Another one is not read; the index is made anew then.
 pub(crate) const VERSION: u8 = 2;
+
+/// The version of [`Meta`]. The one before, which was that of all values, is read, too.
+const META_VERSION: u8 = 3;
 
 /// A position in the history of the tree, and its time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,27 +81,35 @@ pub(crate) struct Meta {
     pub gaps: Vec<Gap>,
     /// The number of the next chunk.
     pub next_chunk: u64,
-    /// The end of the record that was let go last, and its name: it may still be in a chunk, and those before it, too.
-    pub gone: Option<(u64, HoldId)>,
+    /// Where the record ended, and is, that was let go last: it may still be in a chunk, and those before it, too.
+    pub gone: Option<Ended>,
 }
 
+/// With what is kept of the record that was let go last.
 #[derive(Serialize, Deserialize)]
-struct StoredMeta<'a> {
+struct StoredMeta<'a, G> {
     owner: [u8; 16],
     reached: Position,
     since: Position,
     gaps: Cow<'a, [Gap]>,
     next_chunk: u64,
-    #[serde(borrow)]
-    gone: Option<StoredGone<'a>>,
+    gone: Option<G>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct StoredGone<'a> {
+struct StoredGone {
     zxid: u64,
-    lock: &'a str,
-    token: u64,
-    holder: &'a str,
+    chunk: u64,
+    offset: u32,
+}
+
+/// The same in [`VERSION`]: the record's name in place of where it is.
+#[derive(Deserialize)]
+struct NamedGone {
+    zxid: u64,
+    _lock: String,
+    _token: u64,
+    _holder: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -184,13 +198,9 @@ impl<'a> StoredRecord<'a> {
         Self { hold, end }
     }
 
-    /// The name of the hold.
-    pub fn id(&self) -> Result<HoldId, IndexError> {
-        Ok(HoldId {
-            lock: parse_lock(self.hold.lock)?,
-            token: self.hold.token,
-            holder: self.hold.holder.into(),
-        })
+    /// The key of the hold.
+    pub fn key(&self, names: &Names) -> HoldKey {
+        names.hold(self.hold.lock, self.hold.token, self.hold.holder)
     }
 
     /// How it ended.
@@ -226,6 +236,14 @@ impl<'a> StoredEnd<'a> {
     /// Whether it was in a gap.
     pub fn is_hidden(&self) -> bool {
         matches!(self, Self::Hidden(..))
+    }
+
+    /// The zxids of which one ended it.
+    pub fn zxids(&self) -> RangeInclusive<u64> {
+        match self {
+            Self::Known(at, ..) => at.zxid..=at.zxid,
+            Self::Hidden(not_before, not_after) => not_before.zxid + 1..=not_after.zxid,
+        }
     }
 }
 
@@ -308,40 +326,52 @@ pub(crate) fn read_hold(bytes: &[u8]) -> Result<Hold, IndexError> {
 
 /// The bytes of what is kept about the index as a whole.
 pub(crate) fn meta_bytes(meta: &Meta) -> Vec<u8> {
-    encode(&StoredMeta {
+    let stored = StoredMeta {
         owner: meta.owner,
         reached: meta.reached,
         since: meta.since,
         gaps: Cow::Borrowed(&meta.gaps),
         next_chunk: meta.next_chunk,
-        gone: meta.gone.as_ref().map(|(zxid, id)| StoredGone {
-            zxid: *zxid,
-            lock: id.lock.as_str(),
-            token: id.token,
-            holder: &id.holder,
+        gone: meta.gone.map(|(zxid, place)| StoredGone {
+            zxid,
+            chunk: place.chunk,
+            offset: place.offset,
         }),
-    })
+    };
+    let mut bytes = vec![META_VERSION];
+    append(&stored, &mut bytes);
+    bytes
 }
 
 /// Reads what is kept about the index as a whole.
 pub(crate) fn read_meta(bytes: &[u8]) -> Result<Meta, IndexError> {
-    let stored: StoredMeta<'_> = decode(bytes)?;
-    let gone = stored.gone.map(|gone| {
-        let id = HoldId {
-            lock: parse_lock(gone.lock)?,
-            token: gone.token,
-            holder: gone.holder.into(),
-        };
-        Ok::<_, IndexError>((gone.zxid, id))
-    });
-    Ok(Meta {
-        owner: stored.owner,
-        reached: stored.reached,
-        since: stored.since,
-        gaps: stored.gaps.into_owned(),
-        next_chunk: stored.next_chunk,
-        gone: gone.transpose()?,
-    })
+    match bytes.split_first() {
+        Some((&META_VERSION, bytes)) => {
+            let stored: StoredMeta<'_, StoredGone> = read_all(bytes)?;
+            Ok(stored.meta(|gone| {
+                let (chunk, offset) = (gone.chunk, gone.offset);
+                (gone.zxid, Place { chunk, offset })
+            }))
+        }
+        _ => {
+            let stored: StoredMeta<'_, NamedGone> = decode(bytes)?;
+            // With it goes what else that command ended, if it ended more than one.
+            Ok(stored.meta(|gone| (gone.zxid, Place::LAST)))
+        }
+    }
+}
+
+impl<G> StoredMeta<'_, G> {
+    fn meta(self, gone: impl FnOnce(G) -> Ended) -> Meta {
+        Meta {
+            owner: self.owner,
+            reached: self.reached,
+            since: self.since,
+            gaps: self.gaps.into_owned(),
+            next_chunk: self.next_chunk,
+            gone: self.gone.map(gone),
+        }
+    }
 }
 
 fn encode<T: Serialize>(value: &T) -> Vec<u8> {
@@ -379,7 +409,11 @@ pub(crate) fn read_first<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, 
 }
 
 fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, IndexError> {
-    let bytes = behind_version(bytes)?;
+    read_all(behind_version(bytes)?)
+}
+
+/// Reads a value that has nothing behind it.
+fn read_all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, IndexError> {
     match read_first(bytes)? {
         (value, used) if used == bytes.len() => Ok(value),
         (_, used) => Err(bad(format!("{} bytes too many", bytes.len() - used))),

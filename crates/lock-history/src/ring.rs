@@ -1,136 +1,133 @@
-//! Where the records are, in memory: by lock, to find them, and by the position of their end, to let the oldest go. It
-//! follows from the records on the disk and knows nothing of bytes.
+//! Where the records are, in memory: in the order in which they ended, so that the oldest go first. It follows from the
+//! records on the disk and knows nothing of bytes.
+//!
+//! Under load each record comes and goes within seconds, and of what is kept of it nothing is in a cache when it goes. So
+//! it is a few numbers in one piece of memory, written at its end and taken from its beginning, and whoever looks for a
+//! lock's records passes over all: that is rare.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
-
-use znode_store::LockName;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::RangeInclusive;
 
 use crate::chunks::Place;
-use crate::keys::HoldId;
+use crate::keys::HoldKey;
 use crate::record::Position;
 
-/// Some 300 bytes a record.
+/// The order in which records go: by the zxid from which on they are over, and of those that have it in common, as they
+/// were told.
+pub(crate) type End = (u64, Place);
+
+/// Some 60 bytes a record.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
-    locks: HashMap<LockName, Lock>,
-    /// The number of the next lock that comes.
-    next_lock: u64,
-    by_lock: BTreeMap<Name, Entry>,
-    /// With the times of the ends.
-    by_end: BTreeMap<(u64, HoldId), u64>,
-}
-
-/// A lock's number, a token, and a holder: to compare numbers is cheaper than to compare names.
-type Name = (u64, u64, Arc<str>);
-
-#[derive(Debug)]
-struct Lock {
-    number: u64,
-    /// How many there are. A lock with none is forgotten.
-    records: usize,
+    /// Those whose end is known, by their [`End`]s. Almost always what is told ended after all that was told before.
+    known: VecDeque<Slot>,
+    /// Those whose end was hidden. There are some after a gap, and otherwise none.
+    hidden: BTreeMap<End, Slot>,
+    /// Their ends.
+    hidden_ends: HashMap<HoldKey, End>,
 }
 
 /// What is known of one record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct Slot {
+    /// Whose it is.
+    pub key: HoldKey,
     /// From where on it is over.
     pub over: Position,
-    /// Whether its end was hidden.
-    pub is_hidden: bool,
     /// Where it is.
     pub place: Place,
 }
 
-/// Whether an end is more than what was known `before` of the same hold. One that is known takes the place of one that was
-/// hidden, and not the other way round.
-pub(crate) fn is_more(zxid: u64, is_hidden: bool, before: &Entry) -> bool {
-    !is_hidden && (before.is_hidden || before.over.zxid != zxid)
-}
-
-/// One that was let go.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Popped {
-    pub id: HoldId,
-    pub over: Position,
-    pub place: Place,
+impl Slot {
+    fn end(&self) -> End {
+        (self.over.zxid, self.place)
+    }
 }
 
 impl Ring {
     pub fn len(&self) -> usize {
-        self.by_lock.len()
+        self.known.len() + self.hidden.len()
     }
 
-    /// What is known of a hold's end.
-    pub fn find(&self, id: &HoldId) -> Option<Entry> {
-        let lock = self.locks.get(&id.lock)?;
-        self.by_lock
-            .get(&(lock.number, id.token, id.holder.clone()))
-            .copied()
+    /// The last zxid from which on a record is over.
+    pub fn last_end(&self) -> Option<u64> {
+        let known = self.known.back().map(|slot| slot.over.zxid);
+        let hidden = self.hidden.last_key_value().map(|(end, _)| end.0);
+        known.max(hidden)
     }
 
-    /// Puts a record in. Returns the one of the same hold whose place it takes.
-    pub fn put(&mut self, mut id: HoldId, entry: Entry) -> Option<Entry> {
-        let known = self.locks.entry(id.lock);
-        // One copy of a lock's name is enough for all.
-        id.lock = known.key().clone();
-        let lock = known.or_insert_with(|| {
-            self.next_lock += 1;
-            Lock {
-                number: self.next_lock,
-                records: 0,
+    /// The record of a hold whose end was hidden.
+    pub fn find_hidden(&self, key: &HoldKey) -> Option<Slot> {
+        self.hidden.get(self.hidden_ends.get(key)?).copied()
+    }
+
+    /// Whether there is a record of a hold that is known to have ended within `zxids`.
+    pub fn has_known(&self, key: &HoldKey, zxids: RangeInclusive<u64>) -> bool {
+        let first = self.known.partition_point(|slot| slot.over.zxid < *zxids.start());
+        let within = self.known.range(first..);
+        within
+            .take_while(|slot| slot.over.zxid <= *zxids.end())
+            .any(|slot| slot.key == *key)
+    }
+
+    /// Puts in a record whose end is known, and which lies behind all others. Returns the one whose place it takes: that of
+    /// the same hold, if its end was hidden.
+    pub fn put_known(&mut self, slot: Slot) -> Option<Slot> {
+        let before = self.hidden_ends.remove(&slot.key);
+        match self.known.back() {
+            Some(last) if last.end() > slot.end() => {
+                let at = self.known.partition_point(|other| other.end() < slot.end());
+                self.known.insert(at, slot);
             }
-        });
-        let name = (lock.number, id.token, id.holder.clone());
-        let before = self.by_lock.insert(name, entry);
-        match before {
-            Some(before) => {
-                self.by_end.remove(&(before.over.zxid, id.clone()));
-            }
-            None => lock.records += 1,
+            _ => self.known.push_back(slot),
         }
-        self.by_end.insert((entry.over.zxid, id), entry.over.time_ms);
-        before
+        before.map(|end| self.hidden.remove(&end).expect("what has an end is there"))
+    }
+
+    /// Puts in a record whose end was hidden, of a hold of which there is none.
+    pub fn put_hidden(&mut self, slot: Slot) {
+        self.hidden_ends.insert(slot.key, slot.end());
+        self.hidden.insert(slot.end(), slot);
     }
 
     /// Takes out the record that ended first if there are more than `records`, or if it ended before `before_ms`.
-    pub fn pop(&mut self, records: usize, before_ms: u64) -> Option<Popped> {
-        let is_too_much = self.by_lock.len() > records;
-        self.pop_if(|_, time_ms| is_too_much || time_ms < before_ms)
+    pub fn pop(&mut self, records: usize, before_ms: u64) -> Option<Slot> {
+        let is_too_much = self.len() > records;
+        self.pop_if(|slot| is_too_much || slot.over.time_ms < before_ms)
     }
 
-    /// Takes out the record that ended first if it is `gone` or ended before that; of those that ended together the order
-    /// is that of their names.
-    pub fn pop_gone(&mut self, gone: &(u64, HoldId)) -> Option<Popped> {
-        self.pop_if(|end, _| end <= gone)
+    /// Takes out the record that ended first if it is the one that is `gone`, or ended before that.
+    pub fn pop_gone(&mut self, gone: End) -> Option<Slot> {
+        self.pop_if(|slot| slot.end() <= gone)
     }
 
-    fn pop_if(&mut self, is_due: impl FnOnce(&(u64, HoldId), u64) -> bool) -> Option<Popped> {
-        let oldest = self.by_end.first_entry()?;
-        let time_ms = *oldest.get();
-        if !is_due(oldest.key(), time_ms) {
+    fn pop_if(&mut self, is_due: impl FnOnce(&Slot) -> bool) -> Option<Slot> {
+        let known = self.known.front().map(Slot::end);
+        let hidden = self.hidden.first_key_value().map(|(end, _)| *end);
+        let is_hidden = hidden.is_some_and(|hidden| known.is_none_or(|known| hidden < known));
+        if !is_hidden {
+            return self.known.pop_front_if(|slot| is_due(slot));
+        }
+        let oldest = self.hidden.first_entry()?;
+        if !is_due(oldest.get()) {
             return None;
         }
-        let (zxid, id) = oldest.remove_entry().0;
-        let lock = self.locks.get_mut(&id.lock).expect("it has this record");
-        let removed = self.by_lock.remove(&(lock.number, id.token, id.holder.clone()));
-        let place = removed.expect("what has an end has a name").place;
-        lock.records -= 1;
-        if lock.records == 0 {
-            self.locks.remove(&id.lock);
-        }
-        let over = Position { zxid, time_ms };
-        Some(Popped { id, over, place })
+        let slot = oldest.remove();
+        self.hidden_ends.remove(&slot.key);
+        Some(slot)
     }
 
-    /// The records of a lock that came before the token, the latest first: their tokens and where they are.
-    pub fn of_lock(&self, lock: &LockName, before: Option<u64>) -> impl Iterator<Item = (u64, Place)> {
-        // No lock has the number 0, and no token is as large as that: they are below 2^53.
-        let number = self.locks.get(lock).map_or(0, |lock| lock.number);
-        let at = |token| (number, token, Arc::from(""));
-        self.by_lock
-            .range(at(0)..at(before.unwrap_or(u64::MAX)))
-            .rev()
-            .map(|((_, token, _), entry)| (*token, entry.place))
+    /// The records of a lock, by its hash, that came before the token, the latest first: their tokens and where they are.
+    pub fn of_lock(&self, lock: u64, before: Option<u64>) -> Vec<(u64, Place)> {
+        let all = self.known.iter().chain(self.hidden.values()).rev();
+        let is_asked_for =
+            |slot: &&Slot| slot.key.lock == lock && before.is_none_or(|before| slot.key.token < before);
+        let mut found: Vec<_> = all
+            .filter(is_asked_for)
+            .map(|slot| (slot.key.token, slot.place))
+            .collect();
+        // Who came first ended first, most of the time, so there is little to sort.
+        found.sort_by_key(|(token, _)| std::cmp::Reverse(*token));
+        found
     }
 }

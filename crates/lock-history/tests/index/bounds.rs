@@ -198,6 +198,33 @@ fn holds_of_one_token_are_not_parted() {
     assert_eq!((page.records.len(), page.next_before), (1, None));
 }
 
+/// A session with many locks ends: half of what was told of that is on the disk when the node is killed, and nothing says
+/// yet that the index has got so far.
+#[test]
+fn what_was_written_of_a_command_before_it_was_all_told_is_not_told_twice() {
+    const HOLDS: u64 = 1_200;
+    let dir = TempDir::new().unwrap();
+    let end_all = |index: &mut Index| {
+        for token in 1..=HOLDS {
+            let ended = &ContenderEnd::SessionExpired;
+            index.ended(&hold("a", token), at(9_999), ended, None).unwrap();
+        }
+    };
+    let mut index = open(&dir, 10_000);
+    end_all(&mut index);
+    drop(index);
+    let mut index = open(&dir, 10_000);
+    assert!(
+        (1..HOLDS as usize).contains(&index.len()),
+        "{} written",
+        index.len()
+    );
+    assert_eq!(index.reached().zxid, 0);
+    end_all(&mut index);
+    index.told_until(at(9_999));
+    assert!(tokens(&mut index, "a").into_iter().eq((1..=HOLDS).rev()));
+}
+
 #[test]
 fn an_index_belongs_to_one_data_directory() {
     let dir = TempDir::new().unwrap();

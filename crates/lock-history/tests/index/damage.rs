@@ -1,13 +1,13 @@
 //! Spoilt and cut files: what can still be read is true, or the index is refused. Nothing panics, and nothing is invented.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lock_history::{Index, IndexError};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use crate::told::{OWNER, bounds, lock, open, tell};
+use crate::told::{OWNER, bounds, lock, open, tell, tokens};
 
 const RECORDS: u64 = 300;
 
@@ -133,20 +133,22 @@ fn a_disk_that_takes_nothing_is_an_error_and_no_more() {
     assert!(failed.is_err());
 }
 
-/// What opening says after `harm` was done to the values themselves, with checksums that fit.
-fn open_harmed(harm: impl FnOnce(&sled::Db)) -> Option<IndexError> {
-    let dir = written();
-    // sled holds its lock on the files a little longer than its handle. The index waits for that, and nobody has a copy.
-    let copy = dir.path().join("copy");
-    fs::create_dir(&copy).unwrap();
-    for file in fs::read_dir(dir.path().join("history"))
-        .unwrap()
-        .map(Result::unwrap)
-    {
+/// A copy of an index that was just closed. sled holds its lock on the files a little longer than its handle; the index
+/// waits for that, and nobody has a copy.
+fn copied(history: &Path, copy: &Path) -> PathBuf {
+    fs::create_dir(copy).unwrap();
+    for file in fs::read_dir(history).unwrap().map(Result::unwrap) {
         if file.file_type().unwrap().is_file() {
             fs::copy(file.path(), copy.join(file.file_name())).unwrap();
         }
     }
+    copy.to_owned()
+}
+
+/// What opening says after `harm` was done to the values themselves, with checksums that fit.
+fn open_harmed(harm: impl FnOnce(&sled::Db)) -> Option<IndexError> {
+    let dir = written();
+    let copy = copied(&dir.path().join("history"), &dir.path().join("copy"));
     let db = sled::open(&copy).unwrap();
     harm(&db);
     drop(db);
@@ -173,6 +175,55 @@ fn chunks_that_are_missing_or_cut_are_noticed() {
         let bytes = db.get(&key).unwrap().unwrap();
         db.insert(key, &bytes[..bytes.len() - 1]).unwrap();
     })));
+}
+
+/// A position, and a gap.
+type At = (u64, u64);
+type Between = (At, At);
+
+/// What is kept about the index as a whole, behind its version; `G` is what is kept of the record that was let go last.
+type Meta<G> = ([u8; 16], At, At, Vec<Between>, u64, Option<G>);
+
+/// Where it ended, and where it is.
+type Gone = (u64, u64, u32);
+
+/// Where it ended, its lock, its token, and its holder.
+type NamedGone = (u64, String, u64, String);
+
+#[test]
+fn an_index_of_the_version_before_is_read_and_what_is_gone_stays_gone() {
+    let dir = TempDir::new().unwrap();
+    let mut index = open(&dir, 3);
+    let tell_all = |index: &mut Index| {
+        for token in 1..=5 {
+            tell(index, "a", token * 10, token * 10 + 5);
+        }
+    };
+    tell_all(&mut index);
+    index.shut().unwrap();
+    let history = dir.path().join("history");
+    let copy = copied(&history, &dir.path().join("copy"));
+    let db = sled::open(&copy).unwrap();
+    let (version, bytes) = (2, db.get(b"m").unwrap().unwrap());
+    let config = bincode::config::standard();
+    let (meta, _): (Meta<Gone>, _) = bincode::serde::decode_from_slice(&bytes[1..], config).unwrap();
+    let (owner, reached, since, gaps, next_chunk, gone) = meta;
+    assert_eq!(gone.map(|(zxid, ..)| zxid), Some(25));
+    let named: NamedGone = (25, "a".into(), 20, "holder-0000000020".into());
+    let meta: Meta<NamedGone> = (owner, reached, since, gaps, next_chunk, Some(named));
+    let mut bytes = vec![version];
+    bytes.extend(bincode::serde::encode_to_vec(meta, config).unwrap());
+    db.insert(b"m", bytes).unwrap();
+    drop(db);
+
+    let mut index = Index::open(&copy, OWNER, bounds(3)).unwrap();
+    assert_eq!(tokens(&mut index, "a"), [50, 40, 30]);
+    tell_all(&mut index);
+    assert_eq!(tokens(&mut index, "a"), [50, 40, 30]);
+    tell(&mut index, "a", 60, 65);
+    index.shut().unwrap();
+    let mut index = Index::open(&copy, OWNER, bounds(3)).unwrap();
+    assert_eq!(tokens(&mut index, "a"), [60, 50, 40]);
 }
 
 #[test]

@@ -44,8 +44,9 @@ type Over = (u64, bool);
 
 #[derive(Default)]
 struct Model {
-    /// By lock and token.
-    records: BTreeMap<(usize, u64), Over>,
+    /// By lock and token, with their places in the order in which they were told.
+    records: BTreeMap<(usize, u64), (Over, usize)>,
+    told: usize,
     /// Those that were hidden at some time, with the end of their gaps.
     hidden: Vec<(usize, u64, u64)>,
     since: u64,
@@ -54,18 +55,21 @@ struct Model {
 
 impl Model {
     fn close(&mut self, lock: usize, token: u64, over: Over) {
-        let is_more = |before: &Over| !over.1 && *before != over;
+        let is_more = |(before, _): &(Over, usize)| !over.1 && *before != over;
         if over.0 <= self.since || !self.records.get(&(lock, token)).is_none_or(is_more) {
             return;
         }
-        self.records.insert((lock, token), over);
+        self.told += 1;
+        self.records.insert((lock, token), (over, self.told));
         self.pop(|len, _, bound| len > bound);
     }
 
     fn pop(&mut self, is_due: impl Fn(usize, u64, usize) -> bool) {
-        let oldest =
-            |records: &BTreeMap<(usize, u64), Over>| records.iter().map(|(id, (zxid, _))| (*zxid, *id)).min();
-        while let Some((zxid, id)) = oldest(&self.records)
+        let oldest = |model: &Self| {
+            let records = model.records.iter();
+            records.map(|(id, ((zxid, _), told))| (*zxid, *told, *id)).min()
+        };
+        while let Some((zxid, _, id)) = oldest(self)
             && is_due(self.records.len(), zxid, self.bound)
         {
             self.records.remove(&id);
@@ -161,7 +165,7 @@ impl World {
                 (token, over)
             });
             let of_lock = self.model.records.range((which, 0)..(which + 1, 0)).rev();
-            let expected: Vec<_> = of_lock.map(|((_, token), over)| (*token, *over)).collect();
+            let expected: Vec<_> = of_lock.map(|((_, token), (over, _))| (*token, *over)).collect();
             assert_eq!(found.collect::<Vec<_>>(), expected, "{name}");
         }
     }

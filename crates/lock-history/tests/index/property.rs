@@ -9,9 +9,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tempfile::TempDir;
 use znode_store::{
-    Acl, AttemptId, Command, ContenderEnd, CreateMode, CreatePath, Downgraded, EntryContext, Event, HolderId,
-    Identities, LockCommand, LockMode, LockName, LockWish, Op, Password, Request, SessionFate, SessionId,
-    Store, ZPath, Zxid,
+    Acl, AttemptId, Command, ContenderEnd, CreateMode, CreatePath, Downgraded, EntryContext, Event, Hold,
+    HolderId, Identities, LockCommand, LockMode, LockName, LockWish, Op, Password, Request, SessionFate,
+    SessionId, Store, ZPath, Zxid,
 };
 
 use crate::told::{lock, open};
@@ -68,6 +68,10 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 type Key = (LockName, HolderId, Zxid);
+
+fn key_of(hold: &Hold) -> Key {
+    (hold.lock.clone(), hold.holder.to_string(), hold.fencing_token)
+}
 
 /// Looks who holds what, and notes who began and who ended.
 #[derive(Default)]
@@ -144,8 +148,7 @@ impl World {
         self.naive.look(&self.store);
         for event in &events {
             if let Event::HoldEnded { hold, how, .. } = event {
-                let key = (hold.lock.clone(), hold.holder.to_string(), hold.fencing_token);
-                self.ended.insert(key, how.clone());
+                self.ended.insert(key_of(hold), how.clone());
             }
         }
         let position = Position {
@@ -300,9 +303,15 @@ impl World {
 
     fn check(&mut self, page_length: usize) {
         let index = self.index.as_mut().unwrap();
-        // The ring keeps those that ended last, and of those that ended together the last by lock, token and holder.
+        // The ring keeps those that ended last, and of those that ended together the last that were told.
         let mut expected = self.naive.over.clone();
-        expected.sort_by_key(|(key, _, _, zxid)| (*zxid, key.0.clone(), key.2, key.1.clone()));
+        let events = self.told.iter().flat_map(|(_, events)| events);
+        let ends = events.filter_map(|event| match event {
+            Event::HoldEnded { hold, .. } => Some(key_of(hold)),
+            _ => None,
+        });
+        let places: BTreeMap<Key, usize> = ends.enumerate().map(|(place, key)| (key, place)).collect();
+        expected.sort_by_key(|(key, ..)| places[key]);
         let kept = expected.split_off(expected.len().saturating_sub(self.records));
         assert_eq!(index.len(), kept.len());
         for name in LOCKS {
@@ -322,7 +331,7 @@ impl World {
             let seen: Vec<_> = found
                 .iter()
                 .map(|Record { hold, end }| {
-                    let key = (hold.lock.clone(), hold.holder.to_string(), hold.fencing_token);
+                    let key = key_of(hold);
                     let End::Known { at, how, .. } = end else {
                         panic!("nothing was hidden: {end:?}")
                     };
@@ -339,11 +348,7 @@ impl World {
                 .collect();
             assert!(seen.iter().eq(of_lock), "{name}: {seen:#?}");
         }
-        let mut open: Vec<Key> = index
-            .open_holds()
-            .iter()
-            .map(|hold| (hold.lock.clone(), hold.holder.to_string(), hold.fencing_token))
-            .collect();
+        let mut open: Vec<Key> = index.open_holds().iter().map(|hold| key_of(hold)).collect();
         open.sort();
         let holding: Vec<Key> = self.naive.holding.keys().cloned().collect();
         if self.records > self.naive.most {
