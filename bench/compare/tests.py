@@ -95,13 +95,17 @@ class Ratios(unittest.TestCase):
 class Least(unittest.TestCase):
     def test_it_stands_beside_zookeeper_and_lockgate_beside_it(self):
         of = results(
-            loads=[*LOADS["loads"], load("bare", "bare", "lock", 1, 2000, 2500, 2400)],
+            loads=[
+                *LOADS["loads"],
+                load("bare", "bare", "lock", 1, 2000, 2500, 2400),
+                load("openraft", "bare", "lock", 1, 2000),
+            ],
             watch={**STATE["watch"], "bare/together/1000": [{**STATE["watch"]["zookeeper/together/1000"][0], "last": {"p50_us": 8000, "p99_us": 9000}}]},
         )
         shown = document.least(Figures(of), of["watch"]).splitlines()
-        self.assertIn("| lock | 1 | 2,400 | **4.8x** | **2.0x** | 0.42 | 0.60 | 0.60 | 0.90 | 0.90 |", shown)
+        self.assertIn("| lock | 1 | 2,400 | **4.8x** | **4.0x** | **2.0x** | 0.42 | 0.50 | 0.60 | 0.60 | 0.90 | 0.90 |", shown)
         self.assertNotIn("at the leader", "".join(shown))
-        self.assertIn("| told | 1,000 |  | **5.0x** | **4.0x** | 0.80 | 8.00 | 10.0 | 9.00 | 11.0 |", shown)
+        self.assertIn("| told | 1,000 |  | **5.0x** |  | **4.0x** | 0.80 |  | 8.00 | 10.0 | 9.00 | 11.0 |", shown)
         self.assertEqual(document.least(Figures(LOADS), {}), "")
 
 
@@ -120,8 +124,8 @@ class AtLeader(unittest.TestCase):
         self.assertEqual(ratios[what, "ZooKeeper"], "**2.0x**")
         self.assertEqual(ratios[f"{what}, all at the leader", "ZooKeeper, at its leader"], "**3.0x**")
         rows = document.least(Figures(self.OF), {}).splitlines()
-        self.assertIn("| contended | 16 | 4,000 | **4.0x** | **2.0x** | 0.50 |  |  |  |  |", rows)
-        self.assertIn("| contended, at the leader | 16 | 4,000 | **4.0x** | **3.0x** | 0.75 |  |  |  |  |", rows)
+        self.assertIn("| contended | 16 | 4,000 | **4.0x** |  | **2.0x** | 0.50 |  |  |  |  |  |", rows)
+        self.assertIn("| contended, at the leader | 16 | 4,000 | **4.0x** |  | **3.0x** | 0.75 |  |  |  |  |  |", rows)
 
     def test_all_who_are_at_the_leader_are_told_of_it_alone(self):
         self.assertEqual(servers.leader_alone([1001, 1002], 1), ["--servers", "127.0.0.1:1002"])

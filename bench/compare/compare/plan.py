@@ -10,14 +10,15 @@ from compare import servers
 REPLICATED_LOCKS = [
     *("lockgate/http", "lockgate/http@leader", "lockgate/zookeeper"),
     *("zookeeper", "zookeeper/zookeeper@leader", "bare", "bare/bare@leader"),
+    *("openraft/bare", "openraft/bare@leader"),
 ]
 # For each workload: by how many clients, of those that are asked for, and which systems have it over what.
 LOADS = {
     "lock": ("all", [*REPLICATED_LOCKS, "etcd", "redlock", "redis"]),
     "contended": ((2, 16, 64), [*REPLICATED_LOCKS, "etcd", "redlock", "redis"]),
     "semaphore": ((16,), REPLICATED_LOCKS),
-    "set": ("all", ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redis", "bare"]),
-    "create": ((1, 64), ["lockgate/zookeeper", "zookeeper", "etcd", "bare"]),
+    "set": ("all", ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redis", "bare", "openraft/bare"]),
+    "create": ((1, 64), ["lockgate/zookeeper", "zookeeper", "etcd", "bare", "openraft/bare"]),
     "get": ((1, 64), ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redis", "bare"]),
     "mixed": ((64,), ["lockgate/zookeeper", "zookeeper"]),
 }

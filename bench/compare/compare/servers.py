@@ -37,7 +37,7 @@ def missing(systems, lockgate, peers):
     found = []
     if not lockgate.exists():
         found.append(f"{lockgate} (cargo build --release -p lockgate)")
-    if {"etcd", "redis", "redlock", "bare"} & set(systems) and not peers.exists():
+    if {"etcd", "redis", "redlock", "bare", "openraft"} & set(systems) and not peers.exists():
         found.append(f"{peers} (cargo build --release -p bench-peers)")
     if "zookeeper" in systems:
         if not all(pathlib.Path(jar).exists() for jar in ZOOKEEPER_JARS):
@@ -424,14 +424,19 @@ class Bare(System):
 
     def command(self, number):
         command = [str(self.means.peers), "bare-server", "--clients", f"127.0.0.1:{self.client[number]}", "--log", "stored"]
+        command += self.replicated(number)
         # The first one is told of the others, which have to listen by then.
         others = [f"127.0.0.1:{port}" for port in self.listening]
         return command + (["--listen", others[number - 1]] if number else ["--others", ",".join(others)])
 
+    def replicated(self, number):
+        """What says how."""
+        return []
+
     def start_all(self):
         for number in (1, 2, 0):
             self.start(number)
-            until("a bare server", lambda: self.serves(number))  # noqa: B023
+            until(f"a server of {self.name}", lambda: self.serves(number))  # noqa: B023
 
     def serves(self, number):
         if self.processes[number].poll() is not None:
@@ -468,4 +473,13 @@ def ask_redis(port, command):
         return ""
 
 
-SYSTEMS = {system.name: system for system in (Lockgate, ZooKeeper, Etcd, Redis, RedLock, Bare)}
+class Openraft(Bare):
+    """The same, replicated by openraft: what a machine allows to whoever is made of that."""
+
+    name = "openraft"
+
+    def replicated(self, number):
+        return ["--openraft", str(number)]
+
+
+SYSTEMS = {system.name: system for system in (Lockgate, ZooKeeper, Etcd, Redis, RedLock, Bare, Openraft)}

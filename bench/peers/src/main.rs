@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lockgate::bench::drive::{Client, Drive, Moments};
 use lockgate::bench::fill::FillReport;
@@ -63,6 +63,9 @@ enum Command {
         /// Its log, which is made anew
         #[arg(long)]
         log: PathBuf,
+        /// openraft replicates; with it this one's number: 0 if it is told of the two others, which are 1 and 2
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(0..=2))]
+        openraft: Option<u64>,
     },
     /// How long it takes until all clients of the least servers were told of something, as `lockgate bench watch` measures it; prints JSON
     BareWatch {
@@ -236,12 +239,20 @@ async fn run(command: Command) -> anyhow::Result<()> {
             listen,
             others,
             log,
+            openraft,
         } => {
             let bind = async |to: &str| TcpListener::bind(to).await.with_context(|| to.to_owned());
             let clients = bind(&clients).await?;
-            match listen {
-                Some(listen) => bare::follow(clients, bind(&listen).await?, &log).await,
-                None => bare::lead(clients, &others, &log).await,
+            let listener = match listen {
+                Some(listen) => Some(bind(&listen).await?),
+                None => None,
+            };
+            match (listener, openraft) {
+                (Some(listener), None) => bare::follow(clients, listener, &log).await,
+                (None, None) => bare::lead(clients, &others, &log).await,
+                (Some(listener), Some(node @ 1..)) => bare::raft::follow(node, clients, listener, &log).await,
+                (None, Some(0)) => bare::raft::lead(clients, &others, &log).await,
+                _ => bail!("number 0 is told of the others, and 1 and 2 listen"),
             }
         }
         Command::BareWatch {

@@ -10,12 +10,12 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use super::locks::{Done, Locks, Waiting, answer};
+use super::locks::{Done, Locks, Waiting, carry_out, take_done};
 use super::serve::{Asked, serve};
 use super::{ANSWERS, Frames, Request, Want, disk, put_numbered, take_number};
 
 /// Entries on their way, as many as Lockgate has: with one, the disks idle while the next is gathered.
-const MAX_IN_FLIGHT: usize = 4;
+pub const MAX_IN_FLIGHT: usize = 4;
 
 /// Who else stores what this one takes: two, so that a majority is itself and one of them, or both.
 const FOLLOWERS: usize = 2;
@@ -27,12 +27,12 @@ struct InFlight {
 }
 
 /// One of those who store.
-struct Follower {
-    to: OwnedWriteHalf,
+pub struct Follower {
+    pub to: OwnedWriteHalf,
     /// Which of its requests are done, and not told yet.
-    done: Done,
+    pub done: Done,
     /// What is sent next.
-    out: BytesMut,
+    pub out: BytesMut,
 }
 
 /// Serves clients, until it is ended.
@@ -64,7 +64,7 @@ pub async fn lead(clients: TcpListener, followers: &[String], log: &Path) -> any
 }
 
 /// What a follower says: up to where it has stored, and what its clients want.
-async fn hear<E: std::error::Error + Send + Sync + 'static>(
+pub async fn hear<E: std::error::Error + Send + Sync + 'static>(
     from: OwnedReadHalf,
     stored: impl Fn(u64) -> Result<(), E>,
     ask: &mpsc::UnboundedSender<Asked>,
@@ -137,33 +137,31 @@ async fn store(
                 asked: std::mem::take(&mut next),
             });
         }
-        for Follower { to, done, out } in &mut followers {
-            let done = std::mem::take(&mut *done.borrow_mut());
-            if !done.is_empty() {
-                let numbers: Vec<[u8; 8]> = done.into_iter().map(u64::to_le_bytes).collect();
-                put_numbered(out, ANSWERS, &[numbers.as_flattened()]);
-            }
+        for follower in &mut followers {
+            tell_done(follower);
+            let Follower { to, out, .. } = follower;
             to.write_all_buf(out).await.context("a follower")?;
         }
     }
 }
 
+/// Puts what is done to what is sent next.
+pub fn tell_done(follower: &mut Follower) {
+    let done = take_done(&follower.done);
+    if !done.is_empty() {
+        let numbers: Vec<[u8; 8]> = done.into_iter().map(u64::to_le_bytes).collect();
+        put_numbered(&mut follower.out, ANSWERS, &[numbers.as_flattened()]);
+    }
+}
+
 /// As it goes to followers and into the log.
-fn entry(asked: &[Asked]) -> Bytes {
+pub fn entry(asked: &[Asked]) -> Bytes {
     let frames: Vec<&[u8]> = asked.iter().map(|one| &one.frame[..]).collect();
     frames.concat().into()
 }
 
-fn has_to_wait(locks: &Locks, one: &Asked, is_in_flight: bool) -> bool {
+/// Whether it waits in a queue, whatever is on its way.
+pub fn has_to_wait(locks: &Locks, one: &Asked, is_in_flight: bool) -> bool {
     let Request { want, permits, key } = &one.request;
     *want == Want::Acquire && locks.has_to_wait(key, *permits, is_in_flight)
-}
-
-fn carry_out(locks: &mut Locks, one: Asked) {
-    let Request { want, permits, key } = &one.request;
-    match want {
-        Want::Answer | Want::Tell | Want::Write => answer(one.waiting),
-        Want::Acquire => locks.acquire(key, *permits, one.waiting),
-        Want::Release => locks.release(key, one.waiting),
-    }
 }

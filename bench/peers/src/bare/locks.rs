@@ -1,14 +1,21 @@
 //! Who holds which lock, and who waits: as little as that can be.
 
-use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use super::serve::Asked;
+use super::{Request, Want};
+
 /// Numbers of requests of another process that are done.
-pub type Done = Rc<RefCell<Vec<u64>>>;
+pub type Done = Arc<Mutex<Vec<u64>>>;
+
+/// Takes what is done by now.
+pub fn take_done(done: &Done) -> Vec<u64> {
+    std::mem::take(&mut *done.lock().unwrap_or_else(PoisonError::into_inner))
+}
 
 /// Who waits for an answer.
 pub enum Waiting {
@@ -65,7 +72,17 @@ pub fn answer(waiting: Waiting) {
     match waiting {
         // Whoever has gone away needs no answer.
         Waiting::Here(client) => drop(client.send(())),
-        Waiting::There(done, number) => done.borrow_mut().push(number),
+        Waiting::There(done, number) => done.lock().unwrap_or_else(PoisonError::into_inner).push(number),
+    }
+}
+
+/// Does what was asked for, now that it is stored.
+pub fn carry_out(locks: &mut Locks, one: Asked) {
+    let Request { want, permits, key } = &one.request;
+    match want {
+        Want::Answer | Want::Tell | Want::Write => answer(one.waiting),
+        Want::Acquire => locks.acquire(key, *permits, one.waiting),
+        Want::Release => locks.release(key, one.waiting),
     }
 }
 

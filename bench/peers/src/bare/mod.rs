@@ -13,6 +13,7 @@ mod disk;
 mod follower;
 mod leader;
 mod locks;
+pub mod raft;
 mod serve;
 mod watch;
 
@@ -162,6 +163,7 @@ impl<R: AsyncRead + Unpin> Frames<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
     use std::time::Duration;
 
     use lockgate::bench::drive::{Client, Moments};
@@ -200,27 +202,39 @@ mod tests {
         sending.await.unwrap().unwrap();
     }
 
+    /// Where three servers listen to clients, and two of them to the third.
+    struct Places {
+        clients: [TcpListener; 3],
+        servers: [String; 3],
+        followers: [TcpListener; 2],
+        others: [String; 2],
+        logs: [PathBuf; 3],
+        _dir: tempfile::TempDir,
+    }
+
+    impl Places {
+        async fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let bind = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let at = |one: &TcpListener| one.local_addr().unwrap().to_string();
+            let clients = [bind().await, bind().await, bind().await];
+            let followers = [bind().await, bind().await];
+            Self {
+                servers: clients.each_ref().map(at),
+                others: followers.each_ref().map(at),
+                clients,
+                followers,
+                logs: ["1", "2", "3"].map(|name| dir.path().join(name)),
+                _dir: dir,
+            }
+        }
+    }
+
     /// One lock for all, and a client at each: who asks a follower is let in and heard by the leader.
-    #[tokio::test]
-    async fn a_client_of_each_gets_the_lock_of_all_in_turn() {
-        let dir = tempfile::tempdir().unwrap();
-        let bind = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let clients = [bind().await, bind().await, bind().await];
-        let servers = clients
-            .each_ref()
-            .map(|one| one.local_addr().unwrap().to_string());
-        let [of_leader, of_second, of_third] = clients;
-        let others = [bind().await, bind().await];
-        let followers = others.each_ref().map(|one| one.local_addr().unwrap().to_string());
-        let [second, third] = others;
-        let [log_1, log_2, log_3] = ["1", "2", "3"].map(|name| dir.path().join(name));
-        let serve = async {
-            tokio::try_join!(
-                lead(of_leader, &followers, &log_1),
-                follow(of_second, second, &log_2),
-                follow(of_third, third, &log_3),
-            )
-        };
+    async fn all_get_the_lock_in_turn(
+        servers: &[String; 3],
+        serve: impl Future<Output = anyhow::Result<()>>,
+    ) {
         let ask = async {
             let task = Task {
                 workload: Workload::Contended,
@@ -250,5 +264,37 @@ mod tests {
             .run_until(tokio::time::timeout(Duration::from_secs(60), all))
             .await;
         assert_eq!(done, Ok(servers.len()));
+    }
+
+    #[tokio::test]
+    async fn a_client_of_each_gets_the_lock_of_all_in_turn() {
+        let places = Places::new().await;
+        let ([of_leader, of_second, of_third], [second, third]) = (places.clients, places.followers);
+        let logs = places.logs;
+        let serve = async {
+            let led = lead(of_leader, &places.others, &logs[0]);
+            let followed = (
+                follow(of_second, second, &logs[1]),
+                follow(of_third, third, &logs[2]),
+            );
+            tokio::try_join!(led, followed.0, followed.1).map(|_| ())
+        };
+        all_get_the_lock_in_turn(&places.servers, serve).await;
+    }
+
+    #[tokio::test]
+    async fn a_client_of_each_gets_the_lock_of_all_by_openraft_too() {
+        let places = Places::new().await;
+        let ([of_leader, of_second, of_third], [second, third]) = (places.clients, places.followers);
+        let logs = places.logs;
+        let serve = async {
+            let led = raft::lead(of_leader, &places.others, &logs[0]);
+            let followed = (
+                raft::follow(1, of_second, second, &logs[1]),
+                raft::follow(2, of_third, third, &logs[2]),
+            );
+            tokio::try_join!(led, followed.0, followed.1).map(|_| ())
+        };
+        all_get_the_lock_in_turn(&places.servers, serve).await;
     }
 }

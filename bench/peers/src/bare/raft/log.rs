@@ -1,0 +1,217 @@
+//! openraft's log: in memory, and written to the disk by the least's own log.
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::io;
+use std::ops::{Bound, RangeBounds};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+
+use bytes::Bytes;
+use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
+
+use super::super::disk;
+use super::{Entry, LEADER, LogId, Types, Vote, wire};
+
+/// So many entries are kept for followers. Who lags behind that is not served any more.
+const KEPT: usize = 65_536;
+
+/// A log. Clones are the same.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Mutex<Inner>>,
+    disk: mpsc::Sender<(Written, Bytes)>,
+    acks: Acks,
+}
+
+#[derive(Default)]
+struct Inner {
+    vote: Option<Vote>,
+    /// The index of the first that is kept.
+    first: u64,
+    entries: VecDeque<Entry>,
+}
+
+/// Whom to tell that something is on the disk.
+enum Written {
+    /// openraft, of entries up to this one.
+    Entries(u64, IOFlushed<Types>),
+    Vote(mpsc::Sender<io::Result<()>>),
+}
+
+/// What openraft is told of its own disk and when: with a follower's answer, which it waits for anyway.
+#[derive(Clone, Default)]
+pub struct Acks(Arc<Mutex<Untold>>);
+
+#[derive(Default)]
+struct Untold {
+    /// Whether this is the leader, which waits for followers.
+    leads: bool,
+    /// Up to where some follower has the log.
+    acknowledged: u64,
+    untold: Vec<IOFlushed<Types>>,
+}
+
+impl Acks {
+    /// A follower has everything up to this index, and openraft is about to hear of it.
+    pub fn answered(&self, index: u64) {
+        let mut acks = lock(&self.0);
+        acks.acknowledged = acks.acknowledged.max(index);
+        let untold = std::mem::take(&mut acks.untold);
+        drop(acks);
+        untold.into_iter().rev().for_each(|one| one.io_completed(Ok(())));
+    }
+
+    fn synced(&self, last: u64, flushed: IOFlushed<Types>, result: io::Result<()>) {
+        let mut acks = lock(&self.0);
+        if acks.leads && result.is_ok() && acks.acknowledged < last {
+            acks.untold.push(flushed);
+        } else {
+            drop(acks);
+            flushed.io_completed(result);
+        }
+    }
+}
+
+impl Store {
+    /// A log of this process, which is made anew.
+    pub fn new(node: u64, path: &Path) -> io::Result<Self> {
+        let acks = Acks::default();
+        lock(&acks.0).leads = node == LEADER;
+        let told = acks.clone();
+        let disk = disk::start(path, move |written: Vec<Written>, result| {
+            // The last one says that those before it are on the disk, too.
+            for one in written.into_iter().rev() {
+                let result = match &result {
+                    Ok(()) => Ok(()),
+                    Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+                };
+                match one {
+                    Written::Entries(last, flushed) => told.synced(last, flushed, result),
+                    // Whoever has gone away need not know.
+                    Written::Vote(tell) => drop(tell.send(result)),
+                }
+            }
+            true
+        })?;
+        let inner = Arc::default();
+        Ok(Self { inner, disk, acks })
+    }
+
+    /// What followers' answers are told to.
+    pub fn acks(&self) -> Acks {
+        self.acks.clone()
+    }
+
+    fn write(&self, whom: Written, bytes: Bytes) -> io::Result<()> {
+        let sent = self.disk.send((whom, bytes));
+        sent.map_err(|_| io::Error::other("the log has ended"))
+    }
+
+    fn read(&self, range: &impl RangeBounds<u64>) -> io::Result<Vec<Entry>> {
+        let inner = lock(&self.inner);
+        let start = match range.start_bound() {
+            Bound::Included(start) => *start,
+            Bound::Excluded(before) => before + 1,
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(last) => last + 1,
+            Bound::Excluded(end) => *end,
+            Bound::Unbounded => u64::MAX,
+        };
+        let end = end.min(inner.first + inner.entries.len() as u64);
+        if start >= end {
+            return Ok(Vec::new());
+        }
+        if start < inner.first {
+            return Err(io::Error::other("a follower is too far behind"));
+        }
+        let at = |index: u64| (index - inner.first) as usize;
+        Ok(inner.entries.range(at(start)..at(end)).cloned().collect())
+    }
+}
+
+/// Nobody panics while holding what this gives.
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl RaftLogReader<Types> for Store {
+    async fn try_get_log_entries<RB>(&mut self, range: RB) -> Result<Vec<Entry>, io::Error>
+    where
+        RB: RangeBounds<u64> + Clone + Debug + Send,
+    {
+        self.read(&range)
+    }
+
+    async fn read_vote(&mut self) -> Result<Option<Vote>, io::Error> {
+        Ok(lock(&self.inner).vote)
+    }
+}
+
+impl RaftLogStorage<Types> for Store {
+    type LogReader = Self;
+
+    async fn get_log_state(&mut self) -> Result<LogState<Types>, io::Error> {
+        let last = lock(&self.inner).entries.back().map(|entry| entry.log_id);
+        Ok(LogState {
+            last_purged_log_id: None,
+            last_log_id: last,
+        })
+    }
+
+    async fn get_log_reader(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
+        let mut bytes = Vec::new();
+        wire::put_vote(&mut bytes, vote);
+        let (tell, told) = mpsc::channel();
+        self.write(Written::Vote(tell), bytes.into())?;
+        // There is one vote in all the time that it runs, and nothing to do before it is stored.
+        told.recv().map_err(|_| io::Error::other("the log has ended"))??;
+        lock(&self.inner).vote = Some(*vote);
+        Ok(())
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<Types>) -> Result<(), io::Error>
+    where
+        I: IntoIterator<Item = Entry> + Send,
+        I::IntoIter: Send,
+    {
+        let mut bytes = Vec::new();
+        let mut last = 0;
+        {
+            let mut inner = lock(&self.inner);
+            for entry in entries {
+                wire::put_entry(&mut bytes, &entry);
+                last = entry.log_id.index;
+                if inner.entries.is_empty() {
+                    inner.first = last;
+                }
+                inner.entries.push_back(entry);
+            }
+            while inner.entries.len() > KEPT {
+                inner.entries.pop_front();
+                inner.first += 1;
+            }
+        }
+        self.write(Written::Entries(last, callback), bytes.into())
+    }
+
+    async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {
+        let mut inner = lock(&self.inner);
+        let kept = last_log_id
+            .map_or(0, |last| last.index + 1)
+            .saturating_sub(inner.first);
+        inner.entries.truncate(kept as usize);
+        Ok(())
+    }
+
+    async fn purge(&mut self, _log_id: LogId) -> Result<(), io::Error> {
+        // It forgets the oldest by itself.
+        Ok(())
+    }
+}

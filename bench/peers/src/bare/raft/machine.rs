@@ -1,0 +1,122 @@
+//! openraft's state machine: at the leader it answers what is committed, in turn.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::{Stream, TryStreamExt};
+use openraft::StoredMembership;
+use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
+use openraft::type_config::alias::{SnapshotMetaOf, SnapshotOf, StoredMembershipOf};
+use tokio::sync::Notify;
+
+use super::super::locks::{Locks, carry_out};
+use super::super::serve::Asked;
+use super::{LogId, Payload, Types};
+
+/// Who waits at the leader, for locks and for what is on its way.
+#[derive(Default)]
+pub struct Waiting {
+    pub state: Mutex<State>,
+    /// Something was carried out.
+    pub changed: Notify,
+}
+
+/// See [`Waiting`].
+#[derive(Default)]
+pub struct State {
+    pub locks: Locks,
+    /// What was asked for with each entry that is on its way, in turn.
+    pub in_flight: VecDeque<Vec<Asked>>,
+}
+
+impl Waiting {
+    /// With what only one may look at.
+    pub fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The state machine. Clones are the same.
+#[derive(Clone, Default)]
+pub struct Machine {
+    last: Option<LogId>,
+    membership: StoredMembershipOf<Types>,
+    waiting: Option<Arc<Waiting>>,
+}
+
+impl Machine {
+    /// Of the leader.
+    pub fn answering(waiting: Arc<Waiting>) -> Self {
+        let waiting = Some(waiting);
+        Self {
+            waiting,
+            ..Self::default()
+        }
+    }
+}
+
+impl RaftStateMachine<Types> for Machine {
+    type SnapshotData = ();
+    type SnapshotBuilder = Self;
+
+    async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembershipOf<Types>), io::Error> {
+        Ok((self.last, self.membership.clone()))
+    }
+
+    async fn apply<S>(&mut self, mut entries: S) -> Result<(), io::Error>
+    where
+        S: Stream<Item = Result<EntryResponder<Types>, io::Error>> + Unpin + Send,
+    {
+        while let Some((entry, responder)) = entries.try_next().await? {
+            self.last = Some(entry.log_id);
+            match entry.payload {
+                Payload::Normal(_) => {
+                    if let Some(waiting) = &self.waiting {
+                        waiting.with(|State { locks, in_flight }| {
+                            let asked = in_flight.pop_front().into_iter().flatten();
+                            asked.for_each(|one| carry_out(locks, one));
+                        });
+                        waiting.changed.notify_one();
+                    }
+                }
+                Payload::Membership(membership) => {
+                    self.membership = StoredMembership::new(Some(entry.log_id), membership);
+                }
+                Payload::Blank => {}
+            }
+            if let Some(responder) = responder {
+                responder.send(());
+            }
+        }
+        Ok(())
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        _meta: &SnapshotMetaOf<Types>,
+        (): Self::SnapshotData,
+    ) -> Result<(), io::Error> {
+        Err(no_snapshots())
+    }
+
+    async fn get_current_snapshot(&mut self) -> Result<Option<SnapshotOf<Types, ()>>, io::Error> {
+        Ok(None)
+    }
+}
+
+impl RaftSnapshotBuilder<Types> for Machine {
+    type SnapshotData = ();
+
+    async fn build_snapshot(&mut self) -> Result<SnapshotOf<Types, ()>, io::Error> {
+        Err(no_snapshots())
+    }
+}
+
+fn no_snapshots() -> io::Error {
+    io::Error::other("there are no snapshots here")
+}
