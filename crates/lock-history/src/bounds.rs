@@ -9,7 +9,7 @@ pub const MAX_GAPS: usize = 64;
 /// How large the index may become, and how old what is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bounds {
-    /// The most records; beyond it the oldest go. 50,000 take about 20 MB of memory, and of disk 20 MB if many were told at
+    /// The most records; beyond it the oldest go. 50,000 take about 12 MB of memory, and of disk 20 MB if many were told at
     /// a time, 60 MB if each was told alone.
     pub records: usize,
     /// Records whose end is longer ago go.

@@ -234,7 +234,7 @@ pub(super) const HISTORY: Section = Section {
             sample: Shown::Usual,
             reload: Reload::Restart,
             meaning: "So many holds that are over are remembered, of all locks together, the newest. This \
-                many take some 20 MB of memory and 20 to 60 MB of disk, the more the fewer of them end at a \
+                many take some 12 MB of memory and 20 to 60 MB of disk, the more the fewer of them end at a \
                 time.",
         },
         Setting {
