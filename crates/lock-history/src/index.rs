@@ -152,7 +152,8 @@ impl Index {
         }
     }
 
-    /// Somebody holds a lock no more.
+    /// Somebody holds a lock no more. When all that its command ended was told, [`Self::told_until`] says so: what is told again
+    /// is known by its position.
     pub fn ended(
         &mut self,
         hold: &Hold,
@@ -316,8 +317,11 @@ impl Index {
         if over.zxid <= self.meta.since.zxid {
             return Ok(());
         }
-        if over.zxid <= self.told_before.max(self.meta.reached.zxid) {
-            if self.ring.has_known(&key, end.zxids()) {
+        if over.zxid > self.told_before.max(self.meta.reached.zxid) {
+            self.ring.forget_keys();
+        } else {
+            // A hold has one end, and what is known of it is not forgotten for what is not.
+            if self.ring.knows(&key) {
                 return Ok(());
             }
             if let Some(before) = self.ring.find_hidden(&key) {

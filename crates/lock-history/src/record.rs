@@ -3,7 +3,6 @@
 //! and never read.
 
 use std::borrow::Cow;
-use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 use znode_store::{ContenderEnd, Hold, LockMode, LockName, SessionId, Zxid};
@@ -236,14 +235,6 @@ impl<'a> StoredEnd<'a> {
     /// Whether it was in a gap.
     pub fn is_hidden(&self) -> bool {
         matches!(self, Self::Hidden(..))
-    }
-
-    /// The zxids of which one ended it.
-    pub fn zxids(&self) -> RangeInclusive<u64> {
-        match self {
-            Self::Known(at, ..) => at.zxid..=at.zxid,
-            Self::Hidden(not_before, not_after) => not_before.zxid + 1..=not_after.zxid,
-        }
     }
 }
 

@@ -5,8 +5,7 @@
 //! it is a few numbers in one piece of memory, written at its end and taken from its beginning, and whoever looks for a
 //! lock's records passes over all: that is rare.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::ops::RangeInclusive;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use crate::chunks::Place;
 use crate::keys::HoldKey;
@@ -21,6 +20,8 @@ pub(crate) type End = (u64, Place);
 pub(crate) struct Ring {
     /// Those whose end is known, by their [`End`]s. Almost always what is told ended after all that was told before.
     known: VecDeque<Slot>,
+    /// Whose these are, for as long as what was told before is told again.
+    known_keys: Option<HashSet<HoldKey>>,
     /// Those whose end was hidden. There are some after a gap, and otherwise none.
     hidden: BTreeMap<End, Slot>,
     /// Their ends.
@@ -61,19 +62,28 @@ impl Ring {
         self.hidden.get(self.hidden_ends.get(key)?).copied()
     }
 
-    /// Whether there is a record of a hold that is known to have ended within `zxids`.
-    pub fn has_known(&self, key: &HoldKey, zxids: RangeInclusive<u64>) -> bool {
-        let first = self.known.partition_point(|slot| slot.over.zxid < *zxids.start());
-        let within = self.known.range(first..);
-        within
-            .take_while(|slot| slot.over.zxid <= *zxids.end())
-            .any(|slot| slot.key == *key)
+    /// Whether there is a record of a hold whose end is known. Who asks once asks again: until [`Self::forget_keys`] it takes
+    /// memory for it.
+    pub fn knows(&mut self, key: &HoldKey) -> bool {
+        let known = &self.known;
+        let keys = self
+            .known_keys
+            .get_or_insert_with(|| known.iter().map(|slot| slot.key).collect());
+        keys.contains(key)
+    }
+
+    /// Nobody asks any more, for what is told from now on was never told before.
+    pub fn forget_keys(&mut self) {
+        self.known_keys = None;
     }
 
     /// Puts in a record whose end is known, and which lies behind all others. Returns the one whose place it takes: that of
     /// the same hold, if its end was hidden.
     pub fn put_known(&mut self, slot: Slot) -> Option<Slot> {
         let before = self.hidden_ends.remove(&slot.key);
+        if let Some(keys) = &mut self.known_keys {
+            keys.insert(slot.key);
+        }
         match self.known.back() {
             Some(last) if last.end() > slot.end() => {
                 let at = self.known.partition_point(|other| other.end() < slot.end());
@@ -106,7 +116,11 @@ impl Ring {
         let hidden = self.hidden.first_key_value().map(|(end, _)| *end);
         let is_hidden = hidden.is_some_and(|hidden| known.is_none_or(|known| hidden < known));
         if !is_hidden {
-            return self.known.pop_front_if(|slot| is_due(slot));
+            let slot = self.known.pop_front_if(|slot| is_due(slot))?;
+            if let Some(keys) = &mut self.known_keys {
+                keys.remove(&slot.key);
+            }
+            return Some(slot);
         }
         let oldest = self.hidden.first_entry()?;
         if !is_due(oldest.get()) {

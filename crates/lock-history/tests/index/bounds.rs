@@ -115,6 +115,27 @@ fn an_open_hold_is_closed_after_a_restart_by_its_end_or_by_a_gap() {
     assert_eq!(page.records[0].hold.since_ms, Some(11_000));
 }
 
+/// A node that has started tells again what it applies again, and misses the rest of it.
+#[test]
+fn an_end_that_is_known_is_not_hidden_in_a_gap_that_begins_after_it() {
+    let dir = TempDir::new().unwrap();
+    let mut index = open(&dir, 100);
+    tell(&mut index, "a", 10, 20);
+    tell(&mut index, "b", 21, 25);
+    index.shut().unwrap();
+    let mut index = open(&dir, 100);
+    let again = hold("a", 10);
+    index.began(&again);
+    index.told_until(at(10));
+    let gap = index.missed_until(at(40)).unwrap();
+    assert_eq!((gap.after, gap.until), (at(25), at(40)));
+    index.hidden(&again, gap.after, gap.until).unwrap();
+    let page = index.page(&lock("a"), None, 9).unwrap();
+    assert_eq!(page.records.len(), 1, "{:#?}", page.records);
+    assert!(matches!(page.records[0].end, End::Known { at: known, .. } if known == at(20)));
+    assert!(index.open_holds().is_empty());
+}
+
 #[test]
 fn a_hidden_end_does_not_come_back_when_the_known_one_has_gone() {
     let dir = TempDir::new().unwrap();
