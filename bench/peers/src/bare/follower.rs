@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::Context;
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -22,35 +22,59 @@ pub async fn follow(clients: TcpListener, listener: TcpListener, log: &Path) -> 
     leader.set_nodelay(true)?;
     let (from, mut to) = leader.into_split();
     let mut frames = Frames::new(from);
-    let mut waiting: HashMap<u64, Waiting> = HashMap::new();
+    let mut forwarded = Forwarded::default();
     let mut out = BytesMut::new();
-    let mut last = 0;
     loop {
         tokio::select! {
             biased;
             frame = frames.next() => {
                 let Some(mut frame) = frame? else { return Ok(()) };
                 match take_number(&mut frame)? {
-                    ANSWERS => while frame.has_remaining() {
-                        let done = waiting.remove(&take_number(&mut frame)?);
-                        answer(done.context("an answer to what nobody has asked")?);
-                    },
+                    ANSWERS => forwarded.answer(frame)?,
                     number => entries.send((number, frame)).context("the log has ended")?,
                 }
             }
             Some(stored) = synced.recv() => put_numbered(&mut out, stored?, &[]),
             one = asked.recv() => {
-                let mut next = Some(one.context("nobody listens any more")?);
-                // Those who have come with it go with it.
-                tokio::task::yield_now().await;
-                while let Some(Asked { frame, waiting: who, .. }) = next {
-                    last += 1;
-                    put_numbered(&mut out, last, &[&frame]);
-                    waiting.insert(last, who);
-                    next = asked.try_recv().ok();
-                }
+                let first = one.context("nobody listens any more")?;
+                forwarded.put(first, &mut asked, &mut out).await;
             }
         }
         to.write_all_buf(&mut out).await?;
+    }
+}
+
+/// What clients here want of the leader, and who waits for it.
+#[derive(Default)]
+pub struct Forwarded {
+    waiting: HashMap<u64, Waiting>,
+    last: u64,
+}
+
+impl Forwarded {
+    /// Puts the first one, and those who have come with it, to what is sent next.
+    pub async fn put(
+        &mut self,
+        first: Asked,
+        asked: &mut mpsc::UnboundedReceiver<Asked>,
+        out: &mut BytesMut,
+    ) {
+        tokio::task::yield_now().await;
+        let mut next = Some(first);
+        while let Some(Asked { frame, waiting, .. }) = next {
+            self.last += 1;
+            put_numbered(out, self.last, &[&frame]);
+            self.waiting.insert(self.last, waiting);
+            next = asked.try_recv().ok();
+        }
+    }
+
+    /// The leader says the numbers of those that are done.
+    pub fn answer(&mut self, mut numbers: Bytes) -> anyhow::Result<()> {
+        while numbers.has_remaining() {
+            let done = self.waiting.remove(&take_number(&mut numbers)?);
+            answer(done.context("an answer to what nobody has asked")?);
+        }
+        Ok(())
     }
 }

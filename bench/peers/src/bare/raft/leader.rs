@@ -11,7 +11,6 @@ use openraft::BasicNode;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
 
 use super::super::leader::{Follower, MAX_IN_FLIGHT, entry, has_to_wait, hear, tell_done};
 use super::super::locks::Done;
@@ -22,12 +21,14 @@ use super::machine::{Machine, State, Waiting};
 use super::network::Network;
 use super::{LEADER, MEMBERS, Raft, Requests, start, wire};
 
-/// So long it may take until it is elected.
+/// So long it may take until it is elected, and until something is carried out of what is proposed: far longer than any disk takes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// So long until it is asked for again, and so long after a refusal.
+/// After so long it stands for election again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
-const PAUSE: Duration = Duration::from_millis(50);
+
+/// The first entry that a leader makes. The one before it says who the members are.
+const FIRST_OWN: u64 = 1;
 
 /// Serves clients, until it is ended.
 pub async fn lead(clients: TcpListener, followers: &[String], log: &Path) -> anyhow::Result<()> {
@@ -66,21 +67,39 @@ pub async fn lead(clients: TcpListener, followers: &[String], log: &Path) -> any
         all.push(Follower { to, done, out });
     }
     tokio::task::spawn_local(serve(clients, ask));
-    propose(&raft, all, &waiting, asked).await
+    tokio::select! {
+        ended = propose(&raft, all, &waiting, asked) => ended,
+        stuck = until_stuck(&waiting) => stuck,
+    }
 }
 
-/// Stands for election until it leads, and has carried something out: the others may have just begun, and hear nothing yet.
+/// Stands for election until an entry of its own was carried out: the others may have just begun, and hear nothing yet; and before
+/// that openraft refuses what is proposed, of which nobody would hear.
 async fn elect(raft: &Raft) -> anyhow::Result<()> {
     let begun = Instant::now();
     loop {
-        if let Ok(Ok(_)) = timeout(AGAIN_AFTER, raft.write_blank()).await {
-            return Ok(());
+        let wait = raft.wait(Some(AGAIN_AFTER));
+        match wait.applied_index_at_least(Some(FIRST_OWN), "elected").await {
+            Ok(_) => return Ok(()),
+            Err(error) if begun.elapsed() > PATIENCE => return Err(error).context("the election"),
+            Err(_) if raft.current_leader().await == Some(LEADER) => {}
+            Err(_) => raft.trigger().elect(false).await?,
         }
-        ensure!(begun.elapsed() < PATIENCE, "it is not elected");
-        tokio::time::sleep(PAUSE).await;
-        if raft.current_leader().await != Some(LEADER) {
-            raft.trigger().elect(false).await?;
-        }
+    }
+}
+
+/// Returns when something was proposed and nothing at all is carried out. openraft says nothing of what it refuses, and whoever waits
+/// for it would wait for ever.
+async fn until_stuck(waiting: &Waiting) -> anyhow::Result<()> {
+    let look = || waiting.with(|state| (state.carried_out, state.in_flight.len()));
+    loop {
+        let (before, _) = look();
+        tokio::time::sleep(PATIENCE).await;
+        let (after, on_their_way) = look();
+        ensure!(
+            before != after || on_their_way == 0,
+            "{on_their_way} entries are not carried out"
+        );
     }
 }
 
@@ -114,7 +133,7 @@ async fn propose(
                 }
             }
         }
-        let proposed = waiting.with(|State { locks, in_flight }| {
+        let proposed = waiting.with(|State { locks, in_flight, .. }| {
             on_their_way = in_flight.len();
             let is_in_flight = on_their_way > 0;
             // Who has to wait for a lock anyway waits here for whoever lets somebody in.

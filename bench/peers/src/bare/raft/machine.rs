@@ -28,6 +28,8 @@ pub struct State {
     pub locks: Locks,
     /// What was asked for with each entry that is on its way, in turn.
     pub in_flight: VecDeque<Vec<Asked>>,
+    /// How many of these were carried out.
+    pub carried_out: u64,
 }
 
 impl Waiting {
@@ -73,9 +75,10 @@ impl RaftStateMachine<Types> for Machine {
             match entry.payload {
                 Payload::Normal(_) => {
                     if let Some(waiting) = &self.waiting {
-                        waiting.with(|State { locks, in_flight }| {
-                            let asked = in_flight.pop_front().into_iter().flatten();
-                            asked.for_each(|one| carry_out(locks, one));
+                        waiting.with(|state| {
+                            let asked = state.in_flight.pop_front().into_iter().flatten();
+                            asked.for_each(|one| carry_out(&mut state.locks, one));
+                            state.carried_out += 1;
                         });
                         waiting.changed.notify_one();
                     }

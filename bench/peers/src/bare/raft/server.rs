@@ -1,21 +1,20 @@
 //! One of the two that follow.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
-use bytes::{Buf, Bytes, BytesMut};
+use anyhow::{Context, bail, ensure};
+use bytes::BytesMut;
 use openraft::raft::VoteRequest;
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, mpsc};
 
-use super::super::locks::{Waiting, answer};
+use super::super::follower::Forwarded;
 use super::super::serve::{Asked, serve};
-use super::super::{ANSWERS, Frames, put_numbered, take_number};
+use super::super::{ANSWERS, Frames, take_number};
 use super::log::Store;
 use super::machine::Machine;
 use super::network::Network;
@@ -91,10 +90,15 @@ async fn serve_line(
                 // The place in openraft's queue is taken here, in turn.
                 let (raft, answers) = (raft.clone(), answers.clone());
                 tokio::spawn(async move {
-                    match raft.append_entries(request).await {
-                        Ok(response) if response.is_success() => drop(answers.send(answer)),
-                        other => eprintln!("bench-peers: entries were refused: {other:?}"),
-                    }
+                    let stored = match raft.append_entries(request).await {
+                        Ok(response) if response.is_success() => Some(answer),
+                        other => {
+                            eprintln!("bench-peers: entries were refused: {other:?}");
+                            None
+                        }
+                    };
+                    // Who has gone needs no answer.
+                    let _ = answers.send(stored);
                 });
             }
             wire::VOTE => {
@@ -105,7 +109,7 @@ async fn serve_line(
                 wire::put_vote(&mut answer, &response.vote);
                 wire::put_log_id(&mut answer, response.last_log_id.as_ref());
                 answer.extend(response.vote_granted.then_some(1));
-                answers.send(answer)?;
+                answers.send(Some(answer))?;
             }
             other => bail!("a message of kind {other}"),
         }
@@ -116,16 +120,20 @@ async fn serve_line(
     Ok(Purpose::Messages)
 }
 
-/// Sends answers, those together that are there together.
-async fn send_all(mut to: OwnedWriteHalf, mut answers: mpsc::UnboundedReceiver<Vec<u8>>) {
+/// Sends answers, those together that are there together. After a refusal, for which there is no answer, it closes the line.
+async fn send_all(mut to: OwnedWriteHalf, mut answers: mpsc::UnboundedReceiver<Option<Vec<u8>>>) {
     let mut out = BytesMut::new();
-    while let Some(answer) = answers.recv().await {
+    while let Some(Some(answer)) = answers.recv().await {
         put_frame(&mut out, &answer);
-        while let Ok(answer) = answers.try_recv() {
-            put_frame(&mut out, &answer);
+        let mut refused = false;
+        while let Ok(next) = answers.try_recv() {
+            match next {
+                Some(answer) => put_frame(&mut out, &answer),
+                None => refused = true,
+            }
         }
         // Who has gone needs no answer.
-        if to.write_all_buf(&mut out).await.is_err() {
+        if to.write_all_buf(&mut out).await.is_err() || refused {
             return;
         }
     }
@@ -142,39 +150,21 @@ async fn forward(
     mut to: OwnedWriteHalf,
     asked: &mut mpsc::UnboundedReceiver<Asked>,
 ) -> anyhow::Result<()> {
-    let mut waiting: HashMap<u64, Waiting> = HashMap::new();
+    let mut forwarded = Forwarded::default();
     let mut out = BytesMut::new();
-    let mut last = 0;
     loop {
         tokio::select! {
             biased;
             frame = frames.next() => {
-                let Some(frame) = frame? else { return Ok(()) };
-                answer_clients(frame, &mut waiting)?;
+                let Some(mut frame) = frame? else { return Ok(()) };
+                ensure!(take_number(&mut frame)? == ANSWERS, "something else than answers");
+                forwarded.answer(frame)?;
             }
             one = asked.recv() => {
-                let mut next = Some(one.context("nobody listens any more")?);
-                // Those who have come with it go with it.
-                tokio::task::yield_now().await;
-                while let Some(Asked { frame, waiting: who, .. }) = next {
-                    last += 1;
-                    put_numbered(&mut out, last, &[&frame]);
-                    waiting.insert(last, who);
-                    next = asked.try_recv().ok();
-                }
+                let first = one.context("nobody listens any more")?;
+                forwarded.put(first, asked, &mut out).await;
                 to.write_all_buf(&mut out).await?;
             }
         }
     }
-}
-
-fn answer_clients(mut frame: Bytes, waiting: &mut HashMap<u64, Waiting>) -> anyhow::Result<()> {
-    if take_number(&mut frame)? != ANSWERS {
-        bail!("something else than answers");
-    }
-    while frame.has_remaining() {
-        let done = waiting.remove(&take_number(&mut frame)?);
-        answer(done.context("an answer to what nobody has asked")?);
-    }
-    Ok(())
 }
