@@ -7,21 +7,26 @@ pub mod seeds;
 
 mod house;
 
-use std::sync::{LazyLock, Mutex};
+use std::cell::RefCell;
 
 use self::house::House;
 use crate::http::answer::{self, Answered};
 use crate::http::script::Script;
 
-/// One node for all inputs, as in `http`.
-static HOUSE: LazyLock<Mutex<House>> = LazyLock::new(|| Mutex::new(House::open()));
+thread_local! {
+    /// One node for all inputs of a thread, as in `http`.
+    static HOUSE: RefCell<House> = RefCell::new(House::open());
+}
 
 /// Asks what the input says; answers how many requests were carried out.
 pub fn run(bytes: &[u8]) -> usize {
     let Some(script) = Script::of(bytes) else {
         return 0;
     };
-    let mut house = HOUSE.lock().unwrap_or_else(|panicked| panicked.into_inner());
+    HOUSE.with_borrow_mut(|house| carry_out(&script, bytes, house))
+}
+
+fn carry_out(script: &Script, bytes: &[u8], house: &mut House) -> usize {
     house.furnish();
     let knows_secret = house.is_known_to(bytes);
     let before = house.not_theirs();

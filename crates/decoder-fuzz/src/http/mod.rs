@@ -10,7 +10,7 @@ pub mod seeds;
 pub(crate) mod answer;
 pub(crate) mod server;
 
-use std::sync::{LazyLock, Mutex};
+use std::cell::RefCell;
 
 use lock_api::http::HttpConfig;
 
@@ -18,15 +18,21 @@ use self::answer::{Answered, Facts};
 use self::script::Script;
 use self::server::Server;
 
-/// One node for all inputs: a new one for each would be most of the time.
-static SERVER: LazyLock<Mutex<Server>> = LazyLock::new(|| Mutex::new(Server::start(HttpConfig::default())));
+thread_local! {
+    /// One node for all inputs of a thread: a new one for each would be most of the time. It ends with its thread, and its
+    /// directory with it; what is static would leave that behind.
+    static SERVER: RefCell<Server> = RefCell::new(Server::start(HttpConfig::default()));
+}
 
 /// Asks what the input says; answers how many requests were carried out.
 pub fn run(bytes: &[u8]) -> usize {
     let Some(script) = Script::of(bytes) else {
         return 0;
     };
-    let mut server = SERVER.lock().unwrap_or_else(|panicked| panicked.into_inner());
+    SERVER.with_borrow_mut(|server| carry_out(&script, server))
+}
+
+fn carry_out(script: &Script, server: &mut Server) -> usize {
     let mut facts = Facts::default();
     let mut carried_out = 0;
     for request in script.requests() {

@@ -35,7 +35,7 @@ pub struct Server {
     runtime: Runtime,
     node: Node,
     router: Front,
-    // Removed when the process ends.
+    // Removed when the node has ended, which it has with its runtime.
     _dir: TempDir,
 }
 

@@ -67,7 +67,7 @@ async fn run(locked: bool) -> Result<bool, sale::Error> {
         };
         let sale = sold.await;
         cluster.kill_now();
-        sale?
+        sale.inspect_err(|_| eprintln!("What the nodes have written is left in {}", dir.display()))?
     } else {
         println!("{BUYERS} buyers, {TICKETS} tickets, no lock");
         sale::sell_out_without_lock(&ledger, BUYERS, TICKETS).await?

@@ -68,6 +68,8 @@ impl Browser {
         let mut command = Command::new("sh");
         command.args(["-c", TO_THE_PIPE, "sh", program]).args(OPTIONS);
         command.arg(format!("--user-data-dir={}", profile.path().display()));
+        // Killed, it leaves behind what it keeps there.
+        command.env("TMPDIR", profile.path());
         if geteuid().is_root() {
             command.arg("--no-sandbox");
         }
