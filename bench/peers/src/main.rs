@@ -25,6 +25,7 @@ use lockgate::bench::gap::{self, Open};
 use lockgate::bench::load::Pace;
 use lockgate::bench::report::{self, LoadReport, Subject};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
@@ -66,6 +67,9 @@ enum Command {
         /// openraft replicates; with it this one's number: 0 if it is told of the two others, which are 1 and 2
         #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(0..=2))]
         openraft: Option<u64>,
+        /// Clients speak HTTP: it has as much of Lockgate's API as `lockgate bench lock` needs
+        #[arg(long)]
+        http: bool,
     },
     /// How long it takes until all clients of the least servers were told of something, as `lockgate bench watch` measures it; prints JSON
     BareWatch {
@@ -240,19 +244,33 @@ async fn run(command: Command) -> anyhow::Result<()> {
             others,
             log,
             openraft,
+            http,
         } => {
             let bind = async |to: &str| TcpListener::bind(to).await.with_context(|| to.to_owned());
-            let clients = bind(&clients).await?;
+            let clients = bare::Door {
+                listener: bind(&clients).await?,
+                is_http: http,
+            };
             let listener = match listen {
                 Some(listen) => Some(bind(&listen).await?),
                 None => None,
             };
-            match (listener, openraft) {
-                (Some(listener), None) => bare::follow(clients, listener, &log).await,
-                (None, None) => bare::lead(clients, &others, &log).await,
-                (Some(listener), Some(node @ 1..)) => bare::raft::follow(node, clients, listener, &log).await,
-                (None, Some(0)) => bare::raft::lead(clients, &others, &log).await,
-                _ => bail!("number 0 is told of the others, and 1 and 2 listen"),
+            let serve = async {
+                match (listener, openraft) {
+                    (Some(listener), None) => bare::follow(clients, listener, &log).await,
+                    (None, None) => bare::lead(clients, &others, &log).await,
+                    (Some(listener), Some(node @ 1..)) => {
+                        bare::raft::follow(node, clients, listener, &log).await
+                    }
+                    (None, Some(0)) => bare::raft::lead(clients, &others, &log).await,
+                    _ => bail!("number 0 is told of the others, and 1 and 2 listen"),
+                }
+            };
+            // What was counted of a program that counts is written when it ends by itself.
+            let mut told_to_end = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+            tokio::select! {
+                served = serve => served,
+                _ = told_to_end.recv() => Ok(()),
             }
         }
         Command::BareWatch {

@@ -10,13 +10,13 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use super::locks::{Waiting, answer};
-use super::serve::{Asked, serve};
+use super::serve::{Asked, Door};
 use super::{ANSWERS, Frames, disk, put_numbered, take_number};
 
 /// Stores what one leader sends, until it closes its connection; and answers clients when it says so.
-pub async fn follow(clients: TcpListener, listener: TcpListener, log: &Path) -> anyhow::Result<()> {
+pub async fn follow(clients: Door, listener: TcpListener, log: &Path) -> anyhow::Result<()> {
     let (ask, mut asked) = mpsc::unbounded_channel();
-    tokio::task::spawn_local(serve(clients, ask));
+    tokio::task::spawn_local(clients.serve(ask));
     let (entries, mut synced) = disk::log(log).with_context(|| log.display().to_string())?;
     let (leader, _) = listener.accept().await?;
     leader.set_nodelay(true)?;

@@ -6,12 +6,12 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use super::locks::{Done, Locks, Waiting, carry_out, take_done};
-use super::serve::{Asked, serve};
+use super::serve::{Asked, Door};
 use super::{ANSWERS, Frames, Request, Want, disk, put_numbered, take_number};
 
 /// Entries on their way, as many as Lockgate has: with one, the disks idle while the next is gathered.
@@ -36,7 +36,7 @@ pub struct Follower {
 }
 
 /// Serves clients, until it is ended.
-pub async fn lead(clients: TcpListener, followers: &[String], log: &Path) -> anyhow::Result<()> {
+pub async fn lead(clients: Door, followers: &[String], log: &Path) -> anyhow::Result<()> {
     ensure!(followers.len() == FOLLOWERS, "two followers, no more and no less");
     let log = disk::log(log).with_context(|| log.display().to_string())?;
     let (tell_stored, stored) = mpsc::unbounded_channel();
@@ -59,7 +59,7 @@ pub async fn lead(clients: TcpListener, followers: &[String], log: &Path) -> any
         all.push(Follower { to, done, out });
     }
     drop(tell_stored);
-    tokio::task::spawn_local(serve(clients, ask));
+    tokio::task::spawn_local(clients.serve(ask));
     store(log, all, stored, asked).await
 }
 

@@ -7,10 +7,13 @@
 //! request begins with what is wanted, the length of a key, and the key; an answer is what an answer weighs. Between the processes
 //! each frame begins with a number in eight bytes: an entry's and then the entry, or [`ANSWERS`] and then the numbers of the requests
 //! that are done, to a follower; and up to where it has stored them, or a request's and then the request, to the leader.
+//!
+//! Or clients speak HTTP, as those of Lockgate do, so that its own load can be put on it.
 
 mod client;
 mod disk;
 mod follower;
+mod http;
 mod leader;
 mod locks;
 pub mod raft;
@@ -20,6 +23,7 @@ mod watch;
 pub use client::Caller;
 pub use follower::follow;
 pub use leader::lead;
+pub use serve::Door;
 pub use watch::watch;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -167,6 +171,8 @@ mod tests {
     use std::time::Duration;
 
     use lockgate::bench::drive::{Client, Moments};
+    use lockgate::bench::load::Plan;
+    use lockgate::bench::nodes::Nodes;
     use tokio::net::TcpListener;
 
     use super::*;
@@ -204,7 +210,7 @@ mod tests {
 
     /// Where three servers listen to clients, and two of them to the third.
     struct Places {
-        clients: [TcpListener; 3],
+        clients: [Door; 3],
         servers: [String; 3],
         followers: [TcpListener; 2],
         others: [String; 2],
@@ -213,7 +219,7 @@ mod tests {
     }
 
     impl Places {
-        async fn new() -> Self {
+        async fn new(is_http: bool) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let bind = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
             let at = |one: &TcpListener| one.local_addr().unwrap().to_string();
@@ -222,7 +228,7 @@ mod tests {
             Self {
                 servers: clients.each_ref().map(at),
                 others: followers.each_ref().map(at),
-                clients,
+                clients: clients.map(|listener| Door { listener, is_http }),
                 followers,
                 logs: ["1", "2", "3"].map(|name| dir.path().join(name)),
                 _dir: dir,
@@ -268,7 +274,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_of_each_gets_the_lock_of_all_in_turn() {
-        let places = Places::new().await;
+        let places = Places::new(false).await;
         let ([of_leader, of_second, of_third], [second, third]) = (places.clients, places.followers);
         let logs = places.logs;
         let serve = async {
@@ -282,19 +288,43 @@ mod tests {
         all_get_the_lock_in_turn(&places.servers, serve).await;
     }
 
-    #[tokio::test]
-    async fn a_client_of_each_gets_the_lock_of_all_by_openraft_too() {
-        let places = Places::new().await;
+    /// Three that openraft replicates.
+    async fn serve_by_openraft(places: Places) -> anyhow::Result<()> {
         let ([of_leader, of_second, of_third], [second, third]) = (places.clients, places.followers);
         let logs = places.logs;
-        let serve = async {
-            let led = raft::lead(of_leader, &places.others, &logs[0]);
-            let followed = (
-                raft::follow(1, of_second, second, &logs[1]),
-                raft::follow(2, of_third, third, &logs[2]),
-            );
-            tokio::try_join!(led, followed.0, followed.1).map(|_| ())
+        let led = raft::lead(of_leader, &places.others, &logs[0]);
+        let followed = (
+            raft::follow(1, of_second, second, &logs[1]),
+            raft::follow(2, of_third, third, &logs[2]),
+        );
+        tokio::try_join!(led, followed.0, followed.1).map(|_| ())
+    }
+
+    #[tokio::test]
+    async fn a_client_of_each_gets_the_lock_of_all_by_openraft_too() {
+        let places = Places::new(false).await;
+        let servers = places.servers.clone();
+        all_get_the_lock_in_turn(&servers, serve_by_openraft(places)).await;
+    }
+
+    /// Lockgate's own load can be put on it.
+    #[tokio::test]
+    async fn clients_of_lockgate_get_their_locks_by_http() {
+        let places = Places::new(true).await;
+        let nodes = Nodes::from(places.servers.to_vec());
+        let load = async {
+            let plan = Plan::new(nodes, Duration::ZERO, Duration::from_millis(300));
+            tokio::select! {
+                served = serve_by_openraft(places) => panic!("a server has ended: {:?}", served.err()),
+                report = plan.lock_cycles(5) => report.unwrap(),
+            }
         };
-        all_get_the_lock_in_turn(&places.servers, serve).await;
+        let local = tokio::task::LocalSet::new();
+        let report = local
+            .run_until(tokio::time::timeout(Duration::from_secs(60), load))
+            .await;
+        let report = report.expect("it does not hang");
+        assert_eq!(report.errors, 0, "{:?}", report.first_error);
+        assert!(report.operation.count > 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Clients of one of the processes: requests are read, and answers and notices written.
+//! Clients of one of the processes: requests are read, and answers and notices written, in frames.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 
 use super::locks::Waiting;
-use super::{ANSWER_BYTES, Frames, NOTICE_BYTES, Request, Want};
+use super::{ANSWER_BYTES, Frames, NOTICE_BYTES, Request, Want, http};
 
 /// A request in its bytes, and who waits until it is stored.
 pub struct Asked {
@@ -21,11 +21,27 @@ pub struct Asked {
     pub waiting: Waiting,
 }
 
+/// Where clients come, and how they speak.
+pub struct Door {
+    pub listener: TcpListener,
+    /// By HTTP in place of frames: see [`http`].
+    pub is_http: bool,
+}
+
+impl Door {
+    /// Serves who comes, until the process ends. What has to be stored goes to `ask`.
+    pub(in crate::bare) async fn serve(self, ask: mpsc::UnboundedSender<Asked>) {
+        match self.is_http {
+            true => http::serve(self.listener, ask).await,
+            false => serve(self.listener, ask).await,
+        }
+    }
+}
+
 /// The ways to all clients, by the order in which they came.
 type Clients = Rc<RefCell<HashMap<u64, Rc<OwnedWriteHalf>>>>;
 
-/// Serves who comes, until the process ends. What has to be stored goes to `ask`.
-pub async fn serve(listener: TcpListener, ask: mpsc::UnboundedSender<Asked>) {
+async fn serve(listener: TcpListener, ask: mpsc::UnboundedSender<Asked>) {
     let clients = Clients::default();
     for number in 0.. {
         match listener.accept().await {
@@ -62,20 +78,27 @@ async fn serve_one(
         match request.want {
             Want::Answer => {}
             Want::Tell => tell_others(clients, number).await,
-            Want::Write | Want::Acquire | Want::Release => {
-                let (waiting, stored) = oneshot::channel();
-                let asked = Asked {
-                    request,
-                    frame,
-                    waiting: Waiting::Here(waiting),
-                };
-                ask.send(asked).ok().context("nothing is stored any more")?;
-                stored.await.context("nothing is stored any more")?;
-            }
+            Want::Write | Want::Acquire | Want::Release => stored(&ask, request, frame).await?,
         }
         send(&to, &answer).await?;
     }
     Ok(())
+}
+
+/// Waits until it is stored, and its turn has come.
+pub async fn stored(
+    ask: &mpsc::UnboundedSender<Asked>,
+    request: Request,
+    frame: Bytes,
+) -> anyhow::Result<()> {
+    let (waiting, stored) = oneshot::channel();
+    let asked = Asked {
+        request,
+        frame,
+        waiting: Waiting::Here(waiting),
+    };
+    ask.send(asked).ok().context("nothing is stored any more")?;
+    stored.await.context("nothing is stored any more")
 }
 
 /// A notice to all but one.

@@ -9,13 +9,13 @@ use anyhow::{Context, ensure};
 use bytes::BytesMut;
 use openraft::BasicNode;
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use super::super::leader::{Follower, MAX_IN_FLIGHT, entry, has_to_wait, hear, tell_done};
 use super::super::locks::Done;
 use super::super::put_numbered;
-use super::super::serve::{Asked, serve};
+use super::super::serve::{Asked, Door};
 use super::log::Store;
 use super::machine::{Machine, State, Waiting};
 use super::network::Network;
@@ -31,7 +31,7 @@ const AGAIN_AFTER: Duration = Duration::from_millis(500);
 const FIRST_OWN: u64 = 1;
 
 /// Serves clients, until it is ended.
-pub async fn lead(clients: TcpListener, followers: &[String], log: &Path) -> anyhow::Result<()> {
+pub async fn lead(clients: Door, followers: &[String], log: &Path) -> anyhow::Result<()> {
     ensure!(
         1 + followers.len() == MEMBERS.len(),
         "two followers, no more and no less"
@@ -66,7 +66,7 @@ pub async fn lead(clients: TcpListener, followers: &[String], log: &Path) -> any
         put_numbered(&mut out, wire::REQUESTS, &[]);
         all.push(Follower { to, done, out });
     }
-    tokio::task::spawn_local(serve(clients, ask));
+    tokio::task::spawn_local(clients.serve(ask));
     tokio::select! {
         ended = propose(&raft, all, &waiting, asked) => ended,
         stuck = until_stuck(&waiting) => stuck,

@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, mpsc};
 
 use super::super::follower::Forwarded;
-use super::super::serve::{Asked, serve};
+use super::super::serve::{Asked, Door};
 use super::super::{ANSWERS, Frames, take_number};
 use super::log::Store;
 use super::machine::Machine;
@@ -21,14 +21,9 @@ use super::network::Network;
 use super::{Raft, start, wire};
 
 /// Stores what the leader sends, and answers clients when it says so, until it has gone.
-pub async fn follow(
-    node: u64,
-    clients: TcpListener,
-    listener: TcpListener,
-    log: &Path,
-) -> anyhow::Result<()> {
+pub async fn follow(node: u64, clients: Door, listener: TcpListener, log: &Path) -> anyhow::Result<()> {
     let (ask, asked) = mpsc::unbounded_channel();
-    tokio::task::spawn_local(serve(clients, ask));
+    tokio::task::spawn_local(clients.serve(ask));
     let store = Store::new(node, log).with_context(|| log.display().to_string())?;
     let (acks, others) = (store.acks(), Arc::from([]));
     let raft = start(node, Network { others, acks }, store, Machine::default()).await?;
