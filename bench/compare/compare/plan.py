@@ -10,7 +10,7 @@ from compare import servers
 REPLICATED_LOCKS = [
     *("lockgate/http", "lockgate/http@leader", "lockgate/zookeeper"),
     *("zookeeper", "zookeeper/zookeeper@leader", "bare", "bare/bare@leader"),
-    *("openraft/bare", "openraft/bare@leader"),
+    *("openraft/bare", "openraft/bare@leader", "openraft-http/http", "openraft-http/http@leader"),
 ]
 # For each workload: by how many clients, of those that are asked for, and which systems have it over what.
 LOADS = {

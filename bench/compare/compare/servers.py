@@ -37,7 +37,7 @@ def missing(systems, lockgate, peers):
     found = []
     if not lockgate.exists():
         found.append(f"{lockgate} (cargo build --release -p lockgate)")
-    if {"etcd", "redis", "redlock", "bare", "openraft"} & set(systems) and not peers.exists():
+    if {"etcd", "redis", "redlock", "bare", "openraft", "openraft-http"} & set(systems) and not peers.exists():
         found.append(f"{peers} (cargo build --release -p bench-peers)")
     if "zookeeper" in systems:
         if not all(pathlib.Path(jar).exists() for jar in ZOOKEEPER_JARS):
@@ -482,4 +482,24 @@ class Openraft(Bare):
         return ["--openraft", str(number)]
 
 
-SYSTEMS = {system.name: system for system in (Lockgate, ZooKeeper, Etcd, Redis, RedLock, Bare, Openraft)}
+class OpenraftHttp(Openraft):
+    """The same again for clients of Lockgate, who speak HTTP: what a machine allows to whoever is made of that, too."""
+
+    name = "openraft-http"
+
+    def replicated(self, number):
+        return [*super().replicated(number), "--http"]
+
+    def target(self):
+        return by_http(super().target())
+
+    def target_at_leader(self):
+        return by_http(super().target_at_leader())
+
+
+def by_http(told):
+    """How the load over HTTP is told of servers."""
+    return ["--target", *told[1:]]
+
+
+SYSTEMS = {system.name: system for system in (Lockgate, ZooKeeper, Etcd, Redis, RedLock, Bare, Openraft, OpenraftHttp)}
