@@ -313,7 +313,7 @@ mod tests {
         let places = Places::new(true).await;
         let nodes = Nodes::from(places.servers.to_vec());
         let load = async {
-            let plan = Plan::new(nodes, Duration::ZERO, Duration::from_millis(300));
+            let plan = Plan::new(nodes, Duration::ZERO, Duration::from_secs(2));
             tokio::select! {
                 served = serve_by_openraft(places) => panic!("a server has ended: {:?}", served.err()),
                 report = plan.lock_cycles(5) => report.unwrap(),
