@@ -26,18 +26,15 @@ const TTL_MS: u64 = 30_000;
 /// An answer that grants, but for the lock's name: as long as Lockgate's, with a holder as long as its holders.
 const GRANT: &str = r#"","mode":"exclusive","holder":"_c_00000000000000000000000000000000-lock-0000000000","fencing_token":1000000,"holds":1,"permits":1}"#;
 
-/// How many permits one may want: what a byte holds.
-const MAX_PERMITS: u32 = u8::MAX as u32;
-
 /// What is said with an acquire, as far as anything depends on it. That of a release says no more than is in its address.
 #[derive(Deserialize)]
 struct Body {
     /// How many permits a semaphore has.
     #[serde(default = "one")]
-    limit: u32,
+    limit: u8,
 }
 
-fn one() -> u32 {
+fn one() -> u8 {
     1
 }
 
@@ -91,7 +88,7 @@ async fn answer(
         let said: Body = serde_json::from_slice(&body).context("its body")?;
         let request = Wanted {
             want,
-            permits: said.limit.min(MAX_PERMITS) as u8,
+            permits: said.limit,
             key: Bytes::copy_from_slice(lock.as_bytes()),
         };
         let frame = request.frame(&body).slice(4..);
