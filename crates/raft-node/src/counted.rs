@@ -1,4 +1,4 @@
-//! The door for those who count instructions (`crates/hot-paths`): names of what a command goes through on its way into the
+//! The door for those who count instructions (`tools/hot-paths`): names of what a command goes through on its way into the
 //! log and out of it. It is no part of the API, and nothing here does anything beside calling what has these names.
 
 use bytes::Bytes;

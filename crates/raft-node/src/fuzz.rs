@@ -1,4 +1,4 @@
-//! The door for fuzz targets (`crates/decoder-fuzz`): names of what decodes bytes that another node has sent or a disk
+//! The door for fuzz targets (`tools/fuzz`): names of what decodes bytes that another node has sent or a disk
 //! has kept. It is no part of the API, and nothing here does anything beside calling what has these names.
 
 use openraft::raft::AppendEntriesRequest;

@@ -1,1 +1,0 @@
-"""What `bench/compare/run` is made of."""

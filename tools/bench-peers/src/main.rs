@@ -1,0 +1,422 @@
+//! Loads for the servers that Lockgate is compared with, driven and counted by what drives and counts Lockgate's own
+//! ([`lockgate::bench::drive`]): one thread, closed or open loops, the same histograms, the same report.
+//!
+//! `tools/compare/run` calls it. It is a program of its own so that the shipped one does not carry what speaks to others' servers.
+
+mod bare;
+mod etcd;
+mod grpc;
+mod protobuf;
+mod redis;
+mod redlock;
+mod resp;
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use lockgate::bench::drive::{Client, Drive, Moments};
+use lockgate::bench::fill::FillReport;
+use lockgate::bench::gap::{self, Open};
+use lockgate::bench::load::Pace;
+use lockgate::bench::report::{self, LoadReport, Subject};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::LocalSet;
+use tokio::time::Instant;
+
+/// Clients that fill: neither etcd nor Redis becomes faster by more of them.
+const FILLERS: usize = 256;
+
+/// Whom to load, and with what.
+#[derive(Debug, Parser)]
+#[command(name = "bench-peers")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// etcd, by its own protocol (gRPC), its locks by its own lock service
+    Etcd(Loaded),
+    /// One Redis; its locks are SET NX PX, and a script that deletes what is one's own
+    Redis(Loaded),
+    /// Locks over several Redis masters, as its authors describe them (RedLock)
+    Redlock(Loaded),
+    /// The least that a replicated server does, by the shortest protocol that there could be
+    Bare(Loaded),
+    /// One of the three processes that serve that. One is told of the two others, which have to listen by then
+    BareServer {
+        /// Where clients call it, as HOST:PORT
+        #[arg(long)]
+        clients: String,
+        /// Where the one that is told of it calls, as HOST:PORT
+        #[arg(long, required_unless_present = "others", conflicts_with = "others")]
+        listen: Option<String>,
+        /// Where the two others listen, as HOST:PORT,HOST:PORT
+        #[arg(long, value_delimiter = ',')]
+        others: Vec<String>,
+        /// Its log, which is made anew
+        #[arg(long)]
+        log: PathBuf,
+        /// openraft replicates; with it this one's number: 0 if it is told of the two others, which are 1 and 2
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(0..=2))]
+        openraft: Option<u64>,
+        /// Clients speak HTTP: it has as much of Lockgate's API as `lockgate bench lock` needs
+        #[arg(long)]
+        http: bool,
+    },
+    /// How long it takes until all clients of the least servers were told of something, as `lockgate bench watch` measures it; prints JSON
+    BareWatch {
+        #[command(flatten)]
+        servers: Servers,
+        /// How many clients, spread over the servers
+        #[arg(long, default_value_t = 1000)]
+        sessions: usize,
+        /// Each asks what it is as soon as it is told; otherwise all do when the last one was told
+        #[arg(long)]
+        at_once: bool,
+        /// How long to measure
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+        /// How long to run before that
+        #[arg(long, default_value_t = 2)]
+        warmup: u64,
+    },
+    /// Many keys, as fast as they are taken; they stay
+    Fill {
+        /// Whose
+        #[arg(value_enum)]
+        whose: Whose,
+        #[command(flatten)]
+        servers: Servers,
+        /// How many
+        #[arg(long, default_value_t = 1_000_000)]
+        znodes: u64,
+        /// How much data each has
+        #[arg(long, default_value_t = 100)]
+        data_bytes: usize,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Writes to etcd without a pause, and the longest times without a success
+    EtcdGap {
+        #[command(flatten)]
+        servers: Servers,
+        /// How many write, spread over the servers
+        #[arg(long, default_value_t = 12)]
+        writers: usize,
+        /// For how long
+        #[arg(long, default_value_t = 30)]
+        seconds: u64,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Servers {
+    /// Where the servers are, as HOST:PORT, separated by commas
+    #[arg(long, value_delimiter = ',', required = true)]
+    servers: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+struct Loaded {
+    #[command(flatten)]
+    servers: Servers,
+    /// What the clients do
+    #[arg(long, value_enum)]
+    workload: Workload,
+    /// Who does not get a lock of Redis tries again after a random time of at most so many milliseconds
+    #[arg(long, default_value_t = 5)]
+    retry_ms: u64,
+    /// How many may hold a semaphore at a time
+    #[arg(long, default_value_t = 4)]
+    permits: u8,
+    #[command(flatten)]
+    pace: Pace,
+}
+
+/// Whose keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Whose {
+    Etcd,
+    Redis,
+}
+
+/// What the clients do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Workload {
+    /// Each its own lock
+    Lock,
+    /// All the same lock
+    Contended,
+    /// All the same semaphore
+    Semaphore,
+    /// New data for the client's own key
+    Set,
+    /// The data of the client's own key
+    Get,
+    /// A new key every time
+    Create,
+}
+
+impl Workload {
+    fn name(self) -> &'static str {
+        match self {
+            Workload::Lock => "lock",
+            Workload::Contended => "contended",
+            Workload::Semaphore => "semaphore",
+            Workload::Set => "set",
+            Workload::Get => "get",
+            Workload::Create => "create",
+        }
+    }
+}
+
+/// What a client is told.
+#[derive(Debug, Clone)]
+struct Task {
+    workload: Workload,
+    /// The key of its own, or of all.
+    key: String,
+    data: Vec<u8>,
+    /// How many may hold what it acquires at a time.
+    permits: u8,
+    retry: Duration,
+    /// How long what it holds lives without it: longer than the load lasts.
+    ttl: Duration,
+}
+
+fn main() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = runtime.context("starting the runtime").and_then(|runtime| {
+        let work = run(Cli::parse().command);
+        runtime.block_on(LocalSet::new().run_until(work))
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench-peers: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Etcd(loaded) => {
+            measure("etcd", &loaded, async |task, number| {
+                etcd::Caller::open(loaded.servers.at(number), task).await
+            })
+            .await
+        }
+        Command::Redis(loaded) => {
+            measure("redis", &loaded, async |task, number| {
+                redis::Caller::open(loaded.servers.at(number), task).await
+            })
+            .await
+        }
+        Command::Redlock(loaded) => {
+            ensure!(
+                matches!(loaded.workload, Workload::Lock | Workload::Contended),
+                "RedLock is a lock"
+            );
+            measure("redlock", &loaded, async |task, _| {
+                redlock::Caller::open(&loaded.servers.servers, task).await
+            })
+            .await
+        }
+        Command::Bare(loaded) => {
+            measure("bare", &loaded, async |task, number| {
+                bare::Caller::open(loaded.servers.at(number), task).await
+            })
+            .await
+        }
+        Command::BareServer {
+            clients,
+            listen,
+            others,
+            log,
+            openraft,
+            http,
+        } => {
+            let bind = async |to: &str| TcpListener::bind(to).await.with_context(|| to.to_owned());
+            let clients = bare::Door {
+                listener: bind(&clients).await?,
+                is_http: http,
+            };
+            let listener = match listen {
+                Some(listen) => Some(bind(&listen).await?),
+                None => None,
+            };
+            let serve = async {
+                match (listener, openraft) {
+                    (Some(listener), None) => bare::follow(clients, listener, &log).await,
+                    (None, None) => bare::lead(clients, &others, &log).await,
+                    (Some(listener), Some(node @ 1..)) => {
+                        bare::raft::follow(node, clients, listener, &log).await
+                    }
+                    (None, Some(0)) => bare::raft::lead(clients, &others, &log).await,
+                    _ => bail!("number 0 is told of the others, and 1 and 2 listen"),
+                }
+            };
+            // What was counted of a program that counts is written when it ends by itself.
+            let mut told_to_end = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+            tokio::select! {
+                served = serve => served,
+                _ = told_to_end.recv() => Ok(()),
+            }
+        }
+        Command::BareWatch {
+            servers,
+            sessions,
+            at_once,
+            seconds,
+            warmup,
+        } => {
+            let (warmup, seconds) = (Duration::from_secs(warmup), Duration::from_secs(seconds));
+            let report = bare::watch(&servers.servers, sessions, at_once, warmup, seconds).await?;
+            report::print_json(&[report])
+        }
+        Command::Fill {
+            whose,
+            servers,
+            znodes,
+            data_bytes,
+            json,
+        } => fill(whose, &servers, znodes, data_bytes).await?.print(json),
+        Command::EtcdGap {
+            servers,
+            writers,
+            seconds,
+        } => {
+            let report = gap::watch(EtcdWriters(servers), writers, Duration::from_secs(seconds)).await?;
+            report::print_json(&report)
+        }
+    }
+}
+
+impl Servers {
+    fn at(&self, number: usize) -> &str {
+        &self.servers[number % self.servers.len()]
+    }
+}
+
+/// Measures with each number of clients, and prints what came out as `lockgate bench` does.
+async fn measure<C: Client>(
+    over: &str,
+    loaded: &Loaded,
+    open: impl AsyncFn(Task, usize) -> anyhow::Result<C>,
+) -> anyhow::Result<()> {
+    let (pace, workload) = (&loaded.pace, loaded.workload);
+    pace.check()?;
+    let run = fastrand::u64(..);
+    let mut reports = Vec::new();
+    for &clients in &pace.clients {
+        let mut callers = Vec::with_capacity(clients);
+        for number in 0..clients {
+            let key = match workload {
+                Workload::Contended | Workload::Semaphore => format!("bench/{run:016x}/all"),
+                _ => format!("bench/{run:016x}/{number}"),
+            };
+            let task = Task {
+                workload,
+                key,
+                data: vec![b'x'; pace.data_bytes],
+                permits: match workload {
+                    Workload::Semaphore => loaded.permits,
+                    _ => 1,
+                },
+                retry: Duration::from_millis(loaded.retry_ms),
+                ttl: Duration::from_secs(pace.seconds + pace.warmup + 60),
+            };
+            callers.push(open(task, number).await.context("opening a client")?);
+        }
+        let drive = Drive {
+            label: format!("{over} {}, {clients} clients", workload.name()),
+            warmup: Duration::from_secs(pace.warmup),
+            measured: Duration::from_secs(pace.seconds),
+            rate: pace.rate,
+            one_lock: workload == Workload::Contended,
+            progress: pace.progress,
+            processes: Vec::new(),
+        };
+        let driven = drive.run(callers).await?;
+        let subject = Subject {
+            workload: workload.name(),
+            over,
+            nodes: loaded.servers.servers.len(),
+            clients,
+        };
+        let report = LoadReport::new(&subject, &drive, &driven);
+        if !pace.json {
+            report::print_load(&report, reports.is_empty())?;
+        }
+        reports.push(report);
+    }
+    if pace.json {
+        report::print_json(&reports)?;
+    }
+    report::refuse_errors(&reports)
+}
+
+/// Puts so many keys, a thousand of a client at a time.
+async fn fill(whose: Whose, servers: &Servers, keys: u64, data_bytes: usize) -> anyhow::Result<FillReport> {
+    let next = Rc::new(Cell::new(0));
+    let mut fillers = Vec::new();
+    let begin = Instant::now();
+    for number in 0..FILLERS {
+        let task = Task {
+            workload: Workload::Create,
+            key: format!("fill/{number}"),
+            data: vec![b'x'; data_bytes],
+            permits: 1,
+            retry: Duration::ZERO,
+            ttl: Duration::ZERO,
+        };
+        let (next, server) = (next.clone(), servers.at(number).to_owned());
+        fillers.push(tokio::task::spawn_local(async move {
+            match whose {
+                Whose::Etcd => create(etcd::Caller::open(&server, task).await?, &next, keys).await,
+                Whose::Redis => create(redis::Caller::open(&server, task).await?, &next, keys).await,
+            }
+        }));
+    }
+    for filler in fillers {
+        filler.await.context("a client that fills")??;
+    }
+    Ok(FillReport::new(keys, begin.elapsed()))
+}
+
+async fn create<C: Client>(mut client: C, next: &Cell<u64>, keys: u64) -> anyhow::Result<()> {
+    while next.get() < keys {
+        next.set(next.get() + 1);
+        client.once(&mut Moments::unwatched()).await?;
+    }
+    client.close().await
+}
+
+/// Clients of etcd that put.
+struct EtcdWriters(Servers);
+
+impl Open for EtcdWriters {
+    type Client = etcd::Caller;
+
+    async fn open(&self, writer: usize, server: usize) -> anyhow::Result<etcd::Caller> {
+        let task = Task {
+            workload: Workload::Set,
+            key: format!("gap/{writer}"),
+            data: vec![b'y'; 100],
+            permits: 1,
+            retry: Duration::ZERO,
+            ttl: Duration::ZERO,
+        };
+        etcd::Caller::open(self.0.at(server), task).await
+    }
+}

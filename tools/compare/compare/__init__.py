@@ -1,0 +1,1 @@
+"""What `tools/compare/run` is made of."""

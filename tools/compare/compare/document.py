@@ -1,0 +1,265 @@
+"""What is written into the document: tables, ratios first, between two marks; the plots beside it."""
+
+from compare import foreground, machine, plots
+from compare.figures import LEAST, LEAST_WITH_HTTP, LEAST_WITH_OPENRAFT, NAMES, OURS, PEERS, Figures, median, rounds
+
+BEGIN = "<!-- tools/compare: begin -->"
+END = "<!-- tools/compare: end -->"
+
+
+def text(results):
+    """All of it, as Markdown."""
+    figures = Figures(results)
+    parts = [introduction(results), what_counts(results, figures)]
+    if figures.cells:
+        parts += [ratios(figures), least(figures, results.get("watch", {})), loads(figures)]
+    if any(row[0] == "contended" for row in figures.cells):
+        parts.append(hand_overs(figures))
+    if results["failover"]:
+        parts.append(failover(results["failover"]))
+    if results["state"]:
+        parts.append(state(results["state"]))
+    if results.get("sessions"):
+        parts.append(sessions(results["sessions"], results.get("unconnected", {})))
+    if results.get("watch"):
+        parts.append(watch(results["watch"]))
+    return "\n\n".join(part for part in parts if part)
+
+
+def write(results, document):
+    """Between the marks, with the plots in images/performance beside the document."""
+    old = document.read_text()
+    before, _, rest = old.partition(BEGIN)
+    _, found, after = rest.partition(END)
+    if not found:
+        raise SystemExit(f"{document} has no place for it: {BEGIN} and {END}")
+    images = document.parent / "images/performance"
+    images.mkdir(parents=True, exist_ok=True)
+    drawn = plots.draw(results, Figures(results), images)
+    pictures = "\n".join(f"![{title}](images/performance/{name})" for name, title in drawn)
+    document.write_text(f"{before}{BEGIN}\n\n{text(results)}\n\n{pictures}\n\n{END}{after}")
+
+
+def introduction(results):
+    versions = ", ".join(
+        f"{name} {results['versions'][system]}"
+        for system, name in (("lockgate", "Lockgate"), ("zookeeper", "ZooKeeper"), ("etcd", "etcd"), ("redis", "Redis"))
+        if system in results["versions"]
+    )
+    least, most = rounds(results)
+    several = f"Medians of {least} to {most} rounds" if least != most else f"Medians of {most} rounds"
+    of = several if most > 1 else "One round"
+    calls = results.get("calls", 1)
+    apart = f"It was measured in {calls} parts, one after the other." if calls > 1 else ""
+    length = f"each load is measured for {results['seconds']} s" if results["loads"] else ""
+    said = (
+        f"{versions}. {machine.sentence(results['machine'])} Three servers of each (but one Redis), which share the machine with their "
+        f"clients. {of}, in which the systems take turns{'; ' + length if length else ''}."
+    )
+    return " ".join(part for part in (said, apart, results.get("note", "")) if part)
+
+
+def what_counts(results, figures):
+    rows = foreground.rows(results, figures)
+    if not rows:
+        return ""
+    return (
+        "What counts, as ratios. With an x: how many times as much Lockgate does, or how many times as long it takes as what it cannot do "
+        "without; without one: what part of the other's time or memory it takes. All else is below.\n\n"
+        + table(["", "Lockgate", "beside", "whose figure", "ratio"], rows)
+    )
+
+
+def table(heading, rows):
+    """The first column is a name, the others are figures."""
+    lines = ["| " + " | ".join(heading) + " |", "|---|" + "---:|" * (len(heading) - 1)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def number(value, digits=0):
+    return "" if value is None else f"{value:,.{digits}f}"
+
+
+def ms(value):
+    if value is None:
+        return ""
+    return number(value, 2 if value < 10 else 1 if value < 100 else 0)
+
+
+def times(value):
+    return "" if value is None else f"**{value:.1f}x**" if value < 10 else f"**{value:.0f}x**"
+
+
+def ratios(figures):
+    rows = []
+    for row in figures.rows():
+        ours = figures.ours(row)
+        if ours is None or not any(figures.ratio(row, peer) for peer in PEERS):
+            continue
+        p99 = figures.latency(row, ours, "p99_us")
+        theirs = figures.latency(row, "zookeeper/zookeeper", "p99_us")
+        rows.append(
+            [row[0], str(row[1]), number(figures.rate(row, ours))]
+            + [times(figures.ratio(row, peer)) for peer in PEERS]
+            + ["" if not (p99 and theirs) else f"{p99 / theirs:.2f}"]
+        )
+    if not rows:
+        return "Nothing was measured beside Lockgate."
+    heading = ["workload", "clients", "Lockgate, operations/s"]
+    heading += [f"times {NAMES[peer]}" for peer in PEERS] + ["p99, of ZooKeeper's"]
+    return (
+        "How many times as much Lockgate does in a second. Its locks by its own API, its znodes by ZooKeeper's protocol:\n\n"
+        + table(heading, rows)
+    )
+
+
+def least(figures, watched):
+    """How much of any system's time is the machine's: what the least servers do beside ZooKeeper, and what part of that Lockgate does."""
+    rows = []
+    for row in figures.rows():
+        for where, said in (("", ""), ("@leader", ", at the leader")):
+            subjects = [LEAST + where, "zookeeper/zookeeper" + where, OURS[row[0]] + where]
+            rate, theirs, ours = (figures.rate(row, subject) for subject in subjects)
+            with_openraft, with_http = (figures.rate(row, least + where) for least in (LEAST_WITH_OPENRAFT, LEAST_WITH_HTTP))
+            if not (rate and ours):
+                continue
+            of = "hand_over" if row[0] == "contended" else "operation"
+            latencies = [
+                ms(figures.latency(row, subject, name, of)) for name in ("p50_us", "p99_us") for subject in (subjects[0], subjects[2])
+            ]
+            ratio = [times(own / theirs if own and theirs else None) for own in (rate, with_openraft, with_http, ours)]
+            parts = [f"{ours / own:.2f}" if own else "" for own in (rate, with_openraft, with_http)]
+            rows.append([row[0] + said, str(row[1]), number(rate), *ratio, *parts, *latencies])
+    for key in watched:
+        system, how, count = key.split("/")
+        if system == "bare":
+            known = [watched.get(f"{name}/{how}/{count}", []) for name in ("bare", "zookeeper", "lockgate")]
+            p50, p99 = ([median([report["last"][name] for report in reports]) for reports in known] for name in ("p50_us", "p99_us"))
+            if None not in p50:
+                what = "told" if how == "together" else "told, each reads at once"
+                ratio = [f"**{p50[1] / p50[0]:.1f}x**", "", "", f"**{p50[1] / p50[2]:.1f}x**"]
+                shown = [ms(value / 1000) for value in (p50[0], p50[2], p99[0], p99[2])]
+                rows.append([what, f"{int(count):,}", "", *ratio, f"{p50[0] / p50[2]:.2f}", "", "", *shown])
+    if not rows:
+        return ""
+    heading = ["workload", "clients", "the least, operations/s"]
+    heading += [f"{who}, times ZooKeeper" for who in ("the least", "with openraft", "and HTTP", "Lockgate")]
+    heading += ["Lockgate, of the least", "of that with openraft", "of that with HTTP, too", "the least, p50 ms", "Lockgate, p50 ms", "the least, p99 ms", "Lockgate, p99 ms"]
+    return (
+        "What the machine allows: three processes that take requests, of which the first gets those of the two others, sends all to both, syncs "
+        "them, and has them answered when two of three have, by the shortest protocol that there could be, and are no more than that "
+        "(`bench-peers bare-server`). They elect nobody, remember nothing, and know no more than who waits for which lock. With openraft "
+        "(`--openraft`): the same, but openraft says what is stored where, and its state machine answers, as in Lockgate. And with HTTP "
+        "(`--http`): so, for the very clients that Lockgate's locks are measured with, by the library that its own HTTP stands on. Times of "
+        "`contended` are of hand-overs, and of who is told until all are:\n\n"
+        + table(heading, rows)
+    )
+
+
+def loads(figures):
+    rows = []
+    for row in figures.rows():
+        for subject in figures.subjects(row):
+            least, most = figures.spread(row, subject)
+            latencies = [figures.latency(row, subject, name) for name in ("p50_us", "p99_us", "p99_9_us")]
+            rows.append(
+                [row[0], str(row[1]), NAMES[subject], number(figures.rate(row, subject)), f"{least:,.0f} to {most:,.0f}"]
+                + [ms(latency) for latency in latencies]
+                + [number(figures.cpu(row, subject, "client_cpu_us"), 1)]
+            )
+    heading = ["workload", "clients", "system", "operations/s", "rounds", "p50 ms", "p99 ms", "p99.9 ms", "client CPU µs"]
+    return "All loads; the last column is what the load generator itself takes of the processor for an operation:\n\n" + table(
+        heading, rows
+    )
+
+
+def hand_overs(figures):
+    rows = []
+    for row in figures.rows("contended"):
+        for subject in figures.subjects(row):
+            latencies = [
+                figures.latency(row, subject, name, "hand_over") for name in ("p50_us", "p99_us", "p99_9_us")
+            ]
+            if latencies[0] is not None:
+                rows.append([NAMES[subject], str(row[1])] + [ms(latency) for latency in latencies])
+    return (
+        "One lock that all want: from the first byte of a release to the last of the next one's grant, in ms. Redis has no queue: "
+        "who does not get the lock asks again after a random time of at most 5 ms.\n\n"
+        + table(["system", "clients", "p50", "p99", "p99.9"], rows)
+    )
+
+
+def failover(losses):
+    rows = []
+    for how in ("killed", "frozen"):
+        for subject, gaps in losses.items():
+            system, lost = subject.split("/")
+            if lost == how:
+                signal = "SIGKILL" if how == "killed" else "SIGSTOP"
+                name = plots.system_name(system)
+                shown = [number(value) for value in (min(gaps), median(gaps), max(gaps))]
+                rows.append([f"{name}, {signal}", str(len(gaps)), *shown])
+    return (
+        "The leader is lost under twelve writers at all servers; the longest time in which no write of any of them succeeded, in ms:"
+        "\n\n" + table(["system", "times", "least", "median", "most"], rows)
+    )
+
+
+def state(systems):
+    rows = []
+    for system, kept in systems.items():
+        of = lambda name: median([one[name] for one in kept])  # noqa: E731, B023
+        rows.append(
+            [plots.system_name(system), number(of("per_second")), number(of("resident_bytes"))]
+            + [number(of("heap_bytes")), number(of("restart_ms"))]
+        )
+    count = next(iter(systems.values()))[0]["znodes"]
+    return (
+        f"{count:,} znodes or keys of 100 bytes: created in a second, memory that each has added to the server to which it has added most "
+        "(resident; of Java also what is alive after a full collection), and all servers killed and started at once: how long nobody "
+        "could write.\n\n"
+        + table(["system", "created/s", "resident, bytes each", "on Java's heap, bytes each", "restart, ms"], rows)
+    )
+
+
+def sessions(systems, unconnected):
+    rows = []
+    for system, kept in systems.items():
+        name = plots.system_name(system)
+        for where, what in (("connected", "at the server that has the connections"), ("elsewhere", "at another one")):
+            of = lambda kind: median([one[where][kind] for one in kept])  # noqa: E731, B023
+            rows.append([f"{name}, {what}", "", number(of("resident_bytes")), number(of("heap_bytes"))])
+        opened = median([one["opened_per_second"] for one in kept])
+        rows.append([f"{name}, at all servers", number(opened), "", ""])
+    for system, kept in unconnected.items():
+        of = lambda kind: median([one[kind] for one in kept])  # noqa: E731, B023
+        name = f"{plots.system_name(system)}, by HTTP, without connections"
+        rows.append([name, number(of("opened_per_second")), number(of("resident_bytes")), number(of("heap_bytes"))])
+    count = next(iter(systems.values()))[0]["sessions"]
+    return (
+        f"{count:,} idle sessions, each of which has pinged at least once: what each adds to a server. All have their connections at the "
+        "leader, so that it has all that there is to a session, and another server what every server has to know of it. How many are "
+        "opened in a second is measured with their connections spread over all servers.\n\n"
+        + table(["system", "opened/s", "resident, bytes each", "on Java's heap, bytes each"], rows)
+    )
+
+
+def watch(watched):
+    rows = []
+    for key, reports in watched.items():
+        system, how, count = key.split("/")
+        of = lambda part, name: ms(median([report[part][name] / 1000 for report in reports]))  # noqa: E731, B023
+        reads = {"together": "when all were told", "at once": "at once"}[how]
+        shown = [of(part, name) for part, name in (("median", "p50_us"), ("last", "p50_us"), ("last", "p99_us"), ("write", "p50_us"))]
+        cpu = median([report["client_cpu_us"] for report in reports])
+        rows.append((int(count), how, [plots.system_name(system), f"{int(count):,}", reads, *shown, number(cpu, 1)]))
+    rows.sort(key=lambda row: (row[0], row[1] == "at once"))
+    return (
+        "Sessions that watch one znode, each with a connection, spread over the servers; another one changes it. From the first byte of "
+        "the write, in ms, until they know; then each reads what is new and so watches again. The last column is what the load generator "
+        "itself takes of the processor for one notification and that read:\n\n"
+        + table(
+            ["system", "watchers", "who read", "half told, p50", "all told, p50", "all told, p99", "written, p50", "client CPU µs"],
+            [row for *_, row in rows],
+        )
+    )

@@ -1,0 +1,41 @@
+//! The first inputs of the target `peer`: one of every message, which are `raft-node`'s golden files, and a conversation.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use raft_node::fuzz::{Purpose, WIRE_VERSION, encode};
+
+use super::{frames_of, gate, stream_of};
+
+/// Inputs for [`super::run`].
+pub fn streams() -> Vec<Vec<u8>> {
+    let hellos = [Purpose::Control, Purpose::Append, Purpose::Snapshot].map(|purpose| {
+        let mut hello = gate().hello(1, purpose);
+        (hello.from, hello.from_disk) = (2, super::disk(2));
+        Bytes::from(encode(&hello))
+    });
+    let mut streams: Vec<_> = hellos.iter().map(|hello| stream_of([hello])).collect();
+    let kept = golden();
+    let all = kept
+        .iter()
+        .flat_map(|stream| frames_of(stream).expect("a message is a frame"));
+    streams.push(stream_of(&hellos.iter().cloned().chain(all).collect::<Vec<_>>()));
+    streams.extend(kept);
+    streams
+}
+
+/// What nodes of this version say to each other, each message in its frame.
+fn golden() -> Vec<Vec<u8>> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../crates/raft-node/tests/golden")
+        .join(format!("wire-{WIRE_VERSION}"));
+    let files = std::fs::read_dir(&dir).expect("the messages are part of the repository");
+    let mut paths: Vec<_> = files
+        .map(|file| file.expect("its directory can be read").path())
+        .collect();
+    paths.sort_unstable();
+    paths
+        .iter()
+        .map(|path| std::fs::read(path).expect("it can be read"))
+        .collect()
+}
