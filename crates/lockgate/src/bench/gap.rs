@@ -338,7 +338,6 @@ async fn measure(args: &Arguments) -> anyhow::Result<GapReport> {
             }
             removed.and(seen)
         }
-        Over::Process => bail!("nothing happens to nodes in this program: --over http or zookeeper"),
     }
 }
 

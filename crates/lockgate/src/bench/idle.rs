@@ -125,9 +125,6 @@ async fn measure(args: &Arguments) -> anyhow::Result<IdleReport> {
             ensure!(args.from.is_empty(), "--from is for --over zookeeper");
             without_connections(args, at(args.target.nodes()?)?, memory).await?
         }
-        Over::Process => {
-            bail!("there is nothing to be seen of nodes in this program: --over zookeeper or http")
-        }
     };
     report.memory_before_bytes = memory_before_bytes;
     Ok(report)

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use clap::{Args, ValueEnum};
 use nix::unistd::Pid;
 
@@ -11,7 +11,7 @@ use super::drive::Drive;
 use super::nodes::Nodes;
 use super::report::{self, LoadReport};
 use super::workload::Workload;
-use super::{Target, http, process, zookeeper};
+use super::{Target, http, zookeeper};
 use crate::api_client::request_id;
 
 /// Znodes take a mebibyte, ZooKeeper's requests as well (`jute.maxbuffer`); less what a request is beside its data.
@@ -27,8 +27,6 @@ pub enum Over {
     Http,
     /// ZooKeeper's protocol, with the recipes of its clients: any ZooKeeper as well
     Zookeeper,
-    /// No connection at all: three nodes of their own within this program, as the library embeds them
-    Process,
 }
 
 /// What every load is told.
@@ -188,15 +186,6 @@ pub async fn run(workload: Workload, args: LoadArgs) -> anyhow::Result<()> {
             reports
         }
         Over::Zookeeper => zookeeper::run_workloads(&[workload], target, pace).await?,
-        Over::Process => {
-            ensure!(
-                target.target.is_empty(),
-                "--over process has nodes of its own, and calls no others"
-            );
-            process::run(workload, pace)
-                .await
-                .context("nodes in this program")?
-        }
     };
     if pace.json {
         report::print_json(&reports)?;

@@ -15,7 +15,6 @@ pub mod load;
 pub mod nodes;
 pub mod observers;
 pub mod overload;
-mod process;
 pub mod processes;
 pub mod queue;
 pub mod report;

@@ -1,5 +1,4 @@
-//! What clients can do again and again, whatever they do it over. How it is done over each protocol stands in `http`, `zookeeper` and
-//! `process`.
+//! The operations that the clients of a load repeat, independent of the protocol. `http` and `zookeeper` implement them.
 
 /// What the clients do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
