@@ -115,6 +115,9 @@ impl TokenText {
 pub struct OperatorToken(TokenHash);
 
 impl OperatorToken {
+    /// Name of the file in a node's data directory that has the token while the node runs.
+    pub const FILE_NAME: &'static str = "operator.token";
+
     /// Draws one; the text (`lg_operator_…`) is for a file that nobody but the operator can read.
     pub fn draw() -> (Self, String) {
         let secret = Secret::draw();

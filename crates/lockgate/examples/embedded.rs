@@ -10,7 +10,7 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Duration;
 
-use lockgate::cluster::layout::free_ports;
+use local_cluster::layout::free_ports;
 use lockgate::raft_node::{MemberAddress, NodeId};
 use lockgate::znode_store::{Acl, CreateMode, CreatePath, Op};
 use lockgate::{AcquireOptions, LocalLockError, Lockgate, StartError};

@@ -38,8 +38,11 @@
 //!
 //! # Features
 //!
-//! `cli` (default): configuration files, the command line, the launcher of local clusters and the load
-//! generator. Programs that only embed the server do without (`default-features = false`).
+//! All are on by default. Programs that only embed the server need none of them (`default-features = false`).
+//!
+//! - `cli`: the program with its configuration files and its command line, the launcher of local clusters included.
+//! - `bench`: `lockgate bench`, the load generator.
+//! - `migrate`: `lockgate migrate`, which moves the tree of a ZooKeeper ensemble.
 
 mod local;
 mod operator;
@@ -48,27 +51,11 @@ mod transport;
 mod unsecured;
 
 #[cfg(feature = "cli")]
-pub mod api_client;
-#[cfg(feature = "cli")]
-pub mod bench;
-#[cfg(feature = "cli")]
-mod certificates;
-#[cfg(feature = "cli")]
 pub mod cli;
-#[cfg(feature = "cli")]
-pub mod cluster;
 #[cfg(feature = "cli")]
 pub mod config;
 #[cfg(feature = "cli")]
-pub mod credentials;
-#[cfg(feature = "cli")]
-pub mod http_client;
-#[cfg(feature = "cli")]
 pub mod log_lines;
-#[cfg(feature = "cli")]
-mod migrate;
-#[cfg(feature = "cli")]
-mod secret_file;
 #[cfg(feature = "cli")]
 mod serve;
 #[cfg(feature = "cli")]

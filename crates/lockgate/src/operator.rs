@@ -8,9 +8,6 @@ use std::path::{Path, PathBuf};
 
 use lock_api::http::OperatorToken;
 
-/// The file in the data directory.
-pub(crate) const OPERATOR_TOKEN: &str = "operator.token";
-
 /// For its owner alone.
 const MODE: u32 = 0o600;
 
@@ -25,7 +22,7 @@ impl OperatorFile {
     /// is replaced in one step, so nobody ever reads half of one.
     pub fn put(data_dir: &Path) -> io::Result<(Self, OperatorToken)> {
         let (known, text) = OperatorToken::draw();
-        let path = data_dir.join(OPERATOR_TOKEN);
+        let path = data_dir.join(OperatorToken::FILE_NAME);
         let new = path.with_extension("new");
         // Left by a process that ended in the middle of this, with whatever permissions.
         match fs::remove_file(&new) {

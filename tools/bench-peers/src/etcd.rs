@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
-use lockgate::bench::drive::{Client, Moments};
+use load_generator::drive::{Client, Moments};
 
 use crate::grpc::{Call, Connection};
 use crate::protobuf::{Message, Value, field};

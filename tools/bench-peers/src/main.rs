@@ -1,5 +1,5 @@
 //! Loads for the servers that Lockgate is compared with, driven and counted by what drives and counts Lockgate's own
-//! ([`lockgate::bench::drive`]): one thread, closed or open loops, the same histograms, the same report.
+//! ([`load_generator::drive`]): one thread, closed or open loops, the same histograms, the same report.
 //!
 //! `tools/compare/run` calls it. It is a program of its own so that the shipped one does not carry what speaks to others' servers.
 
@@ -19,11 +19,11 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use lockgate::bench::drive::{Client, Drive, Moments};
-use lockgate::bench::fill::FillReport;
-use lockgate::bench::gap::{self, Open};
-use lockgate::bench::load::Pace;
-use lockgate::bench::report::{self, LoadReport, Subject};
+use load_generator::drive::{Client, Drive, Moments};
+use load_generator::fill::FillReport;
+use load_generator::gap::{self, Open};
+use load_generator::load::Pace;
+use load_generator::report::{self, LoadReport, Subject};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;

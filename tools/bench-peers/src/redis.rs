@@ -2,7 +2,7 @@
 //! deletes the key if it is still one's own.
 
 use anyhow::{bail, ensure};
-use lockgate::bench::drive::{Client, Moments};
+use load_generator::drive::{Client, Moments};
 
 use crate::resp::{Connection, Reply, command};
 use crate::{Task, Workload};

@@ -4,7 +4,7 @@
 //! It is here for its speed. What it promises is another matter: it has no fencing token, and trusts clocks.
 
 use anyhow::ensure;
-use lockgate::bench::drive::{Client, Moments};
+use load_generator::drive::{Client, Moments};
 
 use crate::Task;
 use crate::redis::{load_script, lock_commands, taken};

@@ -7,9 +7,7 @@ use decoder_fuzz::{command, doors, http, mutate, peer, seeds, snapshot, wire};
 
 /// The kept inputs of a target.
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("corpus")
-        .join(target);
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     let files = std::fs::read_dir(&dir).expect("the corpora are part of the repository");
     let mut inputs: Vec<_> = files
         .map(|file| {

@@ -13,7 +13,7 @@ mod sale;
 
 use std::process::ExitCode;
 
-use lockgate::cluster::{LocalCluster, Ports, START_TIMEOUT};
+use local_cluster::{LocalCluster, Ports, START_TIMEOUT};
 
 const BUYERS: usize = 30;
 const TICKETS: usize = 100;

@@ -6,8 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lockgate::api_client::{ApiClient, CallError, KeptSession};
-use lockgate::cluster::{LocalCluster, START_TIMEOUT};
+use cli_support::api_client::{ApiClient, CallError, KeptSession};
+use local_cluster::{LocalCluster, START_TIMEOUT};
 use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
 

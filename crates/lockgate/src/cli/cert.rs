@@ -4,12 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
+use cli_support::certificates::{CA_CERTIFICATE, days, make_authority, put, read_authority};
+use cli_support::output::say;
 use raft_node::NodeId;
 use transport_security::PeerName;
 use transport_security::issue::Wanted;
-
-use super::say;
-use crate::certificates::{CA_CERTIFICATE, days, make_authority, put, read_authority};
 
 /// Where files are put.
 #[derive(Debug, Args)]

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::{Args, Subcommand};
+use cli_support::connection_options::ConnectionOptions;
+use cli_support::credentials::Credentials;
 use lock_client::LockClient;
 
 use super::exit::Failure;
-use super::secured::Secured;
 use super::{access, history, locks, policy, run, token, znodes};
-use crate::credentials::Credentials;
 
 /// The nodes of `lockgate cluster up`.
 const LOCAL_SERVERS: &str = "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403";
@@ -32,7 +32,7 @@ pub struct Servers {
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = humantime::parse_duration)]
     patience: Duration,
     #[command(flatten)]
-    secured: Secured,
+    secured: ConnectionOptions,
 }
 
 impl Servers {

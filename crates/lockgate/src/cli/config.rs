@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Subcommand, ValueEnum};
+use cli_support::output::say;
+use local_cluster::process::{claimant, send_signal};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::say;
-use crate::cluster::process::{claimant, send_signal};
 use crate::config::check::{Findings, check};
 use crate::config::{ConfigProblem, Source, reference};
 

@@ -2,13 +2,14 @@
 
 use anyhow::{Context, anyhow};
 use clap::Args;
+use cli_support::exit_code::{NOT_ALLOWED, UNAVAILABLE};
+use cli_support::http_client::{self, encode_path};
+use cli_support::output::say;
 use serde_json::Value;
 
 use super::client::Servers;
-use super::exit::{Failure, NOT_ALLOWED, UNAVAILABLE};
-use super::say;
+use super::exit::Failure;
 use super::table::{shown, table as draw};
-use crate::http_client::{self, encode_path};
 
 /// Which lock, and whom to ask.
 #[derive(Debug, Args)]

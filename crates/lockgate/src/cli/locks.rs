@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
+use cli_support::output::say;
 use lock_client::{Contender, LockView};
 use serde::Serialize;
 
 use super::client::Servers;
 use super::exit::Failure;
-use super::say;
 use super::table::table;
 
 /// `lockgate locks`

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use cli_support::output::say;
+use cli_support::secret_file::SecretFile;
 use lock_client::NewToken;
 
 use super::exit::Failure;
 use super::locks::say_json;
-use super::say;
-use crate::secret_file::SecretFile;
 
 /// Where the secret of a new token goes.
 #[derive(Debug, Args)]

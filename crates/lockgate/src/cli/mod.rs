@@ -6,43 +6,27 @@
 mod access;
 mod cert;
 mod client;
+mod cluster;
 mod config;
 mod exit;
 mod history;
 mod locks;
 mod made;
 mod policy;
-pub(crate) mod progress;
 mod run;
-pub(crate) mod secured;
 mod table;
 mod token;
 mod znodes;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail, ensure};
-use clap::{Args, CommandFactory, Parser, Subcommand};
-use raft_node::{Alarm, NodeId, Role, SnapshotMade};
+use anyhow::Context;
+use clap::{CommandFactory, Parser, Subcommand};
 
-pub use self::exit::NOT_THE_SAME;
-pub use self::secured::Secured;
-use crate::bench;
-use crate::cluster::command as membership;
-use crate::cluster::secured::SETTINGS as SECURED;
-use crate::cluster::{
-    HTTP_BASE_PORT, LocalCluster, NodeReport, PEER_BASE_PORT, Ports, START_TIMEOUT, STOP_TIMEOUT,
-    ZOOKEEPER_BASE_PORT,
-};
-use crate::migrate;
 use crate::snapshot;
-
-/// How many nodes a new local cluster has: the fewest that survive the loss of one.
-const DEFAULT_NODES: u64 = 3;
 
 /// A lock server that needs nothing beside itself.
 #[derive(Debug, Parser)]
@@ -72,7 +56,7 @@ enum Command {
     /// Start, stop and break a cluster of node processes on this machine; change the members of any cluster
     Cluster {
         #[command(subcommand)]
-        command: ClusterCommand,
+        command: cluster::Command,
     },
     /// Save, inspect and restore backups
     Snapshot {
@@ -85,12 +69,14 @@ enum Command {
         command: cert::Command,
     },
     /// Measure a running cluster, or its failover
+    #[cfg(feature = "bench")]
     Bench {
         #[command(subcommand)]
-        command: bench::Command,
+        command: load_generator::Command,
     },
     /// Move the tree of a running ZooKeeper ensemble here, and its clients when both sides are the same
-    Migrate(Box<migrate::Arguments>),
+    #[cfg(feature = "migrate")]
+    Migrate(Box<migration::Arguments>),
     #[command(flatten)]
     Client(client::Command),
     /// Print the HTTP API as an OpenAPI document, which every node serves at /v1/openapi.json
@@ -102,88 +88,12 @@ enum Command {
     },
 }
 
-#[derive(Debug, Args)]
-struct Dir {
-    /// Where the cluster's files are
-    #[arg(long, default_value = "lockgate-data")]
-    dir: PathBuf,
-}
-
-#[derive(Debug, Subcommand)]
-enum ClusterCommand {
-    /// Start all nodes that do not run, and wait until they serve
-    Up {
-        #[command(flatten)]
-        dir: Dir,
-        /// How many nodes a new cluster has (3 if not given)
-        #[arg(long)]
-        nodes: Option<u64>,
-        /// How many more nodes a new cluster has that get everything and have no vote: observers
-        #[arg(long, value_name = "COUNT")]
-        learners: Option<u64>,
-        /// Node N of a new cluster serves HTTP on this port + N (7400 if not given)
-        #[arg(long, value_name = "PORT", conflicts_with = "ephemeral_ports")]
-        http_base_port: Option<u16>,
-        /// Node N of a new cluster listens for its peers on this port + N (7500 if not given)
-        #[arg(long, value_name = "PORT", conflicts_with = "ephemeral_ports")]
-        peer_base_port: Option<u16>,
-        /// Node N of a new cluster serves clients of ZooKeeper on this port + N (2180 if not given)
-        #[arg(long, value_name = "PORT", conflicts_with = "ephemeral_ports")]
-        zookeeper_base_port: Option<u16>,
-        /// Let a new cluster take whichever ports are free
-        #[arg(long)]
-        ephemeral_ports: bool,
-        /// Give a new cluster certificates, and let it speak TLS only
-        #[arg(long)]
-        tls: bool,
-        /// Secure the cluster: roles say who may do what, and DIR/admin.token is its administrator's
-        #[arg(long)]
-        secure: bool,
-    },
-    /// Stop all nodes; their data stays
-    Down {
-        #[command(flatten)]
-        dir: Dir,
-    },
-    /// Show every node's process, part, address and data directory
-    Status {
-        #[command(flatten)]
-        dir: Dir,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Have nodes write a snapshot of their state now, and shorten their logs
-    Snapshot {
-        #[command(flatten)]
-        dir: Dir,
-        /// Only this node: its id, or "leader"
-        #[arg(long)]
-        node: Option<String>,
-    },
-    /// Kill a node with SIGKILL; `cluster up` starts it again
-    Kill {
-        #[command(flatten)]
-        dir: Dir,
-        /// The node's id, or "leader"
-        node: String,
-    },
-    /// Stop a node properly, so that it hands leadership over first; `cluster up` starts it again
-    Stop {
-        #[command(flatten)]
-        dir: Dir,
-        /// The node's id, or "leader"
-        node: String,
-    },
-    #[command(flatten)]
-    Membership(membership::Command),
-}
-
 /// Does what this process's arguments ask for.
 pub fn main() -> ExitCode {
     let done = match Cli::parse_from(understood(std::env::args_os().collect())).command {
         Command::Client(command) => client::carry_out(command),
         Command::Config { command } => block_on(config::run(command)).map_err(exit::Failure::from),
+        #[cfg(feature = "migrate")]
         Command::Migrate(arguments) => carry_out_migration(*arguments).map_err(exit::Failure::from),
         other => run(other)
             .map(|()| ExitCode::SUCCESS)
@@ -210,13 +120,14 @@ fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Serve { config, insecure } => crate::serve::serve(config.as_deref(), insecure),
         Command::Config { .. } => unreachable!("it has an exit code of its own, and was carried out before"),
-        Command::Cluster { command } => block_on(cluster(command)),
+        Command::Cluster { command } => block_on(cluster::run(command)),
         Command::Snapshot { command } => block_on(snapshot::run(command)),
         Command::Cert { command } => cert::run(command),
-        Command::Bench { command } => block_on(bench::run(command)),
-        Command::Client(_) | Command::Migrate(_) => {
-            unreachable!("it has exit codes of its own, and was taken out before")
-        }
+        #[cfg(feature = "bench")]
+        Command::Bench { command } => block_on(load_generator::run(command)),
+        Command::Client(_) => unreachable!("it has exit codes of its own, and was carried out before"),
+        #[cfg(feature = "migrate")]
+        Command::Migrate(_) => unreachable!("it has exit codes of its own, and was carried out before"),
         Command::Openapi => {
             let mut out = std::io::stdout();
             serde_json::to_writer_pretty(&mut out, lock_api::http::openapi())
@@ -234,12 +145,13 @@ fn run(command: Command) -> anyhow::Result<()> {
     }
 }
 
-/// Its connection to the source has to be kept alive while the target's answers are awaited, which one thread does.
-fn carry_out_migration(arguments: migrate::Arguments) -> anyhow::Result<ExitCode> {
+/// Runs the migration. Its connection to the source has to be kept alive while the target's answers are awaited; one thread does both.
+#[cfg(feature = "migrate")]
+fn carry_out_migration(arguments: migration::Arguments) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime
         .context("starting the runtime")?
-        .block_on(migrate::run(arguments))
+        .block_on(migration::run(arguments))
 }
 
 /// Everything but `serve` does with one thread.
@@ -249,280 +161,6 @@ fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<
         .build()
         .context("starting the runtime")?
         .block_on(work)
-}
-
-async fn cluster(command: ClusterCommand) -> anyhow::Result<()> {
-    let executable = std::env::current_exe().context("finding this program's own file")?;
-    let open = |dir: &Dir| LocalCluster::open(&dir.dir, &executable);
-    match command {
-        ClusterCommand::Up {
-            dir,
-            nodes,
-            learners,
-            http_base_port,
-            peer_base_port,
-            zookeeper_base_port,
-            ephemeral_ports,
-            tls,
-            secure,
-        } => {
-            let ports = match (http_base_port, peer_base_port, zookeeper_base_port) {
-                _ if ephemeral_ports => Some(Ports::Free),
-                (None, None, None) => None,
-                (http, peer, zookeeper) => Some(Ports::Fixed {
-                    http: http.unwrap_or(HTTP_BASE_PORT),
-                    peer: peer.unwrap_or(PEER_BASE_PORT),
-                    zookeeper: zookeeper.unwrap_or(ZOOKEEPER_BASE_PORT),
-                }),
-            };
-            let wanted = Wanted {
-                nodes,
-                learners,
-                ports,
-                tls,
-                secure,
-            };
-            up(&dir.dir, &executable, wanted).await
-        }
-        ClusterCommand::Membership(command) => say(membership::run(command, &executable).await?),
-        ClusterCommand::Down { dir } => {
-            let mut cluster = open(&dir)?;
-            // All at once would leave the last ones without a quorum to hand leadership to; nothing is lost
-            // by that, and nothing gained by doing it one by one but an orderly end for their callers.
-            for id in cluster.ids() {
-                let ran = cluster.pid(id)?.is_some();
-                let orderly = cluster.stop(id, STOP_TIMEOUT).await?;
-                say(match (ran, orderly) {
-                    (false, _) => format!("node {id} did not run"),
-                    (true, true) => format!("node {id} has stopped"),
-                    (true, false) => format!("node {id} did not stop in time and was killed"),
-                })?;
-            }
-            Ok(())
-        }
-        ClusterCommand::Status { dir, json } => {
-            let reports = open(&dir)?.status().await?;
-            match json {
-                true => say(serde_json::to_string_pretty(&reports).context("reports as JSON")?),
-                false => say(table(&reports)),
-            }
-        }
-        ClusterCommand::Snapshot { dir, node } => {
-            let cluster = open(&dir)?;
-            let ids = match node {
-                Some(node) => vec![named(&cluster, &node).await?],
-                None => cluster.ids(),
-            };
-            for id in ids {
-                let SnapshotMade {
-                    index,
-                    bytes,
-                    duration_ms,
-                    ..
-                } = cluster.snapshot(id).await?;
-                say(format!(
-                    "node {id} has a snapshot up to entry {index}: {bytes} bytes in {duration_ms} ms"
-                ))?;
-            }
-            Ok(())
-        }
-        ClusterCommand::Kill { dir, node } => {
-            let mut cluster = open(&dir)?;
-            let id = named(&cluster, &node).await?;
-            ensure!(cluster.kill(id).await?, "node {id} does not run");
-            say(format!("node {id} is dead; `lockgate cluster up` brings it back"))
-        }
-        ClusterCommand::Stop { dir, node } => {
-            let mut cluster = open(&dir)?;
-            let id = named(&cluster, &node).await?;
-            ensure!(
-                cluster.stop(id, STOP_TIMEOUT).await?,
-                "node {id} did not stop in time and was killed"
-            );
-            say(format!(
-                "node {id} has stopped; `lockgate cluster up` brings it back"
-            ))
-        }
-    }
-}
-
-async fn named(cluster: &LocalCluster, node: &str) -> anyhow::Result<NodeId> {
-    match node {
-        "leader" => cluster.leader(START_TIMEOUT).await,
-        id => id
-            .parse()
-            .with_context(|| format!("{id:?} is neither a node's id nor \"leader\"")),
-    }
-}
-
-/// What is asked of a local cluster.
-struct Wanted {
-    nodes: Option<u64>,
-    learners: Option<u64>,
-    ports: Option<Ports>,
-    tls: bool,
-    secure: bool,
-}
-
-async fn up(dir: &Path, executable: &Path, wanted: Wanted) -> anyhow::Result<()> {
-    let Wanted {
-        nodes,
-        learners,
-        ports,
-        tls,
-        secure,
-    } = wanted;
-    let mut cluster = match LocalCluster::open(dir, executable) {
-        Ok(cluster) => {
-            let count = cluster.ids().len() as u64;
-            if nodes.is_some_and(|wanted| wanted != count)
-                || learners.is_some()
-                || ports.is_some()
-                || (tls && !cluster.is_secured())
-            {
-                bail!(
-                    "there is a cluster of {count} nodes in {} already, and its size, ports and certificates stay as they are: \
-                     leave these options out, or take another --dir; `lockgate cluster add` adds a node",
-                    dir.display()
-                );
-            }
-            cluster
-        }
-        Err(_) => {
-            let standard = Ports::Fixed {
-                http: HTTP_BASE_PORT,
-                peer: PEER_BASE_PORT,
-                zookeeper: ZOOKEEPER_BASE_PORT,
-            };
-            let count = nodes.unwrap_or(DEFAULT_NODES);
-            let ports = ports.unwrap_or(standard);
-            let settings = if secure { SECURED } else { "" };
-            match tls {
-                true => LocalCluster::create_secured(dir, executable, count, ports, settings)?,
-                false => LocalCluster::create(dir, executable, count, ports, settings)?,
-            }
-        }
-    };
-    let mut started = cluster.up(START_TIMEOUT).await?;
-    // Also one that was not let finish it.
-    if secure || cluster.requires_access() {
-        cluster.secure().await?;
-    }
-    // Its part is known to a node a moment after it can serve; the table should not miss it.
-    cluster.leader(START_TIMEOUT).await?;
-    for _ in 0..learners.unwrap_or(0) {
-        started.push(cluster.add_learner(None).await?.0);
-    }
-    let reports = cluster.status().await?;
-    say(match started.len() {
-        0 => format!("All nodes in {} were running.", dir.display()),
-        count => format!("Started {count} of {} nodes in {}.", reports.len(), dir.display()),
-    })?;
-    say(table(&reports))?;
-    if let Some(file) = cluster.admin_token_file() {
-        say(format!(
-            "\nThe cluster is secured. {} is its administrator's token, for --token-file.",
-            file.display()
-        ))?;
-    }
-    say(what_next(&reports, dir, &cluster))
-}
-
-fn table(reports: &[NodeReport]) -> String {
-    let here = std::env::current_dir().unwrap_or_default();
-    let mut text = String::from("node  pid      role       url                     data");
-    for report in reports {
-        let pid = report.pid.map_or("-".to_owned(), |pid| pid.to_string());
-        let role = match (report.pid, report.role) {
-            (None, _) => "dead",
-            (_, None) => "silent",
-            (_, Some(_)) if !report.ready => "not ready",
-            (_, Some(Role::Leader)) => "leader",
-            (_, Some(Role::Follower)) => "follower",
-            (_, Some(Role::Candidate)) => "candidate",
-            (_, Some(Role::Learner)) => "learner",
-        };
-        let data = report
-            .data_dir
-            .strip_prefix(&here)
-            .unwrap_or(&report.data_dir)
-            .display();
-        let (id, url) = (report.id, &report.url);
-        text.push_str(&format!("\n{id:<4}  {pid:<7}  {role:<9}  {url:<22}  {data}"));
-    }
-    for alarm in alarms(reports) {
-        let of = alarm
-            .node_id
-            .map_or("the cluster".to_owned(), |id| format!("node {id}"));
-        let kind = alarm.kind.word();
-        text.push_str(&format!("\n\nALARM {kind} of {of}: {}", alarm.detail));
-        text.push_str(&format!("\n  What to do: {}", alarm.action));
-    }
-    text
-}
-
-/// All nodes tell of all alarms; each is shown once.
-fn alarms(reports: &[NodeReport]) -> Vec<&Alarm> {
-    let mut alarms = BTreeMap::new();
-    for alarm in reports.iter().flat_map(|report| &report.alarms) {
-        alarms.entry((alarm.kind, alarm.node_id)).or_insert(alarm);
-    }
-    alarms.into_values().collect()
-}
-
-fn what_next(reports: &[NodeReport], dir: &Path, cluster: &LocalCluster) -> String {
-    let secured = cluster.is_secured();
-    let admin = cluster.admin_token_file();
-    // With TLS curl has to be told whom to believe, and who one is.
-    let curl = match secured {
-        true => {
-            let file = |name| dir.join(name).display().to_string();
-            let (ca, cert, key) = (file("ca.pem"), file("client.pem"), file("client.key"));
-            format!("curl -s --cacert {ca} --cert {cert} --key {key}")
-        }
-        false => "curl -s".to_owned(),
-    };
-    // The header comes from standard input: other users see what a program is called with.
-    let curl = match &admin {
-        Some(file) => format!(
-            "sed 's/^/Authorization: Bearer /' {} | {curl} -H @-",
-            file.display()
-        ),
-        None => curl,
-    };
-    let first = &reports[0].url;
-    let last = &reports[reports.len() - 1].url;
-    // As this program was called: it need not be on the search path.
-    let lockgate = std::env::args().next().unwrap_or_else(|| "lockgate".to_owned());
-    let dir = match dir == Path::new("lockgate-data") {
-        true => String::new(),
-        false => format!(" --dir {}", dir.display()),
-    };
-    let bench = match secured || admin.is_some() {
-        // It measures locks, and neither speaks TLS nor shows a token.
-        true => String::new(),
-        false => format!("\n  {lockgate} bench lock{dir} --clients 1,16,64"),
-    };
-    format!(
-        "\nWhat to try next:\n\
-         \n  # A session holds your locks. It ends after ttl_ms without a heartbeat.\
-         \n  {curl} {first}/v1/sessions -d '{{\"ttl_ms\": 60000}}'\
-         \n  # Take a lock at one node, and look at it at another.\
-         \n  {curl} {first}/v1/locks/orders/42/acquire -d '{{\"session\": \"SESSION\"}}'\
-         \n  {curl} {last}/v1/locks/orders/42\
-         \n  # Kill the leader. The lock is still held.\
-         \n  {lockgate} cluster kill leader{dir}\
-         \n  {curl} {last}/v1/locks/orders/42\
-         \n  {lockgate} cluster up{dir}\
-         \n  # Measure, and stop.\
-         {bench}\
-         \n  {lockgate} cluster down{dir}"
-    )
-}
-
-/// Prints a line. That nobody listens any more (`lockgate … | head`) is an error, not a panic.
-pub(crate) fn say(text: impl AsRef<str>) -> anyhow::Result<()> {
-    writeln!(std::io::stdout().lock(), "{}", text.as_ref()).context("writing to standard output")
 }
 
 #[cfg(test)]

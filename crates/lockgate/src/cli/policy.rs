@@ -1,12 +1,12 @@
 //! `lockgate policy`: what roles allow, and which certificates have one.
 
 use clap::{Args, Subcommand};
+use cli_support::output::say;
 use lock_client::{CertificateView, Grant, RoleView};
 
 use super::client::Servers;
 use super::exit::Failure;
 use super::locks::say_json;
-use super::say;
 use super::table::table;
 
 /// What can be done with roles. All of it needs the right to administer at `/`.

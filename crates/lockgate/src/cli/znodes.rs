@@ -7,13 +7,13 @@ use anyhow::{Context, anyhow};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use clap::{Args, ValueEnum};
+use cli_support::output::say;
 use lock_client::{CreateMode, WatchKind};
 use serde_json::json;
 
 use super::client::Servers;
 use super::exit::Failure;
 use super::locks::say_json;
-use super::say;
 use super::table::table;
 
 /// `lockgate ls`

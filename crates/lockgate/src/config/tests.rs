@@ -107,6 +107,42 @@ fn the_environment_overrides_the_file() {
     assert_eq!(config.node.data_dir, Path::new("/elsewhere"));
 }
 
+#[test]
+fn the_launcher_and_the_node_read_the_same_addresses() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = local_cluster::secured::SETTINGS;
+    let mut nodes =
+        local_cluster::layout::create(dir.path(), 2, local_cluster::Ports::Free, settings).unwrap();
+    nodes.push(local_cluster::layout::add(&nodes, 3).unwrap());
+    let mut without_zookeeper = nodes[0].clone();
+    let file = without_zookeeper.config_file();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let own = without_zookeeper.zookeeper.take().unwrap();
+    std::fs::write(&file, text.replace(&own, NOT_SERVED)).unwrap();
+    nodes[0] = without_zookeeper;
+    // The default of a configuration that does not name the address.
+    let file = nodes[1].config_file();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with("zookeeper_listen"));
+    std::fs::write(&file, lines.collect::<Vec<_>>().join("\n")).unwrap();
+    nodes[1].zookeeper = Some(format!("127.0.0.1:{ZOOKEEPER_PORT}"));
+
+    assert_eq!(
+        local_cluster::layout::read(&dir.path().canonicalize().unwrap()).unwrap(),
+        nodes
+    );
+    for node in nodes {
+        let text = std::fs::read_to_string(node.config_file()).unwrap();
+        let config = parse(&text, &[]).unwrap();
+        assert_eq!(config.node.node_id, node.id);
+        assert_eq!(config.http_listen, node.http);
+        assert_eq!(config.node.members[&node.id].peer, node.peer);
+        assert_eq!(config.zookeeper_listen, node.zookeeper);
+        assert_eq!(config.access_required, Some(true));
+        assert!(node.requires_access);
+    }
+}
+
 /// All nodes of a set have the same environment, but for their names.
 #[test]
 fn a_node_knows_itself_by_its_machines_name() {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use local_cluster::process::PidFile;
 use lock_api::http::Tracing;
 use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,7 +24,6 @@ use tracing::{error, info, warn};
 use self::reload::Reloader;
 use self::supervisor::Supervisor;
 use self::turns::{Turns, Work};
-use crate::cluster::process::PidFile;
 use crate::config::{Loaded, ServeConfig};
 use crate::server::Lockgate;
 use crate::traces;

@@ -2,8 +2,9 @@
 //! log, so connections must never be what uses them up.
 
 use anyhow::{Context, ensure};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tracing::{info, warn};
+use cli_support::open_files::raise;
+use nix::sys::resource::{Resource, getrlimit};
+use tracing::warn;
 
 use crate::config::ServeConfig;
 
@@ -28,24 +29,6 @@ pub fn suffices(config: &ServeConfig) -> anyhow::Result<()> {
     ensure!(
         hard >= wanted,
         "{wanted} files should be open, and the limit is {hard}"
-    );
-    Ok(())
-}
-
-/// Raises the limit, so that so many files can be open. An error says how many can.
-pub fn raise(wanted: u64) -> anyhow::Result<()> {
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("the limit of open files")?;
-    if soft >= wanted {
-        return Ok(());
-    }
-    let raised = wanted.min(hard);
-    if raised > soft {
-        setrlimit(Resource::RLIMIT_NOFILE, raised, hard).context("raising the limit of open files")?;
-        info!(from = soft, to = raised, "raised the limit of open files");
-    }
-    ensure!(
-        raised >= wanted,
-        "{wanted} files should be open, and the limit is {raised}"
     );
     Ok(())
 }

@@ -9,12 +9,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Subcommand;
+use cli_support::connection_options::ConnectionOptions;
+use cli_support::output::say;
+use cli_support::progress::Progress;
 use raft_node::backup::{MOVED_AT_LEAST, RestoreOptions, Restored, restore_told};
 
 pub use self::inspect::List;
 pub use self::save::{SaveError, save};
-use crate::cli::progress::Progress;
-use crate::cli::{Secured, say};
 use crate::config::ServeConfig;
 
 /// What can be done with backups.
@@ -32,7 +33,7 @@ pub enum Command {
         stale: bool,
         /// For nodes with TLS, and clusters that are secured
         #[command(flatten)]
-        secured: Secured,
+        secured: ConnectionOptions,
     },
     /// Say what is in a backup, after all checksums and the state's digest were found right
     Inspect {

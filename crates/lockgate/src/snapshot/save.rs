@@ -5,12 +5,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use cli_support::api_client::request_id;
+use cli_support::credentials::Credentials;
+use cli_support::http_client;
+use cli_support::progress::Progress;
 use raft_node::backup::{BackupError, Inspection, inspect_told};
-
-use crate::api_client::request_id;
-use crate::cli::progress::Progress;
-use crate::credentials::Credentials;
-use crate::http_client;
 
 /// A backup holds the passwords of sessions: it is for its owner only.
 const PRIVATE: u32 = 0o600;

@@ -10,13 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::ensure;
+use cli_support::http_client;
 use raft_node::metrics::numbers::Counter;
 use raft_node::traces::{Collector, Span, SpanCounts};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
-
-use crate::http_client;
 
 /// So many spans wait at most to be sent: some seconds of a busy node that traces everything, and a few megabytes.
 const MAX_WAITING: usize = 16_384;

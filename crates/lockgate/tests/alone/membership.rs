@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockgate::api_client::{ApiClient, KeptSession};
-use lockgate::cluster::members::Members;
-use lockgate::cluster::{START_TIMEOUT, STOP_TIMEOUT};
-use lockgate::http_client;
+use cli_support::api_client::{ApiClient, KeptSession};
+use cli_support::http_client;
+use local_cluster::members::Members;
+use local_cluster::{START_TIMEOUT, STOP_TIMEOUT};
 use lockgate::raft_node::{MemberAddress, NodeId};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;

@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
+use cli_support::http_client;
+use local_cluster::layout::free_ports;
 use lockgate::Lockgate;
-use lockgate::cluster::layout::free_ports;
-use lockgate::http_client;
 use lockgate::lock_api::http::HttpConfig;
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;

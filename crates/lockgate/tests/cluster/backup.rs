@@ -5,8 +5,8 @@ use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use lockgate::cluster::START_TIMEOUT;
-use lockgate::http_client::Connection;
+use cli_support::http_client::Connection;
+use local_cluster::START_TIMEOUT;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -9,9 +9,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use lockgate::cluster::process::send_signal;
-use lockgate::cluster::{LocalCluster, START_TIMEOUT};
-use lockgate::http_client;
+use cli_support::http_client;
+use local_cluster::process::send_signal;
+use local_cluster::{LocalCluster, START_TIMEOUT};
 use lockgate::raft_node::NodeId;
 use nix::unistd::Pid;
 
@@ -208,7 +208,7 @@ async fn a_cluster_comes_up_stays_up_is_broken_and_goes_down() {
 #[tokio::test]
 async fn a_single_node_serves_by_its_environment_and_ends_with_0_when_it_is_asked_to() {
     let dir = TempDir::new().unwrap();
-    let ports = lockgate::cluster::layout::free_ports(2).unwrap();
+    let ports = local_cluster::layout::free_ports(2).unwrap();
     let (peer, http) = (
         format!("127.0.0.1:{}", ports[0]),
         format!("127.0.0.1:{}", ports[1]),

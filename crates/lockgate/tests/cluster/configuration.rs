@@ -107,7 +107,7 @@ async fn certificates_keys_and_directories_have_to_be_this_nodes() {
     assert_eq!(status, Some(0), "{said}");
 
     // Somebody else's node id: the certificate does not name it, and once it has run the directory is another's.
-    cluster.up(lockgate::cluster::START_TIMEOUT).await.unwrap();
+    cluster.up(local_cluster::START_TIMEOUT).await.unwrap();
     let (status, document) = findings(&file).await;
     assert_eq!(status, Some(0), "{document}");
     let told = document["warnings"].to_string();

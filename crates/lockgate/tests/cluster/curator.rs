@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockgate::api_client::{ApiClient, HeldLock};
+use cli_support::api_client::{ApiClient, HeldLock};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -39,7 +39,7 @@ async fn five_clients_use_a_resource_one_after_the_other_and_enter_again() {
                 let body = json!({ "session": id, "holder": held.holder }).to_string();
                 let node = &nodes[number as usize % 3];
                 let path = "/v1/locks/resource/release";
-                let answer = lockgate::http_client::request(node, "POST", path, &body)
+                let answer = cli_support::http_client::request(node, "POST", path, &body)
                     .await
                     .unwrap();
                 assert_eq!(

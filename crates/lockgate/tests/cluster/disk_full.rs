@@ -1,6 +1,6 @@
 //! Disks that become full under real nodes: the data, the log of what happened and the process id are on them.
 
-use lockgate::cluster::START_TIMEOUT;
+use local_cluster::START_TIMEOUT;
 use serde_json::{Value, json};
 
 use crate::harness::{TestCluster, assert_refused, eventually};
@@ -17,7 +17,12 @@ const DATA_BYTES: usize = 32 * 1024;
 /// More would not fit on the disk, whatever is done about it.
 const MOST_WRITES: usize = 2_000;
 
-async fn create(cluster: &TestCluster, node: u64, path: &str, data: &str) -> lockgate::http_client::Response {
+async fn create(
+    cluster: &TestCluster,
+    node: u64,
+    path: &str,
+    data: &str,
+) -> cli_support::http_client::Response {
     let body = json!({ "data": data, "parents": true });
     cluster
         .send(node, "POST", &format!("/v1/znodes{path}"), &body)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockgate::cluster::layout::free_ports;
+use local_cluster::layout::free_ports;
 use lockgate::lock_api::locks::LockError;
 use lockgate::znode_store::{Acl, CreateMode, CreatePath, LockName, Op, Refusal, Reply, ZPath};
 use lockgate::{AcquireOptions, LocalGuard, LocalLockError, LocalSession, Lockgate};

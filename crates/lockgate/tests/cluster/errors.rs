@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockgate::api_client::KeptSession;
+use cli_support::api_client::KeptSession;
 use serde_json::{Value, json};
 
 use crate::harness::{PATIENCE, TestCluster, assert_refused, eventually, held};

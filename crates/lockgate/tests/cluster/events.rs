@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use local_cluster::process::send_signal;
 use lock_client::{AcquireOptions, LockSession};
-use lockgate::cluster::process::send_signal;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use serde_json::Value;

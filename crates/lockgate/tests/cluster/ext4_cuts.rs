@@ -10,8 +10,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lockgate::cluster::START_TIMEOUT;
-use lockgate::http_client::Connection;
+use cli_support::http_client::Connection;
+use local_cluster::START_TIMEOUT;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::task::JoinSet;

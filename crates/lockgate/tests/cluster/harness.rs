@@ -4,10 +4,10 @@ use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::time::Duration;
 
-pub use lockgate::api_client::KeptSession;
-use lockgate::api_client::{ApiClient, HeldLock};
-use lockgate::cluster::{LocalCluster, Ports, START_TIMEOUT};
-use lockgate::http_client::{self, Response};
+pub use cli_support::api_client::KeptSession;
+use cli_support::api_client::{ApiClient, HeldLock};
+use cli_support::http_client::{self, Response};
+use local_cluster::{LocalCluster, Ports, START_TIMEOUT};
 use lockgate::raft_node::NodeId;
 use serde_json::Value;
 use tempfile::TempDir;

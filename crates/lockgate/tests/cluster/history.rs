@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lockgate::cluster::START_TIMEOUT;
+use local_cluster::START_TIMEOUT;
 use lockgate::raft_node::NodeId;
 use serde_json::{Value, json};
 
@@ -247,7 +247,7 @@ async fn a_lost_or_damaged_index_costs_history_and_nothing_else() {
 
     // One node's is deleted, another's is damaged, a third one's is a file.
     for id in cluster.ids() {
-        assert!(cluster.stop(id, lockgate::cluster::STOP_TIMEOUT).await.unwrap());
+        assert!(cluster.stop(id, local_cluster::STOP_TIMEOUT).await.unwrap());
     }
     std::fs::remove_dir_all(cluster.history_dir(1)).unwrap();
     spoil(&cluster.history_dir(2));

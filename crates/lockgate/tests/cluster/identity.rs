@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use lockgate::cluster::START_TIMEOUT;
+use local_cluster::START_TIMEOUT;
 use lockgate::raft_node::NodeId;
 
 use crate::harness::{PATIENCE, TestCluster};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Stdio;
 
-use lockgate::cluster::process::send_signal;
+use local_cluster::process::send_signal;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -150,7 +150,6 @@ async fn what_cannot_be_opened_is_refused_before_anything_is() {
     let dir = cluster.dir().to_str().unwrap();
     for (arguments, why) in [
         (["--at", "4"], "there is no server 4 among 3"),
-        (["--over", "process"], "--over zookeeper or http"),
         (["--sessions", "0"], "at least one session is needed"),
     ] {
         let told = fails(&[&["bench", "idle", "--dir", dir], &arguments[..]].concat()).await;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockgate::bench::failover;
+use load_generator::failover;
 use nix::sys::signal::Signal;
 
 use crate::harness::{TestCluster, rounds};

@@ -100,27 +100,6 @@ async fn every_workload_is_there_over_http_and_over_zookeepers_protocol() {
 }
 
 #[tokio::test]
-async fn every_workload_is_there_in_process() {
-    // Its nodes' files lie in the current directory.
-    let here = tempfile::tempdir().unwrap();
-    for workload in WORKLOADS {
-        let output = Command::new(LOCKGATE)
-            .args(["bench", workload, "--over", "process", "--clients", "3"])
-            .args(["--seconds", "1", "--warmup", "0", "--json"])
-            .current_dir(here.path())
-            .kill_on_drop(true)
-            .output()
-            .await
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{workload}: {said}");
-        let reports: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-        is_sound(&reports[0], workload, "process", 3);
-    }
-    assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0);
-}
-
-#[tokio::test]
 async fn all_clients_are_at_the_leader_if_they_are_to_be() {
     let mut cluster = TestCluster::start().await;
     let leader = cluster.leader_now().await;

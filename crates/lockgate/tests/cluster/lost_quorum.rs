@@ -1,7 +1,7 @@
 //! The last resort, as docs/operations.md tells it: a majority is lost for ever, and one node is left. What it has becomes a new
 //! cluster.
 
-use lockgate::cluster::START_TIMEOUT;
+use local_cluster::START_TIMEOUT;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lockgate::cluster::START_TIMEOUT;
-use lockgate::cluster::members::Members;
+use local_cluster::START_TIMEOUT;
+use local_cluster::members::Members;
 
 use crate::harness::{PATIENCE, TestCluster, eventually, rounds};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockgate::api_client::{ApiClient, request_id};
+use cli_support::api_client::{ApiClient, request_id};
 use serde_json::{Value, json};
 
 use crate::harness::{PATIENCE, TestCluster, eventually};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use lockgate::api_client::HeldLock;
-use lockgate::cluster::START_TIMEOUT;
-use lockgate::http_client::Connection;
+use cli_support::api_client::HeldLock;
+use cli_support::http_client::Connection;
+use local_cluster::START_TIMEOUT;
 use serde_json::json;
 use tokio::task::JoinSet;
 

@@ -26,11 +26,11 @@ impl Made {
         serde_json::from_str(&succeeds(&arguments).await).unwrap()
     }
 
-    fn clusters(&self) -> impl Iterator<Item = lockgate::cluster::LocalCluster> {
+    fn clusters(&self) -> impl Iterator<Item = local_cluster::LocalCluster> {
         ["", "sessions", "watches", "locks"]
             .into_iter()
             .map(|name| self.dir().join(name))
-            .filter_map(|dir| lockgate::cluster::LocalCluster::open(&dir, LOCKGATE.as_ref()).ok())
+            .filter_map(|dir| local_cluster::LocalCluster::open(&dir, LOCKGATE.as_ref()).ok())
     }
 
     #[track_caller]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use lockgate::cluster::process::send_signal;
+use local_cluster::process::send_signal;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tempfile::TempDir;

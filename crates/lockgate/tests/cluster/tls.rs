@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use lockgate::cluster::START_TIMEOUT;
-use lockgate::http_client::{Connection, request, request_with};
+use cli_support::http_client::{Connection, request, request_with};
+use local_cluster::START_TIMEOUT;
 use lockgate::lock_api::http::HttpConfig;
 use lockgate::transport_security::{ClientTls, TlsFiles};
 use lockgate::{Lockgate, StartError, TlsConfig};
@@ -165,7 +165,7 @@ async fn renewed_certificates_are_for_new_connections() {
         fs::rename(&new, node.dir.join(name)).unwrap();
     }
     let pid = cluster.pid(1).unwrap().expect("it runs");
-    lockgate::cluster::process::send_signal(pid, Signal::SIGHUP).unwrap();
+    local_cluster::process::send_signal(pid, Signal::SIGHUP).unwrap();
     let ca = other.dir().join("ca.pem");
     let after = ClientTls::new(&ca, None).unwrap();
     let address = cluster.http(1);

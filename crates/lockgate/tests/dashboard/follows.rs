@@ -128,7 +128,7 @@ async fn a_page_whose_node_is_gone_says_so_and_goes_on_when_it_is_back() {
     acquire(&cluster, leader, &own, "meanwhile", "while it was away").await;
     cluster.start(node).unwrap();
     cluster
-        .wait_ready(&[node], lockgate::cluster::START_TIMEOUT)
+        .wait_ready(&[node], local_cluster::START_TIMEOUT)
         .await
         .unwrap();
     browser.until_text("#link", "leads").await;

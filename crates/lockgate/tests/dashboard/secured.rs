@@ -1,7 +1,7 @@
 //! A secured cluster: the page comes without a token and shows nothing, asks for one, and offers what it allows. What it does not
 //! offer the cluster refuses all the same.
 
-use lockgate::http_client::{Response, request_as};
+use cli_support::http_client::{Response, request_as};
 use lockgate::raft_node::NodeId;
 use serde_json::{Value, json};
 

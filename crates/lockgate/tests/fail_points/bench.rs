@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockgate::cluster::{LocalCluster, Ports, START_TIMEOUT};
-use lockgate::http_client;
+use cli_support::http_client;
+use local_cluster::{LocalCluster, Ports, START_TIMEOUT};
 use lockgate::raft_node::NodeId;
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -28,7 +28,7 @@ pub async fn everything() -> Scrape {
         "[disk]\nlow_water_bytes = 1000000000000000\n[metrics]\nlock_prefixes = \"orders/\"\n",
     );
     cluster
-        .up(lockgate::cluster::START_TIMEOUT)
+        .up(local_cluster::START_TIMEOUT)
         .await
         .expect("the cluster starts");
     let leader = cluster.leader_now().await;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
-use lockgate::bench::drive::{Client, Moments};
+use load_generator::drive::{Client, Moments};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};

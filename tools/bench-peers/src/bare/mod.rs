@@ -170,9 +170,9 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    use lockgate::bench::drive::{Client, Moments};
-    use lockgate::bench::load::Plan;
-    use lockgate::bench::nodes::Nodes;
+    use load_generator::drive::{Client, Moments};
+    use load_generator::load::Plan;
+    use load_generator::nodes::Nodes;
     use tokio::net::TcpListener;
 
     use super::*;

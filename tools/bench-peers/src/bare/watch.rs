@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
-use lockgate::bench::open_files;
-use lockgate::bench::processes::cpu_time;
-use lockgate::bench::report::Durations;
-use lockgate::bench::watch::WatchReport;
+use cli_support::open_files;
+use load_generator::processes::cpu_time;
+use load_generator::report::Durations;
+use load_generator::watch::WatchReport;
 use nix::unistd::Pid;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;

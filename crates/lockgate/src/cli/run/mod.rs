@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
+use cli_support::exit_code;
 use lock_client::{AcquireOptions, Error, LockGuard, LockSession, Loss, Standing};
 use nix::sys::signal::Signal;
 use tokio::process::Child;
 use tokio::time::Instant;
 
 use super::client::Servers;
-use super::exit::{self, Failure};
+use super::exit::Failure;
 use super::table::shown;
 use crate::cli::run::group::Group;
 
@@ -187,7 +188,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     if let Ok(End::Lost(loss)) = outcome {
         // The session has lost its lock, or will: all that is left to do is to say so to whoever waits for it.
         close(session).await;
-        return Err(Failure::new(exit::LOST, told(&arguments.name, &loss)));
+        return Err(Failure::new(exit_code::LOST, told(&arguments.name, &loss)));
     }
     let released = guard.release().await;
     let closed = session.close().await;
@@ -195,10 +196,10 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         (End::Lost(_), _) => unreachable!("it was told above"),
         // It ended by itself, and had not held the lock to the end: what it did last was not guarded.
         (End::Itself(_), Err(Error::Lost(loss))) => {
-            Err(Failure::new(exit::LOST, told(&arguments.name, &loss)))
+            Err(Failure::new(exit_code::LOST, told(&arguments.name, &loss)))
         }
         (End::Itself(_), Err(Error::Refused(refusal))) => Err(Failure::new(
-            exit::LOST,
+            exit_code::LOST,
             anyhow!("the lock was taken away before the command ended: {refusal}"),
         )),
         (End::Itself(status), released) => {
@@ -313,8 +314,8 @@ fn spawn(arguments: &Arguments, session: &LockSession, guard: &LockGuard) -> Res
         .kill_on_drop(true);
     command.spawn().map_err(|error| {
         let code = match error.kind() {
-            ErrorKind::NotFound => exit::NOT_FOUND,
-            _ => exit::NOT_EXECUTABLE,
+            ErrorKind::NotFound => exit_code::NOT_FOUND,
+            _ => exit_code::NOT_EXECUTABLE,
         };
         Failure::new(
             code,
@@ -342,7 +343,7 @@ fn told(name: &str, loss: &Loss) -> anyhow::Error {
 }
 
 fn by_signal(signal: Signal) -> ExitCode {
-    ExitCode::from(exit::BY_SIGNAL + signal as u8)
+    ExitCode::from(exit_code::BY_SIGNAL + signal as u8)
 }
 
 /// What shells make of a command's end.
@@ -350,7 +351,7 @@ fn status_code(status: ExitStatus) -> ExitCode {
     match (status.code(), status.signal()) {
         (Some(code), _) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
         (None, Some(signal)) => {
-            ExitCode::from(exit::BY_SIGNAL.wrapping_add(u8::try_from(signal).unwrap_or(0)))
+            ExitCode::from(exit_code::BY_SIGNAL.wrapping_add(u8::try_from(signal).unwrap_or(0)))
         }
         (None, None) => ExitCode::FAILURE,
     }

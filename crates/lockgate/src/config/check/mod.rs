@@ -6,11 +6,11 @@ mod ports;
 
 use std::path::Path;
 
+use local_cluster::process::claimant;
 use raft_node::storage::{DataDir, RealDisk};
 
 use super::problem::{ConfigProblem, Source};
 use super::{ConfigErrors, Loaded, ServeConfig};
-use crate::cluster::process::claimant;
 use crate::serve::open_files;
 
 /// What was found.

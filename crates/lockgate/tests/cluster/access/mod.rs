@@ -9,8 +9,8 @@ mod worker;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use local_cluster::LocalCluster;
 use lock_client::{LockClient, Token};
-use lockgate::cluster::LocalCluster;
 use lockgate::raft_node::NodeId;
 use tokio::process::Command;
 

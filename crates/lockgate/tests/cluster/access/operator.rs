@@ -2,8 +2,8 @@
 
 use std::fs;
 
+use local_cluster::START_TIMEOUT;
 use lock_client::{Code, Token};
-use lockgate::cluster::START_TIMEOUT;
 
 use super::{NOT_ALLOWED, client, id_of, operator_token, run, secret_of, text};
 use crate::harness::TestCluster;

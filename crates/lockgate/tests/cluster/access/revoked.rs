@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use cli_support::http_client::request_as;
 use lock_client::{AcquireOptions, Code, Error, Loss};
-use lockgate::http_client::request_as;
 
 use super::{assert_not_logged, client};
 use crate::harness::{TestCluster, eventually};

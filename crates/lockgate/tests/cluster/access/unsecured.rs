@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use lockgate::cluster::START_TIMEOUT;
-use lockgate::http_client::{Response, request};
+use cli_support::http_client::{Response, request};
+use local_cluster::START_TIMEOUT;
 use lockgate::raft_node::NodeId;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use lockgate::cluster::LocalCluster;
+use local_cluster::LocalCluster;
 use serde_json::Value;
 
 use super::{

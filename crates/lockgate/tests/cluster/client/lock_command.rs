@@ -11,7 +11,7 @@ use tokio::process::{Child, ChildStdout, Command};
 use super::Family;
 use super::commands::{fails, lockgate};
 use crate::harness::{LOCKGATE, PATIENCE, TestCluster, eventually};
-use lockgate::cluster::process::send_signal;
+use local_cluster::process::send_signal;
 
 /// Starts one whose output is read as it comes.
 fn start(cluster: &TestCluster, arguments: &[&str]) -> (Family, Lines<BufReader<ChildStdout>>) {

@@ -11,7 +11,7 @@ use tokio::process::{ChildStdout, Command};
 
 use super::SHORT_TTL;
 use crate::harness::{PATIENCE, TestCluster};
-use lockgate::cluster::process::send_signal;
+use local_cluster::process::send_signal;
 
 /// Tells the process that it is the client, and of which servers; the storage's address follows.
 const SERVERS: &str = "LOCKGATE_TEST_PAUSED_SERVERS";

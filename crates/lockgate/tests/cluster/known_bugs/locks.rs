@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lockgate::api_client::request_id;
-use lockgate::http_client::Connection;
+use cli_support::api_client::request_id;
+use cli_support::http_client::Connection;
 use serde_json::{Value, json};
 
 use crate::harness::{PATIENCE, TestCluster, assert_refused, eventually, held};
@@ -176,7 +176,7 @@ async fn curator_335_and_595_permits_come_back_with_the_end_of_their_sessions() 
         for wait in dying {
             wait.abort();
         }
-        cluster.up(lockgate::cluster::START_TIMEOUT).await.unwrap();
+        cluster.up(local_cluster::START_TIMEOUT).await.unwrap();
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lockgate::api_client::{ApiClient, request_id};
-use lockgate::http_client;
+use cli_support::api_client::{ApiClient, request_id};
+use cli_support::http_client;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lockgate::cluster::START_TIMEOUT;
+use local_cluster::START_TIMEOUT;
 use serde_json::{Value, json};
 
 use crate::harness::{LONG_TTL, TestCluster, rounds};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockgate::api_client::{ApiClient, CallError, KeptSession, request_id};
+use cli_support::api_client::{ApiClient, CallError, KeptSession, request_id};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{RwLock, RwLockWriteGuard};

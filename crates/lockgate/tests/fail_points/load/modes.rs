@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockgate::api_client::{ApiClient, CallError, request_id};
+use cli_support::api_client::{ApiClient, CallError, request_id};
 use serde_json::{Value, json};
 
 use super::{ANSWER_TIMEOUT, Ledger, PAUSE, open};

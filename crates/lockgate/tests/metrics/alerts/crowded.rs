@@ -5,7 +5,7 @@ use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use lockgate::http_client;
+use cli_support::http_client;
 
 use super::job;
 use super::prometheus::Prometheus;

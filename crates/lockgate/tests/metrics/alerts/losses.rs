@@ -1,6 +1,6 @@
 //! A cluster loses nodes, leaders, sessions and finally its quorum.
 
-use lockgate::cluster::START_TIMEOUT;
+use local_cluster::START_TIMEOUT;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 

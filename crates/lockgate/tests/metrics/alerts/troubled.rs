@@ -102,7 +102,7 @@ async fn a_backup_that_gets_old_is_told_and_none_is_not() {
     backed_up.kill(node).await.unwrap();
     backed_up.start(node).unwrap();
     backed_up
-        .wait_ready(&[node], lockgate::cluster::START_TIMEOUT)
+        .wait_ready(&[node], local_cluster::START_TIMEOUT)
         .await
         .unwrap();
     assert_eq!(seen(&backed_up).await, None);
@@ -143,7 +143,7 @@ fn shorten(cluster: &TestCluster) {
 async fn a_certificate_that_expires_soon_is_told() {
     let mut cluster = TestCluster::configure_secured();
     shorten(&cluster);
-    cluster.up(lockgate::cluster::START_TIMEOUT).await.unwrap();
+    cluster.up(local_cluster::START_TIMEOUT).await.unwrap();
     let Some(prometheus) = Prometheus::start(&[job("lockgate-tls", &cluster)]).await else {
         return;
     };

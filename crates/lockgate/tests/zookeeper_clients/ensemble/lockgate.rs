@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use lockgate::cluster::{LocalCluster, Ports};
+use local_cluster::{LocalCluster, Ports};
 use lockgate::raft_node::NodeId;
 use tempfile::TempDir;
 

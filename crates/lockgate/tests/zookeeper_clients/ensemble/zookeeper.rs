@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
-use lockgate::cluster::layout::free_ports;
+use local_cluster::layout::free_ports;
 use tempfile::TempDir;
 
 use super::SERVERS;

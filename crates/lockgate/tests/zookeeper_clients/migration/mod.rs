@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use lockgate::api_client::ApiClient;
-use lockgate::cluster::{LocalCluster, Ports, START_TIMEOUT};
+use cli_support::api_client::ApiClient;
+use local_cluster::{LocalCluster, Ports, START_TIMEOUT};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};

@@ -1,0 +1,69 @@
+//! Options of every command that calls nodes: certificates for TLS, and an access token.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use lock_client::Token;
+use transport_security::ClientTls;
+
+use crate::credentials::Credentials;
+
+/// The token itself, where no file has it. There is no option for it: other users of a machine see what a program is called with.
+const TOKEN_VARIABLE: &str = "LOCKGATE_TOKEN";
+
+/// Certificates, for servers with TLS, and a token, for clusters that are secured.
+#[derive(Debug, Default, Args)]
+pub struct ConnectionOptions {
+    /// The authority that the servers' certificates are signed by; with it TLS is spoken
+    #[arg(long, value_name = "FILE", env = "LOCKGATE_CA")]
+    ca: Option<PathBuf>,
+    /// A certificate to show to servers
+    #[arg(long, value_name = "FILE", env = "LOCKGATE_CERT", requires = "key")]
+    cert: Option<PathBuf>,
+    /// Its private key
+    #[arg(long, value_name = "FILE", env = "LOCKGATE_KEY", requires = "cert")]
+    key: Option<PathBuf>,
+    /// A file with the token to show, which nobody else can read; without it LOCKGATE_TOKEN has the token itself
+    #[arg(long, value_name = "FILE", env = "LOCKGATE_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+    /// Send the token without TLS to other machines, too: whoever listens on the way can use it
+    #[arg(long)]
+    insecure: bool,
+}
+
+impl ConnectionOptions {
+    /// What protects connections, and what is shown over them.
+    pub fn credentials(&self) -> anyhow::Result<Credentials> {
+        let token = match &self.token_file {
+            Some(file) => Some(Token::read(file).context("--token-file")?),
+            None => token_of_environment()?,
+        };
+        Ok(Credentials {
+            tls: self.tls()?,
+            token,
+            insecure: self.insecure,
+        })
+    }
+
+    fn tls(&self) -> anyhow::Result<Option<ClientTls>> {
+        let own = self.cert.as_deref().zip(self.key.as_deref());
+        match &self.ca {
+            Some(ca) => ClientTls::new(ca, own).map(Some).context("--ca, --cert, --key"),
+            None if own.is_some() => {
+                bail!("--cert is shown to servers with TLS only: give their authority with --ca")
+            }
+            None => Ok(None),
+        }
+    }
+}
+
+fn token_of_environment() -> anyhow::Result<Option<Token>> {
+    match std::env::var(TOKEN_VARIABLE) {
+        Ok(text) if text.is_empty() => Ok(None),
+        Ok(text) => Token::parse(&text).map(Some).context(TOKEN_VARIABLE),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        // What is in it is not repeated.
+        Err(std::env::VarError::NotUnicode(_)) => bail!("{TOKEN_VARIABLE}: it is no text"),
+    }
+}

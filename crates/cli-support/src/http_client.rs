@@ -1,0 +1,355 @@
+//! One persistent HTTP/1.1 connection, for the launcher, the load generator and the tests.
+//!
+//! It exists because a load generator on the same machine must cost less than what it measures: one write and
+//! usually one read a request, no tasks, no locks. It knows what Lockgate's nodes send (a status, a length, a
+//! body) and no more: no redirects, no compression, no chunked bodies.
+
+use std::fmt::{self, Write};
+use std::io;
+use std::time::Duration;
+
+use lock_client::Token;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use transport_security::{ClientTls, Stream};
+
+use crate::credentials::Credentials;
+
+/// Responses with more headers are not a Lockgate node's.
+const MAX_HEADERS: usize = 64;
+
+/// The largest response that is read: a page of locks or children with their data stays far below.
+const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
+
+/// The node may have to write a snapshot before a download begins, which takes it two minutes at the most.
+const DOWNLOAD_PATIENCE: Duration = Duration::from_secs(150);
+
+/// A download reads so much at once.
+const DOWNLOAD_READ_BYTES: usize = 256 * 1024;
+
+/// A node on the same network that does not accept a connection for so long does not live.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The host of `host:port`.
+pub fn host_of(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
+}
+
+/// A connection to one node.
+pub struct Connection {
+    address: String,
+    /// Shown with every request.
+    token: Option<Token>,
+    stream: Stream,
+    request: String,
+    received: Vec<u8>,
+    /// Set while a response is outstanding: whoever gave up waiting for it must not read it as the next one's.
+    in_flight: bool,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The last request has the token in it.
+        f.debug_struct("Connection")
+            .field("address", &self.address)
+            .field("in_flight", &self.in_flight)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a node answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// The body as JSON; null if it is none.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or(serde_json::Value::Null)
+    }
+
+    /// The stable word of an error's body; empty if there is none.
+    pub fn code(&self) -> String {
+        self.json()["code"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+impl Connection {
+    /// Connects to `host:port`.
+    pub async fn connect(address: &str) -> io::Result<Self> {
+        Self::connect_with(address, None).await
+    }
+
+    /// The same over TLS, if something is given that protects it.
+    pub async fn connect_with(address: &str, tls: Option<&ClientTls>) -> io::Result<Self> {
+        Self::connect_as(address, &Credentials::of_tls(tls)).await
+    }
+
+    /// The same with whatever is there to protect it, and to say who calls.
+    pub async fn connect_as(address: &str, credentials: &Credentials) -> io::Result<Self> {
+        let token = credentials.token_for(address)?.cloned();
+        let tls = credentials.tls.as_ref();
+        let dial = async {
+            let socket = TcpStream::connect(address).await?;
+            socket.set_nodelay(true)?;
+            let Some(tls) = tls else {
+                return Ok::<_, io::Error>(Stream::Plain(socket));
+            };
+            Ok(tls.connect(host_of(address), socket).await?)
+        };
+        let stream = tokio::time::timeout(CONNECT_TIMEOUT, dial)
+            .await
+            .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no connection in time"))??;
+        Ok(Self {
+            address: address.to_owned(),
+            token,
+            stream,
+            request: String::new(),
+            received: Vec::with_capacity(4096),
+            in_flight: false,
+        })
+    }
+
+    /// The node's address, as it was given to [`Connection::connect`].
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Sends a request and waits for its response. After an error, and after a call that was dropped before it
+    /// ended, the connection is of no more use.
+    pub async fn send(&mut self, method: &str, path: &str, body: &str) -> io::Result<Response> {
+        if self.in_flight {
+            return Err(io::Error::other(
+                "an earlier request on this connection was given up",
+            ));
+        }
+        self.in_flight = true;
+        self.request.clear();
+        let content = if body.is_empty() {
+            ""
+        } else {
+            "content-type: application/json\r\n"
+        };
+        write!(
+            self.request,
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\n{}{content}content-length: {}\r\n\r\n{body}",
+            self.address,
+            Authorization(self.token.as_ref()),
+            body.len(),
+        )
+        .expect("a String takes all that is written to it");
+        self.stream.write_all(self.request.as_bytes()).await?;
+        self.stream.flush().await?;
+        self.received.clear();
+        let response = loop {
+            if self.stream.read_buf(&mut self.received).await? == 0 {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the node closed the connection",
+                ));
+            }
+            if let Some(response) = parse(&self.received)? {
+                break response;
+            }
+        };
+        self.in_flight = false;
+        Ok(response)
+    }
+}
+
+/// The header that shows a token, if there is one.
+struct Authorization<'t>(Option<&'t Token>);
+
+impl fmt::Display for Authorization<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(token) => write!(f, "authorization: Bearer {}\r\n", token.expose()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Sends one request over a connection of its own.
+pub async fn request(address: &str, method: &str, path: &str, body: &str) -> io::Result<Response> {
+    request_with(address, None, method, path, body).await
+}
+
+/// The same over TLS, if something is given that protects it.
+pub async fn request_with(
+    address: &str,
+    tls: Option<&ClientTls>,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> io::Result<Response> {
+    request_as(address, &Credentials::of_tls(tls), method, path, body).await
+}
+
+/// The same with whatever is there to protect it, and to say who calls.
+pub async fn request_as(
+    address: &str,
+    credentials: &Credentials,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> io::Result<Response> {
+    let mut connection = Connection::connect_as(address, credentials).await?;
+    connection.send(method, path, body).await
+}
+
+/// Sends a `GET` over a connection of its own, and gives the body of a 200 to `sink`, piece by piece as it comes; what
+/// `sink` says ends it, and it is told how long all of it is. The body of any other answer is in the response. An
+/// answer that ends before its length, or that stands still for two and a half minutes, is an error.
+pub async fn download(
+    address: &str,
+    credentials: &Credentials,
+    path: &str,
+    mut sink: impl FnMut(&[u8], u64) -> io::Result<()>,
+) -> io::Result<Response> {
+    let mut connection = Connection::connect_as(address, credentials).await?;
+    let authorization = Authorization(connection.token.as_ref());
+    let request =
+        format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n{authorization}connection: close\r\n\r\n");
+    connection.stream.write_all(request.as_bytes()).await?;
+    connection.stream.flush().await?;
+    let mut received = connection.received;
+    let mut stream = connection.stream;
+    let (status, head_bytes, body_bytes) = loop {
+        read_more(&mut stream, &mut received).await?;
+        if let Some(head) = parse_head(&received)? {
+            break head;
+        }
+    };
+    received.drain(..head_bytes);
+    let mut response = Response {
+        status,
+        body: Vec::new(),
+    };
+    let mut left = body_bytes;
+    loop {
+        left = left
+            .checked_sub(received.len() as u64)
+            .ok_or_else(|| malformed("more than one response to one request"))?;
+        match status {
+            200 => sink(&received, body_bytes)?,
+            _ if response.body.len() + received.len() > MAX_RESPONSE_BYTES => {
+                return Err(malformed("a long answer that is no file"));
+            }
+            _ => response.body.extend_from_slice(&received),
+        }
+        received.clear();
+        if left == 0 {
+            return Ok(response);
+        }
+        read_more(&mut stream, &mut received).await?;
+    }
+}
+
+async fn read_more(stream: &mut Stream, received: &mut Vec<u8>) -> io::Result<()> {
+    received.reserve(DOWNLOAD_READ_BYTES);
+    match tokio::time::timeout(DOWNLOAD_PATIENCE, stream.read_buf(received)).await {
+        Ok(Ok(0)) => Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "the node closed the connection before the end",
+        )),
+        Ok(read) => read.map(drop),
+        Err(_) => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("nothing came for {DOWNLOAD_PATIENCE:?}"),
+        )),
+    }
+}
+
+/// Status, length of the head, and length of the body. `None`: more has to be read first.
+fn parse_head(received: &[u8]) -> io::Result<Option<(u16, usize, u64)>> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut head = httparse::Response::new(&mut headers);
+    let head_bytes = match head.parse(received) {
+        Ok(httparse::Status::Complete(bytes)) => bytes,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(error) => return Err(malformed(&format!("not HTTP: {error}"))),
+    };
+    let status = head.code.ok_or_else(|| malformed("no status"))?;
+    let length = head
+        .headers
+        .iter()
+        .find(|header| header.name.eq_ignore_ascii_case("content-length"));
+    let body_bytes = match length {
+        Some(length) => std::str::from_utf8(length.value)
+            .ok()
+            .and_then(|text| text.parse::<u64>().ok())
+            .ok_or_else(|| malformed("no usable content-length"))?,
+        None if status == 204 => 0,
+        None => return Err(malformed("a response without content-length")),
+    };
+    Ok(Some((status, head_bytes, body_bytes)))
+}
+
+fn malformed(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+}
+
+/// `None`: more has to be read first.
+fn parse(received: &[u8]) -> io::Result<Option<Response>> {
+    let Some((status, head_bytes, body_bytes)) = parse_head(received)? else {
+        return Ok(None);
+    };
+    let body_bytes = usize::try_from(body_bytes)
+        .ok()
+        .filter(|bytes| *bytes <= MAX_RESPONSE_BYTES)
+        .ok_or_else(|| malformed("no usable content-length"))?;
+    let body = &received[head_bytes..];
+    match body.len() {
+        have if have < body_bytes => Ok(None),
+        have if have == body_bytes => Ok(Some(Response {
+            status,
+            body: body.to_vec(),
+        })),
+        _ => Err(malformed("more than one response to one request")),
+    }
+}
+
+/// Percent-encodes a lock's name (or a znode's path) for a URL: `/` stays, it makes the hierarchy.
+pub fn encode_path(name: &str) -> String {
+    let mut encoded = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                encoded.push(char::from(byte));
+            }
+            _ => write!(encoded, "%{byte:02X}").expect("a String takes all that is written to it"),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_is_complete_or_awaited_or_refused() {
+        let whole = b"HTTP/1.1 409 Conflict\r\ncontent-length: 16\r\n\r\n{\"code\":\"busy!\"}";
+        for cut in 0..whole.len() {
+            assert_eq!(parse(&whole[..cut]).unwrap(), None, "cut at {cut}");
+        }
+        let response = parse(whole).unwrap().unwrap();
+        assert_eq!((response.status, response.code().as_str()), (409, "busy!"));
+        assert_eq!(
+            parse(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap().unwrap().status,
+            204
+        );
+        assert!(parse(b"HTTP/1.1 200 OK\r\n\r\n").is_err());
+        assert!(parse(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nab").is_err());
+        assert!(parse(b"SSH-2.0-OpenSSH\r\n").is_err());
+    }
+
+    #[test]
+    fn names_are_encoded_byte_by_byte() {
+        assert_eq!(encode_path("orders/4 2?ä%"), "orders/4%202%3F%C3%A4%25");
+    }
+}

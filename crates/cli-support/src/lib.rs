@@ -1,0 +1,16 @@
+//! Shared parts of the commands of `lockgate` that call a cluster: connection options of the command line, an HTTP client for nodes,
+//! files with secrets and certificates, output, progress, and exit codes.
+//!
+//! The load generator, the migration, the launcher of local clusters and the command line itself are built on it. It calls nodes only
+//! over HTTP. It must know neither the server (consensus, state machine, front ends) nor any command that uses it.
+
+pub mod api_client;
+pub mod certificates;
+pub mod connection_options;
+pub mod credentials;
+pub mod exit_code;
+pub mod http_client;
+pub mod open_files;
+pub mod output;
+pub mod progress;
+pub mod secret_file;

@@ -1,0 +1,155 @@
+//! How long a member takes to catch up that knows nothing of a large state, while the others go on serving, and what
+//! their clients notice of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use local_cluster::{LocalCluster, START_TIMEOUT, STOP_TIMEOUT};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::{large, processes, report};
+
+/// How long the load runs before the member comes back, and after it has caught up.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// No member takes so long.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What `lockgate bench catch-up` is told.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// How many znodes of 100 bytes there are
+    #[arg(long, default_value_t = 1_000_000)]
+    znodes: u64,
+    /// How many clients write meanwhile
+    #[arg(long, default_value_t = 8)]
+    writers: usize,
+    /// Where the cluster's files are; there must be no cluster yet
+    #[arg(long, default_value = "lockgate-catch-up")]
+    dir: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was measured.
+#[derive(Debug, Clone, Serialize)]
+pub struct CatchUpReport {
+    /// How many znodes there were.
+    pub znodes: u64,
+    /// From the start of the member's process until it was ready, in milliseconds.
+    pub caught_up_ms: u64,
+    /// Writes that were acknowledged meanwhile, per second.
+    pub writes_per_second: u64,
+    /// Writes per second in the seconds before.
+    pub writes_per_second_before: u64,
+    /// The longest time in which no write was acknowledged, in milliseconds.
+    pub longest_write_gap_ms: u64,
+    /// The longest time that a read at the leader took, in milliseconds.
+    pub longest_leader_read_ms: u64,
+    /// The same at the other follower.
+    pub longest_follower_read_ms: u64,
+    /// The most memory that the leader had, in bytes.
+    pub leader_peak_memory_bytes: u64,
+    /// The most memory that the member had, in bytes.
+    pub member_peak_memory_bytes: u64,
+}
+
+/// Measures on a cluster of its own, and prints what came out.
+pub async fn run(args: Arguments) -> anyhow::Result<()> {
+    ensure!(
+        !args.dir.exists(),
+        "there is something in {} already, and the member has to be a new one",
+        args.dir.display()
+    );
+    let mut cluster = large::cluster_in(&args.dir)?;
+    let report = measure(&mut cluster, args.znodes, args.writers).await;
+    for id in cluster.ids() {
+        cluster.stop(id, STOP_TIMEOUT).await?;
+    }
+    let report = report?;
+    if args.json {
+        return report::print_json(&report);
+    }
+    println!(
+        "{} znodes: caught up after {} ms, with {} writes/s ({} before)",
+        report.znodes, report.caught_up_ms, report.writes_per_second, report.writes_per_second_before
+    );
+    println!(
+        "longest: no write acknowledged for {} ms; a read at the leader took {} ms, at the follower {} ms",
+        report.longest_write_gap_ms, report.longest_leader_read_ms, report.longest_follower_read_ms
+    );
+    println!(
+        "most memory: leader {} MB, the member {} MB",
+        report.leader_peak_memory_bytes / 1_000_000,
+        report.member_peak_memory_bytes / 1_000_000
+    );
+    Ok(())
+}
+
+/// One member is there when the cluster is formed, and away while the tree is filled.
+pub async fn measure(
+    cluster: &mut LocalCluster,
+    znodes: u64,
+    writers: usize,
+) -> anyhow::Result<CatchUpReport> {
+    cluster.up(START_TIMEOUT).await?;
+    let leader = cluster.leader(START_TIMEOUT).await?;
+    let others: Vec<_> = cluster.ids().into_iter().filter(|id| *id != leader).collect();
+    let (&member, &follower) = (others.first().zip(others.last())).context("a cluster of three is needed")?;
+    cluster.kill(member).await?;
+    let leader_http = cluster.node(leader)?.http.clone();
+    let follower_http = cluster.node(follower)?.http.clone();
+    large::fill(std::slice::from_ref(&leader_http), znodes).await?;
+
+    let load = large::Writers::start(&[leader_http.clone(), follower_http.clone()], writers).await?;
+    load.begin();
+    tokio::time::sleep(SETTLE).await;
+    let (before, _) = load.so_far();
+    let readers = [
+        large::Reader::start(&leader_http),
+        large::Reader::start(&follower_http),
+    ];
+    load.begin();
+    let begin = Instant::now();
+    cluster.start(member)?;
+    cluster.wait_ready(&[member], PATIENCE).await?;
+    let took = begin.elapsed();
+    let (writes, _) = load.so_far();
+    // What the last step costs the others shows a little later.
+    tokio::time::sleep(SETTLE).await;
+    let (_, longest) = load.so_far();
+    let [leader_read, follower_read] = readers;
+    let (leader_read, follower_read) = (leader_read.stop().await?, follower_read.stop().await?);
+    load.stop().await?;
+
+    let found = large::count(&cluster.node(member)?.http).await?;
+    ensure!(
+        found >= znodes,
+        "the member has {found} znodes instead of {znodes}"
+    );
+    let view = cluster
+        .view_of(member)
+        .await?
+        .context("the member does not answer")?;
+    ensure!(
+        view.snapshot_index > 0,
+        "the member has caught up without a snapshot"
+    );
+    let peak =
+        |id| -> anyhow::Result<u64> { processes::peak_memory(cluster.pid(id)?.context("a node has ended")?) };
+    Ok(CatchUpReport {
+        znodes,
+        caught_up_ms: took.as_millis() as u64,
+        writes_per_second: (writes as f64 / took.as_secs_f64()) as u64,
+        writes_per_second_before: (before as f64 / SETTLE.as_secs_f64()) as u64,
+        longest_write_gap_ms: longest.as_millis() as u64,
+        longest_leader_read_ms: leader_read.as_millis() as u64,
+        longest_follower_read_ms: follower_read.as_millis() as u64,
+        leader_peak_memory_bytes: peak(leader)?,
+        member_peak_memory_bytes: peak(member)?,
+    })
+}

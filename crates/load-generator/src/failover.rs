@@ -1,0 +1,387 @@
+//! How long the loss of the leader is felt: a crowd of clients holds and waits for locks, the leader is killed
+//! with SIGKILL (or frozen with SIGSTOP), and the clock runs from the signal to the first grant of a lock that was asked for
+//! afterwards. Beside that others write without a pause, and the longest time is measured in which none of them succeeded.
+//!
+//! Every round also checks what a failover must not do: no held lock is lost, none is granted twice, every
+//! session that kept its heartbeats lives, and every waiter gets its lock, once its holder gives it back.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use cli_support::api_client::{ApiClient, CallError, HeldLock, KeptSession};
+use local_cluster::{LocalCluster, Ports, START_TIMEOUT, STOP_TIMEOUT};
+use nix::sys::signal::Signal;
+use serde::Serialize;
+use tokio::task::{JoinHandle, JoinSet, LocalSet};
+use tokio::time::Instant;
+
+use super::gap::{OverHttp, Writers};
+use super::nodes::Nodes;
+use super::report;
+
+/// Sessions of the crowd: the server's default.
+const SESSION_TTL: Duration = Duration::from_secs(10);
+
+/// No failover may last this long; whoever got no answer by then gives up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long it may take until all waiters are seen in the queues.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Who writes without a pause: enough that a success is missed by no more than a write takes.
+const WRITERS_OF_A_NODE: usize = 4;
+
+/// How often the queues are looked at while the crowd assembles.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// What `lockgate bench failover` is told.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// How often to kill the leader
+    #[arg(long, default_value_t = 20)]
+    kills: usize,
+    /// Freeze the leader (SIGSTOP) instead of killing it: its connections stay open, and say nothing
+    #[arg(long)]
+    stop: bool,
+    /// How many clients hold or wait meanwhile
+    #[arg(long, default_value_t = 50)]
+    clients: usize,
+    /// How many nodes
+    #[arg(long, default_value_t = 3)]
+    nodes: u64,
+    /// Where the cluster's files are; a new cluster is made there on free ports
+    #[arg(long, default_value = "lockgate-failover")]
+    dir: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the rounds came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct FailoverReport {
+    /// How many clients held or waited.
+    pub clients: usize,
+    /// For each kill, the milliseconds until the first new grant.
+    pub first_grant_ms: Vec<u64>,
+    /// For each kill, the longest time in milliseconds in which no write of anybody's succeeded.
+    pub write_gap_ms: Vec<u64>,
+    /// For each kill, the milliseconds until all surviving sessions had a heartbeat confirmed.
+    pub all_confirmed_ms: Vec<u64>,
+    /// Whatever must not happen and did.
+    pub violations: Vec<String>,
+}
+
+/// Measures on a cluster of its own, and prints what came out.
+pub async fn run(args: Arguments) -> anyhow::Result<()> {
+    ensure!(
+        args.nodes >= 3,
+        "fewer than 3 nodes do not survive the death of one"
+    );
+    ensure!(args.kills >= 1, "at least one kill is needed");
+    ensure!(args.clients >= 2, "one client has to hold what another waits for");
+    let executable = std::env::current_exe().context("finding this program's own file")?;
+    let mut cluster = match LocalCluster::open_plain(&args.dir, &executable) {
+        Ok(cluster) => cluster,
+        Err(_) => LocalCluster::create(&args.dir, &executable, args.nodes, Ports::Free, "")?,
+    };
+    cluster.up(START_TIMEOUT).await?;
+    let loss = if args.stop { Loss::Frozen } else { Loss::Killed };
+    let report = measure(
+        &mut cluster,
+        loss,
+        args.kills,
+        args.clients,
+        |round, ms, gap_ms| {
+            if !args.json {
+                println!("{round:>3}: first new grant after {ms} ms, no write for {gap_ms} ms");
+            }
+        },
+    )
+    .await;
+    for id in cluster.ids() {
+        cluster.stop(id, STOP_TIMEOUT).await?;
+    }
+    let report = report?;
+    match args.json {
+        true => report::print_json(&report)?,
+        false => print(&report),
+    }
+    ensure!(
+        report.violations.is_empty(),
+        "{} violations",
+        report.violations.len()
+    );
+    Ok(())
+}
+
+fn print(report: &FailoverReport) {
+    println!(
+        "{} leaders lost, {} clients; {} violations",
+        report.first_grant_ms.len(),
+        report.clients,
+        report.violations.len()
+    );
+    for (what, times) in [
+        ("first new grant", &report.first_grant_ms),
+        ("no write", &report.write_gap_ms),
+    ] {
+        let mut sorted = times.clone();
+        sorted.sort_unstable();
+        let at = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1];
+        println!(
+            "{what}: min {} ms, median {} ms, p90 {} ms, max {} ms",
+            sorted[0],
+            at(50),
+            at(90),
+            sorted[sorted.len() - 1]
+        );
+    }
+    for violation in &report.violations {
+        println!("  {violation}");
+    }
+}
+
+/// How the leader is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// By SIGKILL: the kernel closes its connections.
+    Killed,
+    /// By SIGSTOP, until the round is over: its connections stay open, and say nothing.
+    Frozen,
+}
+
+/// Loses the leader `kills` times under a crowd of `clients`, and brings it back each time. `tell` hears of each round
+/// as it is measured: its number, and the milliseconds until the first new grant and without a write.
+pub async fn measure(
+    cluster: &mut LocalCluster,
+    loss: Loss,
+    kills: usize,
+    clients: usize,
+    mut tell: impl FnMut(usize, u64, u64),
+) -> anyhow::Result<FailoverReport> {
+    let mut report = FailoverReport {
+        clients,
+        ..FailoverReport::default()
+    };
+    for number in 1..=kills {
+        let one = round(cluster, loss, number, clients, &mut report);
+        LocalSet::new().run_until(one).await?;
+        let last = |of: &[u64]| of.last().copied().unwrap_or_default();
+        tell(number, last(&report.first_grant_ms), last(&report.write_gap_ms));
+    }
+    Ok(report)
+}
+
+async fn round(
+    cluster: &mut LocalCluster,
+    loss: Loss,
+    number: usize,
+    clients: usize,
+    report: &mut FailoverReport,
+) -> anyhow::Result<()> {
+    let crowd = Crowd::assemble(&cluster.http_addresses(), clients, number).await?;
+    let leader = cluster.leader(START_TIMEOUT).await?;
+    let survivors: Vec<String> = cluster
+        .nodes()
+        .filter(|node| node.id != leader)
+        .map(|node| node.http.clone())
+        .collect();
+    let mut probes = Vec::new();
+    for node in &survivors {
+        // Opened beforehand: the measured time is that of a grant, not of a session and a grant.
+        let mut client = ApiClient::new(std::slice::from_ref(node), 0, PATIENCE);
+        let session = KeptSession::open(&mut client, SESSION_TTL, "failover probe").await?;
+        probes.push((client, session));
+    }
+    let writing = WRITERS_OF_A_NODE * cluster.ids().len();
+    let open = OverHttp::make(Nodes::from(cluster.http_addresses()), writing).await?;
+    let run = open.run();
+    let writers = Writers::start(open, writing).await?;
+    writers.begin();
+
+    let lost = Instant::now();
+    match loss {
+        Loss::Killed => drop(cluster.kill(leader).await?),
+        Loss::Frozen => cluster.signal(leader, Signal::SIGSTOP)?,
+    }
+    let first = first_grant(probes, number).await?;
+    report
+        .first_grant_ms
+        .push(first.duration_since(lost).as_millis() as u64);
+    writers.succeed_again(lost, PATIENCE).await?;
+    report.write_gap_ms.push(writers.report().longest_ms as u64);
+    drop(writers);
+
+    let confirmed = crowd.confirm(&survivors, &mut report.violations).await;
+    report
+        .all_confirmed_ms
+        .push(confirmed.duration_since(lost).as_millis() as u64);
+    if loss == Loss::Frozen {
+        cluster.signal(leader, Signal::SIGCONT)?;
+    }
+    crowd.finish(&mut report.violations).await?;
+    cluster.up(START_TIMEOUT).await?;
+    OverHttp::remove(&Nodes::from(cluster.http_addresses()), &run).await
+}
+
+/// The moment when the first of `probes` is granted a fresh lock that it asks for now.
+async fn first_grant(probes: Vec<(ApiClient, KeptSession)>, round: usize) -> anyhow::Result<Instant> {
+    let mut asked = JoinSet::new();
+    for (number, (mut client, session)) in probes.into_iter().enumerate() {
+        asked.spawn(async move {
+            let lock = format!("failover/{round}/probe/{number}");
+            let granted = client.acquire(session.id(), &lock).await.map(|_| Instant::now());
+            // Its own end must not look like the loss of a lock.
+            client.close_session(session.id()).await.and(granted)
+        });
+    }
+    let mut first: Option<Instant> = None;
+    while let Some(granted) = asked.join_next().await {
+        let granted = granted
+            .context("a probe")?
+            .context("no lock was granted after the leader's death")?;
+        first = Some(first.map_or(granted, |first| first.min(granted)));
+    }
+    first.context("there was nobody to ask for a lock")
+}
+
+/// Half of the clients hold a lock each; the others wait for these, each at some node.
+struct Crowd {
+    holders: Vec<Holder>,
+    waiters: Vec<Waiter>,
+    nodes: Vec<String>,
+}
+
+struct Holder {
+    client: ApiClient,
+    session: KeptSession,
+    held: HeldLock,
+}
+
+struct Waiter {
+    lock: String,
+    session: KeptSession,
+    wait: JoinHandle<Result<HeldLock, CallError>>,
+}
+
+impl Crowd {
+    async fn assemble(nodes: &[String], clients: usize, round: usize) -> anyhow::Result<Self> {
+        let mut holders = Vec::new();
+        for number in 0..clients.div_ceil(2) {
+            let mut client = ApiClient::new(nodes, number, PATIENCE);
+            let session = KeptSession::open(&mut client, SESSION_TTL, "failover holder").await?;
+            let held = client
+                .acquire(session.id(), &format!("failover/{round}/{number}"))
+                .await?;
+            holders.push(Holder {
+                client,
+                session,
+                held,
+            });
+        }
+        let mut waiters = Vec::new();
+        for (number, holder) in holders.iter().take(clients / 2).enumerate() {
+            // Not the node of the lock's holder.
+            let mut client = ApiClient::new(nodes, number + 1, PATIENCE);
+            let session = KeptSession::open(&mut client, SESSION_TTL, "failover waiter").await?;
+            let lock = holder.held.lock.clone();
+            let (id, name) = (session.id().to_owned(), lock.clone());
+            let wait = tokio::spawn(async move { client.acquire(&id, &name).await });
+            waiters.push(Waiter { lock, session, wait });
+        }
+        let crowd = Self {
+            holders,
+            waiters,
+            nodes: nodes.to_vec(),
+        };
+        crowd.wait_queued().await?;
+        Ok(crowd)
+    }
+
+    /// Waits until every waiter stands in its queue.
+    async fn wait_queued(&self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + QUEUE_TIMEOUT;
+        let mut client = ApiClient::new(&self.nodes, 0, PATIENCE);
+        for Waiter { lock, .. } in &self.waiters {
+            let path = format!("/v1/locks/{lock}");
+            loop {
+                let seen = client
+                    .call("GET", &path, &serde_json::Value::Null, QUEUE_TIMEOUT)
+                    .await?
+                    .json();
+                if seen["queue"].as_array().is_some_and(|queue| queue.len() == 1) {
+                    break;
+                }
+                ensure!(
+                    Instant::now() < deadline,
+                    "the waiter of {lock} does not get into the queue: {seen}"
+                );
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that every session and every held lock has survived, and that nobody was granted a held lock.
+    async fn confirm(&self, survivors: &[String], violations: &mut Vec<String>) -> Instant {
+        let mut client = ApiClient::new(survivors, 0, PATIENCE);
+        let sessions = self.holders.iter().map(|holder| &holder.session);
+        for session in sessions.chain(self.waiters.iter().map(|waiter| &waiter.session)) {
+            if let Err(error) = client.heartbeat(session.id()).await {
+                violations.push(format!("the session {} did not survive: {error}", session.id()));
+            }
+        }
+        let confirmed = Instant::now();
+        for Holder { held, .. } in &self.holders {
+            match client.check(held).await {
+                Ok(true) => {}
+                Ok(false) => violations.push(format!("{} was lost by {}", held.lock, held.holder)),
+                Err(error) => violations.push(format!("{} cannot be checked: {error}", held.lock)),
+            }
+        }
+        for Waiter { lock, wait, .. } in &self.waiters {
+            if wait.is_finished() {
+                violations.push(format!("the wait for {lock} ended while the lock was held"));
+            }
+        }
+        confirmed
+    }
+
+    /// Gives every lock back and checks that its waiter gets it, under a larger token.
+    async fn finish(self, violations: &mut Vec<String>) -> anyhow::Result<()> {
+        let mut tokens = Vec::new();
+        for mut member in self.holders {
+            tokens.push(member.held.fencing_token);
+            if let Err(error) = member.client.release(member.session.id(), &member.held).await {
+                violations.push(format!("{} cannot be released: {error}", member.held.lock));
+            }
+            member
+                .client
+                .close_session(member.session.id())
+                .await
+                .context("closing a holder's session")?;
+        }
+        for (Waiter { lock, session, wait }, token) in self.waiters.into_iter().zip(tokens) {
+            let granted = tokio::time::timeout(PATIENCE, wait).await;
+            match granted.map(|joined| joined.context("a waiter")) {
+                Err(_) => violations.push(format!("the waiter of {lock} was never granted it")),
+                Ok(Err(error)) => return Err(error),
+                Ok(Ok(Err(error))) => violations.push(format!("the waiter of {lock} was refused: {error}")),
+                Ok(Ok(Ok(granted))) if granted.fencing_token <= token => violations.push(format!(
+                    "{lock}: the token {} follows {token}",
+                    granted.fencing_token
+                )),
+                Ok(Ok(Ok(_))) => {}
+            }
+            let mut client = ApiClient::new(&self.nodes, 0, PATIENCE);
+            client
+                .close_session(session.id())
+                .await
+                .context("closing a waiter's session")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! `lockgate bench fill`: many znodes, as fast as they are taken, by ZooKeeper's protocol; so any ZooKeeper can be filled alike. They
+//! stay. What is measured of a large state comes after it.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use bytes::Bytes;
+use clap::Args;
+use cli_support::output::say;
+use serde::Serialize;
+use tokio::task::LocalSet;
+use tokio::time::Instant;
+use zk_wire::{ErrorCode, Request};
+
+use super::zookeeper::client::create;
+use super::zookeeper::session::{Session, refused};
+use super::{Target, report};
+
+/// All lie below it.
+const TOP: &str = "/lockgate-bench-fill";
+
+/// Below each parent.
+const SIBLINGS: u64 = 1000;
+
+/// Sessions that create at a time; each has 256 requests on their way.
+const FILLERS: usize = 12;
+
+/// What `lockgate bench fill` is told.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    /// How many znodes
+    #[arg(long, default_value_t = 1_000_000)]
+    znodes: u64,
+    /// How much data each has
+    #[arg(long, default_value_t = 100)]
+    data_bytes: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What it came to.
+#[derive(Debug, Clone, Serialize)]
+pub struct FillReport {
+    /// How many there are.
+    pub znodes: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// How many were created in a second.
+    pub per_second: f64,
+}
+
+impl FillReport {
+    /// So many in that time.
+    pub fn new(znodes: u64, took: Duration) -> Self {
+        let seconds = took.as_secs_f64();
+        Self {
+            znodes,
+            seconds,
+            per_second: znodes as f64 / seconds,
+        }
+    }
+
+    /// Prints it, as the other measurements are printed.
+    pub fn print(&self, json: bool) -> anyhow::Result<()> {
+        if json {
+            return report::print_json(&[self]);
+        }
+        say(format!(
+            "{} created in {:.1} s: {:.0}/s",
+            self.znodes, self.seconds, self.per_second
+        ))
+    }
+}
+
+/// Creates them, and says how long it took. What is there already stays as it is.
+pub async fn run(args: Arguments) -> anyhow::Result<()> {
+    ensure!(args.znodes > 0, "at least one znode");
+    ensure!(
+        args.data_bytes <= super::load::MAX_DATA_BYTES,
+        "a request has room for {} bytes of data",
+        super::load::MAX_DATA_BYTES
+    );
+    LocalSet::new().run_until(fill(&args)).await?.print(args.json)
+}
+
+async fn fill(args: &Arguments) -> anyhow::Result<FillReport> {
+    let servers = args.target.zookeeper_nodes()?;
+    let parents = args.znodes.div_ceil(SIBLINGS);
+    let mut session = Session::open(&servers, 0).await?;
+    let empty = |path| create(path, Bytes::new());
+    create_all(&mut session, &[empty(TOP.to_owned())]).await?;
+    let all: Vec<Request> = (0..parents)
+        .map(|parent| empty(format!("{TOP}/{parent}")))
+        .collect();
+    create_all(&mut session, &all).await?;
+    session.close().await?;
+
+    let data = Bytes::from(vec![b'x'; args.data_bytes]);
+    let (next, znodes) = (Rc::new(Cell::new(0)), args.znodes);
+    let mut fillers = Vec::new();
+    let begin = Instant::now();
+    for number in 0..FILLERS {
+        let mut session = Session::open(&servers, number).await?;
+        let (next, data) = (next.clone(), data.clone());
+        fillers.push(tokio::task::spawn_local(async move {
+            // Its server may not have heard yet of what another one was told.
+            let sync = Request::Sync { path: TOP.to_owned() };
+            session.call(&sync).await?.map(drop).or_else(refused)?;
+            loop {
+                let first = next.get();
+                let last = (first + SIBLINGS).min(znodes);
+                if first >= last {
+                    return session.close().await;
+                }
+                next.set(last);
+                let some: Vec<Request> = (first..last)
+                    .map(|number| {
+                        let path = format!("{TOP}/{}/{number:012}", number / SIBLINGS);
+                        create(path, data.clone())
+                    })
+                    .collect();
+                create_all(&mut session, &some).await?;
+            }
+        }));
+    }
+    for filler in fillers {
+        filler.await.context("a task that fills the tree")??;
+    }
+    Ok(FillReport::new(znodes, begin.elapsed()))
+}
+
+async fn create_all(session: &mut Session, requests: &[Request]) -> anyhow::Result<()> {
+    for outcome in session.call_all(requests).await? {
+        match outcome {
+            Ok(_) | Err(ErrorCode::NODE_EXISTS) => {}
+            Err(code) => return refused(code).context("creating a znode"),
+        }
+    }
+    Ok(())
+}

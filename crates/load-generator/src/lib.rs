@@ -1,0 +1,209 @@
+//! Load generator, the subcommand `lockgate bench`: puts loads on a cluster over HTTP and over ZooKeeper's protocol, and reports rates,
+//! latencies and costs.
+//!
+//! It measures any cluster of Lockgate and any ZooKeeper from outside. Some measurements start, kill and restart a cluster of their own
+//! with [`local_cluster`]. It must not know the server library: a load that depends on the inside of a node would measure something
+//! that no client gets.
+
+pub mod attack;
+pub mod bystanders;
+pub mod catch_up;
+pub mod drive;
+pub mod failover;
+pub mod fill;
+pub mod gap;
+mod http;
+pub mod idle;
+pub mod large;
+pub mod limits;
+pub mod load;
+pub mod nodes;
+pub mod observers;
+pub mod overload;
+pub mod processes;
+pub mod queue;
+pub mod report;
+pub mod restart;
+pub mod scrape;
+pub mod sessions;
+pub mod watch;
+mod wire;
+pub mod workload;
+pub mod zookeeper;
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use nix::unistd::Pid;
+
+use cli_support::connection_options::ConnectionOptions;
+use load::LoadArgs;
+use local_cluster::LocalCluster;
+use nodes::Nodes;
+use workload::Workload;
+
+/// What can be measured.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Acquire and release, each client its own lock
+    Lock(LoadArgs),
+    /// Acquire and release, all clients the same lock
+    Contended(LoadArgs),
+    /// Acquire and release, all clients the same lock, which they share
+    Shared(LoadArgs),
+    /// Acquire and release, all clients the same semaphore
+    Semaphore {
+        /// What every load is told
+        #[command(flatten)]
+        load: LoadArgs,
+        /// How many clients hold it at a time
+        #[arg(long, default_value_t = 4)]
+        permits: u32,
+    },
+    /// Acquire and release several locks at once, each client its own
+    Multi {
+        /// What every load is told
+        #[command(flatten)]
+        load: LoadArgs,
+        /// How many locks
+        #[arg(long, default_value_t = 3)]
+        locks: usize,
+    },
+    /// Create znodes, each client below its own
+    Create(LoadArgs),
+    /// Set the data of znodes, each client that of its own
+    Set(LoadArgs),
+    /// Read znodes, each client its own
+    Get(LoadArgs),
+    /// Read and set znodes, each client its own
+    Mixed {
+        /// What every load is told
+        #[command(flatten)]
+        load: LoadArgs,
+        /// How many of a hundred operations read
+        #[arg(long, default_value_t = 90, value_name = "PERCENT")]
+        reads: u32,
+    },
+    /// One lock and a long queue: how long it takes from a release to the next one's grant
+    Queue(queue::Arguments),
+    /// Many sessions that hold a lock each and send heartbeats: whether all live, and what that costs the nodes
+    Sessions(sessions::Arguments),
+    /// Many sessions that do nothing but live, at Lockgate's nodes or at any ZooKeeper: how fast they are opened; and then they stay
+    Idle(idle::Arguments),
+    /// How many sessions, watches and locks a node keeps, step by step, and what each costs it
+    Limits(limits::Arguments),
+    /// Kill the leader again and again, and measure the time until the next lock is granted
+    Failover(failover::Arguments),
+    /// Write without a pause while something is done to the cluster, and measure the longest times without a success
+    Gap(gap::Arguments),
+    /// Create many znodes as fast as they are taken, and leave them there
+    Fill(fill::Arguments),
+    /// Restart nodes with a large state, and measure until they serve again
+    Restart(restart::Arguments),
+    /// Let a member catch up on a large state under load, and measure how long it takes and what others notice
+    CatchUp(catch_up::Arguments),
+    /// Many sessions that watch one znode over ZooKeeper's protocol, and a writer: how long until all know of a change
+    Watch(watch::Arguments),
+    /// Znodes and locks over ZooKeeper's own protocol: the same load at Lockgate's nodes or at any ZooKeeper
+    Zookeeper(zookeeper::Arguments),
+    /// Several times as many requests as the cluster can serve: whether sessions live, the leader stays, and locks are granted
+    Overload(overload::Arguments),
+    /// What strangers can do by asking: slow, silent and very many connections, floods, nonsense; and whether others notice
+    Attack(attack::Arguments),
+    /// What nodes without a vote take off those that have one: the same load with none, one and two of them
+    Observers(observers::Arguments),
+    /// What it costs to be watched: the same load with and without scrapes of `/metrics`, by turns
+    Scrape(scrape::Arguments),
+}
+
+/// Whom to put under load.
+#[derive(Debug, Args)]
+pub struct Target {
+    /// The cluster on this machine whose nodes are called
+    #[arg(long, default_value = "lockgate-data")]
+    dir: PathBuf,
+    /// Nodes to call instead, as HOST:PORT, separated by commas
+    #[arg(long, visible_alias = "servers", value_delimiter = ',', value_name = "NODES")]
+    target: Vec<String>,
+    #[command(flatten)]
+    secured: ConnectionOptions,
+}
+
+impl Target {
+    /// The cluster on this machine, unless others are named.
+    fn local(&self) -> anyhow::Result<Option<LocalCluster>> {
+        if !self.target.is_empty() {
+            return Ok(None);
+        }
+        let executable = std::env::current_exe().context("finding this program's own file")?;
+        LocalCluster::open(&self.dir, &executable)
+            .context("start one with `lockgate cluster up`, or name nodes with --target")
+            .map(Some)
+    }
+
+    /// The processes of the nodes, if they are on this machine.
+    fn processes(&self) -> anyhow::Result<Vec<Pid>> {
+        let mut pids = Vec::new();
+        if let Some(cluster) = self.local()? {
+            for id in cluster.ids() {
+                pids.extend(cluster.pid(id)?);
+            }
+        }
+        Ok(pids)
+    }
+
+    /// Where the nodes serve clients of ZooKeeper, and what is shown to them. Those that are named may be anybody's.
+    fn zookeeper_nodes(&self) -> anyhow::Result<Nodes> {
+        let given = self.secured.credentials()?;
+        let Some(cluster) = self.local()? else {
+            return Ok(Nodes::new(self.target.clone(), given));
+        };
+        let of = |node: &local_cluster::LocalNode| {
+            let address = node.zookeeper.clone();
+            address.with_context(|| format!("node {} does not serve clients of ZooKeeper", node.id))
+        };
+        let addresses = cluster.nodes().map(of).collect::<anyhow::Result<_>>()?;
+        Ok(Nodes::new(addresses, given.or(cluster.credentials())))
+    }
+
+    /// Where the nodes serve HTTP, and what is shown to them: of a cluster on this machine what its administrator has, unless
+    /// something else is given.
+    fn nodes(&self) -> anyhow::Result<Nodes> {
+        let given = self.secured.credentials()?;
+        Ok(match self.local()? {
+            Some(cluster) => Nodes::new(cluster.http_addresses(), given.or(cluster.credentials())),
+            None => Nodes::new(self.target.clone(), given),
+        })
+    }
+}
+
+/// Measures, and prints what came out.
+pub async fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Lock(args) => load::run(Workload::Lock, args).await,
+        Command::Contended(args) => load::run(Workload::Contended, args).await,
+        Command::Shared(args) => load::run(Workload::Shared, args).await,
+        Command::Semaphore { load, permits } => load::run(Workload::Semaphore { permits }, load).await,
+        Command::Multi { load, locks } => load::run(Workload::Multi { locks }, load).await,
+        Command::Create(args) => load::run(Workload::Create, args).await,
+        Command::Set(args) => load::run(Workload::Set, args).await,
+        Command::Get(args) => load::run(Workload::Get, args).await,
+        Command::Mixed { load, reads } => load::run(Workload::Mixed { reads }, load).await,
+        Command::Queue(args) => queue::run(args).await,
+        Command::Sessions(args) => sessions::run(args).await,
+        Command::Idle(args) => idle::run(args).await,
+        Command::Limits(args) => limits::run(args).await,
+        Command::Failover(args) => failover::run(args).await,
+        Command::Fill(args) => fill::run(args).await,
+        Command::Gap(args) => gap::run(args).await,
+        Command::Restart(args) => restart::run(args).await,
+        Command::CatchUp(args) => catch_up::run(args).await,
+        Command::Watch(args) => watch::run(args).await,
+        Command::Zookeeper(args) => zookeeper::run(args).await,
+        Command::Overload(args) => overload::run(args).await,
+        Command::Attack(args) => attack::run(args).await,
+        Command::Observers(args) => observers::run(args).await,
+        Command::Scrape(args) => scrape::run(args).await,
+    }
+}

@@ -1,0 +1,66 @@
+//! Which servers a load in ZooKeeper's protocol goes to: a cluster on this machine, or any that are named.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use cli_support::connection_options::ConnectionOptions;
+use local_cluster::{LocalCluster, LocalNode};
+use nix::unistd::Pid;
+
+use crate::nodes::Nodes;
+
+/// Whom to put under load.
+#[derive(Debug, Args)]
+pub struct Servers {
+    /// The cluster on this machine whose nodes are called
+    #[arg(long, default_value = "lockgate-data")]
+    dir: PathBuf,
+    /// Servers to call instead, ZooKeeper's or Lockgate's, as HOST:PORT, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "SERVERS")]
+    servers: Vec<String>,
+    #[command(flatten)]
+    secured: ConnectionOptions,
+}
+
+impl Servers {
+    /// Where the servers listen for clients of ZooKeeper, and what is shown to them.
+    pub fn nodes(&self) -> anyhow::Result<Nodes> {
+        let given = self.secured.credentials()?;
+        match self.local()? {
+            None => Ok(Nodes::new(self.servers.clone(), given)),
+            Some(cluster) => {
+                let addresses = cluster.nodes().map(address).collect::<anyhow::Result<_>>()?;
+                Ok(Nodes::new(addresses, given.or(cluster.credentials())))
+            }
+        }
+    }
+
+    /// Their processes, if it is a cluster on this machine.
+    pub fn processes(&self) -> anyhow::Result<Vec<Pid>> {
+        let mut pids = Vec::new();
+        if let Some(cluster) = self.local()? {
+            for id in cluster.ids() {
+                pids.extend(cluster.pid(id)?);
+            }
+        }
+        Ok(pids)
+    }
+
+    /// The cluster on this machine, unless others are named.
+    fn local(&self) -> anyhow::Result<Option<LocalCluster>> {
+        if !self.servers.is_empty() {
+            return Ok(None);
+        }
+        let executable = std::env::current_exe().context("finding this program's own file")?;
+        LocalCluster::open(&self.dir, &executable)
+            .context("start one with `lockgate cluster up`, or name servers with --servers")
+            .map(Some)
+    }
+}
+
+/// Where a node listens for clients of ZooKeeper.
+pub fn address(node: &LocalNode) -> anyhow::Result<String> {
+    let address = node.zookeeper.clone();
+    address.with_context(|| format!("node {} does not serve clients of ZooKeeper", node.id))
+}

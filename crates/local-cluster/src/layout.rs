@@ -1,0 +1,463 @@
+//! Where a local cluster's files are, which ports it takes, and how its nodes are configured. Starts nothing.
+//!
+//! | path below the cluster's directory | what it is |
+//! |---|---|
+//! | `node-N/config.toml` | the node's configuration, written once |
+//! | `node-N/data/` | its log, vote and snapshots |
+//! | `node-N/log` | what it logs, appended at every start |
+//! | `node-N/pid` | claimed by its process, see [`super::process`] |
+//! | `admin.token` | the administrator's token, of a cluster that is secured |
+//! | `node-N.removed/` | the same of a node that was removed from the cluster |
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail, ensure};
+use raft_node::{MemberAddress, NodeId};
+use serde::Deserialize;
+
+/// Node N of a cluster on one machine serves HTTP on this port + N.
+pub const HTTP_BASE_PORT: u16 = 7400;
+
+/// Node N of a cluster on one machine listens for its peers on this port + N.
+pub const PEER_BASE_PORT: u16 = 7500;
+
+/// Node N of a cluster on one machine serves clients of ZooKeeper on this port + N: the first on the port that they know.
+pub const ZOOKEEPER_BASE_PORT: u16 = 2180;
+
+/// More nodes on one machine would only compete for its cores; Raft gains nothing beyond seven.
+pub const MAX_NODES: u64 = 9;
+
+/// Free ports are taken from here: above the well-known ones, and below the range from which operating systems
+/// serve outgoing connections, so that none of those sits on a node's port while the node is down.
+const FREE_PORTS: Range<u16> = 10_240..32_000;
+
+/// Value of `zookeeper_listen` in a configuration of a node that does not serve clients of ZooKeeper.
+const NOT_SERVED: &str = "off";
+
+/// Port for clients of ZooKeeper if a configuration does not name one.
+const DEFAULT_ZOOKEEPER_PORT: u16 = 2181;
+
+/// What a cluster on one machine is called.
+pub const CLUSTER: &str = "local";
+
+/// Which ports a new cluster takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ports {
+    /// Node N takes `http + N`, `peer + N` and `zookeeper + N`.
+    Fixed {
+        /// For HTTP.
+        http: u16,
+        /// For peers.
+        peer: u16,
+        /// For clients of ZooKeeper.
+        zookeeper: u16,
+    },
+    /// Whichever are free at the moment.
+    Free,
+}
+
+/// A node of a local cluster: where its files are and where it listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalNode {
+    /// Its id.
+    pub id: NodeId,
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Where it serves HTTP: `host:port`.
+    pub http: String,
+    /// Where it listens for its peers: `host:port`.
+    pub peer: String,
+    /// Where it serves clients of ZooKeeper: `host:port`; none if it does not.
+    pub zookeeper: Option<String>,
+    /// Whether it serves nobody before the cluster is secured.
+    pub requires_access: bool,
+}
+
+impl LocalNode {
+    /// Where it listens, for whomever.
+    pub fn addresses(&self) -> impl Iterator<Item = &str> {
+        [&self.http, &self.peer]
+            .into_iter()
+            .chain(&self.zookeeper)
+            .map(String::as_str)
+    }
+
+    /// Its configuration.
+    pub fn config_file(&self) -> PathBuf {
+        self.dir.join("config.toml")
+    }
+
+    /// Its log, vote and snapshots.
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    /// What it logs.
+    pub fn log_file(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    /// What its process claims.
+    pub fn pid_file(&self) -> PathBuf {
+        self.dir.join("pid")
+    }
+}
+
+/// The settings in a node's configuration that the launcher needs. The node itself reads and checks all of them.
+#[derive(Debug, Deserialize)]
+struct NodeSettings {
+    node_id: NodeId,
+    members: BTreeMap<String, MemberAddress>,
+    http_listen: Option<String>,
+    zookeeper_listen: Option<String>,
+    #[serde(default)]
+    access: AccessSettings,
+}
+
+/// The section `[access]`.
+#[derive(Debug, Default, Deserialize)]
+struct AccessSettings {
+    #[serde(default)]
+    required: bool,
+}
+
+impl NodeSettings {
+    /// Where the node serves clients of ZooKeeper, by the same defaults as the node's: the standard port, on the host of HTTP.
+    fn zookeeper_address(&self, own: &MemberAddress) -> Option<String> {
+        match self.zookeeper_listen.as_deref() {
+            Some(NOT_SERVED) => None,
+            Some(address) => Some(address.to_owned()),
+            None => {
+                let http = self.http_listen.as_deref().unwrap_or(&own.http);
+                let (host, _) = http.rsplit_once(':')?;
+                Some(format!("{host}:{DEFAULT_ZOOKEEPER_PORT}"))
+            }
+        }
+    }
+}
+
+/// The nodes of the cluster in `dir`, by id; none if there is no cluster.
+pub fn read(dir: &Path) -> anyhow::Result<Vec<LocalNode>> {
+    let mut nodes = Vec::new();
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(nodes),
+        Err(error) => return Err(error).with_context(|| dir.display().to_string()),
+    };
+    for entry in entries {
+        let name = entry.with_context(|| dir.display().to_string())?.file_name();
+        let id = name.to_str().and_then(|name| name.strip_prefix("node-"));
+        let Some(id) = id.and_then(|id| id.parse::<NodeId>().ok()) else {
+            continue;
+        };
+        let dir = dir.join(name);
+        let file = dir.join("config.toml");
+        if !file.exists() {
+            continue;
+        }
+        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let settings: NodeSettings = toml::from_str(&text).with_context(|| file.display().to_string())?;
+        ensure!(settings.node_id == id, "{}: node_id is not {id}", file.display());
+        let own = settings.members.get(&id.to_string());
+        let own = own.with_context(|| format!("{}: no address of node {id}", file.display()))?;
+        nodes.push(LocalNode {
+            id,
+            dir,
+            http: own.http.clone(),
+            peer: own.peer.clone(),
+            zookeeper: settings.zookeeper_address(own),
+            requires_access: settings.access.required,
+        });
+    }
+    nodes.sort_by_key(|node| node.id);
+    Ok(nodes)
+}
+
+/// Configures one more node for a cluster of `nodes`, with the settings of the first of them; it is to be added by the
+/// others.
+pub fn add(nodes: &[LocalNode], id: NodeId) -> anyhow::Result<LocalNode> {
+    let first = nodes.first().context("a cluster has a node")?;
+    ensure!(
+        (nodes.len() as u64) < MAX_NODES,
+        "a cluster on one machine has 1 to {MAX_NODES} nodes"
+    );
+    ensure!(id > 0, "ids of nodes start at 1");
+    let [peer, http, zookeeper] = match bases(nodes) {
+        Some(bases) => {
+            let mut addresses = [const { String::new() }; 3];
+            for (address, base) in addresses.iter_mut().zip(bases) {
+                let port = u16::try_from(u64::from(base) + id).context("the ports end at 65535")?;
+                *address = local(port);
+                check_free(id, address)?;
+            }
+            addresses
+        }
+        None => match free_ports(3)?[..] {
+            [peer, http, zookeeper] => [peer, http, zookeeper].map(local),
+            _ => bail!("too few free ports"),
+        },
+    };
+    let zookeeper = first.zookeeper.is_some().then_some(zookeeper);
+    let text = fs::read_to_string(first.config_file()).context("reading a configuration to start from")?;
+    let mut table: toml::Table = text.parse().context("reading a configuration to start from")?;
+    let number = i64::try_from(id).context("the id is too large")?;
+    table.insert("node_id".into(), number.into());
+    table.insert("join".into(), true.into());
+    let listen = zookeeper.as_deref().unwrap_or(NOT_SERVED);
+    table.insert("zookeeper_listen".into(), listen.into());
+    let mut members = toml::Table::new();
+    let others = nodes.iter().map(|node| (node.id, &node.peer, &node.http));
+    for (id, peer, http) in others.chain([(id, &peer, &http)]) {
+        let mut member = toml::Table::new();
+        member.insert("peer".into(), peer.as_str().into());
+        member.insert("http".into(), http.as_str().into());
+        members.insert(id.to_string(), member.into());
+    }
+    table.insert("members".into(), members.into());
+    let parent = first
+        .dir
+        .parent()
+        .context("a node's directory is in the cluster's")?;
+    let dir = parent.join(format!("node-{id}"));
+    fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+    let node = LocalNode {
+        id,
+        dir,
+        http,
+        peer,
+        zookeeper,
+        requires_access: first.requires_access,
+    };
+    let file = node.config_file();
+    fs::write(
+        &file,
+        format!("# Written by `lockgate cluster add`. All settings and their defaults: cluster/node-1.toml in the sources.\n{table}"),
+    )
+    .with_context(|| file.display().to_string())?;
+    Ok(node)
+}
+
+/// Puts the files of a node that was removed out of the way; gives the place.
+pub fn put_aside(node: &LocalNode) -> anyhow::Result<PathBuf> {
+    let aside = node.dir.with_extension("removed");
+    fs::rename(&node.dir, &aside).with_context(|| node.dir.display().to_string())?;
+    Ok(aside)
+}
+
+/// The ports of node 0, for peers, HTTP and clients of ZooKeeper, if all nodes' ports follow their ids. Where those are not
+/// served the standard port takes the place of theirs.
+fn bases(nodes: &[LocalNode]) -> Option<[u16; 3]> {
+    let base = |address: &str, id: NodeId| {
+        let port: u16 = address.strip_prefix("127.0.0.1:")?.parse().ok()?;
+        port.checked_sub(u16::try_from(id).ok()?)
+    };
+    let mut all = nodes.iter().map(|node| {
+        let zookeeper = match &node.zookeeper {
+            Some(address) => base(address, node.id)?,
+            None => ZOOKEEPER_BASE_PORT,
+        };
+        Some([base(&node.peer, node.id)?, base(&node.http, node.id)?, zookeeper])
+    });
+    let first = all.next()??;
+    // The ports of a single node follow from anything; the standard ones are no accident.
+    let standard = first == [PEER_BASE_PORT, HTTP_BASE_PORT, ZOOKEEPER_BASE_PORT];
+    (all.all(|other| other == Some(first)) && (nodes.len() > 1 || standard)).then_some(first)
+}
+
+fn local(port: u16) -> String {
+    format!("{}:{port}", Ipv4Addr::LOCALHOST)
+}
+
+/// Writes the configurations of a new cluster of `count` nodes to `dir`. `settings` is added to each: lines of
+/// TOML.
+pub fn create(dir: &Path, count: u64, ports: Ports, settings: &str) -> anyhow::Result<Vec<LocalNode>> {
+    ensure!(
+        (1..=MAX_NODES).contains(&count),
+        "a cluster on one machine has 1 to {MAX_NODES} nodes"
+    );
+    let addresses = addresses(count, ports)?;
+    // Before anything is written: what stands in a configuration stays as it is. Ports that were just found free need no
+    // second look.
+    if let Ports::Fixed { .. } = ports {
+        for (id, (member, zookeeper)) in &addresses {
+            for address in [&member.http, &member.peer, zookeeper] {
+                check_free(*id, address)?;
+            }
+        }
+    }
+    fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+    // The nodes' configurations name each other; a relative directory would depend on where one stands.
+    let dir = dir.canonicalize().with_context(|| dir.display().to_string())?;
+    for id in addresses.keys() {
+        let dir = dir.join(format!("node-{id}"));
+        fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+        let file = dir.join("config.toml");
+        fs::write(&file, configuration(*id, &addresses, settings))
+            .with_context(|| file.display().to_string())?;
+    }
+    read(&dir)
+}
+
+/// Where each node listens: as a member, and for clients of ZooKeeper.
+type Addresses = BTreeMap<NodeId, (MemberAddress, String)>;
+
+fn addresses(count: u64, ports: Ports) -> anyhow::Result<Addresses> {
+    let mut free = match ports {
+        Ports::Fixed { .. } => Vec::new(),
+        Ports::Free => free_ports(3 * count as usize)?,
+    };
+    (1..=count)
+        .map(|id| {
+            let (peer, http, zookeeper) = match ports {
+                Ports::Fixed {
+                    http,
+                    peer,
+                    zookeeper,
+                } => {
+                    let at = |base: u16| base.checked_add(id as u16).context("the ports end at 65535");
+                    (at(peer)?, at(http)?, at(zookeeper)?)
+                }
+                Ports::Free => match (free.pop(), free.pop(), free.pop()) {
+                    (Some(peer), Some(http), Some(zookeeper)) => (peer, http, zookeeper),
+                    _ => bail!("too few free ports"),
+                },
+            };
+            let member = MemberAddress {
+                peer: local(peer),
+                http: local(http),
+            };
+            Ok((id, (member, local(zookeeper))))
+        })
+        .collect()
+}
+
+fn configuration(id: NodeId, addresses: &Addresses, settings: &str) -> String {
+    let mut text = format!(
+        "# Written by `lockgate cluster up`. All settings and their defaults: cluster/node-1.toml in the sources.\n\
+         node_id = {id}\ncluster = \"{CLUSTER}\"\ndata_dir = \"data\"\npid_file = \"pid\"\nzookeeper_listen = \"{}\"\n",
+        addresses[&id].1
+    );
+    let mut write = |line: std::fmt::Arguments| text.write_fmt(line).expect("a String takes all");
+    write(format_args!("{}\n", settings.trim_end()));
+    for (id, (member, _)) in addresses {
+        write(format_args!(
+            "\n[members.{id}]\npeer = \"{}\"\nhttp = \"{}\"\n",
+            member.peer, member.http
+        ));
+    }
+    text
+}
+
+/// How often and after what pause an address that is taken is looked at again. A process that another thread starts has a
+/// copy of every socket, those closed a moment ago among them, until it executes its program.
+const LOOKS_AGAIN: (u32, Duration) = (20, Duration::from_millis(10));
+
+/// Fails if somebody listens at an address that a node is to have.
+pub fn check_free(id: NodeId, address: &str) -> anyhow::Result<()> {
+    let (times, pause) = LOOKS_AGAIN;
+    let mut bound = TcpListener::bind(address);
+    for _ in 0..times {
+        match &bound {
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => std::thread::sleep(pause),
+            _ => break,
+        }
+        bound = TcpListener::bind(address);
+    }
+    bound
+        .map(drop)
+        .with_context(|| format!("node {id} cannot have the address {address}"))
+}
+
+/// Ports that this process has found for somebody. They stay theirs while their nodes are down.
+static FOUND: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+/// Ports on the loopback interface that nobody listens on and this process was never given before, for clusters that
+/// must not disturb each other. One may be taken by another process before it is used; with a random choice out of
+/// 20,000 that is rare.
+pub fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
+    let mut held = Vec::new();
+    for _ in 0..FREE_PORTS.len() {
+        let mut bits = [0; 4];
+        getrandom::fill(&mut bits).map_err(|error| anyhow!("no random numbers: {error}"))?;
+        let port = FREE_PORTS.start + (u32::from_le_bytes(bits) % FREE_PORTS.len() as u32) as u16;
+        // Held until all are found, so that none is found twice.
+        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+            && FOUND.lock().unwrap_or_else(PoisonError::into_inner).insert(port)
+        {
+            held.push((port, listener));
+        }
+        if held.len() == count {
+            return Ok(held.into_iter().map(|(port, _)| port).collect());
+        }
+    }
+    bail!(
+        "there are no {count} free ports between {} and {}",
+        FREE_PORTS.start,
+        FREE_PORTS.end
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_created_cluster_is_read_back() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(read(dir.path()).unwrap(), []);
+        let base = free_ports(1).unwrap()[0];
+        let ports = Ports::Fixed {
+            http: base,
+            peer: base + 10,
+            zookeeper: base + 20,
+        };
+        let created = create(dir.path(), 3, ports, "").unwrap();
+        assert_eq!(created, read(&dir.path().canonicalize().unwrap()).unwrap());
+        assert_eq!(created[2].http, format!("127.0.0.1:{}", base + 3));
+        assert_eq!(created[2].peer, format!("127.0.0.1:{}", base + 13));
+        assert_eq!(created[2].zookeeper, Some(format!("127.0.0.1:{}", base + 23)));
+    }
+
+    #[test]
+    fn one_more_node_goes_on_with_the_ports_and_the_settings() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = free_ports(1).unwrap()[0];
+        let ports = Ports::Fixed {
+            http: base,
+            peer: base + 10,
+            zookeeper: base + 20,
+        };
+        let created = create(dir.path(), 3, ports, "[raft]\nheartbeat_ms = 50\n").unwrap();
+        let added = add(&created, 7).unwrap();
+        assert_eq!(added.http, format!("127.0.0.1:{}", base + 7));
+        let text = fs::read_to_string(added.config_file()).unwrap();
+        let table: toml::Table = text.parse().unwrap();
+        assert_eq!(table["join"].as_bool(), Some(true));
+        assert_eq!(table["raft"]["heartbeat_ms"].as_integer(), Some(50));
+        assert_eq!(table["members"].as_table().unwrap().len(), 4);
+        let all = read(&dir.path().canonicalize().unwrap()).unwrap();
+        assert_eq!(all.iter().map(|node| node.id).collect::<Vec<_>>(), [1, 2, 3, 7]);
+        let aside = put_aside(&all[1]).unwrap();
+        assert!(aside.ends_with("node-2.removed"));
+        assert_eq!(read(dir.path()).unwrap().len(), 3);
+
+        let elsewhere = tempfile::tempdir().unwrap();
+        let free = create(elsewhere.path(), 2, Ports::Free, "").unwrap();
+        assert!(!free.contains(&add(&free, 3).unwrap()));
+    }
+
+    #[test]
+    fn free_ports_are_different() {
+        let mut ports = free_ports(20).unwrap();
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), 20);
+    }
+}

@@ -1,0 +1,241 @@
+//! `lockgate cluster add`, `remove`, `promote`…: changes of the members as an operator types them, of a cluster on this
+//! machine or anywhere.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use cli_support::connection_options::ConnectionOptions;
+use local_cluster::members::{Changed, Members};
+use local_cluster::{LocalCluster, STOP_TIMEOUT};
+use raft_node::{MemberAddress, NodeId};
+
+/// Which cluster.
+#[derive(Debug, Args)]
+pub struct Where {
+    /// Where the files of a cluster on this machine are
+    #[arg(long, default_value = "lockgate-data")]
+    dir: PathBuf,
+    /// Where some node of a cluster elsewhere serves HTTP (HOST:PORT), instead of --dir
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "dir")]
+    node: Vec<String>,
+    /// For --node; a cluster on this machine has its own
+    #[command(flatten)]
+    secured: ConnectionOptions,
+}
+
+/// Changes of the members.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show the members as the cluster knows them
+    Members {
+        #[command(flatten)]
+        at: Where,
+    },
+    /// Add a node, which then gets everything and has no vote. In a cluster on this machine the node is also
+    /// configured and started; elsewhere start it before, with `join = true`
+    Add {
+        #[command(flatten)]
+        at: Where,
+        /// The new node's id, never used before (in a cluster on this machine: the next one)
+        id: Option<NodeId>,
+        /// Where the new node listens for its peers
+        #[arg(long, value_name = "HOST:PORT", requires = "node")]
+        peer: Option<String>,
+        /// Where the new node serves HTTP
+        #[arg(long, value_name = "HOST:PORT", requires = "node")]
+        http: Option<String>,
+        /// Promote it as soon as it has caught up
+        #[arg(long)]
+        voter: bool,
+        /// So long it may take to catch up, in seconds
+        #[arg(long, default_value_t = 300)]
+        wait_s: u64,
+    },
+    /// Give a learner a vote, as soon as it has caught up
+    Promote {
+        #[command(flatten)]
+        at: Where,
+        /// The node's id
+        id: NodeId,
+        /// So long it may take to catch up, in seconds
+        #[arg(long, default_value_t = 300)]
+        wait_s: u64,
+    },
+    /// Take a node's vote; it stays as a learner
+    Demote {
+        #[command(flatten)]
+        at: Where,
+        /// The node's id, or "leader"
+        id: String,
+        /// Also if the voters that remain cannot make a majority now
+        #[arg(long)]
+        force: bool,
+    },
+    /// Remove a node, dead or alive, for ever. In a cluster on this machine its process is stopped, and its files are
+    /// put aside
+    Remove {
+        #[command(flatten)]
+        at: Where,
+        /// The node's id, or "leader"
+        id: String,
+        /// Also if the voters that remain cannot make a majority now
+        #[arg(long)]
+        force: bool,
+    },
+    /// Move leadership to another voter
+    MoveLeader {
+        #[command(flatten)]
+        at: Where,
+        /// To which one (the one with most of the log if not given)
+        id: Option<NodeId>,
+    },
+    /// Tell the cluster where a node is found. A node whose own configuration changes does so itself
+    SetAddress {
+        #[command(flatten)]
+        at: Where,
+        /// The node's id
+        id: NodeId,
+        /// Where it listens for its peers
+        #[arg(long, value_name = "HOST:PORT")]
+        peer: String,
+        /// Where it serves HTTP
+        #[arg(long, value_name = "HOST:PORT")]
+        http: String,
+    },
+}
+
+/// Carries a command out; gives what there is to say of it.
+pub async fn run(command: Command, executable: &Path) -> anyhow::Result<String> {
+    match command {
+        Command::Members { at } => members(&at, executable)?.table().await,
+        Command::Add {
+            at,
+            id,
+            peer,
+            http,
+            voter,
+            wait_s,
+        } => {
+            let wait = voter.then(|| Duration::from_secs(wait_s));
+            match at.node.is_empty() {
+                true => add_local(&at.dir, executable, id, wait).await,
+                false => match (id, peer, http) {
+                    (Some(id), Some(peer), Some(http)) => {
+                        let mut members = Members::at(&at.node).with(at.secured.credentials()?);
+                        let address = MemberAddress { peer, http };
+                        let added = members.add(id, &address).await?;
+                        let said = said(&added, format!("node {id} is a learner"));
+                        promoted(&mut members, id, wait, said).await
+                    }
+                    _ => bail!("a node elsewhere is added by its id, --peer and --http"),
+                },
+            }
+        }
+        Command::Promote { at, id, wait_s } => {
+            let mut members = members(&at, executable)?;
+            let promoted = members.promote(id, Duration::from_secs(wait_s)).await?;
+            Ok(said(&promoted, format!("node {id} has a vote")))
+        }
+        Command::Demote { at, id, force } => {
+            let mut members = members(&at, executable)?;
+            let id = named(&mut members, &id).await?;
+            let demoted = members.demote(id, force).await?;
+            Ok(said(&demoted, format!("node {id} is a learner")))
+        }
+        Command::Remove { at, id, force } => {
+            let mut members = members(&at, executable)?;
+            let id = named(&mut members, &id).await?;
+            let removed = members.remove(id, force).await?;
+            let mut text = said(&removed, format!("node {id} is no member"));
+            if at.node.is_empty() {
+                let mut cluster = LocalCluster::open(&at.dir, executable)?;
+                if cluster.node(id).is_ok() {
+                    let aside = cluster.put_aside(id, STOP_TIMEOUT).await?;
+                    text.push_str(&format!("\nIts files are in {} now.", aside.display()));
+                }
+            }
+            Ok(text)
+        }
+        Command::MoveLeader { at, id } => {
+            let mut members = members(&at, executable)?;
+            let moved = members.move_leader(id).await?;
+            let leader = match id {
+                Some(id) => id,
+                None => members.leader().await?,
+            };
+            Ok(said(&moved, format!("node {leader} leads")))
+        }
+        Command::SetAddress { at, id, peer, http } => {
+            let mut members = members(&at, executable)?;
+            let address = MemberAddress { peer, http };
+            let set = members.set_address(id, &address).await?;
+            let MemberAddress { peer, http } = address;
+            Ok(said(
+                &set,
+                format!("node {id} is found at {peer} by its peers and at {http} by clients"),
+            ))
+        }
+    }
+}
+
+/// Configures and starts a new node on this machine, and adds it.
+async fn add_local(
+    dir: &Path,
+    executable: &Path,
+    id: Option<NodeId>,
+    wait: Option<Duration>,
+) -> anyhow::Result<String> {
+    let mut cluster = LocalCluster::open(dir, executable)?;
+    let (id, added) = cluster.add_learner(id).await?;
+    let url = cluster.url_of(cluster.node(id)?);
+    let said = said(&added, format!("node {id} is a learner and serves at {url}"));
+    promoted(&mut cluster.members()?, id, wait, said).await
+}
+
+/// Promotes a node that was added, if that was asked for.
+async fn promoted(
+    members: &mut Members,
+    id: NodeId,
+    wait: Option<Duration>,
+    said_before: String,
+) -> anyhow::Result<String> {
+    let Some(wait) = wait else {
+        return Ok(format!(
+            "{said_before}\nGive it a vote with `lockgate cluster promote {id}`."
+        ));
+    };
+    let promoted = members.promote(id, wait).await?;
+    Ok(format!(
+        "{said_before}\n{}",
+        said(&promoted, format!("node {id} has a vote"))
+    ))
+}
+
+fn members(at: &Where, executable: &Path) -> anyhow::Result<Members> {
+    match at.node.is_empty() {
+        true => LocalCluster::open(&at.dir, executable)?.members(),
+        false => Ok(Members::at(&at.node).with(at.secured.credentials()?)),
+    }
+}
+
+async fn named(members: &mut Members, node: &str) -> anyhow::Result<NodeId> {
+    match node {
+        "leader" => members.leader().await,
+        id => id
+            .parse()
+            .with_context(|| format!("{id:?} is neither a node's id nor \"leader\"")),
+    }
+}
+
+fn said(changed: &Changed, now: String) -> String {
+    let mut text = match changed.changed {
+        true => now,
+        false => format!("{now}, as it was"),
+    };
+    for warning in &changed.warnings {
+        text.push_str(&format!("\nNote: {warning}."));
+    }
+    text
+}
