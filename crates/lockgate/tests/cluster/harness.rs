@@ -13,8 +13,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-/// The program under test.
-pub const LOCKGATE: &str = env!("CARGO_BIN_EXE_lockgate");
+/// The program under test, which each suite names.
+pub use crate::LOCKGATE;
 
 /// No condition may take longer to come true, on however busy a machine.
 pub const PATIENCE: Duration = Duration::from_secs(40);

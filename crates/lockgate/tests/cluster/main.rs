@@ -43,3 +43,6 @@ mod supervisor;
 mod tickets;
 mod tls;
 mod zookeeper_load;
+
+/// The program under test.
+pub const LOCKGATE: &str = env!("CARGO_BIN_EXE_lockgate");

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::alerts::expressions;
-use crate::documented::{documented, file};
+use crate::documented::documented;
+use crate::project::file;
+use crate::rules::expressions;
 
 const DASHBOARD: &str = "deploy/grafana/lockgate.json";
 

@@ -1,25 +1,13 @@
 //! docs/metrics.md against what nodes tell: every name with its type and its labels, and no other.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use crate::harness::{TestCluster, eventually};
+use crate::project::file;
 use crate::scrape::Scrape;
 use crate::zookeeper::ask_once;
-
-/// A file of the project.
-pub fn file(path: &str) -> String {
-    let path = root().join(path);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// Where the project is.
-pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 /// A cluster that has something to tell of everything: certificates, an alarm, locks below a prefix, clients of both kinds.
 pub async fn everything() -> Scrape {

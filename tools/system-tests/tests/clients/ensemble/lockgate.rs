@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::SERVERS;
 
 /// The program under test.
-const LOCKGATE: &str = env!("CARGO_BIN_EXE_lockgate");
+const LOCKGATE: &str = env!("CARGO_BIN_EXE_lockgate-with-faults");
 
 /// A sweep of containers after a minute would be waited for.
 const SETTINGS: &str = "[sweeps]\nempty_for_ms = 500\nevery_ms = 250\n";

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::documented::file;
+use crate::project::file;
 
 /// Where the rules are.
 pub const PATH: &str = "deploy/prometheus/alerts.yml";
@@ -85,4 +85,10 @@ pub fn hastened() -> String {
     let lines: Vec<String> = lines.collect();
     assert_eq!(adjusted, WITHIN_REACH.len(), "every adjustment has its rule");
     lines.join("\n") + "\n"
+}
+
+/// Each rule's name, and when it fires.
+pub fn expressions() -> Vec<(String, String)> {
+    let rules = rules().into_iter();
+    rules.map(|rule| (rule.alert, rule.expr)).collect()
 }

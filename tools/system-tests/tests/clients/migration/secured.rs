@@ -119,7 +119,7 @@ fn certificates(place: &Path) {
         &[&["node", "--dir", place], &node[..]].concat(),
         &["client", "--dir", place, "--name", "migrate"],
     ] {
-        let program = env!("CARGO_BIN_EXE_lockgate");
+        let program = env!("CARGO_BIN_EXE_lockgate-with-faults");
         let made = Command::new(program)
             .arg("cert")
             .args(arguments)

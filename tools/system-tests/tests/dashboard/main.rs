@@ -9,7 +9,7 @@
 
 mod browser;
 mod follows;
-#[path = "../cluster/harness.rs"]
+#[path = "../../../../crates/lockgate/tests/cluster/harness.rs"]
 #[allow(dead_code, reason = "these tests need a part of what the cluster tests need")]
 mod harness;
 mod hostile;
@@ -25,6 +25,9 @@ use serde_json::{Value, json};
 
 use browser::Browser;
 use harness::{PATIENCE, TestCluster};
+
+/// The program under test.
+pub const LOCKGATE: &str = env!("CARGO_BIN_EXE_lockgate-with-faults");
 
 /// Where a node's page is, with what follows the sharp.
 fn page(cluster: &TestCluster, id: u64, place: &str) -> String {

@@ -146,7 +146,7 @@ const fn kazoo(name: &'static str) -> Program {
 /// A directory of this test.
 pub fn directory(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/zookeeper_clients")
+        .join("tests/clients")
         .join(name)
 }
 

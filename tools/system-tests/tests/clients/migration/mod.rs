@@ -53,7 +53,7 @@ impl Target {
     /// With these settings beside the usual ones.
     async fn start_with(more: &str) -> Self {
         let directory = TempDir::new().unwrap();
-        let program = Path::new(env!("CARGO_BIN_EXE_lockgate"));
+        let program = Path::new(env!("CARGO_BIN_EXE_lockgate-with-faults"));
         let settings = format!("{SETTINGS}{more}");
         let mut cluster = LocalCluster::create(directory.path(), program, 3, Ports::Free, &settings).unwrap();
         cluster.up(START_TIMEOUT).await.unwrap();
@@ -87,7 +87,7 @@ impl Target {
     fn tool_to(&self, target: &[String], source: &[String], options: &[&str]) -> Command {
         let auth = self.file("source.auth");
         std::fs::write(&auth, format!("digest:{}\n", client::SUPER)).unwrap();
-        let mut tool = Command::new(env!("CARGO_BIN_EXE_lockgate"));
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_lockgate-with-faults"));
         tool.args(["migrate", "--json", "--from", &source.join(",")])
             .args(["--to", &target.join(",")])
             .arg("--token-file")

@@ -7,7 +7,10 @@
 // clippy's exception for tests does not reach their helpers.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../cluster/harness.rs"]
+#[path = "../../../../crates/lockgate/tests/cluster/harness.rs"]
 #[allow(dead_code, reason = "these tests need a part of what the cluster tests need")]
 mod harness;
 mod membership;
+
+/// The program under test.
+pub const LOCKGATE: &str = env!("CARGO_BIN_EXE_lockgate-with-faults");
