@@ -5,31 +5,28 @@
 //! with [`local_cluster`]. It must not know the server library: a load that depends on the inside of a node would measure something
 //! that no client gets.
 
-pub mod attack;
-pub mod bystanders;
-pub mod catch_up;
+mod attack;
+mod bystanders;
+mod catch_up;
 pub mod drive;
 pub mod failover;
 pub mod fill;
 pub mod gap;
 mod http;
-pub mod idle;
-pub mod large;
-pub mod limits;
+mod idle;
+mod large;
 pub mod load;
 pub mod nodes;
-pub mod observers;
-pub mod overload;
+mod overload;
 pub mod processes;
-pub mod queue;
+mod queue;
 pub mod report;
-pub mod restart;
-pub mod scrape;
-pub mod sessions;
+mod restart;
+mod sessions;
 pub mod watch;
 mod wire;
-pub mod workload;
-pub mod zookeeper;
+mod workload;
+mod zookeeper;
 
 use std::path::PathBuf;
 
@@ -91,8 +88,6 @@ pub enum Command {
     Sessions(sessions::Arguments),
     /// Many sessions that do nothing but live, at Lockgate's nodes or at any ZooKeeper: how fast they are opened; and then they stay
     Idle(idle::Arguments),
-    /// How many sessions, watches and locks a node keeps, step by step, and what each costs it
-    Limits(limits::Arguments),
     /// Kill the leader again and again, and measure the time until the next lock is granted
     Failover(failover::Arguments),
     /// Write without a pause while something is done to the cluster, and measure the longest times without a success
@@ -111,10 +106,6 @@ pub enum Command {
     Overload(overload::Arguments),
     /// What strangers can do by asking: slow, silent and very many connections, floods, nonsense; and whether others notice
     Attack(attack::Arguments),
-    /// What nodes without a vote take off those that have one: the same load with none, one and two of them
-    Observers(observers::Arguments),
-    /// What it costs to be watched: the same load with and without scrapes of `/metrics`, by turns
-    Scrape(scrape::Arguments),
 }
 
 /// Whom to put under load.
@@ -193,7 +184,6 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Queue(args) => queue::run(args).await,
         Command::Sessions(args) => sessions::run(args).await,
         Command::Idle(args) => idle::run(args).await,
-        Command::Limits(args) => limits::run(args).await,
         Command::Failover(args) => failover::run(args).await,
         Command::Fill(args) => fill::run(args).await,
         Command::Gap(args) => gap::run(args).await,
@@ -203,7 +193,5 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Zookeeper(args) => zookeeper::run(args).await,
         Command::Overload(args) => overload::run(args).await,
         Command::Attack(args) => attack::run(args).await,
-        Command::Observers(args) => observers::run(args).await,
-        Command::Scrape(args) => scrape::run(args).await,
     }
 }

@@ -2,6 +2,8 @@
 //! connection and pings each, or by HTTP with heartbeats over few connections. How fast they are opened; and then they stay, so that
 //! it can be looked at what they cost.
 
+mod gateway;
+
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -18,7 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::limits::sessions::Sessions;
+use self::gateway::Sessions;
 use super::load::Over;
 use super::nodes::Nodes;
 use super::report::{self, Durations, Percentiles, ms};

@@ -1,5 +1,4 @@
-//! Sessions without connections of their own: opened and kept alive over a few connections, as a gateway would. Here and by
-//! `lockgate bench idle`.
+//! Sessions without connections of their own: opened and kept alive over a few connections, as a gateway does it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -10,7 +9,6 @@ use cli_support::api_client::CallError;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::PATIENCE;
 use crate::nodes::Nodes;
 use crate::report::{Durations, Percentiles};
 
@@ -19,6 +17,9 @@ const BEATS: u32 = 3;
 
 /// Whoever has opened more than a node lets one address tries again after this.
 const AGAIN: Duration = Duration::from_millis(100);
+
+/// How long a call is retried on all nodes.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Those that one connection keeps.
 type Kept = Rc<RefCell<Vec<String>>>;
