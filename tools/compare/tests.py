@@ -92,29 +92,20 @@ class Ratios(unittest.TestCase):
         self.assertEqual(memory.most(grown), {"resident_bytes": 4.0, "heap_bytes": None})
 
 
-class Least(unittest.TestCase):
+class Bound(unittest.TestCase):
     def test_it_stands_beside_zookeeper_and_lockgate_beside_it(self):
-        of = results(
-            loads=[
-                *LOADS["loads"],
-                load("bare", "bare", "lock", 1, 2000, 2500, 2400),
-                load("openraft", "bare", "lock", 1, 2000),
-                load("openraft-http", "http", "lock", 1, 1250),
-            ],
-            watch={**STATE["watch"], "bare/together/1000": [{**STATE["watch"]["zookeeper/together/1000"][0], "last": {"p50_us": 8000, "p99_us": 9000}}]},
-        )
-        shown = document.least(Figures(of), of["watch"]).splitlines()
-        self.assertIn("| lock | 1 | 2,400 | **4.8x** | **4.0x** | **2.5x** | **2.0x** | 0.42 | 0.50 | 0.80 | 0.60 | 0.60 | 0.90 | 0.90 |", shown)
-        self.assertNotIn("at the leader", "".join(shown))
-        self.assertIn("| told | 1,000 |  | **5.0x** |  |  | **4.0x** | 0.80 |  |  | 8.00 | 10.0 | 9.00 | 11.0 |", shown)
-        self.assertEqual(document.least(Figures(LOADS), {}), "")
+        of = results(loads=[*LOADS["loads"], load("openraft-http", "http", "lock", 1, 1250, 2500, 2000)])
+        shown = document.bound(Figures(of)).splitlines()
+        self.assertIn("| lock | 1 | 2,000 | **4.0x** | **2.0x** | 0.50 | 0.60 | 0.60 | 0.90 | 0.90 |", shown)
+        self.assertNotIn(", at the leader", "".join(shown))
+        self.assertEqual(document.bound(Figures(LOADS)), "")
 
 
 class AtLeader(unittest.TestCase):
     OF = results(
         loads=[
             load(system, over + where, "contended", 16, rate * times)
-            for system, over, rate in (("lockgate", "http", 2000), ("zookeeper", "zookeeper", 1000), ("bare", "bare", 4000))
+            for system, over, rate in (("lockgate", "http", 2000), ("zookeeper", "zookeeper", 1000), ("openraft-http", "http", 4000))
             for where, times in (("", 1), ("@leader", 1.5 if system == "lockgate" else 1))
         ]
     )
@@ -124,9 +115,9 @@ class AtLeader(unittest.TestCase):
         ratios = shown(self.OF)
         self.assertEqual(ratios[what, "ZooKeeper"], "**2.0x**")
         self.assertEqual(ratios[f"{what}, all at the leader", "ZooKeeper, at its leader"], "**3.0x**")
-        rows = document.least(Figures(self.OF), {}).splitlines()
-        self.assertIn("| contended | 16 | 4,000 | **4.0x** |  |  | **2.0x** | 0.50 |  |  |  |  |  |  |", rows)
-        self.assertIn("| contended, at the leader | 16 | 4,000 | **4.0x** |  |  | **3.0x** | 0.75 |  |  |  |  |  |  |", rows)
+        rows = document.bound(Figures(self.OF)).splitlines()
+        self.assertIn("| contended | 16 | 4,000 | **4.0x** | **2.0x** | 0.50 |  |  |  |  |", rows)
+        self.assertIn("| contended, at the leader | 16 | 4,000 | **4.0x** | **3.0x** | 0.75 |  |  |  |  |", rows)
 
     def test_all_who_are_at_the_leader_are_told_of_it_alone(self):
         self.assertEqual(servers.leader_alone([1001, 1002], 1), ["--servers", "127.0.0.1:1002"])

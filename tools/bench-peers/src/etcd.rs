@@ -67,7 +67,6 @@ impl Caller {
                 let own = Message::new().bytes(1, task.key.as_bytes()).int(SERIALIZABLE, 1);
                 What::One(range, own)
             }
-            Workload::Semaphore => bail!("etcd has no semaphore"),
             Workload::Create => What::Create {
                 put,
                 home: task.key,

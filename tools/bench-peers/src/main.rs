@@ -1,11 +1,11 @@
-//! Loads for the servers that Lockgate is compared with, driven and counted by what drives and counts Lockgate's own
-//! ([`load_generator::drive`]): one thread, closed or open loops, the same histograms, the same report.
+//! Loads for the servers that Lockgate is compared with, by the drivers and reports of Lockgate's own load generator
+//! ([`load_generator::drive`]), and a minimal server to compare with ([`openraft_bound`]).
 //!
 //! `tools/compare/run` calls it. It is a program of its own so that the shipped one does not carry what speaks to others' servers.
 
-mod bare;
 mod etcd;
 mod grpc;
+mod openraft_bound;
 mod protobuf;
 mod redis;
 mod redlock;
@@ -48,45 +48,23 @@ enum Command {
     Redis(Loaded),
     /// Locks over several Redis masters, as its authors describe them (RedLock)
     Redlock(Loaded),
-    /// The least that a replicated server does, by the shortest protocol that there could be
-    Bare(Loaded),
-    /// One of the three processes that serve that. One is told of the two others, which have to listen by then
-    BareServer {
-        /// Where clients call it, as HOST:PORT
+    /// One of the three processes of a minimal lock server by openraft and HTTP, which `lockgate bench lock` can load
+    OpenraftServer {
+        /// The number of the process: 0 leads; 1 and 2 have to listen before it starts
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(0..=2))]
+        node: u64,
+        /// Where it serves HTTP, as HOST:PORT
         #[arg(long)]
         clients: String,
-        /// Where the one that is told of it calls, as HOST:PORT
+        /// Where process 1 or 2 listens for the leader, as HOST:PORT
         #[arg(long, required_unless_present = "others", conflicts_with = "others")]
         listen: Option<String>,
-        /// Where the two others listen, as HOST:PORT,HOST:PORT
+        /// Where processes 1 and 2 listen, for process 0, as HOST:PORT,HOST:PORT
         #[arg(long, value_delimiter = ',')]
         others: Vec<String>,
-        /// Its log, which is made anew
+        /// Its log file, which is made anew
         #[arg(long)]
         log: PathBuf,
-        /// openraft replicates; with it this one's number: 0 if it is told of the two others, which are 1 and 2
-        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(0..=2))]
-        openraft: Option<u64>,
-        /// Clients speak HTTP: it has as much of Lockgate's API as `lockgate bench lock` needs
-        #[arg(long)]
-        http: bool,
-    },
-    /// How long it takes until all clients of the least servers were told of something, as `lockgate bench watch` measures it; prints JSON
-    BareWatch {
-        #[command(flatten)]
-        servers: Servers,
-        /// How many clients, spread over the servers
-        #[arg(long, default_value_t = 1000)]
-        sessions: usize,
-        /// Each asks what it is as soon as it is told; otherwise all do when the last one was told
-        #[arg(long)]
-        at_once: bool,
-        /// How long to measure
-        #[arg(long, default_value_t = 10)]
-        seconds: u64,
-        /// How long to run before that
-        #[arg(long, default_value_t = 2)]
-        warmup: u64,
     },
     /// Many keys, as fast as they are taken; they stay
     Fill {
@@ -135,9 +113,6 @@ struct Loaded {
     /// Who does not get a lock of Redis tries again after a random time of at most so many milliseconds
     #[arg(long, default_value_t = 5)]
     retry_ms: u64,
-    /// How many may hold a semaphore at a time
-    #[arg(long, default_value_t = 4)]
-    permits: u8,
     #[command(flatten)]
     pace: Pace,
 }
@@ -156,8 +131,6 @@ enum Workload {
     Lock,
     /// All the same lock
     Contended,
-    /// All the same semaphore
-    Semaphore,
     /// New data for the client's own key
     Set,
     /// The data of the client's own key
@@ -171,7 +144,6 @@ impl Workload {
         match self {
             Workload::Lock => "lock",
             Workload::Contended => "contended",
-            Workload::Semaphore => "semaphore",
             Workload::Set => "set",
             Workload::Get => "get",
             Workload::Create => "create",
@@ -186,8 +158,6 @@ struct Task {
     /// The key of its own, or of all.
     key: String,
     data: Vec<u8>,
-    /// How many may hold what it acquires at a time.
-    permits: u8,
     retry: Duration,
     /// How long what it holds lives without it: longer than the load lasts.
     ttl: Duration,
@@ -232,57 +202,30 @@ async fn run(command: Command) -> anyhow::Result<()> {
             })
             .await
         }
-        Command::Bare(loaded) => {
-            measure("bare", &loaded, async |task, number| {
-                bare::Caller::open(loaded.servers.at(number), task).await
-            })
-            .await
-        }
-        Command::BareServer {
+        Command::OpenraftServer {
+            node,
             clients,
             listen,
             others,
             log,
-            openraft,
-            http,
         } => {
             let bind = async |to: &str| TcpListener::bind(to).await.with_context(|| to.to_owned());
-            let clients = bare::Door {
-                listener: bind(&clients).await?,
-                is_http: http,
-            };
-            let listener = match listen {
-                Some(listen) => Some(bind(&listen).await?),
-                None => None,
-            };
+            let clients = bind(&clients).await?;
             let serve = async {
-                match (listener, openraft) {
-                    (Some(listener), None) => bare::follow(clients, listener, &log).await,
-                    (None, None) => bare::lead(clients, &others, &log).await,
-                    (Some(listener), Some(node @ 1..)) => {
-                        bare::raft::follow(node, clients, listener, &log).await
+                match (node, listen) {
+                    (0, None) => openraft_bound::lead(clients, &others, &log).await,
+                    (1.., Some(listen)) => {
+                        openraft_bound::follow(node, clients, bind(&listen).await?, &log).await
                     }
-                    (None, Some(0)) => bare::raft::lead(clients, &others, &log).await,
-                    _ => bail!("number 0 is told of the others, and 1 and 2 listen"),
+                    _ => bail!("process 0 needs --others, and 1 and 2 need --listen"),
                 }
             };
-            // What was counted of a program that counts is written when it ends by itself.
-            let mut told_to_end = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+            // An instrumented program writes its counts when it ends by itself.
+            let mut terminated = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
             tokio::select! {
                 served = serve => served,
-                _ = told_to_end.recv() => Ok(()),
+                _ = terminated.recv() => Ok(()),
             }
-        }
-        Command::BareWatch {
-            servers,
-            sessions,
-            at_once,
-            seconds,
-            warmup,
-        } => {
-            let (warmup, seconds) = (Duration::from_secs(warmup), Duration::from_secs(seconds));
-            let report = bare::watch(&servers.servers, sessions, at_once, warmup, seconds).await?;
-            report::print_json(&[report])
         }
         Command::Fill {
             whose,
@@ -322,17 +265,13 @@ async fn measure<C: Client>(
         let mut callers = Vec::with_capacity(clients);
         for number in 0..clients {
             let key = match workload {
-                Workload::Contended | Workload::Semaphore => format!("bench/{run:016x}/all"),
+                Workload::Contended => format!("bench/{run:016x}/all"),
                 _ => format!("bench/{run:016x}/{number}"),
             };
             let task = Task {
                 workload,
                 key,
                 data: vec![b'x'; pace.data_bytes],
-                permits: match workload {
-                    Workload::Semaphore => loaded.permits,
-                    _ => 1,
-                },
                 retry: Duration::from_millis(loaded.retry_ms),
                 ttl: Duration::from_secs(pace.seconds + pace.warmup + 60),
             };
@@ -376,7 +315,6 @@ async fn fill(whose: Whose, servers: &Servers, keys: u64, data_bytes: usize) -> 
             workload: Workload::Create,
             key: format!("fill/{number}"),
             data: vec![b'x'; data_bytes],
-            permits: 1,
             retry: Duration::ZERO,
             ttl: Duration::ZERO,
         };
@@ -413,7 +351,6 @@ impl Open for EtcdWriters {
             workload: Workload::Set,
             key: format!("gap/{writer}"),
             data: vec![b'y'; 100],
-            permits: 1,
             retry: Duration::ZERO,
             ttl: Duration::ZERO,
         };

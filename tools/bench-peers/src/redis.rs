@@ -71,7 +71,6 @@ impl Caller {
                 What::One(command(&[b"GET", task.key.as_bytes()]))
             }
             Workload::Create => What::Create(0),
-            Workload::Semaphore => bail!("Redis has no semaphore"),
         };
         Ok(Self {
             connection,

@@ -1,7 +1,7 @@
 """What is written into the document: tables, ratios first, between two marks; the plots beside it."""
 
 from compare import foreground, machine, plots
-from compare.figures import LEAST, LEAST_WITH_HTTP, LEAST_WITH_OPENRAFT, NAMES, OURS, PEERS, Figures, median, rounds
+from compare.figures import BOUND, NAMES, OURS, PEERS, Figures, median, rounds
 
 BEGIN = "<!-- tools/compare: begin -->"
 END = "<!-- tools/compare: end -->"
@@ -12,7 +12,7 @@ def text(results):
     figures = Figures(results)
     parts = [introduction(results), what_counts(results, figures)]
     if figures.cells:
-        parts += [ratios(figures), least(figures, results.get("watch", {})), loads(figures)]
+        parts += [ratios(figures), bound(figures), loads(figures)]
     if any(row[0] == "contended" for row in figures.cells):
         parts.append(hand_overs(figures))
     if results["failover"]:
@@ -113,45 +113,30 @@ def ratios(figures):
     )
 
 
-def least(figures, watched):
-    """How much of any system's time is the machine's: what the least servers do beside ZooKeeper, and what part of that Lockgate does."""
+def bound(figures):
+    """The minimal server beside ZooKeeper, and the part of its throughput that Lockgate reaches."""
     rows = []
     for row in figures.rows():
         for where, said in (("", ""), ("@leader", ", at the leader")):
-            subjects = [LEAST + where, "zookeeper/zookeeper" + where, OURS[row[0]] + where]
+            subjects = [BOUND + where, "zookeeper/zookeeper" + where, OURS[row[0]] + where]
             rate, theirs, ours = (figures.rate(row, subject) for subject in subjects)
-            with_openraft, with_http = (figures.rate(row, least + where) for least in (LEAST_WITH_OPENRAFT, LEAST_WITH_HTTP))
             if not (rate and ours):
                 continue
             of = "hand_over" if row[0] == "contended" else "operation"
             latencies = [
                 ms(figures.latency(row, subject, name, of)) for name in ("p50_us", "p99_us") for subject in (subjects[0], subjects[2])
             ]
-            ratio = [times(own / theirs if own and theirs else None) for own in (rate, with_openraft, with_http, ours)]
-            parts = [f"{ours / own:.2f}" if own else "" for own in (rate, with_openraft, with_http)]
-            rows.append([row[0] + said, str(row[1]), number(rate), *ratio, *parts, *latencies])
-    for key in watched:
-        system, how, count = key.split("/")
-        if system == "bare":
-            known = [watched.get(f"{name}/{how}/{count}", []) for name in ("bare", "zookeeper", "lockgate")]
-            p50, p99 = ([median([report["last"][name] for report in reports]) for reports in known] for name in ("p50_us", "p99_us"))
-            if None not in p50:
-                what = "told" if how == "together" else "told, each reads at once"
-                ratio = [f"**{p50[1] / p50[0]:.1f}x**", "", "", f"**{p50[1] / p50[2]:.1f}x**"]
-                shown = [ms(value / 1000) for value in (p50[0], p50[2], p99[0], p99[2])]
-                rows.append([what, f"{int(count):,}", "", *ratio, f"{p50[0] / p50[2]:.2f}", "", "", *shown])
+            ratio = [times(own / theirs if theirs else None) for own in (rate, ours)]
+            rows.append([row[0] + said, str(row[1]), number(rate), *ratio, f"{ours / rate:.2f}", *latencies])
     if not rows:
         return ""
-    heading = ["workload", "clients", "the least, operations/s"]
-    heading += [f"{who}, times ZooKeeper" for who in ("the least", "with openraft", "and HTTP", "Lockgate")]
-    heading += ["Lockgate, of the least", "of that with openraft", "of that with HTTP, too", "the least, p50 ms", "Lockgate, p50 ms", "the least, p99 ms", "Lockgate, p99 ms"]
+    heading = ["workload", "clients", "the bound, operations/s", "the bound, times ZooKeeper", "Lockgate, times ZooKeeper"]
+    heading += ["Lockgate, of the bound", "the bound, p50 ms", "Lockgate, p50 ms", "the bound, p99 ms", "Lockgate, p99 ms"]
     return (
-        "What the machine allows: three processes that take requests, of which the first gets those of the two others, sends all to both, syncs "
-        "them, and has them answered when two of three have, by the shortest protocol that there could be, and are no more than that "
-        "(`bench-peers bare-server`). They elect nobody, remember nothing, and know no more than who waits for which lock. With openraft "
-        "(`--openraft`): the same, but openraft says what is stored where, and its state machine answers, as in Lockgate. And with HTTP "
-        "(`--http`): so, for the very clients that Lockgate's locks are measured with, by the library that its own HTTP stands on. Times of "
-        "`contended` are of hand-overs, and of who is told until all are:\n\n"
+        "The upper bound for a lock server that is built of openraft and HTTP: a minimal server of three processes (`bench-peers "
+        "openraft-server`) under the same clients as Lockgate's locks. openraft replicates and its state machine answers, as in Lockgate; "
+        "HTTP is served by the library that Lockgate's is built on. The only state is the holders and waiters of locks. It elects a leader "
+        "once and remembers nothing else. Times of `contended` are of hand-overs:\n\n"
         + table(heading, rows)
     )
 

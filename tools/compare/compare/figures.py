@@ -12,20 +12,12 @@ NAMES = {
     "etcd/etcd": "etcd",
     "redlock/redlock": "RedLock",
     "redis/redis": "one Redis",
-    "bare/bare": "the least",
-    "bare/bare@leader": "the least, at its leader",
-    "openraft/bare": "the least with openraft",
-    "openraft/bare@leader": "the least with openraft, at its leader",
-    "openraft-http/http": "the least with openraft and HTTP",
-    "openraft-http/http@leader": "the least with openraft and HTTP, at its leader",
+    "openraft-http/http": "openraft and HTTP",
+    "openraft-http/http@leader": "openraft and HTTP, at its leader",
 }
 PEERS = ["zookeeper/zookeeper", "etcd/etcd", "redlock/redlock", "redis/redis"]
-# What three servers do at least, whatever they promise.
-LEAST = "bare/bare"
-# What they do at least if openraft replicates.
-LEAST_WITH_OPENRAFT = "openraft/bare"
-# And if their clients speak HTTP.
-LEAST_WITH_HTTP = "openraft-http/http"
+# The minimal server of bench-peers: the upper bound for a lock server that is built of openraft and HTTP.
+BOUND = "openraft-http/http"
 # What of Lockgate a workload's ratios are of: locks by its own API, znodes by the protocol that both speak.
 OURS = {
     "lock": "lockgate/http",

@@ -9,17 +9,17 @@ from compare import servers
 # Clients are spread over the servers, or all at the leader: who waits for others' locks waits for one way less there.
 REPLICATED_LOCKS = [
     *("lockgate/http", "lockgate/http@leader", "lockgate/zookeeper"),
-    *("zookeeper", "zookeeper/zookeeper@leader", "bare", "bare/bare@leader"),
-    *("openraft/bare", "openraft/bare@leader", "openraft-http/http", "openraft-http/http@leader"),
+    *("zookeeper", "zookeeper/zookeeper@leader"),
+    *("openraft-http/http", "openraft-http/http@leader"),
 ]
 # For each workload: by how many clients, of those that are asked for, and which systems have it over what.
 LOADS = {
     "lock": ("all", [*REPLICATED_LOCKS, "etcd", "redlock", "redis"]),
     "contended": ((2, 16, 64), [*REPLICATED_LOCKS, "etcd", "redlock", "redis"]),
     "semaphore": ((16,), REPLICATED_LOCKS),
-    "set": ("all", ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redis", "bare", "openraft/bare"]),
-    "create": ((1, 64), ["lockgate/zookeeper", "zookeeper", "etcd", "bare", "openraft/bare"]),
-    "get": ((1, 64), ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redis", "bare"]),
+    "set": ("all", ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redis"]),
+    "create": ((1, 64), ["lockgate/zookeeper", "zookeeper", "etcd"]),
+    "get": ((1, 64), ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redis"]),
     "mixed": ((64,), ["lockgate/zookeeper", "zookeeper"]),
 }
 # What else is measured, and of whom.
@@ -27,7 +27,7 @@ OTHERS = {
     "failover": ["lockgate", "zookeeper", "etcd"],
     "state": ["lockgate", "zookeeper", "etcd", "redis"],
     "sessions": ["lockgate", "zookeeper"],
-    "watch": ["lockgate", "zookeeper", "bare"],
+    "watch": ["lockgate", "zookeeper"],
 }
 
 # Within that each session has said something once: clients ping three times in a timeout, which is 30 s.

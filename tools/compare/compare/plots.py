@@ -5,8 +5,8 @@ import math
 
 from compare.figures import NAMES, median
 
-# Okabe and Ito's colours, which who does not see all colours can tell apart too, and for the least grey, olive and teal.
-COLOURS = ["#0072b2", "#004a75", "#56b4e9", "#d55e00", "#8c3d00", "#009e73", "#cc79a7", "#e69f00", "#7f7f7f", "#4f4f4f", "#bcbd22", "#73740f", "#17becf", "#0b6f78"]
+# Okabe and Ito's colours, which colour-blind readers can tell apart too, and teal for the bound.
+COLOURS = ["#0072b2", "#004a75", "#56b4e9", "#d55e00", "#8c3d00", "#009e73", "#cc79a7", "#e69f00", "#17becf", "#0b6f78"]
 WIDTH, HEIGHT = 820, 380
 LEFT, RIGHT, TOP, BOTTOM = 70, 280, 44, 52
 # Names of bars end here.
@@ -96,7 +96,7 @@ def watch_bars(watched):
 
 
 def system_name(system):
-    return {"lockgate": "Lockgate", "zookeeper": "ZooKeeper", "etcd": "etcd", "redis": "one Redis", "redlock": "RedLock", "bare": "the least"}[system]
+    return {"lockgate": "Lockgate", "zookeeper": "ZooKeeper", "etcd": "etcd", "redis": "one Redis", "redlock": "RedLock"}[system]
 
 
 def colour(system):

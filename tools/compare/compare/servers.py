@@ -37,7 +37,7 @@ def missing(systems, lockgate, peers):
     found = []
     if not lockgate.exists():
         found.append(f"{lockgate} (cargo build --release -p lockgate)")
-    if {"etcd", "redis", "redlock", "bare", "openraft", "openraft-http"} & set(systems) and not peers.exists():
+    if {"etcd", "redis", "redlock", "openraft-http"} & set(systems) and not peers.exists():
         found.append(f"{peers} (cargo build --release -p bench-peers)")
     if "zookeeper" in systems:
         if not all(pathlib.Path(jar).exists() for jar in ZOOKEEPER_JARS):
@@ -411,10 +411,19 @@ class RedLock(Redis):
     count = 3
 
 
-class Bare(System):
-    """The least that three replicated servers do, as `bench-peers` serves it: no system that anybody uses, but what the machine allows."""
+def ask_redis(port, command):
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+            connection.sendall(command + b"\r\n")
+            return connection.recv(65536).decode(errors="replace")
+    except OSError:
+        return ""
 
-    name = "bare"
+
+class OpenraftHttp(System):
+    """The minimal server of bench-peers: the upper bound for a lock server that is built of openraft and HTTP."""
+
+    name = "openraft-http"
     count = 3
 
     def __init__(self, means):
@@ -423,15 +432,11 @@ class Bare(System):
         self.client, self.listening = ports[: self.count], ports[self.count :]
 
     def command(self, number):
-        command = [str(self.means.peers), "bare-server", "--clients", f"127.0.0.1:{self.client[number]}", "--log", "stored"]
-        command += self.replicated(number)
-        # The first one is told of the others, which have to listen by then.
+        command = [str(self.means.peers), "openraft-server", "--node", str(number)]
+        command += ["--clients", f"127.0.0.1:{self.client[number]}", "--log", "stored"]
+        # The first one connects to the others, which have to listen by then.
         others = [f"127.0.0.1:{port}" for port in self.listening]
         return command + (["--listen", others[number - 1]] if number else ["--others", ",".join(others)])
-
-    def replicated(self, number):
-        """What says how."""
-        return []
 
     def start_all(self):
         for number in (1, 2, 0):
@@ -455,46 +460,10 @@ class Bare(System):
         return ""
 
     def target(self):
-        return leader_first(self.client, 0)
+        return by_http(leader_first(self.client, 0))
 
     def target_at_leader(self):
-        return leader_alone(self.client, 0)
-
-    def watching(self):
-        return [str(self.means.peers), "bare-watch", *self.target()]
-
-
-def ask_redis(port, command):
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
-            connection.sendall(command + b"\r\n")
-            return connection.recv(65536).decode(errors="replace")
-    except OSError:
-        return ""
-
-
-class Openraft(Bare):
-    """The same, replicated by openraft: what a machine allows to whoever is made of that."""
-
-    name = "openraft"
-
-    def replicated(self, number):
-        return ["--openraft", str(number)]
-
-
-class OpenraftHttp(Openraft):
-    """The same again for clients of Lockgate, who speak HTTP: what a machine allows to whoever is made of that, too."""
-
-    name = "openraft-http"
-
-    def replicated(self, number):
-        return [*super().replicated(number), "--http"]
-
-    def target(self):
-        return by_http(super().target())
-
-    def target_at_leader(self):
-        return by_http(super().target_at_leader())
+        return by_http(leader_alone(self.client, 0))
 
 
 def by_http(told):
@@ -502,4 +471,4 @@ def by_http(told):
     return ["--target", *told[1:]]
 
 
-SYSTEMS = {system.name: system for system in (Lockgate, ZooKeeper, Etcd, Redis, RedLock, Bare, Openraft, OpenraftHttp)}
+SYSTEMS = {system.name: system for system in (Lockgate, ZooKeeper, Etcd, Redis, RedLock, OpenraftHttp)}

@@ -1,4 +1,4 @@
-//! openraft's state machine: at the leader it answers what is committed, in turn.
+//! openraft's state machine: at the leader it applies committed requests and replies to their callers.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,15 +10,15 @@ use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use openraft::type_config::alias::{SnapshotMetaOf, SnapshotOf, StoredMembershipOf};
 use tokio::sync::Notify;
 
-use super::super::locks::{Locks, carry_out};
-use super::super::serve::Asked;
+use super::locks::{Locks, apply};
+use super::request::Submitted;
 use super::{LogId, Payload, Types};
 
-/// Who waits at the leader, for locks and for what is on its way.
+/// Waiting callers at the leader: for locks, and for entries in flight.
 #[derive(Default)]
 pub struct Waiting {
     pub state: Mutex<State>,
-    /// Something was carried out.
+    /// Notified after an entry was applied.
     pub changed: Notify,
 }
 
@@ -26,10 +26,10 @@ pub struct Waiting {
 #[derive(Default)]
 pub struct State {
     pub locks: Locks,
-    /// What was asked for with each entry that is on its way, in turn.
-    pub in_flight: VecDeque<Vec<Asked>>,
-    /// How many of these were carried out.
-    pub carried_out: u64,
+    /// The requests of each entry in flight, in order.
+    pub in_flight: VecDeque<Vec<Submitted>>,
+    /// How many entries were applied.
+    pub applied: u64,
 }
 
 impl Waiting {
@@ -41,13 +41,13 @@ impl Waiting {
 
 /// The state machine. Clones are the same.
 #[derive(Clone, Default)]
-pub struct Machine {
+pub struct StateMachine {
     last: Option<LogId>,
     membership: StoredMembershipOf<Types>,
     waiting: Option<Arc<Waiting>>,
 }
 
-impl Machine {
+impl StateMachine {
     /// Of the leader.
     pub fn answering(waiting: Arc<Waiting>) -> Self {
         let waiting = Some(waiting);
@@ -58,7 +58,7 @@ impl Machine {
     }
 }
 
-impl RaftStateMachine<Types> for Machine {
+impl RaftStateMachine<Types> for StateMachine {
     type SnapshotData = ();
     type SnapshotBuilder = Self;
 
@@ -76,9 +76,9 @@ impl RaftStateMachine<Types> for Machine {
                 Payload::Normal(_) => {
                     if let Some(waiting) = &self.waiting {
                         waiting.with(|state| {
-                            let asked = state.in_flight.pop_front().into_iter().flatten();
-                            asked.for_each(|one| carry_out(&mut state.locks, one));
-                            state.carried_out += 1;
+                            let submitted = state.in_flight.pop_front().into_iter().flatten();
+                            submitted.for_each(|one| apply(&mut state.locks, one));
+                            state.applied += 1;
                         });
                         waiting.changed.notify_one();
                     }
@@ -112,7 +112,7 @@ impl RaftStateMachine<Types> for Machine {
     }
 }
 
-impl RaftSnapshotBuilder<Types> for Machine {
+impl RaftSnapshotBuilder<Types> for StateMachine {
     type SnapshotData = ();
 
     async fn build_snapshot(&mut self) -> Result<SnapshotOf<Types, ()>, io::Error> {

@@ -1,42 +1,48 @@
-//! One of the two that follow.
+//! A follower: stores what the leader replicates, and forwards the requests of its clients.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
-use bytes::BytesMut;
+use bytes::{Buf, Bytes, BytesMut};
 use openraft::raft::VoteRequest;
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, mpsc};
 
-use super::super::follower::Forwarded;
-use super::super::serve::{Asked, Door};
-use super::super::{ANSWERS, Frames, take_number};
-use super::log::Store;
-use super::machine::Machine;
+use super::frames::{Frames, put_numbered, take_number};
+use super::locks::{ReplyTo, reply};
+use super::log_store::LogStore;
 use super::network::Network;
-use super::{Raft, start, wire};
+use super::request::Submitted;
+use super::state_machine::StateMachine;
+use super::{Raft, http, start, wire};
 
-/// Stores what the leader sends, and answers clients when it says so, until it has gone.
-pub async fn follow(node: u64, clients: Door, listener: TcpListener, log: &Path) -> anyhow::Result<()> {
-    let (ask, asked) = mpsc::unbounded_channel();
-    tokio::task::spawn_local(clients.serve(ask));
-    let store = Store::new(node, log).with_context(|| log.display().to_string())?;
+/// Serves clients and the leader until the leader closes its connection for requests.
+pub async fn follow(
+    node: u64,
+    clients: TcpListener,
+    listener: TcpListener,
+    log: &Path,
+) -> anyhow::Result<()> {
+    let (submissions, submitted) = mpsc::unbounded_channel();
+    tokio::task::spawn_local(http::serve(clients, submissions));
+    let store = LogStore::new(node, log).with_context(|| log.display().to_string())?;
     let (acks, others) = (store.acks(), Arc::from([]));
-    let raft = start(node, Network { others, acks }, store, Machine::default()).await?;
-    let asked = Rc::new(Mutex::new(asked));
+    let raft = start(node, Network { others, acks }, store, StateMachine::default()).await?;
+    let submitted = Rc::new(Mutex::new(submitted));
     let (end, mut ended) = mpsc::unbounded_channel();
     loop {
         tokio::select! {
             line = listener.accept() => {
-                let (raft, asked, end) = (raft.clone(), asked.clone(), end.clone());
+                let (raft, submitted, end) = (raft.clone(), submitted.clone(), end.clone());
                 tokio::task::spawn_local(async move {
-                    match serve_line(line?.0, raft, &asked).await {
+                    match serve_line(line?.0, raft, &submitted).await {
                         Ok(Purpose::Messages) => {}
-                        // It was the leader's one line for what clients want.
+                        // It was the leader's one connection for clients' requests.
                         Ok(Purpose::Requests) => drop(end.send(())),
                         Err(error) => eprintln!("bench-peers: the leader: {error:#}"),
                     }
@@ -48,19 +54,19 @@ pub async fn follow(node: u64, clients: Door, listener: TcpListener, log: &Path)
     }
 }
 
-/// What a line is for.
+/// Purpose of a connection.
 enum Purpose {
     /// openraft's messages.
     Messages,
-    /// What clients want.
+    /// Requests of clients.
     Requests,
 }
 
-/// Until it is closed.
+/// Serves a connection until it is closed.
 async fn serve_line(
     stream: TcpStream,
     raft: Raft,
-    asked: &Mutex<mpsc::UnboundedReceiver<Asked>>,
+    submitted: &Mutex<mpsc::UnboundedReceiver<Submitted>>,
 ) -> anyhow::Result<Purpose> {
     stream.set_nodelay(true)?;
     let (from, to) = stream.into_split();
@@ -72,8 +78,8 @@ async fn serve_line(
         match take_number(&mut frame)? {
             wire::REQUESTS => {
                 let to = to.take().context("it is for messages")?;
-                let mut asked = asked.try_lock().context("there is such a line already")?;
-                forward(frames, to, &mut asked).await?;
+                let mut submitted = submitted.try_lock().context("there is such a line already")?;
+                forward(frames, to, &mut submitted).await?;
                 return Ok(Purpose::Requests);
             }
             wire::APPEND => {
@@ -82,7 +88,7 @@ async fn serve_line(
                 let last = last.or(request.prev_log_id);
                 let mut answer = Vec::new();
                 wire::put_log_id(&mut answer, last.as_ref());
-                // The place in openraft's queue is taken here, in turn.
+                // The task takes its place in openraft's queue here, in order.
                 let (raft, answers) = (raft.clone(), answers.clone());
                 tokio::spawn(async move {
                     let stored = match raft.append_entries(request).await {
@@ -92,7 +98,7 @@ async fn serve_line(
                             None
                         }
                     };
-                    // Who has gone needs no answer.
+                    // A leader that has gone needs no answer.
                     let _ = answers.send(stored);
                 });
             }
@@ -115,7 +121,7 @@ async fn serve_line(
     Ok(Purpose::Messages)
 }
 
-/// Sends answers, those together that are there together. After a refusal, for which there is no answer, it closes the line.
+/// Sends answers; those that are ready together go together. After a refusal, which has no answer, it closes the connection.
 async fn send_all(mut to: OwnedWriteHalf, mut answers: mpsc::UnboundedReceiver<Option<Vec<u8>>>) {
     let mut out = BytesMut::new();
     while let Some(Some(answer)) = answers.recv().await {
@@ -127,7 +133,7 @@ async fn send_all(mut to: OwnedWriteHalf, mut answers: mpsc::UnboundedReceiver<O
                 None => refused = true,
             }
         }
-        // Who has gone needs no answer.
+        // A leader that has gone needs no answer.
         if to.write_all_buf(&mut out).await.is_err() || refused {
             return;
         }
@@ -139,11 +145,11 @@ fn put_frame(out: &mut BytesMut, message: &[u8]) {
     out.extend_from_slice(message);
 }
 
-/// What clients want goes to the leader, and they are answered when it says so.
+/// Forwards requests to the leader, and replies to clients when it reports them finished.
 async fn forward(
     mut frames: Frames<OwnedReadHalf>,
     mut to: OwnedWriteHalf,
-    asked: &mut mpsc::UnboundedReceiver<Asked>,
+    submitted: &mut mpsc::UnboundedReceiver<Submitted>,
 ) -> anyhow::Result<()> {
     let mut forwarded = Forwarded::default();
     let mut out = BytesMut::new();
@@ -152,14 +158,49 @@ async fn forward(
             biased;
             frame = frames.next() => {
                 let Some(mut frame) = frame? else { return Ok(()) };
-                ensure!(take_number(&mut frame)? == ANSWERS, "something else than answers");
-                forwarded.answer(frame)?;
+                ensure!(take_number(&mut frame)? == wire::FINISHED, "not a report of finished requests");
+                forwarded.finished(frame)?;
             }
-            one = asked.recv() => {
-                let first = one.context("nobody listens any more")?;
-                forwarded.put(first, asked, &mut out).await;
+            one = submitted.recv() => {
+                let first = one.context("no client can submit any more")?;
+                forwarded.put(first, submitted, &mut out).await;
                 to.write_all_buf(&mut out).await?;
             }
         }
+    }
+}
+
+/// Requests that were forwarded to the leader, by their numbers.
+#[derive(Default)]
+struct Forwarded {
+    waiting: HashMap<u64, ReplyTo>,
+    last: u64,
+}
+
+impl Forwarded {
+    /// Adds the first request, and those that came at the same time, to the bytes that are sent next.
+    async fn put(
+        &mut self,
+        first: Submitted,
+        submitted: &mut mpsc::UnboundedReceiver<Submitted>,
+        out: &mut BytesMut,
+    ) {
+        tokio::task::yield_now().await;
+        let mut next = Some(first);
+        while let Some(Submitted { bytes, reply_to, .. }) = next {
+            self.last += 1;
+            put_numbered(out, self.last, &[&bytes]);
+            self.waiting.insert(self.last, reply_to);
+            next = submitted.try_recv().ok();
+        }
+    }
+
+    /// Replies to the clients whose requests are finished.
+    fn finished(&mut self, mut numbers: Bytes) -> anyhow::Result<()> {
+        while numbers.has_remaining() {
+            let waiting = self.waiting.remove(&take_number(&mut numbers)?);
+            reply(waiting.context("no request has this number")?);
+        }
+        Ok(())
     }
 }

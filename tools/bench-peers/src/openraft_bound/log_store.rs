@@ -1,4 +1,4 @@
-//! openraft's log: in memory, and written to the disk by the least's own log.
+//! openraft's log: entries in memory, and a [log file](super::log_file) that is only written.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -10,15 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use bytes::Bytes;
 use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
 
-use super::super::disk;
-use super::{Entry, LEADER, LogId, Types, Vote, wire};
+use super::{Entry, LEADER, LogId, Types, Vote, log_file, wire};
 
 /// So many entries are kept for followers. Who lags behind that is not served any more.
 const KEPT: usize = 65_536;
 
 /// A log. Clones are the same.
 #[derive(Clone)]
-pub struct Store {
+pub struct LogStore {
     inner: Arc<Mutex<Inner>>,
     disk: mpsc::Sender<(Written, Bytes)>,
     acks: Acks,
@@ -73,13 +72,13 @@ impl Acks {
     }
 }
 
-impl Store {
+impl LogStore {
     /// A log of this process, which is made anew.
     pub fn new(node: u64, path: &Path) -> io::Result<Self> {
         let acks = Acks::default();
         lock(&acks.0).leads = node == LEADER;
         let told = acks.clone();
-        let disk = disk::start(path, move |written: Vec<Written>, result| {
+        let disk = log_file::start(path, move |written: Vec<Written>, result| {
             // The last one says that those before it are on the disk, too.
             for one in written.into_iter().rev() {
                 let result = match &result {
@@ -137,7 +136,7 @@ fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
     what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl RaftLogReader<Types> for Store {
+impl RaftLogReader<Types> for LogStore {
     async fn try_get_log_entries<RB>(&mut self, range: RB) -> Result<Vec<Entry>, io::Error>
     where
         RB: RangeBounds<u64> + Clone + Debug + Send,
@@ -150,7 +149,7 @@ impl RaftLogReader<Types> for Store {
     }
 }
 
-impl RaftLogStorage<Types> for Store {
+impl RaftLogStorage<Types> for LogStore {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> Result<LogState<Types>, io::Error> {

@@ -1,4 +1,4 @@
-//! openraft's way to the others.
+//! openraft's network: connections to the other processes.
 
 use std::future::Future;
 use std::io;
@@ -20,8 +20,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
-use super::super::{Frames, put_numbered};
-use super::log::Acks;
+use super::frames::{Frames, put_numbered};
+use super::log_store::Acks;
 use super::{LogId, Types, Vote, wire};
 
 type Rpc<T> = Result<T, RPCError<Types>>;

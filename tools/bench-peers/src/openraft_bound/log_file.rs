@@ -1,4 +1,4 @@
-//! A log that is only written: what is there is written and synced in one piece, by a thread of its own.
+//! Log file that is only appended to: a thread of its own writes and syncs everything that is queued in one piece.
 
 use std::fs::File;
 use std::io;
@@ -7,30 +7,13 @@ use std::path::Path;
 use std::sync::mpsc;
 
 use bytes::Bytes;
-use tokio::sync::mpsc as news;
 
-/// The file has so many bytes from the beginning, as the logs of servers have, so that a sync writes no metadata; after its end the
-/// writer begins anew.
+/// Size of the file from the beginning, so that a sync writes no metadata, as with the logs of servers. At the end the writer starts
+/// again at the beginning.
 const FILE_BYTES: usize = 64 * 1024 * 1024;
 
-/// An entry, and its number.
-pub type Numbered = (u64, Bytes);
-
-/// The way into a log, and the numbers up to which all is on the disk.
-pub type Log = (mpsc::Sender<Numbered>, news::UnboundedReceiver<io::Result<u64>>);
-
-/// Makes the file and starts the thread, which says up to where all is on the disk.
-pub fn log(path: &Path) -> io::Result<Log> {
-    let (tell, told) = news::unbounded_channel();
-    let entries = start(path, move |numbers: Vec<u64>, synced| {
-        let last = numbers.last().copied().unwrap_or_default();
-        tell.send(synced.map(|()| last)).is_ok()
-    })?;
-    Ok((entries, told))
-}
-
-/// Makes the file and starts the thread. What is written goes in with something that is given to `tell` when it is on the disk, with
-/// all that was written together with it. If that says no, the log ends.
+/// Makes the file and starts the thread. When a piece is on the disk, `tell` gets the values that were queued with its bytes. The
+/// thread ends when `tell` returns false.
 pub fn start<T: Send + 'static>(
     path: &Path,
     tell: impl Fn(Vec<T>, io::Result<()>) -> bool + Send + 'static,
@@ -48,7 +31,7 @@ pub fn start<T: Send + 'static>(
     Ok(entries)
 }
 
-/// Until nobody wants anything written, or hears of it.
+/// Writes until the other end of the queue is dropped, or `tell` returns false.
 fn write<T>(file: &File, queued: &mpsc::Receiver<(T, Bytes)>, tell: impl Fn(Vec<T>, io::Result<()>) -> bool) {
     let mut end = 0;
     let mut buffer = Vec::new();

@@ -1,11 +1,11 @@
-//! openraft's messages in as few bytes as they have numbers. Frames between the processes begin with a number that says which.
+//! openraft's messages in few bytes. The number of a frame says which message it is.
 
 use std::io;
 
 use bytes::{Buf, BufMut, Bytes};
 use openraft::raft::AppendEntriesRequest;
 
-use super::super::take_number;
+use super::frames::take_number;
 use super::{Entry, LogId, Payload, Requests, Types, Vote, membership};
 
 /// A request for a vote: the vote, and the candidate's last entry. Answered by a vote, and whether it was granted.
@@ -14,8 +14,11 @@ pub const VOTE: u64 = 1;
 /// Entries. Answered by the entry up to which all is stored.
 pub const APPEND: u64 = 2;
 
-/// From here on it is a line for what clients want, as between processes of the least.
+/// Makes the connection one for clients' requests: from here on each frame of the follower is a request under its number.
 pub const REQUESTS: u64 = 3;
+
+/// On such a connection: the numbers of requests that are finished.
+pub const FINISHED: u64 = 4;
 
 /// What an entry is.
 const BLANK: u8 = 0;

@@ -1,5 +1,5 @@
-//! Clients that speak HTTP: as much of Lockgate's API as the loads `lock`, `contended` and `semaphore` of `lockgate bench` need, by the
-//! same library, hyper, and none of axum, which stands on it. Sessions are words here, and last for ever.
+//! HTTP front end: the part of Lockgate's API that the loads `lock`, `contended` and `semaphore` of `lockgate bench` need, by the same
+//! library, hyper, without axum. Sessions are accepted and ignored.
 
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -17,16 +17,15 @@ use serde::Deserialize;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use super::serve::{Asked, stored};
-use super::{Request as Wanted, Want};
+use super::request::{Operation, Request as LockRequest, Submitted, submit};
 
-/// What a session is told of its time, of which a client's heartbeats make three.
+/// TTL in the answer to an opened session.
 const TTL_MS: u64 = 30_000;
 
-/// An answer that grants, but for the lock's name: as long as Lockgate's, with a holder as long as its holders.
+/// Answer to a granted acquire behind the lock's name: as long as Lockgate's.
 const GRANT: &str = r#"","mode":"exclusive","holder":"_c_00000000000000000000000000000000-lock-0000000000","fencing_token":1000000,"holds":1,"permits":1}"#;
 
-/// What is said with an acquire, as far as anything depends on it. That of a release says no more than is in its address.
+/// The fields of an acquire that matter here. A release needs none.
 #[derive(Deserialize)]
 struct Body {
     /// How many permits a semaphore has.
@@ -38,15 +37,15 @@ fn one() -> u8 {
     1
 }
 
-/// Serves who comes, until the process ends. What has to be stored goes to `ask`.
-pub async fn serve(listener: TcpListener, ask: mpsc::UnboundedSender<Asked>) {
-    let ask = Rc::new(ask);
+/// Serves clients until the process ends.
+pub async fn serve(listener: TcpListener, submissions: mpsc::UnboundedSender<Submitted>) {
+    let submissions = Rc::new(submissions);
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let ask = ask.clone();
+                let submissions = submissions.clone();
                 tokio::task::spawn_local(async move {
-                    if let Err(error) = serve_one(stream, &ask).await {
+                    if let Err(error) = serve_one(stream, &submissions).await {
                         eprintln!("bench-peers: a client: {error:#}");
                     }
                 });
@@ -57,10 +56,10 @@ pub async fn serve(listener: TcpListener, ask: mpsc::UnboundedSender<Asked>) {
 }
 
 /// Answers one client, until it closes its connection.
-async fn serve_one(stream: TcpStream, ask: &mpsc::UnboundedSender<Asked>) -> anyhow::Result<()> {
+async fn serve_one(stream: TcpStream, submissions: &mpsc::UnboundedSender<Submitted>) -> anyhow::Result<()> {
     stream.set_nodelay(true)?;
     let service = service_fn(async |request| {
-        let answer = answer(request, ask).await.unwrap_or_else(|error| {
+        let answer = answer(request, submissions).await.unwrap_or_else(|error| {
             let mut refused = Response::new(Full::from(format!("{error:#}")));
             *refused.status_mut() = StatusCode::BAD_REQUEST;
             refused
@@ -73,28 +72,28 @@ async fn serve_one(stream: TcpStream, ask: &mpsc::UnboundedSender<Asked>) -> any
 
 async fn answer(
     request: Request<Incoming>,
-    ask: &mpsc::UnboundedSender<Asked>,
+    submissions: &mpsc::UnboundedSender<Submitted>,
 ) -> anyhow::Result<Response<Full<Bytes>>> {
     let (head, body) = request.into_parts();
     let path = head.uri.path();
     if let Some(lock_and_verb) = path.strip_prefix("/v1/locks/") {
         let (lock, verb) = lock_and_verb.rsplit_once('/').context("a lock without a verb")?;
         let body = body.collect().await.context("its body")?.to_bytes();
-        let want = match verb {
-            "acquire" => Want::Acquire,
-            "release" => Want::Release,
-            _ => anyhow::bail!("nothing is known of {verb}"),
+        let operation = match verb {
+            "acquire" => Operation::Acquire,
+            "release" => Operation::Release,
+            _ => anyhow::bail!("unknown verb {verb}"),
         };
         let said: Body = serde_json::from_slice(&body).context("its body")?;
-        let request = Wanted {
-            want,
+        let request = LockRequest {
+            operation,
             permits: said.limit,
             key: Bytes::copy_from_slice(lock.as_bytes()),
         };
-        let frame = request.frame(&body).slice(4..);
-        stored(ask, request, frame).await?;
-        return Ok(match want {
-            Want::Acquire => json(format!(r#"{{"lock":"{lock}{GRANT}"#)),
+        let bytes = request.encode(&body);
+        submit(submissions, request, bytes).await?;
+        return Ok(match operation {
+            Operation::Acquire => json(format!(r#"{{"lock":"{lock}{GRANT}"#)),
             _ => json(r#"{"holds":0}"#),
         });
     }
@@ -104,7 +103,7 @@ async fn answer(
         ))),
         (&Method::POST, Some(_)) => Ok(json(format!(r#"{{"ttl_ms":{TTL_MS}}}"#))),
         (&Method::DELETE, Some(_)) => Ok(json("{}")),
-        _ => anyhow::bail!("nothing is known of {} {path}", head.method),
+        _ => anyhow::bail!("unknown route {} {path}", head.method),
     }
 }
 
