@@ -14,3 +14,14 @@ pub mod open_files;
 pub mod output;
 pub mod progress;
 pub mod secret_file;
+
+use anyhow::Context as _;
+
+/// Runs a command's work on the calling thread, in a runtime of its own. One thread suffices: a command waits for nodes.
+pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("starting the runtime")?
+        .block_on(work)
+}

@@ -169,8 +169,12 @@ impl Target {
     }
 }
 
-/// Measures, and prints what came out.
-pub async fn run(command: Command) -> anyhow::Result<()> {
+/// Measures, and prints the results. Runs on the calling thread until the measurement has ended.
+pub fn run(command: Command) -> anyhow::Result<()> {
+    cli_support::block_on(measure(command))
+}
+
+async fn measure(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Lock(args) => load::run(Workload::Lock, args).await,
         Command::Contended(args) => load::run(Workload::Contended, args).await,

@@ -114,8 +114,14 @@ pub struct Arguments {
     secured: ConnectionOptions,
 }
 
-/// Does what is asked for. Ends with SIGINT and SIGTERM at any time, and can be run again.
-pub async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+/// Migrates, on the calling thread. Ends with SIGINT and SIGTERM at any time, and can be run again.
+///
+/// The connection to the source is kept alive while the target's answers are awaited.
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    cli_support::block_on(run_until_signal(arguments))
+}
+
+async fn run_until_signal(arguments: Arguments) -> anyhow::Result<ExitCode> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;

@@ -5,6 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use front_door::{Door, Socket};
+use futures_util::future::BoxFuture;
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +20,18 @@ use crate::handshake;
 /// and a client is also who its certificate says.
 ///
 /// Who finds no place is hung up on, as ZooKeeper does: its client tries the next server.
-pub async fn serve(listener: TcpListener, front: Front, tls: Option<ServerTls>, stop: CancellationToken) {
+// Boxed and not inlined, so that the connections' tasks are compiled in this crate alone.
+#[inline(never)]
+pub fn serve(
+    listener: TcpListener,
+    front: Front,
+    tls: Option<ServerTls>,
+    stop: CancellationToken,
+) -> BoxFuture<'static, ()> {
+    Box::pin(serve_here(listener, front, tls, stop))
+}
+
+async fn serve_here(listener: TcpListener, front: Front, tls: Option<ServerTls>, stop: CancellationToken) {
     let config = front.config();
     let door = Door {
         what: "clients of ZooKeeper",

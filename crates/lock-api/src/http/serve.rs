@@ -13,7 +13,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use front_door::{Door, DoorMeter, Socket, Waited};
-use futures_util::future::Either;
+use futures_util::future::{BoxFuture, Either};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -74,11 +74,35 @@ pub async fn serve(
     config: impl Into<LiveConfig>,
     tls: Option<ServerTls>,
     busy: Option<Node>,
-    shutdown: impl Future<Output = ()>,
+    shutdown: impl Future<Output = ()> + Send,
 ) {
-    let live = config.into();
+    serve_here(listener, front.into(), config.into(), tls, busy, Box::pin(shutdown)).await;
+}
+
+/// As [`serve`], for one kind of everything.
+///
+/// Boxed and not inlined, so that the connections' tasks, with all of hyper and of the routes, are compiled in this crate alone.
+#[inline(never)]
+fn serve_here<'s>(
+    listener: TcpListener,
+    front: Front,
+    live: LiveConfig,
+    tls: Option<ServerTls>,
+    busy: Option<Node>,
+    shutdown: BoxFuture<'s, ()>,
+) -> BoxFuture<'s, ()> {
+    Box::pin(accept(listener, front, live, tls, busy, shutdown))
+}
+
+async fn accept(
+    listener: TcpListener,
+    front: Front,
+    live: LiveConfig,
+    tls: Option<ServerTls>,
+    busy: Option<Node>,
+    shutdown: BoxFuture<'_, ()>,
+) {
     let config = live.get();
-    let front = front.into();
     let draining = CancellationToken::new();
     // Whom to tell over TLS would take a handshake.
     let told = |problem: Problem| {

@@ -25,6 +25,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
+use cli_support::block_on;
 
 use crate::snapshot;
 
@@ -94,7 +95,7 @@ pub fn main() -> ExitCode {
         Command::Client(command) => client::carry_out(command),
         Command::Config { command } => block_on(config::run(command)).map_err(exit::Failure::from),
         #[cfg(feature = "migrate")]
-        Command::Migrate(arguments) => carry_out_migration(*arguments).map_err(exit::Failure::from),
+        Command::Migrate(arguments) => migration::run(*arguments).map_err(exit::Failure::from),
         other => run(other)
             .map(|()| ExitCode::SUCCESS)
             .map_err(exit::Failure::from),
@@ -124,7 +125,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Snapshot { command } => block_on(snapshot::run(command)),
         Command::Cert { command } => cert::run(command),
         #[cfg(feature = "bench")]
-        Command::Bench { command } => block_on(load_generator::run(command)),
+        Command::Bench { command } => load_generator::run(command),
         Command::Client(_) => unreachable!("it has exit codes of its own, and was carried out before"),
         #[cfg(feature = "migrate")]
         Command::Migrate(_) => unreachable!("it has exit codes of its own, and was carried out before"),
@@ -143,24 +144,6 @@ fn run(command: Command) -> anyhow::Result<()> {
                 .context("writing to standard output")
         }
     }
-}
-
-/// Runs the migration. Its connection to the source has to be kept alive while the target's answers are awaited; one thread does both.
-#[cfg(feature = "migrate")]
-fn carry_out_migration(arguments: migration::Arguments) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime
-        .context("starting the runtime")?
-        .block_on(migration::run(arguments))
-}
-
-/// Everything but `serve` does with one thread.
-fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("starting the runtime")?
-        .block_on(work)
 }
 
 #[cfg(test)]

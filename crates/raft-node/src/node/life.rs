@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{Instant as _, ServerState};
 use tokio::time::Instant;
@@ -32,7 +33,13 @@ impl Node {
 
     /// Hands leadership to another member if this node leads, and stops. What waits here is answered
     /// `Unavailable` or `OutcomeUnknown`.
-    pub async fn stop(&self) {
+    // Boxed, so that it is compiled in this crate alone: see `start_keeping`.
+    #[inline(never)]
+    pub fn stop(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.stop_here())
+    }
+
+    async fn stop_here(&self) {
         self.hand_over().await;
         self.inner.stop.cancel();
         self.inner.tasks.close();

@@ -1,5 +1,7 @@
 //! Changes of the membership and of leadership, as front ends ask for them.
 
+use futures_util::future::BoxFuture;
+
 use super::Node;
 use crate::config::{MemberAddress, NodeId};
 use crate::disks::MemberNews;
@@ -10,12 +12,16 @@ impl Node {
     /// Changes who is a member, or who leads. Every node takes every change; the leader makes it, and one at a time.
     ///
     /// Making the same change again is a success, so after [`MembershipError::OutcomeUnknown`] it is made again.
-    pub async fn change_membership(
+    // Boxed, so that it is compiled in this crate alone: see `start_keeping`.
+    #[inline(never)]
+    pub fn change_membership(
         &self,
         change: MembershipChange,
-    ) -> Result<MembershipChanged, MembershipError> {
-        self.working()?;
-        self.inner.asker.change(change).await
+    ) -> BoxFuture<'_, Result<MembershipChanged, MembershipError>> {
+        Box::pin(async move {
+            self.working()?;
+            self.inner.asker.change(change).await
+        })
     }
 
     /// Takes a node in that was started with [`NodeConfig::join`](crate::NodeConfig::join) and listens at `address`. It is a learner: it gets
@@ -73,9 +79,10 @@ impl Node {
     }
 
     /// How the members are, as the leader knows it: how much of the log each lacks, and what it has said of its disk.
-    pub async fn members_news(&self) -> Result<Vec<MemberNews>, Unavailable> {
+    #[inline(never)]
+    pub fn members_news(&self) -> BoxFuture<'_, Result<Vec<MemberNews>, Unavailable>> {
         let inner = &self.inner;
-        inner.asker.members(&inner.disks, &inner.raft).await
+        Box::pin(inner.asker.members(&inner.disks, &inner.raft))
     }
 
     /// Whether this node has learnt that it was removed from the cluster. It has failed then, see [`Node::failed`].

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use openraft::SnapshotPolicy;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -89,12 +90,25 @@ impl Node {
         config: NodeConfig,
         listening: crate::simulation::Listening,
         disk: Arc<dyn Disk>,
-    ) -> futures_util::future::BoxFuture<'static, Result<Node, StartError>> {
-        // In a box, so that whoever simulates need not compile all of a node anew.
-        Box::pin(Self::start_keeping(config, listening.into(), disk, false))
+    ) -> BoxFuture<'static, Result<Node, StartError>> {
+        Self::start_keeping(config, listening.into(), disk, false)
     }
 
-    async fn start_keeping(
+    /// Starts a node with the disk and the listener that it is given.
+    ///
+    /// The compiler generates an `async fn` in each crate that awaits it, with all that it spawns. This future is in a box, and the
+    /// function is not inlined, so that the tasks of a node are compiled in this crate and in no other.
+    #[inline(never)]
+    fn start_keeping(
+        config: NodeConfig,
+        listener: PeerListener,
+        disk: Arc<dyn Disk>,
+        keeps_history: bool,
+    ) -> BoxFuture<'static, Result<Node, StartError>> {
+        Box::pin(Self::start_here(config, listener, disk, keeps_history))
+    }
+
+    async fn start_here(
         config: NodeConfig,
         listener: PeerListener,
         disk: Arc<dyn Disk>,

@@ -16,6 +16,31 @@ const BODY: [Code; 3] = [Code::BadRequest, Code::TooLarge, Code::RequestTimeout]
 /// What fails before an operation is looked at, if a token is shown: it is none that counts, or that cannot be found out.
 const AT_THE_DOOR: [Code; 2] = [Code::Unauthenticated, Code::Unavailable];
 
+/// A JSON document of one schema, as the content of a body or an answer.
+fn document(schema: RefOr<Schema>, example: Value) -> Value {
+    json!({"application/json": {"schema": schema, "example": example}})
+}
+
+fn path_parameter(name: &str, description: &str, schema: RefOr<Schema>, example: Value) -> Parameter {
+    ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Path)
+        .required(Required::True)
+        .description(Some(description))
+        .schema(Some(schema))
+        .example(Some(example))
+        .build()
+}
+
+fn with_examples(parameters: Vec<Parameter>, examples: &[(&str, Value)]) -> Vec<Parameter> {
+    let with_example = |parameter: Parameter| {
+        let own = examples.iter().find(|(name, _)| *name == parameter.name);
+        let own = own.map(|(_, value)| value.clone());
+        ParameterBuilder::from(parameter).example(own).build()
+    };
+    parameters.into_iter().map(with_example).collect()
+}
+
 /// The schemas that operations name.
 pub type Components = BTreeMap<String, RefOr<Schema>>;
 
@@ -86,25 +111,14 @@ impl Operation {
     /// The piece of the address in braces.
     pub fn names<T: ToSchema>(mut self, name: &str, description: &str, example: Value) -> Self {
         let schema = self.schema_of::<T>();
-        let parameter = ParameterBuilder::new()
-            .name(name)
-            .parameter_in(ParameterIn::Path)
-            .required(Required::True)
-            .description(Some(description))
-            .schema(Some(schema))
-            .example(Some(example));
-        self.parameters.push(parameter.build());
+        self.parameters.push(path_parameter(name, description, schema, example));
         self
     }
 
     /// The parameters of the query; others are refused.
     pub fn asks<T: IntoParams>(mut self, example: &[(&str, Value)]) -> Self {
-        let parameters = T::into_params(|| Some(ParameterIn::Query));
-        self.parameters.extend(parameters.into_iter().map(|parameter| {
-            let own = example.iter().find(|(name, _)| *name == parameter.name);
-            let own = own.map(|(_, value)| value.clone());
-            ParameterBuilder::from(parameter).example(own).build()
-        }));
+        self.parameters
+            .extend(with_examples(T::into_params(|| Some(ParameterIn::Query)), example));
         self.fails(&[Code::BadRequest])
     }
 
@@ -138,15 +152,18 @@ impl Operation {
     /// The body: a JSON object. `required` says whether it can be left away.
     pub fn takes<T: ToSchema>(mut self, required: bool, example: Value) -> Self {
         let schema = self.schema_of::<T>();
-        let content = json!({"application/json": {"schema": schema, "example": example}});
-        self.body = Some(json!({"required": required, "content": content}));
+        self.body = Some(json!({"required": required, "content": document(schema, example)}));
         self.fails(&BODY)
     }
 
     /// An answer that is a document.
     pub fn answers<T: ToSchema>(mut self, status: StatusCode, description: &str, example: Value) -> Self {
         let schema = self.schema_of::<T>();
-        let content = json!({"application/json": {"schema": schema, "example": example}});
+        self.answers_document(status, description, document(schema, example))
+    }
+
+    // Not generic, as all that follows the schema: some hundred types are told.
+    fn answers_document(self, status: StatusCode, description: &str, content: Value) -> Self {
         self.answer(status, json!({"description": description, "content": content}))
     }
 
@@ -198,10 +215,21 @@ impl Operation {
     }
 
     fn schema_of<T: ToSchema>(&mut self) -> RefOr<Schema> {
-        let mut schemas = vec![(T::name().into_owned(), T::schema())];
+        let mut schemas = Vec::new();
         T::schemas(&mut schemas);
-        self.components.extend(schemas);
-        RefOr::Ref(utoipa::openapi::Ref::from_schema_name(T::name()))
+        self.add_schemas(T::name().into_owned(), T::schema(), schemas)
+    }
+
+    fn add_schemas(
+        &mut self,
+        name: String,
+        schema: RefOr<Schema>,
+        of_parts: Vec<(String, RefOr<Schema>)>,
+    ) -> RefOr<Schema> {
+        let reference = utoipa::openapi::Ref::from_schema_name(&name);
+        self.components.insert(name, schema);
+        self.components.extend(of_parts);
+        RefOr::Ref(reference)
     }
 
     /// The operation's object in the document; its schemas are added to `components`.
