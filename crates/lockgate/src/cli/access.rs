@@ -4,10 +4,10 @@ use clap::{Args, Subcommand};
 use cli_support::output::say;
 use lock_client::{Caller, Grant};
 
-use super::client::Servers;
 use super::exit::Failure;
 use super::locks::say_json;
 use super::made::Out;
+use super::servers::Servers;
 use super::table::shown;
 
 /// What can be done.

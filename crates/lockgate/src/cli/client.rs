@@ -1,63 +1,12 @@
-//! The commands that ask a running cluster, as any program could: what can be said, and to which servers.
+//! The commands that call a running cluster with the Rust client, as any program could.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context, ensure};
-use clap::{Args, Subcommand};
-use cli_support::connection_options::ConnectionOptions;
-use cli_support::credentials::Credentials;
-use lock_client::LockClient;
+use anyhow::Context;
+use clap::Subcommand;
 
 use super::exit::Failure;
 use super::{access, history, locks, policy, run, token, znodes};
-
-/// The nodes of `lockgate cluster up`.
-const LOCAL_SERVERS: &str = "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403";
-
-/// Which servers are asked.
-#[derive(Debug, Args)]
-pub struct Servers {
-    /// Addresses (host:port) of some servers of the cluster; one that does not serve is passed over
-    #[arg(
-        long = "server",
-        value_name = "ADDRESS",
-        env = "LOCKGATE_SERVERS",
-        value_delimiter = ',',
-        default_value = LOCAL_SERVERS,
-        hide_default_value = true
-    )]
-    servers: Vec<String>,
-    /// For how long a request is tried at all of them
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = humantime::parse_duration)]
-    patience: Duration,
-    #[command(flatten)]
-    secured: ConnectionOptions,
-}
-
-impl Servers {
-    /// A client of them.
-    pub fn client(&self) -> anyhow::Result<LockClient> {
-        let Credentials { tls, token, insecure } = self.credentials()?;
-        let mut builder = LockClient::builder(&self.servers).patience(self.patience);
-        if let Some(tls) = tls {
-            builder = builder.tls(tls);
-        }
-        if let Some(token) = token {
-            ensure!(
-                !token.is_operators() || self.servers.len() == 1,
-                "an operator's token counts at its own node alone: name that one with --server"
-            );
-            builder = builder.token(token).insecure(insecure);
-        }
-        builder.build().context("--server")
-    }
-
-    /// What protects connections to them, and what is shown over them.
-    pub fn credentials(&self) -> anyhow::Result<Credentials> {
-        self.secured.credentials()
-    }
-}
 
 /// The commands of a client.
 #[derive(Debug, Subcommand)]

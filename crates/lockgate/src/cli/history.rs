@@ -7,8 +7,8 @@ use cli_support::http_client::{self, encode_path};
 use cli_support::output::say;
 use serde_json::Value;
 
-use super::client::Servers;
 use super::exit::Failure;
+use super::servers::Servers;
 use super::table::{shown, table as draw};
 
 /// Which lock, and whom to ask.

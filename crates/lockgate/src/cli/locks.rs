@@ -8,8 +8,8 @@ use cli_support::output::say;
 use lock_client::{Contender, LockView};
 use serde::Serialize;
 
-use super::client::Servers;
 use super::exit::Failure;
+use super::servers::Servers;
 use super::table::table;
 
 /// `lockgate locks`

@@ -14,6 +14,7 @@ mod locks;
 mod made;
 mod policy;
 mod run;
+mod servers;
 mod table;
 mod token;
 mod znodes;

@@ -4,9 +4,9 @@ use clap::{Args, Subcommand};
 use cli_support::output::say;
 use lock_client::{CertificateView, Grant, RoleView};
 
-use super::client::Servers;
 use super::exit::Failure;
 use super::locks::say_json;
+use super::servers::Servers;
 use super::table::table;
 
 /// What can be done with roles. All of it needs the right to administer at `/`.

@@ -6,10 +6,10 @@ use clap::{Args, Subcommand};
 use cli_support::output::say;
 use lock_client::TokenView;
 
-use super::client::Servers;
 use super::exit::Failure;
 use super::locks::say_json;
 use super::made::Out;
+use super::servers::Servers;
 use super::table::table;
 
 /// What can be done with tokens. All of it needs the right to administer at `/`.

@@ -11,9 +11,9 @@ use cli_support::output::say;
 use lock_client::{CreateMode, WatchKind};
 use serde_json::json;
 
-use super::client::Servers;
 use super::exit::Failure;
 use super::locks::say_json;
+use super::servers::Servers;
 use super::table::table;
 
 /// `lockgate ls`

@@ -6,8 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::request::{Operation, Request, Submitted};
-
 /// Numbers of forwarded requests that are finished and not yet reported to the process they came from.
 pub type Finished = Arc<Mutex<Vec<u64>>>;
 
@@ -75,19 +73,6 @@ pub fn reply(to: ReplyTo) {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(number),
-    }
-}
-
-/// Applies a request that is committed.
-pub fn apply(locks: &mut Locks, submitted: Submitted) {
-    let Request {
-        operation,
-        permits,
-        key,
-    } = &submitted.request;
-    match operation {
-        Operation::Acquire => locks.acquire(key, *permits, submitted.reply_to),
-        Operation::Release => locks.release(key, submitted.reply_to),
     }
 }
 

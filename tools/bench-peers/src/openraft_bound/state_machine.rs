@@ -10,8 +10,8 @@ use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use openraft::type_config::alias::{SnapshotMetaOf, SnapshotOf, StoredMembershipOf};
 use tokio::sync::Notify;
 
-use super::locks::{Locks, apply};
-use super::request::Submitted;
+use super::locks::Locks;
+use super::request::{Operation, Request, Submitted};
 use super::{LogId, Payload, Types};
 
 /// Waiting callers at the leader: for locks, and for entries in flight.
@@ -117,6 +117,19 @@ impl RaftSnapshotBuilder<Types> for StateMachine {
 
     async fn build_snapshot(&mut self) -> Result<SnapshotOf<Types, ()>, io::Error> {
         Err(no_snapshots())
+    }
+}
+
+/// Applies a request that is committed.
+fn apply(locks: &mut Locks, submitted: Submitted) {
+    let Request {
+        operation,
+        permits,
+        key,
+    } = &submitted.request;
+    match operation {
+        Operation::Acquire => locks.acquire(key, *permits, submitted.reply_to),
+        Operation::Release => locks.release(key, submitted.reply_to),
     }
 }
 

@@ -15,8 +15,8 @@ use nix::sys::signal::Signal;
 use tokio::process::Child;
 use tokio::time::Instant;
 
-use super::client::Servers;
 use super::exit::Failure;
+use super::servers::Servers;
 use super::table::shown;
 use crate::cli::run::group::Group;
 

@@ -1,0 +1,56 @@
+//! Options of the commands that call a running cluster: its servers, and how long to try them.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use cli_support::connection_options::ConnectionOptions;
+use cli_support::credentials::Credentials;
+use lock_client::LockClient;
+
+/// The nodes of `lockgate cluster up`.
+const LOCAL_SERVERS: &str = "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403";
+
+/// Which servers are asked.
+#[derive(Debug, Args)]
+pub struct Servers {
+    /// Addresses (host:port) of some servers of the cluster; one that does not serve is passed over
+    #[arg(
+        long = "server",
+        value_name = "ADDRESS",
+        env = "LOCKGATE_SERVERS",
+        value_delimiter = ',',
+        default_value = LOCAL_SERVERS,
+        hide_default_value = true
+    )]
+    servers: Vec<String>,
+    /// For how long a request is tried at all of them
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = humantime::parse_duration)]
+    patience: Duration,
+    #[command(flatten)]
+    secured: ConnectionOptions,
+}
+
+impl Servers {
+    /// A client of them.
+    pub fn client(&self) -> anyhow::Result<LockClient> {
+        let Credentials { tls, token, insecure } = self.credentials()?;
+        let mut builder = LockClient::builder(&self.servers).patience(self.patience);
+        if let Some(tls) = tls {
+            builder = builder.tls(tls);
+        }
+        if let Some(token) = token {
+            ensure!(
+                !token.is_operators() || self.servers.len() == 1,
+                "an operator's token counts at its own node alone: name that one with --server"
+            );
+            builder = builder.token(token).insecure(insecure);
+        }
+        builder.build().context("--server")
+    }
+
+    /// What protects connections to them, and what is shown over them.
+    pub fn credentials(&self) -> anyhow::Result<Credentials> {
+        self.secured.credentials()
+    }
+}
