@@ -10,6 +10,9 @@ use hot_paths::expected::{self, Counts, TOLERANCE_PERCENT, Verdict};
 use hot_paths::paths::{self, HotPath};
 use hot_paths::valgrind;
 
+/// The cargo profile whose builds are counted: optimised, with assertions, and shared with the simulation.
+const PROFILE: &str = "checked";
+
 /// Notes what is counted in place of checking it, as golden files are renewed.
 const UPDATE: &str = "UPDATE_HOT_PATHS";
 
@@ -69,9 +72,10 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 fn check() -> anyhow::Result<ExitCode> {
-    // What a build for tests takes has nothing to do with what is noted.
-    if cfg!(debug_assertions) {
-        bail!("this was built without optimisation; say cargo run --profile counting -p hot-paths -- check");
+    // The counts of another profile have nothing to do with those that are noted.
+    let own = std::env::current_exe().context("the path of this program")?;
+    if !own.parent().is_some_and(|directory| directory.ends_with(PROFILE)) {
+        bail!("this is a build of another profile; run cargo run --profile {PROFILE} -p hot-paths -- check");
     }
     let began = Instant::now();
     let all: Vec<&HotPath> = paths::all().iter().collect();
@@ -112,7 +116,7 @@ fn check() -> anyhow::Result<ExitCode> {
 }
 
 const HEAD: &str =
-    "Instructions of one operation of each hot path: `cargo run --profile counting -p hot-paths -- check`.
+    "Instructions of one operation of each hot path: `cargo run --profile checked -p hot-paths -- check`.
 Written with UPDATE_HOT_PATHS=1; see docs/testing.md.";
 
 /// Tells every count, and whether all is as noted.

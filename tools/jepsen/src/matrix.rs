@@ -1,5 +1,7 @@
 //! Which workload meets which nemesis, and cells run one after the other or side by side.
 
+use std::str::FromStr;
+
 use clap::ValueEnum;
 use futures_util::StreamExt;
 
@@ -20,6 +22,37 @@ pub enum Matrix {
     Full,
     /// The same, longer.
     Release,
+}
+
+/// A part of the cells of a matrix: one of each `of`, another one for each `number`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    number: usize,
+    of: usize,
+}
+
+impl Share {
+    /// Whether the cell at this place of the matrix is in it.
+    pub fn has(self, cell: usize) -> bool {
+        (cell + self.number).is_multiple_of(self.of)
+    }
+}
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (number, of) = text.split_once('/').ok_or("N/M is expected")?;
+        let parse = |part: &str| part.parse::<usize>().map_err(|error| format!("{part}: {error}"));
+        let share = Self {
+            number: parse(number)?,
+            of: parse(of)?,
+        };
+        match share.of {
+            0 => Err("no share has 0 parts".to_owned()),
+            _ => Ok(share),
+        }
+    }
 }
 
 /// The cells of the gate: each family of faults, each with a workload that it could hurt.
@@ -115,6 +148,17 @@ pub async fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_of_successive_days_have_each_cell_once() {
+        for cell in 0..8 {
+            let has = |day: usize| format!("{day}/3").parse::<Share>().unwrap().has(cell);
+            assert_eq!((20_782..20_785).filter(|day| has(*day)).count(), 1);
+        }
+        for text in ["3", "1/0", "x/2", "1/"] {
+            assert!(text.parse::<Share>().is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn all_cells_exist() {

@@ -1,6 +1,6 @@
 //! Bugs on purpose, and the cells that must see them: a suite that does not see these would not see others.
 //!
-//! A build of the program with the feature `planted` has the bug that LOCKGATE_PLANTED numbers. Its cells are run one after
+//! The program with planted bugs (`tools/system-tests`) has the bug that LOCKGATE_PLANTED numbers. Its cells are run one after
 //! the other until one is violated; what no real machine shows in time is looked for by the crash suite.
 
 use std::ffi::OsString;
@@ -19,6 +19,9 @@ use crate::supervise::Supervisor;
 
 /// The variable of the environment that chooses a bug.
 pub const PLANTED: &str = "LOCKGATE_PLANTED";
+
+/// The program that has planted bugs.
+const PROGRAM: &str = "lockgate-with-faults";
 
 /// A bug, and where it is looked for.
 pub struct Mutant {
@@ -192,40 +195,20 @@ pub struct Found {
     pub missed_by: Vec<String>,
 }
 
-/// Builds the program with bugs in it, beside other builds.
+/// Builds the program that has planted bugs as switches of the process (`tools/system-tests`).
 pub async fn build() -> anyhow::Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let target = root.join("target/planted");
-    println!(
-        "building lockgate with the feature `planted` in {}",
-        target.display()
-    );
+    println!("building {PROGRAM}");
     let built = Command::new(cargo())
-        .args([
-            "build",
-            "--release",
-            "-p",
-            "lockgate",
-            "--features",
-            "planted",
-            "--target-dir",
-        ])
-        .arg(&target)
-        // Fast enough for the rates that runs need, and built in a third of the time.
-        .envs([
-            ("CARGO_PROFILE_RELEASE_LTO", "off"),
-            ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
-        ])
+        .args(["build", "--release", "-p", "system-tests", "--bin", PROGRAM])
         .current_dir(&root)
         .stdin(Stdio::null())
         .status()
         .await
         .context("cargo")?;
-    ensure!(
-        built.success(),
-        "lockgate with the feature `planted` cannot be built"
-    );
-    Ok(target.join("release/lockgate"))
+    ensure!(built.success(), "{PROGRAM} cannot be built");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    Ok(target.join("release").join(PROGRAM))
 }
 
 /// Looks for one bug. `spec` makes a cell of workload and nemesis; tells of each.

@@ -9,7 +9,7 @@ use clap::Parser;
 use crate::cell::Spec;
 use crate::inside::Isolation;
 use crate::leftovers;
-use crate::matrix::{self, Matrix};
+use crate::matrix::{self, Matrix, Share};
 use crate::mutants::{self, Found};
 use crate::report::{CellReport, Report, html, recovery};
 use crate::supervise::Supervisor;
@@ -74,6 +74,9 @@ pub struct Options {
     /// Only cells whose name (`exclusive x kill-leader`) has this in it
     #[arg(long)]
     only: Option<String>,
+    /// Only a share of the cells: of each M one, the Nth (N may be larger than M, as the number of a day is)
+    #[arg(long, value_name = "N/M")]
+    share: Option<Share>,
     /// Show all workloads and nemeses, and what can be run here
     #[arg(long)]
     list: bool,
@@ -220,7 +223,10 @@ impl Options {
         let only = self.only.as_deref().unwrap_or_default();
         let wanted = pairs
             .into_iter()
-            .filter(|(workload, nemesis)| format!("{workload} x {nemesis}").contains(only));
+            .filter(|(workload, nemesis)| format!("{workload} x {nemesis}").contains(only))
+            .enumerate()
+            .filter(|(number, _)| self.share.is_none_or(|share| share.has(*number)))
+            .map(|(_, pair)| pair);
         let specs = wanted.enumerate().map(|(number, (workload, nemesis))| {
             // The first one has the seed itself, so that a single cell is what was asked for.
             let seed = seed.wrapping_add(number as u64);

@@ -72,7 +72,7 @@ impl Report {
     /// What somebody types to see the same again.
     pub fn reproduce(&self) -> String {
         format!(
-            "cargo run --profile simulation -p lockgate-sim -- --seed {} --steps {}",
+            "cargo run --profile checked -p lockgate-sim -- --seed {} --steps {}",
             self.seed, self.steps_asked
         )
     }
