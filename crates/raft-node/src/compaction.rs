@@ -39,11 +39,16 @@ const EARLIER_PERCENT: u64 = 20;
 /// For a living follower that lags, and for one that is being sent a snapshot, the log is kept until it is so many
 /// times as long as it may become between two snapshots. With less, a slow one would get snapshot after snapshot and
 /// never catch up; without a bound, it would fill the disks of the others.
-#[cfg(not(feature = "failpoints"))]
 const KEPT_FOR_FOLLOWERS: u64 = 4;
-/// Nothing: so every node that was away takes a snapshot, which is what the run with fail points wants to break.
-#[cfg(feature = "failpoints")]
-const KEPT_FOR_FOLLOWERS: u64 = 0;
+
+/// [`KEPT_FOR_FOLLOWERS`]; nothing where a test wants every node that was away to take a snapshot.
+fn kept_for_followers() -> u64 {
+    #[cfg(feature = "failpoints")]
+    if crate::fail_points::rare_steps_are_frequent() {
+        return 0;
+    }
+    KEPT_FOR_FOLLOWERS
+}
 
 /// A follower that has answered a heartbeat within this time lives. Several elections, so that a busy one is not taken
 /// for dead.
@@ -261,7 +266,7 @@ impl Compaction {
         let mut upto = fewest.max(kept_for_bytes).min(covered);
         let purged = self.log.purged().map_or(0, |purged| purged.index);
         let (_, snapshot_bytes) = self.newest();
-        let longest = KEPT_FOR_FOLLOWERS.saturating_mul(config.every_bytes.max(snapshot_bytes));
+        let longest = kept_for_followers().saturating_mul(config.every_bytes.max(snapshot_bytes));
         let mut left_behind = false;
         for needed in self.needed_after() {
             // Who needs what is gone already gets a snapshot, whatever is kept.

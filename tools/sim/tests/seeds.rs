@@ -1,8 +1,8 @@
-//! A few short seeds, each in a process of its own, as a debug build can run them; `.ci/run` runs long ones.
+//! A few short seeds, each in a process of its own: what a run reports, and that a seed repeats. `.ci/run` runs long ones, and the seeds
+//! that once found something.
 
 use std::process::Command;
 
-use lockgate_sim::regressions;
 use lockgate_sim::run::Report;
 
 /// Steps of a short run: several elections, snapshots and faults, in some seconds.
@@ -60,11 +60,4 @@ fn the_same_seed_is_the_same_run() {
     let logged = run_with(7, SHORT, &["--log"]);
     assert_eq!(one.trace, logged.trace, "also when it tells what it does");
     assert_ne!(one.trace, run(8, SHORT).trace, "another seed is another run");
-}
-
-#[test]
-fn what_was_found_once_is_not_found_again() {
-    for (seed, steps) in regressions::all().expect("the file is well formed") {
-        is_well(&run(seed, steps));
-    }
 }

@@ -76,7 +76,15 @@ pub async fn serve(
     busy: Option<Node>,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    serve_here(listener, front.into(), config.into(), tls, busy, Box::pin(shutdown)).await;
+    serve_here(
+        listener,
+        front.into(),
+        config.into(),
+        tls,
+        busy,
+        Box::pin(shutdown),
+    )
+    .await;
 }
 
 /// As [`serve`], for one kind of everything.

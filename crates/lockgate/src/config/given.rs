@@ -179,6 +179,12 @@ impl<'a> Settings<'a> {
     pub(super) fn integer(&mut self, key: &'static str) -> Option<u64> {
         let (setting, value) = self.value(key)?;
         let (least, most) = setting.kind.bounds().expect("it is a number");
+        // A new segment every moment is what fail points need.
+        #[cfg(feature = "failpoints")]
+        let least = match raft_node::fail_points::rare_steps_are_frequent() {
+            true => 1,
+            false => least,
+        };
         let number = match value {
             Value::Variable(text) => text.trim().parse().ok(),
             Value::Number(number) => u64::try_from(number).ok(),

@@ -40,11 +40,7 @@ const MAX_DEFAULT_WORKERS: usize = 4;
 
 /// An entry of the log is at most about 2 MiB. One that does not fit into a segment would need space that a full disk
 /// does not have.
-#[cfg(not(feature = "failpoints"))]
 const MIN_SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
-/// What is rare elsewhere shall happen all the time.
-#[cfg(feature = "failpoints")]
-const MIN_SEGMENT_BYTES: u64 = 4096;
 
 /// A start reads the segment that was written to last as a whole.
 const MAX_SEGMENT_BYTES: u64 = 256 * 1024 * 1024;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -55,6 +56,19 @@ pub fn order(name: &str, action: Action, times: usize) -> Result<(), String> {
         return Err(format!("the step at {name} cannot fail"));
     }
     fail::cfg(name, &format!("{times}*{}", action.spelled()))
+}
+
+static RARE_STEPS_ARE_FREQUENT: AtomicBool = AtomicBool::new(false);
+
+/// Makes rare steps frequent in this process, from its start on: the log may have segments of some KiB, and is not kept for followers
+/// that were away, so that they take snapshots.
+pub fn make_rare_steps_frequent() {
+    RARE_STEPS_ARE_FREQUENT.store(true, Ordering::Relaxed);
+}
+
+/// Returns whether [`make_rare_steps_frequent`] was called.
+pub fn rare_steps_are_frequent() -> bool {
+    RARE_STEPS_ARE_FREQUENT.load(Ordering::Relaxed)
 }
 
 /// Takes back what was ordered at a point.

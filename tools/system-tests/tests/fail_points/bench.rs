@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 /// The program under test, with fail points.
-const LOCKGATE: &str = env!("CARGO_BIN_EXE_lockgate-with-faults");
+const LOCKGATE: &str = env!("CARGO_BIN_EXE_lockgate-with-rare-steps");
 
 /// A living node answers these questions at once, unless it is made to wait just then.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);

@@ -111,14 +111,17 @@ impl Operation {
     /// The piece of the address in braces.
     pub fn names<T: ToSchema>(mut self, name: &str, description: &str, example: Value) -> Self {
         let schema = self.schema_of::<T>();
-        self.parameters.push(path_parameter(name, description, schema, example));
+        self.parameters
+            .push(path_parameter(name, description, schema, example));
         self
     }
 
     /// The parameters of the query; others are refused.
     pub fn asks<T: IntoParams>(mut self, example: &[(&str, Value)]) -> Self {
-        self.parameters
-            .extend(with_examples(T::into_params(|| Some(ParameterIn::Query)), example));
+        self.parameters.extend(with_examples(
+            T::into_params(|| Some(ParameterIn::Query)),
+            example,
+        ));
         self.fails(&[Code::BadRequest])
     }
 
