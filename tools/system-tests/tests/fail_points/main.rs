@@ -30,7 +30,7 @@ use crate::bench::Bench;
 use crate::cell::{Cell, matrix};
 use crate::load::Load;
 
-/// How many cells run unless the environment asks for others: two minutes of the gate, and all cells within two months.
+/// How many cells run unless the environment asks for others: one or two minutes of the gate. Every cell has its day.
 const FEW: usize = 12;
 
 /// After so many cells it is looked whether silent sessions have ended, which takes as long as they live.
