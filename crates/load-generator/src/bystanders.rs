@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use cli_support::api_client::{ApiClient, request_id};
 use cli_support::http_client::Connection;
+use futures_util::FutureExt as _;
 use local_cluster::LocalCluster;
 use nix::unistd::Pid;
 use raft_node::admission::BUSY_RETRY;
@@ -97,7 +98,9 @@ impl Bystanders {
                     lock,
                     pause,
                 };
-                tasks.push(tokio::task::spawn_local(locker.run(counted.clone())));
+                tasks.push(tokio::task::spawn_local(
+                    locker.run(counted.clone()).boxed_local(),
+                ));
             }
             sessions.push((api, session));
         }

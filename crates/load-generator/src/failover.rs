@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::Args;
 use cli_support::api_client::{ApiClient, CallError, HeldLock, KeptSession};
+use futures_util::FutureExt as _;
 use local_cluster::{LocalCluster, Ports, START_TIMEOUT, STOP_TIMEOUT};
 use nix::sys::signal::Signal;
 use serde::Serialize;
@@ -231,12 +232,15 @@ async fn round(
 async fn first_grant(probes: Vec<(ApiClient, KeptSession)>, round: usize) -> anyhow::Result<Instant> {
     let mut asked = JoinSet::new();
     for (number, (mut client, session)) in probes.into_iter().enumerate() {
-        asked.spawn(async move {
-            let lock = format!("failover/{round}/probe/{number}");
-            let granted = client.acquire(session.id(), &lock).await.map(|_| Instant::now());
-            // Its own end must not look like the loss of a lock.
-            client.close_session(session.id()).await.and(granted)
-        });
+        asked.spawn(
+            async move {
+                let lock = format!("failover/{round}/probe/{number}");
+                let granted = client.acquire(session.id(), &lock).await.map(|_| Instant::now());
+                // Its own end must not look like the loss of a lock.
+                client.close_session(session.id()).await.and(granted)
+            }
+            .boxed(),
+        );
     }
     let mut first: Option<Instant> = None;
     while let Some(granted) = asked.join_next().await {
@@ -289,7 +293,7 @@ impl Crowd {
             let session = KeptSession::open(&mut client, SESSION_TTL, "failover waiter").await?;
             let lock = holder.held.lock.clone();
             let (id, name) = (session.id().to_owned(), lock.clone());
-            let wait = tokio::spawn(async move { client.acquire(&id, &name).await });
+            let wait = tokio::spawn(async move { client.acquire(&id, &name).await }.boxed());
             waiters.push(Waiter { lock, session, wait });
         }
         let crowd = Self {

@@ -9,6 +9,7 @@ use anyhow::{Context, ensure};
 use bytes::Bytes;
 use clap::Args;
 use cli_support::output::say;
+use futures_util::FutureExt as _;
 use serde::Serialize;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
@@ -107,26 +108,29 @@ async fn fill(args: &Arguments) -> anyhow::Result<FillReport> {
     for number in 0..FILLERS {
         let mut session = Session::open(&servers, number).await?;
         let (next, data) = (next.clone(), data.clone());
-        fillers.push(tokio::task::spawn_local(async move {
-            // Its server may not have heard yet of what another one was told.
-            let sync = Request::Sync { path: TOP.to_owned() };
-            session.call(&sync).await?.map(drop).or_else(refused)?;
-            loop {
-                let first = next.get();
-                let last = (first + SIBLINGS).min(znodes);
-                if first >= last {
-                    return session.close().await;
+        fillers.push(tokio::task::spawn_local(
+            async move {
+                // Its server may not have heard yet of what another one was told.
+                let sync = Request::Sync { path: TOP.to_owned() };
+                session.call(&sync).await?.map(drop).or_else(refused)?;
+                loop {
+                    let first = next.get();
+                    let last = (first + SIBLINGS).min(znodes);
+                    if first >= last {
+                        return session.close().await;
+                    }
+                    next.set(last);
+                    let some: Vec<Request> = (first..last)
+                        .map(|number| {
+                            let path = format!("{TOP}/{}/{number:012}", number / SIBLINGS);
+                            create(path, data.clone())
+                        })
+                        .collect();
+                    create_all(&mut session, &some).await?;
                 }
-                next.set(last);
-                let some: Vec<Request> = (first..last)
-                    .map(|number| {
-                        let path = format!("{TOP}/{}/{number:012}", number / SIBLINGS);
-                        create(path, data.clone())
-                    })
-                    .collect();
-                create_all(&mut session, &some).await?;
             }
-        }));
+            .boxed_local(),
+        ));
     }
     for filler in fillers {
         filler.await.context("a task that fills the tree")??;

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use clap::Args;
 use cli_support::api_client::request_id;
 use cli_support::output::say;
+use futures_util::FutureExt as _;
 use serde::Serialize;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, timeout};
@@ -153,7 +154,7 @@ impl Writers {
         let seen = Rc::new(RefCell::new(Seen::new()));
         let tasks = (0..writers)
             .map(|writer| {
-                let task = tokio::task::spawn_local(write(open.clone(), writer, seen.clone()));
+                let task = tokio::task::spawn_local(write(open.clone(), writer, seen.clone()).boxed_local());
                 AbortOnDropHandle::new(task)
             })
             .collect();

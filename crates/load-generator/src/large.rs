@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use cli_support::api_client::{ApiClient, request_id};
 use cli_support::http_client;
+use futures_util::FutureExt as _;
 use local_cluster::{LocalCluster, Ports, START_TIMEOUT};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -80,22 +81,25 @@ pub async fn fill(nodes: &[String], znodes: u64) -> anyhow::Result<Duration> {
     let mut fillers = JoinSet::new();
     for _ in 0..FILLERS {
         let (mut client, data, next) = (client(), data.clone(), next.clone());
-        fillers.spawn(async move {
-            loop {
-                let first = next.fetch_add(OPS, Ordering::Relaxed);
-                if first >= znodes {
-                    return Ok::<_, anyhow::Error>(());
+        fillers.spawn(
+            async move {
+                loop {
+                    let first = next.fetch_add(OPS, Ordering::Relaxed);
+                    if first >= znodes {
+                        return Ok::<_, anyhow::Error>(());
+                    }
+                    let ops: Vec<Value> = (first..(first + OPS).min(znodes))
+                        .map(|number| {
+                            let path = format!("/large/{}/{number:012}", number / SIBLINGS);
+                            json!({ "create": { "path": path, "data": data } })
+                        })
+                        .collect();
+                    let body = json!({ "ops": ops, "request_id": request_id() });
+                    client.call("POST", "/v1/txn", &body, ANSWER_WITHIN).await?;
                 }
-                let ops: Vec<Value> = (first..(first + OPS).min(znodes))
-                    .map(|number| {
-                        let path = format!("/large/{}/{number:012}", number / SIBLINGS);
-                        json!({ "create": { "path": path, "data": data } })
-                    })
-                    .collect();
-                let body = json!({ "ops": ops, "request_id": request_id() });
-                client.call("POST", "/v1/txn", &body, ANSWER_WITHIN).await?;
             }
-        });
+            .boxed(),
+        );
     }
     while let Some(filled) = fillers.join_next().await {
         filled.context("a task that fills the tree")??;
@@ -133,15 +137,18 @@ impl Writers {
             let body = json!({ "parents": true, "data": "", "request_id": request_id() });
             client.call("POST", &path, &body, ANSWER_WITHIN).await?;
             let (stop, seen) = (stop.clone(), seen.clone());
-            tasks.spawn(async move {
-                let data = "y".repeat(DATA_BYTES);
-                while !stop.load(Ordering::Relaxed) {
-                    let body = json!({ "data": data, "request_id": request_id() });
-                    client.call("PUT", &path, &body, ANSWER_WITHIN).await?;
-                    seen.lock().acknowledged();
+            tasks.spawn(
+                async move {
+                    let data = "y".repeat(DATA_BYTES);
+                    while !stop.load(Ordering::Relaxed) {
+                        let body = json!({ "data": data, "request_id": request_id() });
+                        client.call("PUT", &path, &body, ANSWER_WITHIN).await?;
+                        seen.lock().acknowledged();
+                    }
+                    Ok(())
                 }
-                Ok(())
-            });
+                .boxed(),
+            );
         }
         Ok(Self { stop, seen, tasks })
     }
@@ -190,24 +197,27 @@ impl Reader {
     pub fn start(node: &str) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (node, stopped) = (node.to_owned(), stop.clone());
-        let task = tokio::spawn(async move {
-            let mut longest = Duration::ZERO;
-            'connect: while !stopped.load(Ordering::Relaxed) {
-                let Ok(mut connection) = http_client::Connection::connect(&node).await else {
-                    tokio::time::sleep(LOOK_EVERY).await;
-                    continue;
-                };
-                while !stopped.load(Ordering::Relaxed) {
-                    let asked = Instant::now();
-                    if connection.send("GET", "/v1/znodes/zookeeper", "").await.is_err() {
-                        continue 'connect;
+        let task = tokio::spawn(
+            async move {
+                let mut longest = Duration::ZERO;
+                'connect: while !stopped.load(Ordering::Relaxed) {
+                    let Ok(mut connection) = http_client::Connection::connect(&node).await else {
+                        tokio::time::sleep(LOOK_EVERY).await;
+                        continue;
+                    };
+                    while !stopped.load(Ordering::Relaxed) {
+                        let asked = Instant::now();
+                        if connection.send("GET", "/v1/znodes/zookeeper", "").await.is_err() {
+                            continue 'connect;
+                        }
+                        longest = longest.max(asked.elapsed());
+                        tokio::time::sleep(LOOK_EVERY).await;
                     }
-                    longest = longest.max(asked.elapsed());
-                    tokio::time::sleep(LOOK_EVERY).await;
                 }
+                longest
             }
-            longest
-        });
+            .boxed(),
+        );
         Self { stop, task }
     }
 

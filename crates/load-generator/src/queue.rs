@@ -13,6 +13,7 @@ use clap::Args;
 use cli_support::api_client::request_id;
 use cli_support::http_client::Connection;
 use cli_support::output::say;
+use futures_util::FutureExt as _;
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -182,16 +183,19 @@ impl Queue {
             let mut client = Client::open(&self.nodes, number).await?;
             sessions.push(client.session.clone());
             let queue = self.clone();
-            tasks.push(tokio::task::spawn_local(async move {
-                if let Err(error) = queue.stand(&mut client).await {
-                    queue
-                        .seen
-                        .borrow_mut()
-                        .failure
-                        .get_or_insert(format!("{error:#}"));
-                    queue.done.notify_one();
+            tasks.push(tokio::task::spawn_local(
+                async move {
+                    if let Err(error) = queue.stand(&mut client).await {
+                        queue
+                            .seen
+                            .borrow_mut()
+                            .failure
+                            .get_or_insert(format!("{error:#}"));
+                        queue.done.notify_one();
+                    }
                 }
-            }));
+                .boxed_local(),
+            ));
             if number % AT_A_TIME == AT_A_TIME - 1 {
                 self.wait_queued(number + 1).await?;
             }
@@ -287,12 +291,15 @@ impl Queue {
         while !sessions.is_empty() {
             let some = sessions.split_off(sessions.len().saturating_sub(share));
             let mut client = self.nodes.client(closing.len(), PATIENCE);
-            closing.spawn(async move {
-                for session in some {
-                    client.close_session(&session).await?;
+            closing.spawn(
+                async move {
+                    for session in some {
+                        client.close_session(&session).await?;
+                    }
+                    Ok::<_, anyhow::Error>(())
                 }
-                Ok::<_, anyhow::Error>(())
-            });
+                .boxed(),
+            );
         }
         while let Some(closed) = closing.join_next().await {
             closed.context("closing sessions")??;

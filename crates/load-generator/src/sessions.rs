@@ -9,6 +9,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use cli_support::api_client::{ApiClient, HeldLock, request_id};
 use cli_support::output::say;
+use futures_util::FutureExt as _;
 use nix::unistd::Pid;
 use serde::Serialize;
 use tokio::task::{JoinSet, LocalSet};
@@ -131,28 +132,31 @@ async fn measure(args: &Arguments) -> anyhow::Result<SessionsReport> {
     for _ in 0..AT_A_TIME.min(args.sessions) {
         let (nodes, next, run, opened) = (nodes.clone(), next.clone(), run.clone(), opened.clone());
         let sessions = args.sessions;
-        opening.spawn_local(async move {
-            loop {
-                let number = next.replace(next.get() + 1);
-                if number >= sessions {
-                    return anyhow::Ok(());
+        opening.spawn_local(
+            async move {
+                loop {
+                    let number = next.replace(next.get() + 1);
+                    if number >= sessions {
+                        return anyhow::Ok(());
+                    }
+                    let mut api = nodes.client(number, PATIENCE);
+                    let session = api.open_session(ttl, "lockgate bench").await?;
+                    let held = api
+                        .acquire_with(&session, &format!("bench/{run}/{number}"), serde_json::json!({}))
+                        .await?;
+                    let client = Client { api, session, held };
+                    opened
+                        .send(client)
+                        .map_err(|_| anyhow::anyhow!("nobody takes the sessions"))?;
                 }
-                let mut api = nodes.client(number, PATIENCE);
-                let session = api.open_session(ttl, "lockgate bench").await?;
-                let held = api
-                    .acquire_with(&session, &format!("bench/{run}/{number}"), serde_json::json!({}))
-                    .await?;
-                let client = Client { api, session, held };
-                opened
-                    .send(client)
-                    .map_err(|_| anyhow::anyhow!("nobody takes the sessions"))?;
             }
-        });
+            .boxed_local(),
+        );
     }
     drop(opened);
     // Each begins with its heartbeats at once: the opening of the others takes longer than a session lives.
     while let Some(client) = arrivals.recv().await {
-        clients.spawn_local(beat(client, ttl, seen.clone(), stopped.clone()));
+        clients.spawn_local(beat(client, ttl, seen.clone(), stopped.clone()).boxed_local());
     }
     while let Some(done) = opening.join_next().await {
         done.context("a client")?.context("opening the sessions")?;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use hyper::Method;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -174,19 +175,28 @@ impl Servers {
         self.servers[server].suspicions.subscribe()
     }
 
-    /// Sends a request to one server, once.
-    pub(crate) async fn send(&self, server: usize, call: &Call) -> Verdict {
-        let address = &self.servers[server].address;
-        match self.http.send(address, call).await {
-            Ok(answer) => judge(address, answer),
-            Err(SendError::NotSent(why)) => Verdict::NotDone(why),
-            Err(SendError::Broken(why)) => Verdict::InDoubt(why),
-        }
+    /// Sends a request to one server, once. A boxed future, so that the HTTP client below it is compiled in this crate, and not in each
+    /// one that awaits a request.
+    #[inline(never)]
+    pub(crate) fn send<'a>(&'a self, server: usize, call: &'a Call) -> BoxFuture<'a, Verdict> {
+        Box::pin(async move {
+            let address = &self.servers[server].address;
+            match self.http.send(address, call).await {
+                Ok(answer) => judge(address, answer),
+                Err(SendError::NotSent(why)) => Verdict::NotDone(why),
+                Err(SendError::Broken(why)) => Verdict::InDoubt(why),
+            }
+        })
     }
 
-    /// Opens a stream at one server.
-    pub(crate) async fn open(&self, server: usize, path: &str) -> Result<Opened, SendError> {
-        self.http.open(&self.servers[server].address, path).await
+    /// Opens a stream at one server. Boxed like [`Servers::send`].
+    #[inline(never)]
+    pub(crate) fn open<'a>(
+        &'a self,
+        server: usize,
+        path: &'a str,
+    ) -> BoxFuture<'a, Result<Opened, SendError>> {
+        Box::pin(self.http.open(&self.servers[server].address, path))
     }
 
     /// Sends a request that has the effect of one however often it is sent, until a server gives a definite answer.

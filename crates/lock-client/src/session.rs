@@ -133,14 +133,21 @@ impl SessionBuilder {
             ttl,
             life: Life::new(sent, ttl, self.client.margin),
         });
-        let heartbeats = AbortOnDropHandle::new(tokio::spawn(keep_alive(core.clone(), timer)));
-        let events = AbortOnDropHandle::new(tokio::spawn(follow(core.clone())));
-        let inner = Arc::new(Inner {
+        Ok(LockSession {
+            inner: Arc::new(Inner::new(core, timer)),
+        })
+    }
+}
+
+impl Inner {
+    /// Starts the tasks of a session. Not in the `async fn` above: it is compiled again in each crate that opens a session, with all that
+    /// it spawns.
+    fn new(core: Arc<Core>, timer: BootTimer) -> Self {
+        Self {
+            _heartbeats: AbortOnDropHandle::new(tokio::spawn(keep_alive(core.clone(), timer))),
+            _events: AbortOnDropHandle::new(tokio::spawn(follow(core.clone()))),
             core,
-            _heartbeats: heartbeats,
-            _events: events,
-        });
-        Ok(LockSession { inner })
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use cli_support::http_client::Connection;
+use futures_util::FutureExt as _;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -79,7 +80,7 @@ async fn shoot(means: &Means, shots: Vec<Shot>) -> anyhow::Result<Got> {
     let mut senders = JoinSet::new();
     for number in 0..SENDERS {
         let nodes = means.callers.clone();
-        senders.spawn_local(sender(nodes, shots.clone(), number, means.over.clone()));
+        senders.spawn_local(sender(nodes, shots.clone(), number, means.over.clone()).boxed_local());
     }
     together(senders).await
 }
@@ -148,28 +149,31 @@ pub async fn reconnects(means: &Means) -> anyhow::Result<Got> {
         let node = &means.nodes[number % means.nodes.len()];
         let addresses: Vec<String> = node.addresses().map(str::to_owned).collect();
         let over = means.over.clone();
-        callers.spawn_local(async move {
-            let mut got = Got::default();
-            for address in addresses.iter().cycle() {
-                let connected = tokio::select! {
-                    connected = TcpStream::connect(address) => connected,
-                    () = over.cancelled() => return got,
-                };
-                got.tried += 1;
-                match connected {
-                    Ok(stream) => {
-                        // Reset at once: a closed connection would keep its port on this side for a minute.
-                        match stream.set_zero_linger() {
-                            Ok(()) => got.let_in += 1,
-                            Err(error) => got.answer(error.kind().to_string()),
+        callers.spawn_local(
+            async move {
+                let mut got = Got::default();
+                for address in addresses.iter().cycle() {
+                    let connected = tokio::select! {
+                        connected = TcpStream::connect(address) => connected,
+                        () = over.cancelled() => return got,
+                    };
+                    got.tried += 1;
+                    match connected {
+                        Ok(stream) => {
+                            // Reset at once: a closed connection would keep its port on this side for a minute.
+                            match stream.set_zero_linger() {
+                                Ok(()) => got.let_in += 1,
+                                Err(error) => got.answer(error.kind().to_string()),
+                            }
                         }
+                        Err(error) => got.answer(error.kind().to_string()),
                     }
-                    Err(error) => got.answer(error.kind().to_string()),
+                    tokio::task::yield_now().await;
                 }
-                tokio::task::yield_now().await;
+                got
             }
-            got
-        });
+            .boxed_local(),
+        );
     }
     together(callers).await
 }
@@ -179,20 +183,23 @@ pub async fn handshakes(means: &Means) -> anyhow::Result<Got> {
     let mut callers = JoinSet::new();
     for number in 0..SENDERS {
         let (nodes, over) = (means.callers.clone(), means.over.clone());
-        callers.spawn_local(async move {
-            let mut got = Got::default();
-            loop {
-                let connected = tokio::select! {
-                    connected = nodes.connect(number) => connected,
-                    () = over.cancelled() => return got,
-                };
-                got.tried += 1;
-                match connected {
-                    Ok(_) => got.let_in += 1,
-                    Err(error) => got.answer(kind_of(&error)),
+        callers.spawn_local(
+            async move {
+                let mut got = Got::default();
+                loop {
+                    let connected = tokio::select! {
+                        connected = nodes.connect(number) => connected,
+                        () = over.cancelled() => return got,
+                    };
+                    got.tried += 1;
+                    match connected {
+                        Ok(_) => got.let_in += 1,
+                        Err(error) => got.answer(kind_of(&error)),
+                    }
                 }
             }
-        });
+            .boxed_local(),
+        );
     }
     together(callers).await
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use cli_support::http_client::host_of;
+use futures_util::FutureExt as _;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -86,7 +87,7 @@ async fn occupy(
             break;
         }
         got.tried += 1;
-        opening.spawn_local(open(address.clone(), said, tls.cloned()));
+        opening.spawn_local(open(address.clone(), said, tls.cloned()).boxed_local());
     }
     while let Some(opened) = opening.join_next().await {
         keep(opened?, &mut held, &mut got, drip, &means.over);
@@ -127,7 +128,7 @@ fn keep(
 ) {
     match opened {
         Ok(stream) => {
-            held.spawn_local(stay(stream, drip, over.clone()));
+            held.spawn_local(stay(stream, drip, over.clone()).boxed_local());
         }
         Err(error) => got.answer(format!("not connected: {}", error.kind())),
     }

@@ -15,6 +15,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use futures_util::FutureExt as _;
 use nix::unistd::Pid;
 use tokio::time::{Instant, sleep_until};
 
@@ -152,7 +153,7 @@ impl Drive {
         let seen = Rc::new(RefCell::new(Seen::default()));
         let baton = self.one_lock.then(|| Rc::new(Cell::new(None)));
         let progress = progress::tell(self, window, seen.clone());
-        let spent = tokio::task::spawn_local(cpu_time_in(window, self.processes.clone()));
+        let spent = tokio::task::spawn_local(cpu_time_in(window, self.processes.clone()).boxed_local());
         let mut loops = Vec::with_capacity(clients.len());
         for client in clients {
             let one = One {
@@ -162,8 +163,8 @@ impl Drive {
                 baton: baton.clone(),
             };
             loops.push(match &arrivals {
-                None => tokio::task::spawn_local(one.closed()),
-                Some(arrivals) => tokio::task::spawn_local(one.open(arrivals.clone())),
+                None => tokio::task::spawn_local(one.closed().boxed_local()),
+                Some(arrivals) => tokio::task::spawn_local(one.open(arrivals.clone()).boxed_local()),
             });
         }
         let mut clients = Vec::with_capacity(loops.len());

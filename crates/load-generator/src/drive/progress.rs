@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -36,25 +37,28 @@ pub(super) fn tell(drive: &Drive, window: Window, seen: Rc<RefCell<Seen>>) -> Op
         return None;
     }
     let label = drive.label.clone();
-    let task = tokio::task::spawn_local(async move {
-        let mut every = interval_at(Instant::now() + EVERY, EVERY);
-        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut before = 0;
-        loop {
-            let now = every.tick().await;
-            let text = {
-                let seen = seen.borrow();
-                let text = line(&label, window, now, &seen, seen.ended - before);
-                before = seen.ended;
-                text
-            };
-            // Who does not listen does not need to know.
-            let _ = match on_terminal {
-                true => write!(io::stderr(), "\r\x1b[K{text}"),
-                false => writeln!(io::stderr(), "{text}"),
-            };
+    let task = tokio::task::spawn_local(
+        async move {
+            let mut every = interval_at(Instant::now() + EVERY, EVERY);
+            every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut before = 0;
+            loop {
+                let now = every.tick().await;
+                let text = {
+                    let seen = seen.borrow();
+                    let text = line(&label, window, now, &seen, seen.ended - before);
+                    before = seen.ended;
+                    text
+                };
+                // Who does not listen does not need to know.
+                let _ = match on_terminal {
+                    true => write!(io::stderr(), "\r\x1b[K{text}"),
+                    false => writeln!(io::stderr(), "{text}"),
+                };
+            }
         }
-    });
+        .boxed_local(),
+    );
     Some(Telling {
         on_terminal,
         _task: AbortOnDropHandle::new(task),

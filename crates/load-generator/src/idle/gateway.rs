@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use cli_support::api_client::CallError;
+use futures_util::FutureExt as _;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -69,24 +70,27 @@ impl Sessions {
                 late: self.late.clone(),
             };
             // Each begins with its heartbeats at once: the opening of the others takes longer than a session lives.
-            self.keepers.spawn_local(keeper.run());
+            self.keepers.spawn_local(keeper.run().boxed_local());
             let (nodes, ttl) = (self.nodes.clone(), self.ttl);
-            openers.spawn_local(async move {
-                let mut api = nodes.client(number, PATIENCE);
-                while let Some(left) = wanted.get().checked_sub(1) {
-                    wanted.set(left);
-                    let session = loop {
-                        match api.open_session(ttl, "lockgate bench").await {
-                            Ok(session) => break session,
-                            Err(CallError::Refused { status: 429, .. }) => sleep(AGAIN).await,
-                            Err(error) => return Err(error).context("opening a session"),
-                        }
-                    };
-                    kept.borrow_mut().push(session);
-                    opened.set(opened.get() + 1);
+            openers.spawn_local(
+                async move {
+                    let mut api = nodes.client(number, PATIENCE);
+                    while let Some(left) = wanted.get().checked_sub(1) {
+                        wanted.set(left);
+                        let session = loop {
+                            match api.open_session(ttl, "lockgate bench").await {
+                                Ok(session) => break session,
+                                Err(CallError::Refused { status: 429, .. }) => sleep(AGAIN).await,
+                                Err(error) => return Err(error).context("opening a session"),
+                            }
+                        };
+                        kept.borrow_mut().push(session);
+                        opened.set(opened.get() + 1);
+                    }
+                    Ok(())
                 }
-                Ok(())
-            });
+                .boxed_local(),
+            );
         }
         while !openers.is_empty() {
             tokio::select! {
@@ -106,12 +110,15 @@ impl Sessions {
         let mut closers = JoinSet::new();
         for (number, kept) in self.kept.into_iter().enumerate() {
             let mut api = self.nodes.client(number, PATIENCE);
-            closers.spawn_local(async move {
-                for session in kept.take() {
-                    api.close_session(&session).await.context("closing a session")?;
+            closers.spawn_local(
+                async move {
+                    for session in kept.take() {
+                        api.close_session(&session).await.context("closing a session")?;
+                    }
+                    anyhow::Ok(())
                 }
-                anyhow::Ok(())
-            });
+                .boxed_local(),
+            );
         }
         while let Some(closed) = closers.join_next().await {
             closed.context("closing sessions")??;

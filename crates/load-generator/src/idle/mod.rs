@@ -14,6 +14,7 @@ use clap::Args;
 use cli_support::open_files;
 use cli_support::output::say;
 use cli_support::progress::Progress;
+use futures_util::FutureExt as _;
 use nix::unistd::Pid;
 use serde::Serialize;
 use tokio::sync::Semaphore;
@@ -220,26 +221,29 @@ async fn open(
     let mut openers = JoinSet::new();
     for _ in 0..AT_A_TIME.min(args.sessions) {
         let (nodes, kept, sender) = (nodes.clone(), kept.clone(), sender.clone());
-        openers.spawn_local(async move {
-            while let Some(left) = kept.wanted.get().checked_sub(1) {
-                kept.wanted.set(left);
-                let begin = Instant::now();
-                let session = Session::open(&nodes, left).await?;
-                kept.opening.borrow_mut().record(begin.elapsed());
-                kept.opened.set(kept.opened.get() + 1);
-                // Nobody takes it any more: all this is ending.
-                if sender.send(session).await.is_err() {
-                    return Ok(());
+        openers.spawn_local(
+            async move {
+                while let Some(left) = kept.wanted.get().checked_sub(1) {
+                    kept.wanted.set(left);
+                    let begin = Instant::now();
+                    let session = Session::open(&nodes, left).await?;
+                    kept.opening.borrow_mut().record(begin.elapsed());
+                    kept.opened.set(kept.opened.get() + 1);
+                    // Nobody takes it any more: all this is ending.
+                    if sender.send(session).await.is_err() {
+                        return Ok(());
+                    }
                 }
+                anyhow::Ok(())
             }
-            anyhow::Ok(())
-        });
+            .boxed_local(),
+        );
     }
     drop(sender);
     let mut progress = Progress::counting("opened", "sessions");
     // Each is kept at once: the opening of the others may take longer than a session lives.
     while let Some(session) = arrivals.recv().await {
-        keepers.spawn_local(kept.clone().keep(session));
+        keepers.spawn_local(kept.clone().keep(session).boxed_local());
         progress.at(kept.opened.get() as u64, args.sessions as u64);
         // One that is refused has its reason, and the others will have the same.
         while let Some(ended) = openers.try_join_next() {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use cli_support::api_client::{ApiClient, request_id};
 use cli_support::http_client::Connection;
+use futures_util::FutureExt as _;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
@@ -99,7 +100,7 @@ impl Offered {
             let (seen, arrivals, over) = (seen.clone(), arrivals.clone(), over.clone());
             let waiting = waiting.clone();
             tasks.push(tokio::task::spawn_local(
-                client.run(arrivals, waiting, seen, over, stopped),
+                client.run(arrivals, waiting, seen, over, stopped).boxed_local(),
             ));
         }
         let begin = Instant::now();

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -107,12 +108,15 @@ impl FanOut {
             let mut opening = JoinSet::new();
             for number in number..(number + AT_A_TIME).min(watchers) {
                 let (servers, path) = (servers.clone(), path.to_owned());
-                opening.spawn_local(async move {
-                    let mut session = Session::open(&servers, number).await?;
-                    // Its server may not have heard of the znode yet.
-                    let heard = session.call(&Request::Sync { path }).await?;
-                    heard.map(drop).or_else(refused).map(|()| session)
-                });
+                opening.spawn_local(
+                    async move {
+                        let mut session = Session::open(&servers, number).await?;
+                        // Its server may not have heard of the znode yet.
+                        let heard = session.call(&Request::Sync { path }).await?;
+                        heard.map(drop).or_else(refused).map(|()| session)
+                    }
+                    .boxed_local(),
+                );
             }
             number += opening.len();
             while let Some(session) = opening.join_next().await {
@@ -126,7 +130,7 @@ impl FanOut {
                     round: fan_out.round.clone(),
                     reads: reads.clone(),
                 };
-                fan_out.watchers.spawn_local(watcher.run());
+                fan_out.watchers.spawn_local(watcher.run().boxed_local());
             }
         }
         let round = fan_out.round.clone();

@@ -7,6 +7,7 @@ use axum::extract::Request;
 use axum::handler::Handler;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::door::{self, Needs};
@@ -64,16 +65,32 @@ where
     type Future = BoxFuture<'static, Response>;
 
     fn call(self, request: Request, api: Shared) -> Self::Future {
-        Box::pin(async move {
-            let Self { needs, handler } = self;
-            let operation = api.requests.operation(&request);
-            let peer = Peer::of(request.extensions());
-            let state = api.clone();
-            let handler = async |peer, mut head: Parts, body| {
-                head.extensions.insert::<Peer>(peer);
-                Ok(handler.call(Request::from_parts(head, body), state).await)
-            };
-            pass(&api, Asked { needs, operation }, peer, request, handler).await
-        })
+        let Self { needs, handler } = self;
+        let state = api.clone();
+        // Of one type for all handlers: the compiler makes the passage once for the router, and not once for each route.
+        let handler: RoutedHandler = Box::new(move |peer, mut head, body| {
+            head.extensions.insert::<Peer>(peer);
+            handler
+                .call(Request::from_parts(head, body), state)
+                .map(Ok)
+                .boxed()
+        });
+        routed(api, needs, request, handler)
     }
+}
+
+/// A handler that the router has found.
+type RoutedHandler = Box<dyn FnOnce(Peer, Parts, Body) -> BoxFuture<'static, Answer> + Send>;
+
+fn routed(
+    api: Shared,
+    needs: Needs,
+    request: Request,
+    handler: RoutedHandler,
+) -> BoxFuture<'static, Response> {
+    Box::pin(async move {
+        let operation = api.requests.operation(&request);
+        let peer = Peer::of(request.extensions());
+        pass(&api, Asked { needs, operation }, peer, request, handler).await
+    })
 }

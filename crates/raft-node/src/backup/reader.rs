@@ -10,7 +10,7 @@ use super::BackupError;
 use super::format::{
     BackupHead, END_BYTES, END_MAGIC, FRAME_BYTES, START_BYTES, Tally, check_part, frame_length,
 };
-use crate::codec;
+use crate::codec::{self, BadBytes};
 
 /// A backup that is being read.
 pub struct BackupReader<R> {
@@ -108,9 +108,14 @@ impl<R: Read> BackupReader<R> {
     pub fn load(&mut self) -> Result<Store, BackupError> {
         let mut restorer = Restorer::new();
         while let Some(bytes) = self.next_part()? {
-            let part: SnapshotPart = codec::decode(&bytes)?;
-            restorer.add(part)?;
+            restorer.add(decode_part(&bytes)?)?;
         }
         Ok(restorer.finish()?)
     }
+}
+
+/// A part of a state. Not in the generic function above: the code that decodes a whole state would be compiled again in each crate that
+/// loads a backup.
+fn decode_part(bytes: &[u8]) -> Result<SnapshotPart, BadBytes> {
+    codec::decode(bytes)
 }
