@@ -350,7 +350,7 @@ impl Settings<'_> {
                 _ => LogFormat::Text,
             },
         };
-        if tracing_subscriber::EnvFilter::try_new(&log.level).is_err() {
+        if log.level.parse::<tracing_subscriber::filter::Targets>().is_err() {
             self.wrong::<()>(
                 "log.level",
                 "is a level (error, warn, info, debug, trace) or a list of directives",

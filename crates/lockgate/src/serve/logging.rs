@@ -3,7 +3,7 @@
 use std::io;
 
 use anyhow::Context;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -17,7 +17,7 @@ const VARIABLE: &str = "RUST_LOG";
 
 /// Changes how much is logged.
 #[derive(Debug, Clone)]
-pub struct Level(Handle<EnvFilter, Registry>);
+pub struct Level(Handle<Targets, Registry>);
 
 impl Level {
     /// Logs as much as `config` says from now on.
@@ -54,10 +54,10 @@ pub fn start(config: &LogConfig) -> anyhow::Result<Level> {
     Ok(Level(handle))
 }
 
-fn filter(config: &LogConfig) -> anyhow::Result<EnvFilter> {
+fn filter(config: &LogConfig) -> anyhow::Result<Targets> {
     match std::env::var(VARIABLE) {
-        Ok(directives) => EnvFilter::try_new(directives).context(VARIABLE),
+        Ok(directives) => directives.parse().context(VARIABLE),
         // Checked when the configuration was read.
-        Err(_) => EnvFilter::try_new(&config.level).context("log.level"),
+        Err(_) => config.level.parse().context("log.level"),
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use lockgate::log_lines::{Escapes, OneLine};
-use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
 use tracing_subscriber::prelude::*;
 
@@ -22,7 +22,7 @@ pub struct Log {
 pub fn start(text: &Log, json: &Log) {
     let (text, json) = (text.clone(), json.clone());
     tracing_subscriber::registry()
-        .with(EnvFilter::new(LEVEL))
+        .with(LEVEL.parse::<Targets>().unwrap())
         .with(
             fmt::layer()
                 .with_ansi(false)
