@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -381,20 +381,22 @@ static FOUND: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 /// Ports on the loopback interface that nobody listens on and this process was never given before, for clusters that
 /// must not disturb each other. One may be taken by another process before it is used; with a random choice out of
 /// 20,000 that is rare.
+///
+/// A port is tried by a connection, which must be refused. A listener of our own would be inherited by any process that another thread
+/// starts at this moment, and the port would be taken until that executes its program.
 pub fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
-    let mut held = Vec::new();
+    let mut free = Vec::new();
     for _ in 0..FREE_PORTS.len() {
         let mut bits = [0; 4];
         getrandom::fill(&mut bits).map_err(|error| anyhow!("no random numbers: {error}"))?;
         let port = FREE_PORTS.start + (u32::from_le_bytes(bits) % FREE_PORTS.len() as u32) as u16;
-        // Held until all are found, so that none is found twice.
-        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
-            && FOUND.lock().unwrap_or_else(PoisonError::into_inner).insert(port)
-        {
-            held.push((port, listener));
+        let refused = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused);
+        if refused && FOUND.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
+            free.push(port);
         }
-        if held.len() == count {
-            return Ok(held.into_iter().map(|(port, _)| port).collect());
+        if free.len() == count {
+            return Ok(free);
         }
     }
     bail!(
