@@ -108,6 +108,6 @@ pub async fn hand_over(State(api): State<Shared>, body: Body) -> Answer {
     let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let LeaderBody { to } = parse(&bytes)?;
     let begun = api.node.hand_leadership_to(to).await;
-    begun.map_err(Problem::internal)?;
+    begun.map_err(Problem::bad_request)?;
     Ok(no_content())
 }

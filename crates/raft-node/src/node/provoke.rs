@@ -1,6 +1,8 @@
 //! What a test asks of a node beside fail points: to do at once what it would do some time, and to say exactly where it
 //! is. Only with the feature `failpoints`.
 
+use openraft::async_runtime::watch::WatchReceiver;
+
 use super::{Node, NodeId};
 
 /// Where a node's state is. Two nodes at the same position have the same digest.
@@ -26,8 +28,13 @@ impl Node {
         }
     }
 
-    /// Begins to hand the leadership to `to`. Returns why it cannot.
+    /// Begins to hand the leadership to `to`. Returns why it cannot. What becomes of it the status shows: openraft answers when it has the
+    /// order.
     pub async fn hand_leadership_to(&self, to: NodeId) -> Result<(), String> {
+        let metrics = self.inner.raft.metrics().borrow_watched().clone();
+        if !metrics.membership_config.voter_ids().any(|voter| voter == to) {
+            return Err(format!("node {to} is no voter"));
+        }
         let begun = self.inner.raft.trigger().transfer_leader(to).await;
         begun.map_err(|error| error.to_string())
     }

@@ -535,6 +535,6 @@ fn debug() -> Vec<Row> {
             204,
         ),
         plain("POST /v1/debug/snapshot", NONE, Administrators, 204),
-        plain("POST /v1/debug/leader", json!({"to": 9}), Administrators, 204),
+        plain("POST /v1/debug/leader", json!({"to": 9}), Administrators, 400),
     ]
 }
