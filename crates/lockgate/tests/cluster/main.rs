@@ -8,18 +8,15 @@
 
 mod access;
 mod administration;
-mod attacks;
 mod backup;
 mod cert;
 mod client;
 mod command_line;
 mod configuration;
 mod curator;
-mod disk_full;
 mod embedded;
 mod errors;
 mod events;
-mod ext4_cuts;
 mod graceful;
 mod harness;
 mod history;
@@ -28,21 +25,17 @@ mod idle_sessions;
 mod known_bugs;
 mod leader_kill;
 mod limited_resource;
-mod loads;
 mod lost_quorum;
 mod membership;
 mod modes;
 mod ordinary;
-mod power_loss;
 mod queue;
 mod request_ids;
 mod scaling;
 mod sessions;
-mod small_disks;
 mod supervisor;
 mod tickets;
 mod tls;
-mod zookeeper_load;
 
 /// The program under test.
 pub const LOCKGATE: &str = env!("CARGO_BIN_EXE_lockgate");

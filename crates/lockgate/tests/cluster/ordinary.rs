@@ -5,9 +5,7 @@ use std::fs;
 use crate::harness::LOCKGATE;
 
 fn contains(program: &[u8], text: &str) -> bool {
-    program
-        .windows(text.len())
-        .any(|window| window == text.as_bytes())
+    memchr::memmem::find(program, text.as_bytes()).is_some()
 }
 
 /// Also says that the search finds what is there: the same program with the feature has all of it.

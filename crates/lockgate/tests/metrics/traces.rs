@@ -194,8 +194,8 @@ async fn a_callers_trace_goes_on_through_the_log() {
         at = time(part, "endTimeUnixNano");
     }
     assert_eq!(time(proposal, "endTimeUnixNano"), at);
-    // These are of another clock, but of the same machine.
-    const SLACK: u64 = 5_000_000;
+    // These are of another clock of the same machine; a thread may lose the processor between two looks at both.
+    const SLACK: u64 = 1_000_000_000;
     assert!(time(server, "startTimeUnixNano") <= time(proposal, "startTimeUnixNano") + SLACK);
     assert!(time(proposal, "endTimeUnixNano") <= time(server, "endTimeUnixNano") + SLACK);
 

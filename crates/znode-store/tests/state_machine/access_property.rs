@@ -8,6 +8,7 @@ use znode_store::{
     PathGrant, Refusal, Request, Right, Rights, RoleName, Store, TokenHash, TokenId, ZPath,
 };
 
+use crate::cases;
 use crate::replicas::{draw, restore};
 
 const CASES: u32 = 200;
@@ -236,7 +237,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(CASES))]
 
     #[test]
     fn what_is_allowed_does_what_it_does_in_an_open_state(steps in proptest::collection::vec(any::<u64>(), STEPS)) {

@@ -18,3 +18,20 @@ mod model;
 mod property;
 mod replicas;
 mod script;
+
+use proptest::test_runner::Config;
+
+/// So many cases of a property; PROPTEST_CASES says another number.
+fn cases(usually: u32) -> Config {
+    let default = Config {
+        failure_persistence: None,
+        ..Config::default()
+    };
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => default,
+        None => Config {
+            cases: usually,
+            ..default
+        },
+    }
+}

@@ -10,11 +10,12 @@ use znode_store::{
     Perms, Request, RequestId, Restorer, SessionFate, SessionId, SnapshotPart, Store, ZPath, Zxid,
 };
 
+use crate::cases;
 use crate::model::{Model, Znode};
 use crate::replicas::recode;
 
-/// How many lists of steps are tried, and how long one is: together over 300,000 requests.
-const CASES: u32 = 400;
+/// How many lists of steps are tried, unless PROPTEST_CASES says it, and how long one is: together over 75,000 requests.
+const CASES: u32 = 100;
 const STEPS: usize = 1_000;
 
 /// How many steps lie between two comparisons of the whole state.
@@ -527,7 +528,7 @@ fn agree_as(store: &Store, model: &Model, caller: &Identities) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(CASES))]
 
     #[test]
     fn the_store_does_what_the_model_does(steps in vec(any::<u64>().prop_map(Seed), STEPS)) {

@@ -6,7 +6,8 @@
 //! to Lockgate is what it says to ZooKeeper; but for those that share a lock with callers by HTTP. The files are written from what ZooKeeper says, by the test of ZooKeeper with
 //! LOCKGATE_WRITE_EXPECTED=1, and read as a diff.
 //!
-//! LOCKGATE_ZOOKEEPER_PROGRAMS=NAME runs only programs with NAME in their names. What a program needs may be missing on
+//! LOCKGATE_ZOOKEEPER_PROGRAMS=NAME runs only programs with NAME in their names, and LOCKGATE_ZOOKEEPER_SHARE=20782/3 of
+//! each three programs one. What a program needs may be missing on
 //! a developer's machine, which is said, and the test passes; with LOCKGATE_ZOOKEEPER_CLIENTS=required it fails.
 
 // clippy's exception for tests does not reach their helpers.

@@ -14,16 +14,22 @@ const REQUIRED_VARIABLE: &str = "LOCKGATE_ZOOKEEPER_CLIENTS";
 /// Runs only programs with this in their names.
 const ONLY_VARIABLE: &str = "LOCKGATE_ZOOKEEPER_PROGRAMS";
 
+/// Runs a share of each test's programs: `20782/3` of each three programs one, and another one with `20783/3`.
+const SHARE_VARIABLE: &str = "LOCKGATE_ZOOKEEPER_SHARE";
+
 /// Writes down what ZooKeeper makes the programs print.
 const WRITE_VARIABLE: &str = "LOCKGATE_WRITE_EXPECTED";
 
 /// Starts an ensemble and runs these programs against it, one after the other. All of them run, whatever one says.
 pub async fn hold(start: impl AsyncFnOnce() -> Result<Ensemble, String>, chosen: impl Fn(&Program) -> bool) {
     let only = env::var(ONLY_VARIABLE).unwrap_or_default();
+    let (share, of) = share();
     let mut commands = Vec::new();
-    for program in ALL
+    for (_, program) in ALL
         .iter()
         .filter(|program| chosen(program) && program.title().contains(&only))
+        .enumerate()
+        .filter(|(number, _)| (number + share) % of == 0)
     {
         match program.command() {
             Ok(command) => commands.push((program, command)),
@@ -55,6 +61,20 @@ pub async fn hold(start: impl AsyncFnOnce() -> Result<Ensemble, String>, chosen:
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+/// Which programs run: of each so many one.
+fn share() -> (usize, usize) {
+    let Ok(text) = env::var(SHARE_VARIABLE) else {
+        return (0, 1);
+    };
+    let parts = text
+        .split_once('/')
+        .and_then(|(share, of)| Some((share.parse().ok()?, of.parse().ok()?)));
+    match parts {
+        Some((share, of)) if of > 0 => (share, of),
+        _ => panic!("{SHARE_VARIABLE} is {text:?}, and is to be two numbers, as 20782/3"),
+    }
 }
 
 /// Runs these programs at the same time against three nodes of Lockgate; all of them say the same.

@@ -17,6 +17,7 @@ use znode_store::{
 
 use self::rules::*;
 use self::steps::*;
+use crate::cases;
 use crate::lock_script::check_rule;
 use crate::replicas::Replicas;
 
@@ -555,7 +556,7 @@ fn create(lock: &LockName, name: &str) -> Op {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(60))]
 
     #[test]
     fn locks_keep_their_promises(steps in vec(any_step(), 0..300)) {

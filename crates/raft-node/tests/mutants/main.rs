@@ -1,6 +1,6 @@
 //! Planted bugs of a node change what they say they change, and the crash suite finds those of the storage. A program of its
 //! own, as a process has one bug at a time: each check runs without its bug and with it. Only with the feature `planted`.
-//! An argument names the only bug that is wanted.
+//! Arguments name the bugs that are wanted; `--list` lists all.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,15 +29,17 @@ fn main() {
         .enable_all()
         .build()
         .unwrap();
-    let wanted = std::env::args()
+    let (options, wanted): (Vec<_>, Vec<_>) = std::env::args()
         .skip(1)
-        .find(|argument| !argument.starts_with('-'));
+        .partition(|argument| argument.starts_with('-'));
+    if options.iter().any(|option| option == "--list") {
+        // As Rust's own test programs list theirs.
+        checks::ALL.iter().for_each(|(bug, _)| println!("{bug:?}: test"));
+        return;
+    }
     let mut seen = 0;
     for (bug, shows) in checks::ALL {
-        if wanted
-            .as_ref()
-            .is_some_and(|wanted| *wanted != format!("{bug:?}"))
-        {
+        if !wanted.is_empty() && !wanted.contains(&format!("{bug:?}")) {
             continue;
         }
         plant(None);
@@ -50,5 +52,8 @@ fn main() {
         println!("{bug:?}: seen");
         seen += 1;
     }
-    assert!(seen > 0, "there is no check for {wanted:?}");
+    assert!(
+        seen > 0 && (wanted.is_empty() || seen == wanted.len()),
+        "there is no check for one of {wanted:?}"
+    );
 }
