@@ -24,25 +24,34 @@ pub async fn proxy(
         .slots()
         .map(|slot| (slot, network.addresses(slot).peer))
         .collect();
-    let who = Arc::new(move |address: SocketAddr| {
+    let who = Arc::new(move |from: SocketAddr, entrance: SocketAddr| {
         let cluster = owners.get()?.upgrade()?;
-        let inode = inode_of(&std::fs::read_to_string("/proc/net/tcp").ok()?, address)?;
+        let inode = inode_of(&std::fs::read_to_string("/proc/net/tcp").ok()?, from, entrance)?;
         let mut slots = cluster.network.slots();
         slots.find(|slot| cluster.pid(*slot).is_some_and(|pid| has_socket(pid, inode)))
     });
     Proxy::for_targets(&places, IpAddr::V4(Ipv4Addr::LOCALHOST), seed, who).await
 }
 
-/// The number of the socket whose own address is this, from a table of the kernel.
-fn inode_of(table: &str, address: SocketAddr) -> Option<u64> {
-    let IpAddr::V4(ip) = address.ip() else { return None };
-    // As the kernel prints them: the address in the machine's order of bytes.
-    let wanted = format!("{:08X}:{:04X}", u32::from_ne_bytes(ip.octets()), address.port());
+/// The inode of the socket that is connected from one address to the other, from a table of the kernel. Its own address does not suffice:
+/// the kernel uses a port again for a connection to somewhere else, beside one that was closed a minute ago.
+fn inode_of(table: &str, from: SocketAddr, to: SocketAddr) -> Option<u64> {
+    let (from, to) = (printed(from)?, printed(to)?);
     let mut lines = table.lines().skip(1).map(|line| line.split_whitespace());
     lines.find_map(|mut fields| {
-        let local = fields.nth(1)?;
-        (local == wanted).then(|| fields.nth(7)?.parse().ok())?
+        let (local, remote) = (fields.nth(1)?, fields.next()?);
+        (local == from && remote == to).then(|| fields.nth(6)?.parse().ok())?
     })
+}
+
+/// An address as the kernel prints it: the IP address in the machine's order of bytes.
+fn printed(address: SocketAddr) -> Option<String> {
+    let IpAddr::V4(ip) = address.ip() else { return None };
+    Some(format!(
+        "{:08X}:{:04X}",
+        u32::from_ne_bytes(ip.octets()),
+        address.port()
+    ))
 }
 
 /// Whether one of a process's open files is this socket.
@@ -65,11 +74,22 @@ mod tests {
     #[test]
     fn a_connection_is_traced_to_the_process_that_has_it() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let stream = TcpStream::connect(listener.local_addr().expect("it listens")).expect("a connection");
+        let to = listener.local_addr().expect("it listens");
+        let stream = TcpStream::connect(to).expect("a connection");
         let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux has it");
-        let address = stream.local_addr().expect("it is connected");
-        let inode = inode_of(&table, address).expect("the kernel knows the connection");
+        let from = stream.local_addr().expect("it is connected");
+        let inode = inode_of(&table, from, to).expect("the kernel knows the connection");
         assert!(has_socket(Pid::this(), inode));
         assert!(!has_socket(Pid::this(), u64::MAX));
+    }
+
+    #[test]
+    fn connection_is_told_from_a_closed_one_from_the_same_port() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+             0: 0100007F:D431 0100007F:1F90 06 00000000:00000000 03:00000CB5 00000000     0        0 0 3 0000000000000000\n\
+             1: 0100007F:D431 0100007F:1F91 01 00000000:00000000 00:00000000 00000000     0        0 4711 1 0000000000000000\n";
+        let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        assert_eq!(inode_of(table, at(0xD431), at(0x1F91)), Some(4711));
+        assert_eq!(inode_of(table, at(0xD431), at(0x1F92)), None);
     }
 }

@@ -23,8 +23,8 @@ pub use weather::Weather;
 /// From the first place to the second: the first is the one that connects.
 pub type Link = (Slot, Slot);
 
-/// Who connects is found out by the address that a connection comes from.
-pub type WhoIs = Arc<dyn Fn(SocketAddr) -> Option<Slot> + Send + Sync>;
+/// Who connects, by both addresses of the connection: that which it comes from, and the proxy's.
+pub type WhoIs = Arc<dyn Fn(SocketAddr, SocketAddr) -> Option<Slot> + Send + Sync>;
 
 /// What a link has done so far.
 #[derive(Debug, Default)]
@@ -84,7 +84,7 @@ impl Proxy {
         }
         let proxy = Arc::new(proxy);
         for (listener, from, to, target) in listeners {
-            let who: WhoIs = Arc::new(move |_| Some(from));
+            let who: WhoIs = Arc::new(move |_, _| Some(from));
             tokio::spawn(proxy.clone().accept(listener, to, target, who));
         }
         Ok(proxy)
@@ -193,7 +193,11 @@ impl Proxy {
                     continue;
                 }
             };
-            let Some(from) = who(address) else {
+            let from = stream
+                .local_addr()
+                .ok()
+                .and_then(|entrance| who(address, entrance));
+            let Some(from) = from else {
                 eprintln!("the proxy does not know who connects from {address} to node at place {to}");
                 continue;
             };
