@@ -18,13 +18,10 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::client::proxy::Proxy;
-use crate::harness::{PATIENCE, TestCluster, eventually, rounds};
+use crate::harness::{PATIENCE, TestCluster, allowance, eventually, rounds};
 
 /// The shortest the server allows.
 const TTL: Duration = Duration::from_secs(2);
-
-/// What the published bound adds: the leader's own rhythm, a commit, and a busy machine.
-const ALLOWANCE: Duration = Duration::from_secs(3);
 
 /// An event as it came.
 #[derive(Debug, Clone)]
@@ -334,7 +331,7 @@ async fn expires(cluster: &TestCluster, session: &str, what: &str) {
     eventually("the session ends", async || !lives(cluster, 1, session).await).await;
     let lived = begun.elapsed();
     assert!(
-        lived <= TTL * 3 + ALLOWANCE,
+        lived <= TTL * 3 + allowance(),
         "{what}, and its session lived on for {lived:?}"
     );
 }

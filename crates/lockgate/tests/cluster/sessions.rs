@@ -5,13 +5,10 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::harness::{TestCluster, eventually, held};
+use crate::harness::{TestCluster, allowance, eventually, held};
 
 /// The shortest the server allows.
 const TTL: Duration = Duration::from_secs(2);
-
-/// What the published bound adds to the timeout: the leader's own rhythm, a commit, and a busy machine.
-const ALLOWANCE: Duration = Duration::from_secs(3);
 
 #[tokio::test]
 async fn a_silent_client_loses_its_lock_in_time_and_the_next_gets_it() {
@@ -27,7 +24,7 @@ async fn a_silent_client_loses_its_lock_in_time_and_the_next_gets_it() {
     let waited = opened.elapsed();
     assert!(waited >= TTL, "the lock was taken away after {waited:?}");
     assert!(
-        waited <= TTL + ALLOWANCE,
+        waited <= TTL + allowance(),
         "the lock was still held after {waited:?}"
     );
     assert!(granted.fencing_token > lost.fencing_token);
@@ -46,6 +43,7 @@ async fn a_silent_client_loses_its_lock_in_time_and_the_next_gets_it() {
 #[tokio::test]
 async fn a_lock_stays_closed_for_its_delay_and_a_change_of_leaders_does_not_begin_it_anew() {
     const DELAY: Duration = Duration::from_secs(8);
+    const COUNTED: Duration = Duration::from_secs(6);
     let mut cluster = TestCluster::start().await;
     let leader = cluster.leader_now().await;
     let survivors = cluster.followers().await;
@@ -62,7 +60,7 @@ async fn a_lock_stays_closed_for_its_delay_and_a_change_of_leaders_does_not_begi
     eventually("the lock is closed", async || closed().await.is_object()).await;
     let begun = Instant::now();
     eventually("the time is counted", async || {
-        closed().await["passed_ms"].as_u64() >= Some(6_000)
+        closed().await["passed_ms"].as_u64() >= Some(COUNTED.as_millis() as u64)
     })
     .await;
     cluster.kill(leader).await.unwrap();
@@ -74,7 +72,7 @@ async fn a_lock_stays_closed_for_its_delay_and_a_change_of_leaders_does_not_begi
     );
     // Had the new leader begun anew, it would have taken another eight seconds after the six.
     assert!(
-        since_begun <= DELAY + ALLOWANCE,
+        since_begun < DELAY + COUNTED,
         "the lock was closed for too long: {since_begun:?}"
     );
     assert!(granted.fencing_token > lost.fencing_token);
@@ -116,7 +114,7 @@ async fn a_new_leader_gives_every_session_its_full_time() {
     );
     // The election comes before the session's new time.
     assert!(
-        waited <= TTL * 2 + ALLOWANCE,
+        waited <= TTL * 2 + allowance(),
         "the lock was still held after {waited:?}"
     );
     assert!(granted.fencing_token > lost.fencing_token);
