@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use tokio_util::task::TaskTracker;
 
 use crate::peers::Gate;
@@ -50,11 +49,7 @@ impl Tasks {
 
     /// Starts a task. A panic names it by its function.
     pub fn spawn<F: Future<Output = ()> + Send + 'static>(&self, task: F) {
-        self.spawn_boxed(Alarm::new(&self.gate, std::any::type_name::<F>()), Box::pin(task));
-    }
-
-    /// The same for futures of all types, so that what the runtime needs for a task is compiled once.
-    fn spawn_boxed(&self, alarm: Alarm, task: BoxFuture<'static, ()>) {
+        let alarm = Alarm::new(&self.gate, std::any::type_name::<F>());
         self.tasks.spawn(async move {
             let _alarm = alarm;
             task.await;
