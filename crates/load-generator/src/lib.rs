@@ -4,6 +4,9 @@
 //! It measures any cluster of Lockgate and any ZooKeeper from outside. Some measurements start, kill and restart a cluster of their own
 //! with [`local_cluster`]. It must not know the server library: a load that depends on the inside of a node would measure something
 //! that no client gets.
+//!
+//! Spawned futures are boxed: tokio's code for a task is then compiled for each type of result, and not for each future. The crate
+//! builds in 24 s of the processor in place of 29.
 
 mod attack;
 mod bystanders;

@@ -382,8 +382,8 @@ static FOUND: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 /// must not disturb each other. One may be taken by another process before it is used; with a random choice out of
 /// 20,000 that is rare.
 ///
-/// A port is tried by a connection, which must be refused. A listener of our own would be inherited by any process that another thread
-/// starts at this moment, and the port would be taken until that executes its program.
+/// The function connects to a port to see that nobody listens there. It does not bind the port: a child process that another thread forks
+/// at that moment would inherit the socket and keep the port until it executes its program.
 pub fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
     let mut free = Vec::new();
     for _ in 0..FREE_PORTS.len() {

@@ -175,8 +175,8 @@ impl Servers {
         self.servers[server].suspicions.subscribe()
     }
 
-    /// Sends a request to one server, once. A boxed future, so that the HTTP client below it is compiled in this crate, and not in each
-    /// one that awaits a request.
+    /// Sends a request to one server, once. The future is boxed, so that the HTTP client is compiled in this crate and not in each crate that
+    /// awaits a request.
     #[inline(never)]
     pub(crate) fn send<'a>(&'a self, server: usize, call: &'a Call) -> BoxFuture<'a, Verdict> {
         Box::pin(async move {

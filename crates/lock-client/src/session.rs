@@ -140,8 +140,8 @@ impl SessionBuilder {
 }
 
 impl Inner {
-    /// Starts the tasks of a session. Not in the `async fn` above: it is compiled again in each crate that opens a session, with all that
-    /// it spawns.
+    /// Starts the tasks of a session. They are not spawned in `open`, because each crate that awaits that `async fn` compiles it again, with
+    /// all that it spawns.
     fn new(core: Arc<Core>, timer: BootTimer) -> Self {
         Self {
             _heartbeats: AbortOnDropHandle::new(tokio::spawn(keep_alive(core.clone(), timer))),

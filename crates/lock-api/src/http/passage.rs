@@ -67,7 +67,7 @@ where
     fn call(self, request: Request, api: Shared) -> Self::Future {
         let Self { needs, handler } = self;
         let state = api.clone();
-        // Of one type for all handlers: the compiler makes the passage once for the router, and not once for each route.
+        // Boxed, so that all handlers have one type: `pass` is then compiled once for the router, and not once for each route.
         let handler: RoutedHandler = Box::new(move |peer, mut head, body| {
             head.extensions.insert::<Peer>(peer);
             handler
@@ -79,9 +79,10 @@ where
     }
 }
 
-/// A handler that the router has found.
+/// Handler behind the router, with its extractors.
 type RoutedHandler = Box<dyn FnOnce(Peer, Parts, Body) -> BoxFuture<'static, Answer> + Send>;
 
+/// Takes a request from the router through [`pass`].
 fn routed(
     api: Shared,
     needs: Needs,

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use load_generator::failover;
 use nix::sys::signal::Signal;
 
-use crate::harness::{TestCluster, rounds};
+use crate::harness::{TestCluster, allowance, rounds};
+
+/// The longest time after a leader's death without a grant, as the README promises it.
+const FIRST_GRANT_WITHIN: Duration = Duration::from_secs(1);
 
 /// Whoever waits for elections waits for long, so that it is seen who does.
 const PATIENT: &str = "propose_timeout_ms = 60000\n[raft]\nelection_min_ms = 20000\nelection_max_ms = 30000\n\
@@ -27,6 +30,13 @@ async fn no_lock_is_lost_and_none_granted_twice() {
     assert_eq!(report.write_gap_ms.len(), kills);
     assert_eq!(report.violations, Vec::<String>::new());
     assert_eq!(report.first_grant_ms.len(), kills);
+    for ms in report.first_grant_ms {
+        let bound = FIRST_GRANT_WITHIN + allowance();
+        assert!(
+            Duration::from_millis(ms) <= bound,
+            "the first new grant took {ms} ms"
+        );
+    }
 }
 
 #[tokio::test]

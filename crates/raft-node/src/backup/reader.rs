@@ -114,8 +114,8 @@ impl<R: Read> BackupReader<R> {
     }
 }
 
-/// A part of a state. Not in the generic function above: the code that decodes a whole state would be compiled again in each crate that
-/// loads a backup.
+/// Decodes one part of a state. It is not inside the generic `load`, because each crate that loads a backup would then compile the decoders
+/// of the whole state again.
 fn decode_part(bytes: &[u8]) -> Result<SnapshotPart, BadBytes> {
     codec::decode(bytes)
 }

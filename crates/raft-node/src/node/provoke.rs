@@ -28,8 +28,7 @@ impl Node {
         }
     }
 
-    /// Begins to hand the leadership to `to`. Returns why it cannot. What becomes of it the status shows: openraft answers when it has the
-    /// order.
+    /// Begins to hand the leadership to `to`, and returns before it is handed over. Fails if `to` is no voter or openraft has stopped.
     pub async fn hand_leadership_to(&self, to: NodeId) -> Result<(), String> {
         let metrics = self.inner.raft.metrics().borrow_watched().clone();
         if !metrics.membership_config.voter_ids().any(|voter| voter == to) {

@@ -21,7 +21,7 @@ mod script;
 
 use proptest::test_runner::Config;
 
-/// So many cases of a property; PROPTEST_CASES says another number.
+/// Returns the configuration of a property test: `usually` cases, or as many as PROPTEST_CASES says.
 fn cases(usually: u32) -> Config {
     let default = Config {
         failure_persistence: None,

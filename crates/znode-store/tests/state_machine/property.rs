@@ -14,7 +14,7 @@ use crate::cases;
 use crate::model::{Model, Znode};
 use crate::replicas::recode;
 
-/// How many lists of steps are tried, unless PROPTEST_CASES says it, and how long one is: together over 75,000 requests.
+/// Number of lists of steps that the test tries if PROPTEST_CASES is not set. With [`STEPS`] that is over 75,000 requests.
 const CASES: u32 = 100;
 const STEPS: usize = 1_000;
 

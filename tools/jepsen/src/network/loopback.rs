@@ -33,8 +33,8 @@ pub async fn proxy(
     Proxy::for_targets(&places, IpAddr::V4(Ipv4Addr::LOCALHOST), seed, who).await
 }
 
-/// The inode of the socket that is connected from one address to the other, from a table of the kernel. Its own address does not suffice:
-/// the kernel uses a port again for a connection to somewhere else, beside one that was closed a minute ago.
+/// Returns the inode of the socket that is connected from `from` to `to`, from the text of `/proc/net/tcp`. `from` alone would be ambiguous:
+/// the kernel reuses a port for a connection to another address, while a closed connection from the same port is still in TIME_WAIT.
 fn inode_of(table: &str, from: SocketAddr, to: SocketAddr) -> Option<u64> {
     let (from, to) = (printed(from)?, printed(to)?);
     let mut lines = table.lines().skip(1).map(|line| line.split_whitespace());
@@ -44,7 +44,7 @@ fn inode_of(table: &str, from: SocketAddr, to: SocketAddr) -> Option<u64> {
     })
 }
 
-/// An address as the kernel prints it: the IP address in the machine's order of bytes.
+/// Returns an address as the kernel prints it, with the IP address in the machine's byte order.
 fn printed(address: SocketAddr) -> Option<String> {
     let IpAddr::V4(ip) = address.ip() else { return None };
     Some(format!(

@@ -23,7 +23,7 @@ pub use weather::Weather;
 /// From the first place to the second: the first is the one that connects.
 pub type Link = (Slot, Slot);
 
-/// Who connects, by both addresses of the connection: that which it comes from, and the proxy's.
+/// Finds the place that opened a connection, by the address it comes from and the proxy's own address.
 pub type WhoIs = Arc<dyn Fn(SocketAddr, SocketAddr) -> Option<Slot> + Send + Sync>;
 
 /// What a link has done so far.

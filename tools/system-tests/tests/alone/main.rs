@@ -1,13 +1,11 @@
-//! What is promised in seconds, shown on whole clusters from outside. These tests need the machine for themselves, so only `.ci/full` runs
-//! them, one after the other (`--test-threads 1`): among other clusters on the same cores the seconds would say more about the crowd than
-//! about the nodes.
+//! Promises in seconds, tested on whole clusters from outside. Such a test needs the machine to itself, so only `.ci/full` runs it. Beside
+//! other clusters on the same cores, elections are lost to split votes and the bounds fail for reasons that are not the nodes'.
 //!
 //! LOCKGATE_TEST_ROUNDS multiplies the number of rounds.
 
 // clippy's exception for tests does not reach their helpers.
 #![allow(clippy::unwrap_used)]
 
-mod failover;
 #[path = "../../../../crates/lockgate/tests/cluster/harness.rs"]
 #[allow(dead_code, reason = "these tests need a part of what the cluster tests need")]
 mod harness;

@@ -14,7 +14,7 @@ const REQUIRED_VARIABLE: &str = "LOCKGATE_ZOOKEEPER_CLIENTS";
 /// Runs only programs with this in their names.
 const ONLY_VARIABLE: &str = "LOCKGATE_ZOOKEEPER_PROGRAMS";
 
-/// Runs a share of each test's programs: `20782/3` of each three programs one, and another one with `20783/3`.
+/// Selects a share of each test's programs: `20782/3` runs every third one, and `20783/3` the ones before those.
 const SHARE_VARIABLE: &str = "LOCKGATE_ZOOKEEPER_SHARE";
 
 /// Writes down what ZooKeeper makes the programs print.
@@ -63,7 +63,7 @@ pub async fn hold(start: impl AsyncFnOnce() -> Result<Ensemble, String>, chosen:
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 
-/// Which programs run: of each so many one.
+/// Returns the offset and the divisor that select the programs of a test.
 fn share() -> (usize, usize) {
     let Ok(text) = env::var(SHARE_VARIABLE) else {
         return (0, 1);
