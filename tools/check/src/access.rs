@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_at_the_same_time_may_be_carried_out_or_not() {
+    fn use_concurrent_with_revocation_may_succeed_or_fail() {
         for output in [Output::Done, Output::Forbidden] {
             let calls = [
                 used(0, Output::Done),
@@ -83,13 +83,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_carried_out_after_the_right_is_gone_is_caught() {
+    fn use_after_revocation_is_caught() {
         let calls = [revoked(0, Outcome::Ok(Output::Done)), used(20, Output::Done)];
         assert!(matches!(check(&Access, &calls), Verdict::Violated(_)));
     }
 
     #[test]
-    fn who_was_refused_once_is_refused_from_then_on() {
+    fn first_rejection_is_final() {
         let lost = revoked(0, Outcome::Unknown);
         assert_eq!(
             check(&Access, &[lost.clone(), used(20, Output::Done)]),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_without_reason_is_caught() {
+    fn rejection_without_cause_is_caught() {
         let calls = [used(0, Output::Forbidden), revoked(20, Outcome::Ok(Output::Done))];
         assert!(matches!(check(&Access, &calls), Verdict::Violated(_)));
     }

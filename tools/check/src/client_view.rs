@@ -22,7 +22,7 @@ pub struct Belief {
     /// When it got to know.
     pub granted: Nanos,
     /// When it let go: the moment before it asked for the release.
-    pub let_go: Option<Nanos>,
+    pub released: Option<Nanos>,
     /// Up to when it was entitled to believe, by its own clock: its session's timeout after it sent the last heartbeat that
     /// was confirmed.
     pub deadline: Nanos,
@@ -30,7 +30,7 @@ pub struct Belief {
 
 impl Belief {
     fn ended(&self) -> Nanos {
-        self.let_go.unwrap_or(Nanos::MAX).min(self.deadline)
+        self.released.unwrap_or(Nanos::MAX).min(self.deadline)
     }
 }
 
@@ -65,7 +65,7 @@ mod tests {
         client: ClientId,
         token: u64,
         granted: Nanos,
-        let_go: Option<Nanos>,
+        released: Option<Nanos>,
         deadline: Nanos,
     ) -> Belief {
         Belief {
@@ -74,13 +74,13 @@ mod tests {
             mode: Mode::Exclusive,
             token,
             granted,
-            let_go,
+            released,
             deadline,
         }
     }
 
     #[test]
-    fn a_deadline_ends_a_belief() {
+    fn deadline_ends_a_belief() {
         let beliefs = [
             belief(1, 1, 10, None, 50),
             belief(2, 2, 50, Some(60), 90),
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_after_the_deadline_is_believed_by_nobody() {
+    fn grant_after_the_deadline_starts_no_belief() {
         assert_eq!(
             check(&[belief(1, 1, 55, None, 50), belief(2, 2, 50, None, 99)]),
             Verdict::Valid
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn two_who_believe_at_once_are_named() {
+    fn overlapping_beliefs_are_reported() {
         let Verdict::Violated(lines) = check(&[belief(1, 1, 10, Some(52), 80), belief(2, 2, 50, None, 99)])
         else {
             panic!("two holders passed");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_later_one_has_the_greater_token() {
+    fn later_belief_needs_a_greater_token() {
         assert!(matches!(
             check(&[belief(1, 2, 10, Some(20), 80), belief(2, 1, 50, None, 99)]),
             Verdict::Violated(_)

@@ -26,7 +26,7 @@ pub fn check(additions: &[Call<u64, ()>], reads: &[Call<(), u64>]) -> Verdict {
             contradictions.push(format!("at most {} were added, and {read}", most));
         }
     }
-    contradictions.extend(going_back(reads));
+    contradictions.extend(decreasing_reads(reads));
     Verdict::of(contradictions)
 }
 
@@ -52,7 +52,7 @@ impl Sums {
     }
 }
 
-fn going_back(reads: &[Call<(), u64>]) -> Vec<String> {
+fn decreasing_reads(reads: &[Call<(), u64>]) -> Vec<String> {
     let mut asked: Vec<_> = reads
         .iter()
         .filter_map(|read| match read.outcome {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_lie_between_what_is_certain_and_what_is_possible() {
+    fn reads_between_the_certain_and_the_possible_sum_are_valid() {
         assert_eq!(
             check_reads(&[(1, 0), (2, 2), (12, 2), (14, 5), (31, 9), (50, 9)]),
             Verdict::Valid
@@ -129,18 +129,18 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_caught() {
+    fn read_below_the_certain_sum_is_caught() {
         violated(&[(50, 5)], "6 were added, and client 1");
     }
 
     #[test]
-    fn too_much_is_caught() {
+    fn read_above_the_possible_sum_is_caught() {
         violated(&[(50, 10)], "at most 9 were added");
         violated(&[(14, 6)], "at most 5 were added");
     }
 
     #[test]
-    fn going_back_is_caught() {
+    fn decreasing_counter_is_caught() {
         violated(&[(14, 5), (22, 2)], "the counter went back");
     }
 }

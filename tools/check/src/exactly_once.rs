@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn once_or_not_at_all() {
+    fn request_applied_at_most_once_is_valid() {
         assert_eq!(check(&attempts(), &applied(&[("a", 1)], 1)), Verdict::Valid);
         assert_eq!(
             check(&attempts(), &applied(&[("a", 1), ("b", 1)], 2)),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_is_caught() {
+    fn request_applied_twice_is_caught() {
         violated(
             check(&attempts(), &applied(&[("a", 2)], 1)),
             "request a was carried out 2 times, after 3 attempts",
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_an_effect_is_caught() {
+    fn answer_without_effect_is_caught() {
         violated(
             check(&attempts(), &applied(&[], 0)),
             "request a was answered and not carried out",
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_effect_of_what_was_refused_or_never_sent_is_caught() {
+    fn effect_of_a_rejected_or_unsent_request_is_caught() {
         violated(
             check(&attempts(), &applied(&[("a", 1), ("c", 1)], 2)),
             "request c was refused, and carried out",
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn two_answers_are_caught() {
+    fn different_answers_to_one_request_are_caught() {
         let mut attempts = attempts();
         attempts[2] = attempt(20, "a", Outcome::Ok("2"));
         violated(
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_counts_otherwise_is_caught() {
+    fn counter_that_differs_from_applied_requests_is_caught() {
         violated(
             check(&attempts(), &applied(&[("a", 1)], 2)),
             "1 requests were carried out, and the counter is 2",

@@ -19,7 +19,7 @@ pub struct Write {
     /// The new value, unlike all others.
     pub value: u64,
     /// Whether the resource took it.
-    pub taken: bool,
+    pub accepted: bool,
 }
 
 /// Checks all attempts, in the order in which the resource decided over them. It began with the value `first`.
@@ -27,7 +27,7 @@ pub fn check(first: u64, writes: &[Write]) -> Verdict {
     let mut contradictions = Vec::new();
     let mut now = first;
     let mut last: Option<&Write> = None;
-    for write in writes.iter().filter(|write| write.taken) {
+    for write in writes.iter().filter(|write| write.accepted) {
         if write.read != now {
             contradictions.push(format!(
                 "an update is lost: client {} with token {} wrote {} over {now}{}, and had read {}",
@@ -57,18 +57,18 @@ pub fn check(first: u64, writes: &[Write]) -> Verdict {
 mod tests {
     use super::*;
 
-    fn write(client: ClientId, token: u64, read: u64, value: u64, taken: bool) -> Write {
+    fn write(client: ClientId, token: u64, read: u64, value: u64, accepted: bool) -> Write {
         Write {
             client,
             token,
             read,
             value,
-            taken,
+            accepted,
         }
     }
 
     #[test]
-    fn each_made_of_the_last() {
+    fn chain_of_writes_is_valid() {
         let writes = [
             write(1, 1, 0, 10, true),
             write(2, 2, 10, 20, true),
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_update_is_named() {
+    fn lost_update_is_reported() {
         let writes = [
             write(1, 1, 0, 10, true),
             write(2, 2, 10, 20, true),

@@ -249,25 +249,25 @@ mod tests {
     struct Plain;
 
     #[derive(Debug, Clone, PartialEq, Eq)]
-    enum Ask {
+    enum Request {
         Read,
         Write(u64),
     }
 
     impl Model for Plain {
         type State = u64;
-        type Input = Ask;
+        type Input = Request;
         type Output = u64;
 
         fn initial(&self) -> u64 {
             0
         }
 
-        fn step(&self, state: &u64, input: &Ask, output: Option<&u64>) -> Option<u64> {
+        fn step(&self, state: &u64, input: &Request, output: Option<&u64>) -> Option<u64> {
             match (input, output) {
-                (Ask::Read, Some(value)) => (value == state).then_some(*state),
-                (Ask::Read, None) => Some(*state),
-                (Ask::Write(value), _) => Some(*value),
+                (Request::Read, Some(value)) => (value == state).then_some(*state),
+                (Request::Read, None) => Some(*state),
+                (Request::Write(value), _) => Some(*value),
             }
         }
     }
@@ -276,9 +276,9 @@ mod tests {
         client: u64,
         invoked: Nanos,
         returned: Nanos,
-        input: Ask,
+        input: Request,
         outcome: Outcome<u64>,
-    ) -> Call<Ask, u64> {
+    ) -> Call<Request, u64> {
         Call {
             client,
             invoked,
@@ -288,21 +288,21 @@ mod tests {
         }
     }
 
-    fn read(client: u64, invoked: Nanos, returned: Nanos, value: u64) -> Call<Ask, u64> {
-        call(client, invoked, returned, Ask::Read, Outcome::Ok(value))
+    fn read(client: u64, invoked: Nanos, returned: Nanos, value: u64) -> Call<Request, u64> {
+        call(client, invoked, returned, Request::Read, Outcome::Ok(value))
     }
 
-    fn write(client: u64, invoked: Nanos, returned: Nanos, value: u64) -> Call<Ask, u64> {
-        call(client, invoked, returned, Ask::Write(value), Outcome::Ok(0))
+    fn write(client: u64, invoked: Nanos, returned: Nanos, value: u64) -> Call<Request, u64> {
+        call(client, invoked, returned, Request::Write(value), Outcome::Ok(0))
     }
 
     #[test]
-    fn nothing_is_a_history() {
+    fn empty_history_is_valid() {
         assert_eq!(check(&Plain, &[]), Verdict::Valid);
     }
 
     #[test]
-    fn calls_at_the_same_time_may_come_in_any_order() {
+    fn concurrent_calls_may_take_effect_in_any_order() {
         let history = [
             write(1, 0, 100, 5),
             read(2, 10, 20, 0),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_of_what_was_overwritten_is_named() {
+    fn stale_read_is_reported() {
         let history = [write(1, 0, 10, 5), write(1, 20, 30, 6), read(2, 40, 50, 5)];
         let Verdict::Violated(lines) = check(&Plain, &history) else {
             panic!("a stale read passed");
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_cannot_see_two_writes_in_opposite_orders() {
+    fn opposite_orders_of_two_writes_are_caught() {
         let history = [
             write(1, 0, 100, 5),
             write(2, 0, 100, 6),
@@ -340,8 +340,8 @@ mod tests {
     }
 
     #[test]
-    fn a_call_without_an_answer_may_take_effect_late_or_never() {
-        let lost = call(1, 0, 10, Ask::Write(5), Outcome::Unknown);
+    fn unanswered_call_may_take_effect_late_or_never() {
+        let lost = call(1, 0, 10, Request::Write(5), Outcome::Unknown);
         assert_eq!(check(&Plain, &[lost.clone(), read(2, 20, 30, 0)]), Verdict::Valid);
         assert_eq!(
             check(&Plain, &[lost.clone(), read(2, 20, 30, 0), read(2, 40, 50, 5)]),
@@ -352,14 +352,14 @@ mod tests {
         assert!(matches!(check(&Plain, &twice), Verdict::Violated(_)));
         let early = [
             read(2, 0, 10, 5),
-            call(1, 20, 30, Ask::Write(5), Outcome::Unknown),
+            call(1, 20, 30, Request::Write(5), Outcome::Unknown),
         ];
         assert!(matches!(check(&Plain, &early), Verdict::Violated(_)));
     }
 
     #[test]
-    fn a_failed_call_has_no_effect() {
-        let failed = call(1, 0, 10, Ask::Write(5), Outcome::Failed);
+    fn failed_call_has_no_effect() {
+        let failed = call(1, 0, 10, Request::Write(5), Outcome::Failed);
         assert_eq!(
             check(&Plain, &[failed.clone(), read(2, 20, 30, 0)]),
             Verdict::Valid
@@ -371,10 +371,10 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_takes_too_long_is_undecided() {
+    fn search_beyond_its_limit_is_undecided() {
         // Each of the writes may have taken effect or not, and no read tells: all subsets would have to be tried.
         let mut history: Vec<_> = (1..40)
-            .map(|value| call(value, 0, 1, Ask::Write(value), Outcome::Unknown))
+            .map(|value| call(value, 0, 1, Request::Write(value), Outcome::Unknown))
             .collect();
         history.push(read(99, 10, 20, 1000));
         let calls: Vec<_> = history.iter().collect();
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_has_a_history_of_its_own() {
+    fn keys_are_checked_independently() {
         let calls = [
             ("a", write(1, 0, 10, 5)),
             ("b", read(1, 20, 30, 0)),

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn one_after_the_other() {
+    fn consecutive_holders_are_valid() {
         let calls = [
             acquired(1, 0, 10, 3),
             call(3, 12, 14, Input::Acquire(3), Outcome::Ok(Output::Busy)),
@@ -147,35 +147,35 @@ mod tests {
     }
 
     #[test]
-    fn two_holders_are_caught() {
+    fn overlapping_holders_are_caught() {
         violated(&[acquired(1, 0, 10, 3), acquired(2, 20, 30, 4)]);
         violated(&[acquired(1, 0, 10, 3), acquired(2, 15, 18, 4), released(1, 20, 30)]);
     }
 
     #[test]
-    fn a_token_that_does_not_grow_is_caught() {
+    fn repeated_token_is_caught() {
         violated(&[acquired(1, 0, 10, 3), released(1, 20, 30), acquired(2, 40, 50, 3)]);
     }
 
     #[test]
-    fn busy_for_no_reason_is_caught() {
+    fn busy_answer_for_a_free_lock_is_caught() {
         violated(&[call(1, 0, 10, Input::Acquire(1), Outcome::Ok(Output::Busy))]);
     }
 
     #[test]
-    fn a_release_that_takes_what_another_holds_is_caught() {
+    fn release_of_another_contenders_hold_is_caught() {
         violated(&[acquired(1, 0, 10, 3), released(2, 20, 30)]);
     }
 
     #[test]
-    fn a_release_without_an_answer_may_come_late() {
+    fn unanswered_release_may_take_effect_late() {
         let lost = call(1, 20, 30, Input::Release(1), Outcome::Unknown);
         let calls = [acquired(1, 0, 10, 3), lost, acquired(2, 40, 50, 4)];
         assert_eq!(check(&ExclusiveLock, &calls), Verdict::Valid);
     }
 
     #[test]
-    fn an_acquisition_without_an_answer_may_keep_the_lock() {
+    fn unanswered_acquire_may_hold_the_lock() {
         let lost = call(1, 0, 10, Input::Acquire(1), Outcome::Unknown);
         let busy = call(2, 20, 30, Input::Acquire(2), Outcome::Ok(Output::Busy));
         assert_eq!(

@@ -39,7 +39,7 @@ pub enum Fact {
     /// A call of it was carried out.
     Acted,
     /// A call of it, or a heartbeat, has no known outcome. It may be counted as a sign of life.
-    Asked,
+    Attempted,
     /// Somebody saw it alive.
     SeenAlive,
     /// A call of it was refused because it has ended, or somebody saw it gone.
@@ -72,7 +72,7 @@ pub fn check(sessions: &[Session], rules: &Rules) -> Verdict {
         let known = Known::of(session);
         let mut lines: Vec<String> = known.early_end().into_iter().collect();
         lines.extend(known.late_end(rules));
-        lines.extend(known.life_after_death());
+        lines.extend(known.activity_after_end());
         lines.extend(known.ephemerals());
         lines
             .into_iter()
@@ -134,7 +134,7 @@ impl<'a> Known<'a> {
             .filter(|it| {
                 matches!(
                     it.fact,
-                    Fact::Confirmed | Fact::Acted | Fact::Asked | Fact::Created(_) | Fact::MayClose
+                    Fact::Confirmed | Fact::Acted | Fact::Attempted | Fact::Created(_) | Fact::MayClose
                 )
             })
             .map(|it| it.returned)
@@ -162,7 +162,7 @@ impl<'a> Known<'a> {
     }
 
     /// Something of it after somebody knew that it was over.
-    fn life_after_death(&self) -> Option<String> {
+    fn activity_after_end(&self) -> Option<String> {
         let over = self.over?;
         let late = self.session.evidence.iter().find(|it| {
             it.invoked > over.returned
@@ -258,12 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn a_life_as_it_should_be() {
+    fn regular_session_life_is_valid() {
         let life = vec![
             at(0, Fact::Confirmed),
             at(1, Fact::Created(node())),
             at(5, Fact::Confirmed),
-            at(6, Fact::Asked),
+            at(6, Fact::Attempted),
             at(8, Fact::SeenThere(node())),
             at(20, Fact::SeenAlive),
             at(30, Fact::SeenGone(node())),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_early_end_is_caught() {
+    fn early_end_is_caught() {
         violated(
             vec![
                 at(0, Fact::Confirmed),
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(
             verdict(vec![
                 at(0, Fact::Confirmed),
-                at(5, Fact::Asked),
+                at(5, Fact::Attempted),
                 at(14, Fact::Ended)
             ]),
             Verdict::Valid
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_end_is_caught() {
+    fn late_end_is_caught() {
         let evidence = vec![at(0, Fact::Confirmed), at(16, Fact::SeenAlive)];
         violated(
             evidence.clone(),
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn an_orphan_is_caught() {
+    fn orphaned_ephemeral_is_caught() {
         violated(
             vec![
                 at(0, Fact::Confirmed),
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_ended_session_does_is_caught() {
+    fn activity_of_an_ended_session_is_caught() {
         violated(
             vec![at(0, Fact::Confirmed), at(20, Fact::Ended), at(21, Fact::Acted)],
             "there is Acted",
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ephemeral_that_goes_before_its_session_is_caught() {
+    fn ephemeral_deleted_before_its_session_ends_is_caught() {
         violated(
             vec![
                 at(0, Fact::Confirmed),

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_may_be_there_or_not() {
+    fn element_of_unknown_addition_is_optional() {
         assert_eq!(
             check(&additions(), &[read(6, &[1]), read(50, &[1, 4])]),
             Verdict::Valid
@@ -137,13 +137,13 @@ mod tests {
     }
 
     #[test]
-    fn loss_is_caught() {
+    fn lost_element_is_caught() {
         violated(&[read(50, &[1])], "4 is lost: added by client 4");
         violated(&[read(6, &[]), read(50, &[1, 4])], "1 is lost");
     }
 
     #[test]
-    fn what_was_seen_once_stays() {
+    fn disappearance_of_a_read_element_is_caught() {
         violated(
             &[read(50, &[1, 2, 4]), read(60, &[1, 4])],
             "2 is lost: read by client 99",
@@ -151,12 +151,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_twice_is_caught() {
+    fn duplicate_element_is_caught() {
         violated(&[read(50, &[1, 4, 4])], "4 is there 2 times");
     }
 
     #[test]
-    fn what_was_never_added_is_caught() {
+    fn element_that_was_not_added_is_caught() {
         violated(&[read(50, &[1, 4, 7])], "7 was never added");
         violated(
             &[read(50, &[1, 3, 4])],
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_last_read_nothing_is_decided() {
+    fn missing_final_read_is_undecided() {
         assert!(matches!(
             check(&additions(), &[read(6, &[1])]),
             Verdict::Undecided(_)

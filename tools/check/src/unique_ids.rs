@@ -7,20 +7,20 @@ use crate::history::{Call, Outcome};
 use crate::verdict::Verdict;
 
 /// A call, and the id that it got.
-type Given<'a> = (&'a Call<String, u64>, u64);
+type Assignment<'a> = (&'a Call<String, u64>, u64);
 
 /// Checks calls that ask for an id of the parent that they name.
 pub fn check(calls: &[Call<String, u64>]) -> Verdict {
-    let mut parents: BTreeMap<&str, Vec<Given<'_>>> = BTreeMap::new();
+    let mut parents: BTreeMap<&str, Vec<Assignment<'_>>> = BTreeMap::new();
     for call in calls {
         if let Outcome::Ok(id) = call.outcome {
             parents.entry(&call.input).or_default().push((call, id));
         }
     }
-    Verdict::of(parents.into_values().flat_map(of_parent).collect())
+    Verdict::of(parents.into_values().flat_map(check_parent).collect())
 }
 
-fn of_parent(mut given: Vec<Given<'_>>) -> Vec<String> {
+fn check_parent(mut given: Vec<Assignment<'_>>) -> Vec<String> {
     let mut contradictions = Vec::new();
     let mut by_id: BTreeMap<u64, &Call<String, u64>> = BTreeMap::new();
     for (call, id) in &given {
@@ -33,7 +33,7 @@ fn of_parent(mut given: Vec<Given<'_>>) -> Vec<String> {
     asked.sort_by_key(|(call, _)| call.invoked);
     let mut answered = given.into_iter().peekable();
     // The greatest id that was answered before the call in question was asked.
-    let mut greatest: Option<Given<'_>> = None;
+    let mut greatest: Option<Assignment<'_>> = None;
     for (call, id) in asked {
         while let Some(earlier) = answered.next_if(|(earlier, _)| earlier.returned < call.invoked) {
             if greatest.is_none_or(|(_, id)| id < earlier.1) {
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_grow_and_those_of_calls_at_one_time_come_in_any_order() {
+    fn concurrent_ids_may_come_in_any_order() {
         let calls = [
             call(1, 0, "/a", Outcome::Ok(0)),
             call(1, 10, "/a", Outcome::Ok(3)),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_given_twice_is_caught() {
+    fn repeated_id_is_caught() {
         let calls = [
             call(1, 0, "/a", Outcome::Ok(4)),
             call(2, 10, "/a", Outcome::Ok(4)),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_goes_back_is_caught() {
+    fn decreasing_id_is_caught() {
         let calls = [
             call(1, 0, "/a", Outcome::Ok(4)),
             call(3, 1, "/a", Outcome::Ok(7)),

@@ -15,12 +15,12 @@ pub struct Connection {
     /// Its name in reports.
     pub name: String,
     /// What was heard, one after the other.
-    pub heard: Vec<(Nanos, Heard)>,
+    pub observations: Vec<(Nanos, Observation)>,
 }
 
 /// One thing that a client heard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Heard {
+pub enum Observation {
     /// A watch is set: of what happens to this znode after this position, the first thing will be told.
     Set {
         /// Unlike all other watches of the connection.
@@ -68,15 +68,15 @@ pub struct Changes {
 /// Checks all connections. It is taken that each was listened to until all that had happened must have been told.
 pub fn check(connections: &[Connection], changes: &Changes) -> Verdict {
     let verdicts = connections.iter().map(|connection| {
-        let mut listener = Listener {
+        let mut listener = ConnectionChecker {
             changes,
             set: BTreeMap::new(),
             done: BTreeSet::new(),
             last_fired: 0,
             contradictions: Vec::new(),
         };
-        for (at, heard) in &connection.heard {
-            listener.hear(*at, heard);
+        for (at, observations) in &connection.observations {
+            listener.observe(*at, observations);
         }
         listener.end();
         Verdict::of(listener.contradictions).about(format_args!("connection {}", connection.name))
@@ -85,7 +85,7 @@ pub fn check(connections: &[Connection], changes: &Changes) -> Verdict {
 }
 
 /// Follows what one client hears.
-struct Listener<'a> {
+struct ConnectionChecker<'a> {
     changes: &'a Changes,
     /// Watches that have not fired: of which znode, after which position.
     set: BTreeMap<u64, (&'a str, u64)>,
@@ -94,20 +94,20 @@ struct Listener<'a> {
     contradictions: Vec<String>,
 }
 
-impl<'a> Listener<'a> {
-    fn hear(&mut self, at: Nanos, heard: &'a Heard) {
+impl<'a> ConnectionChecker<'a> {
+    fn observe(&mut self, at: Nanos, observations: &'a Observation) {
         let at = seconds(at);
-        match heard {
-            Heard::Set {
+        match observations {
+            Observation::Set {
                 watch,
                 path,
                 position,
             } => {
                 self.set.insert(*watch, (path, *position));
             }
-            Heard::Fired { watch, zxid } => self.fired(&at, *watch, *zxid),
+            Observation::Fired { watch, zxid } => self.fired(&at, *watch, *zxid),
             // The notice has to come before what it is about.
-            Heard::Read { path, zxid } => {
+            Observation::Read { path, zxid } => {
                 let early = self
                     .set
                     .iter()
@@ -118,7 +118,7 @@ impl<'a> Listener<'a> {
                     ));
                 }
             }
-            Heard::Over { watch, position } => {
+            Observation::Over { watch, position } => {
                 self.done.insert(*watch);
                 let Some((path, after)) = self.set.remove(watch) else {
                     return;
@@ -131,7 +131,7 @@ impl<'a> Listener<'a> {
                     ));
                 }
             }
-            Heard::Ended => self.set.clear(),
+            Observation::Ended => self.set.clear(),
         }
     }
 
@@ -196,51 +196,51 @@ impl<'a> Listener<'a> {
 mod tests {
     use super::*;
 
-    fn set(watch: u64, position: u64) -> Heard {
-        Heard::Set {
+    fn set(watch: u64, position: u64) -> Observation {
+        Observation::Set {
             watch,
             path: "/a".into(),
             position,
         }
     }
 
-    fn fired(watch: u64, zxid: u64) -> Heard {
-        Heard::Fired {
+    fn fired(watch: u64, zxid: u64) -> Observation {
+        Observation::Fired {
             watch,
             zxid: Some(zxid),
         }
     }
 
-    fn read(zxid: u64) -> Heard {
-        Heard::Read {
+    fn read(zxid: u64) -> Observation {
+        Observation::Read {
             path: "/a".into(),
             zxid,
         }
     }
 
     /// Of a znode that was changed at 5, 8 and 11.
-    fn verdict(heard: Vec<Heard>) -> Verdict {
+    fn verdict(observations: Vec<Observation>) -> Verdict {
         let changes = Changes {
             known: BTreeMap::from([("/a".into(), BTreeSet::from([5, 8, 11]))]),
             uncertain: BTreeSet::new(),
         };
         let connection = Connection {
             name: "c1".into(),
-            heard: (1..).zip(heard).collect(),
+            observations: (1..).zip(observations).collect(),
         };
         check(&[connection], &changes)
     }
 
-    fn violated(heard: Vec<Heard>, named: &str) {
-        match verdict(heard) {
+    fn violated(observations: Vec<Observation>, named: &str) {
+        match verdict(observations) {
             Verdict::Violated(lines) => assert!(lines.len() == 1 && lines[0].contains(named), "{lines:?}"),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn each_change_is_told_before_it_is_seen() {
-        let heard = vec![
+    fn notification_before_its_change_is_valid() {
+        let observations = vec![
             set(1, 2),
             fired(1, 5),
             read(5),
@@ -251,15 +251,15 @@ mod tests {
             read(11),
             set(4, 11),
         ];
-        assert_eq!(verdict(heard), Verdict::Valid);
+        assert_eq!(verdict(observations), Verdict::Valid);
     }
 
     #[test]
-    fn what_is_said_to_be_over_need_not_fire() {
+    fn ended_watch_need_not_fire() {
         assert_eq!(
             verdict(vec![
                 set(1, 2),
-                Heard::Over {
+                Observation::Over {
                     watch: 1,
                     position: Some(4)
                 }
@@ -269,18 +269,18 @@ mod tests {
         assert_eq!(
             verdict(vec![
                 set(1, 2),
-                Heard::Over {
+                Observation::Over {
                     watch: 1,
                     position: None
                 }
             ]),
             Verdict::Valid
         );
-        assert_eq!(verdict(vec![set(1, 2), Heard::Ended]), Verdict::Valid);
+        assert_eq!(verdict(vec![set(1, 2), Observation::Ended]), Verdict::Valid);
     }
 
     #[test]
-    fn a_lost_watch_is_caught() {
+    fn lost_watch_is_caught() {
         violated(
             vec![set(1, 6)],
             "watch 1 of /a, set after 6, never fired, and nobody said so: there was a change at 8",
@@ -288,7 +288,7 @@ mod tests {
         violated(
             vec![
                 set(1, 6),
-                Heard::Over {
+                Observation::Over {
                     watch: 1,
                     position: Some(9),
                 },
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn firing_twice_is_caught() {
+    fn second_firing_is_caught() {
         violated(
             vec![set(1, 2), fired(1, 5), fired(1, 8)],
             "watch 1 fired at 0.000000 s again",
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn firing_for_nothing_is_caught() {
+    fn firing_without_a_change_is_caught() {
         violated(vec![set(1, 11), fired(1, 12)], "for nothing");
         violated(
             vec![set(1, 5), fired(1, 7)],
@@ -317,12 +317,12 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_is_left_out_is_caught() {
+    fn skipped_change_is_caught() {
         violated(vec![set(1, 2), fired(1, 8)], "for 8, and missed the change at 5");
     }
 
     #[test]
-    fn data_before_its_notice_is_caught() {
+    fn data_before_its_notification_is_caught() {
         violated(
             vec![set(1, 2), read(5), fired(1, 5)],
             "/a was seen at 0.000000 s as changed at 5, before watch 1",
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn notices_out_of_order_are_caught() {
+    fn notifications_out_of_order_are_caught() {
         violated(
             vec![set(1, 2), set(2, 6), fired(2, 8), fired(1, 5)],
             "for 5, after a notice of 8",
@@ -338,14 +338,14 @@ mod tests {
     }
 
     #[test]
-    fn of_an_uncertain_change_nobody_knows_the_position() {
+    fn change_of_unknown_position_explains_a_firing() {
         let changes = Changes {
             known: BTreeMap::new(),
             uncertain: BTreeSet::from(["/a".into()]),
         };
         let connection = Connection {
             name: "c1".into(),
-            heard: vec![(1, set(1, 2)), (2, fired(1, 7))],
+            observations: vec![(1, set(1, 2)), (2, fired(1, 7))],
         };
         assert_eq!(check(&[connection], &changes), Verdict::Valid);
     }

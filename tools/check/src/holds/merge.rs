@@ -14,7 +14,7 @@ pub fn merge(histories: &[History]) -> (History, Vec<String>) {
             let known = holds
                 .entry((&hold.lock, hold.token, &hold.contender))
                 .or_insert_with(|| hold.clone());
-            if let Err(text) = learn(known, hold) {
+            if let Err(text) = merge_hold(known, hold) {
                 contradictions.push(format!("lock {}: {text}", hold.lock));
             }
         }
@@ -40,7 +40,7 @@ pub fn merge(histories: &[History]) -> (History, Vec<String>) {
 }
 
 /// Adds what another account says of the same hold.
-fn learn(known: &mut Hold, other: &Hold) -> Result<(), String> {
+fn merge_hold(known: &mut Hold, other: &Hold) -> Result<(), String> {
     let contradiction = || {
         Err(format!(
             "one server tells of {}, another of {}",

@@ -153,7 +153,7 @@ pub fn check_known(history: &History) -> Verdict {
             let mut contradictions = lock.overlaps();
             contradictions.extend(lock.tokens());
             contradictions.extend(lock.overtaking());
-            contradictions.extend(lock.forgotten());
+            contradictions.extend(lock.starved());
             Verdict::of(contradictions).about(format_args!("lock {name}"))
         })
         .fold(Verdict::Valid, Verdict::and)
@@ -246,7 +246,7 @@ impl<'a> Lock<'a> {
         for (_, hold) in self.begun() {
             let later = greatest
                 .iter()
-                .filter(|(kind, _)| **kind != kind_of(hold.mode) || hold.mode == Mode::Exclusive)
+                .filter(|(kind, _)| **kind != compatibility_class(hold.mode) || hold.mode == Mode::Exclusive)
                 .map(|(_, other)| *other)
                 .find(|other| other.began < hold.began && other.token >= hold.token);
             if let Some(other) = later {
@@ -256,7 +256,7 @@ impl<'a> Lock<'a> {
                     other.describe()
                 ));
             }
-            let entry = greatest.entry(kind_of(hold.mode)).or_insert(hold);
+            let entry = greatest.entry(compatibility_class(hold.mode)).or_insert(hold);
             if entry.token < hold.token {
                 *entry = hold;
             }
@@ -266,7 +266,7 @@ impl<'a> Lock<'a> {
 }
 
 /// Those of one kind may hold a lock together, at least some of them.
-fn kind_of(mode: Mode) -> u8 {
+fn compatibility_class(mode: Mode) -> u8 {
     match mode {
         Mode::Exclusive => 0,
         Mode::Shared | Mode::Upgradeable => 1,

@@ -63,7 +63,7 @@ impl Lock<'_> {
 
     /// Contenders that still wait at the end, first in the queue, although nobody holds the lock against them: nobody will
     /// ever wake them.
-    pub(super) fn forgotten(&self) -> Vec<String> {
+    pub(super) fn starved(&self) -> Vec<String> {
         let Some(first) = self
             .waiters
             .iter()
@@ -78,7 +78,7 @@ impl Lock<'_> {
             .copied()
             .filter(|hold| hold.certain_end().is_none())
             .collect();
-        if could_join(first, &holding) {
+        if can_be_granted(first, &holding) {
             vec![format!(
                 "{} has waited since {} for nothing: {}",
                 first.contender,
@@ -94,7 +94,7 @@ impl Lock<'_> {
     }
 }
 
-fn could_join(waiter: &Waiter, holding: &[&Hold]) -> bool {
+fn can_be_granted(waiter: &Waiter, holding: &[&Hold]) -> bool {
     let room = match waiter.mode {
         Mode::Permits {
             permits: wished,

@@ -61,7 +61,7 @@ fn lease(permits: u32, limit: u32) -> Mode {
 }
 
 #[test]
-fn one_after_the_other() {
+fn consecutive_holders_are_valid() {
     let holds = vec![
         hold("a", Exclusive, 1, 1, Some(5)),
         hold("b", Exclusive, 2, 5, Some(9)),
@@ -73,7 +73,7 @@ fn one_after_the_other() {
 }
 
 #[test]
-fn two_exclusive_holders_are_named() {
+fn overlapping_exclusive_holders_are_reported() {
     let holds = vec![
         hold("a", Exclusive, 1, 1, Some(6)),
         hold("b", Exclusive, 2, 5, None),
@@ -87,7 +87,7 @@ fn two_exclusive_holders_are_named() {
 }
 
 #[test]
-fn a_writer_among_readers_is_caught() {
+fn writer_concurrent_with_reader_is_caught() {
     let holds = vec![hold("a", Shared, 1, 1, None), hold("b", Exclusive, 2, 5, Some(6))];
     violated(verdict(holds), &["b (Exclusive", "together with a (Shared"]);
     let holds = vec![
@@ -98,7 +98,7 @@ fn a_writer_among_readers_is_caught() {
 }
 
 #[test]
-fn two_upgradeable_holders_are_caught() {
+fn overlapping_upgradeable_holders_are_caught() {
     let holds = vec![
         hold("a", Upgradeable, 1, 1, None),
         hold("b", Upgradeable, 2, 5, None),
@@ -107,7 +107,7 @@ fn two_upgradeable_holders_are_caught() {
 }
 
 #[test]
-fn permits_keep_within_their_limit() {
+fn permits_above_the_limit_are_caught() {
     let holds = vec![
         hold("a", lease(2, 3), 1, 1, Some(4)),
         hold("b", lease(1, 3), 2, 2, None),
@@ -121,7 +121,7 @@ fn permits_keep_within_their_limit() {
 }
 
 #[test]
-fn tokens_grow() {
+fn token_that_does_not_increase_is_caught() {
     let holds = vec![
         hold("a", Exclusive, 5, 1, Some(2)),
         hold("b", Exclusive, 4, 3, Some(4)),
@@ -149,7 +149,7 @@ fn tokens_grow() {
 }
 
 #[test]
-fn nobody_is_overtaken() {
+fn overtaking_a_waiter_is_caught() {
     let a = arrived(1, hold("a", Exclusive, 1, 1, Some(10)));
     let b = arrived(2, hold("b", Exclusive, 2, 10, Some(20)));
     let c = arrived(3, hold("c", Shared, 3, 20, Some(30)));
@@ -163,7 +163,7 @@ fn nobody_is_overtaken() {
 }
 
 #[test]
-fn who_waits_in_vain_is_not_overtaken_either() {
+fn overtaking_a_waiter_that_left_is_caught() {
     let history = |left| History {
         holds: vec![
             arrived(1, hold("a", Shared, 1, 1, Some(10))),
@@ -181,7 +181,7 @@ fn who_waits_in_vain_is_not_overtaken_either() {
 }
 
 #[test]
-fn the_first_in_the_queue_is_not_forgotten() {
+fn starved_first_waiter_is_caught() {
     let history = |end| History {
         holds: vec![arrived(1, hold("a", Exclusive, 1, 1, end))],
         waiters: vec![waiter("b", Exclusive, 2, None), waiter("c", Shared, 3, None)],
@@ -195,7 +195,7 @@ fn the_first_in_the_queue_is_not_forgotten() {
 }
 
 #[test]
-fn what_was_forgotten_decides_nothing() {
+fn gaps_make_a_history_undecided() {
     let mut history = History {
         holds: vec![hold("a", Exclusive, 1, 1, Some(5))],
         waiters: Vec::new(),
@@ -217,7 +217,7 @@ fn what_was_forgotten_decides_nothing() {
 }
 
 #[test]
-fn locks_do_not_concern_each_other() {
+fn locks_are_checked_independently() {
     let mut other = hold("b", Exclusive, 1, 2, None);
     other.lock = "invoices".into();
     assert_eq!(
@@ -227,7 +227,7 @@ fn locks_do_not_concern_each_other() {
 }
 
 #[test]
-fn several_accounts_make_one() {
+fn histories_of_several_servers_merge() {
     let gap = |after, until| Gap { after, until };
     let whole = History {
         holds: vec![
@@ -298,13 +298,13 @@ fn random_history(seed: u64) -> History {
 
 proptest! {
     #[test]
-    fn what_a_lock_does_is_valid(seed: u64) {
+    fn history_of_a_correct_lock_is_valid(seed: u64) {
         prop_assert_eq!(check(&random_history(seed)), Verdict::Valid);
     }
 }
 
 #[test]
-fn one_hold_that_ends_later_than_it_should_is_caught() {
+fn hold_extended_to_the_end_is_caught() {
     let caught = (0..100)
         .filter(|&seed| {
             let mut history = random_history(seed);
@@ -318,7 +318,7 @@ fn one_hold_that_ends_later_than_it_should_is_caught() {
 }
 
 #[test]
-fn one_contender_that_is_let_in_early_is_caught() {
+fn contender_admitted_on_arrival_is_caught() {
     let caught = (0..100)
         .filter(|&seed| {
             let mut history = random_history(seed);

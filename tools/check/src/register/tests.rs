@@ -70,7 +70,7 @@ fn violated(calls: &[(&'static str, Call<Input, Output>)], named: &str) {
 }
 
 #[test]
-fn reads_writes_and_refusals_in_order() {
+fn sequential_reads_writes_and_conflicts_are_valid() {
     let history = [
         read(1, 0, 0, 0),
         write(1, 10, 7, 1),
@@ -82,7 +82,7 @@ fn reads_writes_and_refusals_in_order() {
 }
 
 #[test]
-fn a_stale_read_is_caught() {
+fn stale_read_is_caught() {
     violated(
         &[write(1, 0, 7, 1), write(1, 10, 8, 2), read(2, 20, 7, 1)],
         "Read -> Is { value: 7, version: 1 }",
@@ -90,17 +90,17 @@ fn a_stale_read_is_caught() {
 }
 
 #[test]
-fn a_version_that_is_given_twice_is_caught() {
+fn repeated_version_is_caught() {
     violated(&[write(1, 0, 7, 1), write(2, 10, 8, 1)], "Write(8)");
 }
 
 #[test]
-fn a_version_left_out_is_caught() {
+fn skipped_version_is_caught() {
     violated(&[write(1, 0, 7, 1), write(2, 10, 8, 3)], "Write(8)");
 }
 
 #[test]
-fn a_cas_that_won_against_another_version_is_caught() {
+fn cas_against_the_wrong_version_is_caught() {
     violated(
         &[
             write(1, 0, 7, 1),
@@ -111,12 +111,12 @@ fn a_cas_that_won_against_another_version_is_caught() {
 }
 
 #[test]
-fn a_refusal_without_reason_is_caught() {
+fn rejection_without_cause_is_caught() {
     violated(&[write(1, 0, 7, 1), cas(2, 10, 1, 8, Output::Refused)], "Refused");
 }
 
 #[test]
-fn a_lost_write_is_caught() {
+fn lost_write_is_caught() {
     violated(
         &[write(1, 0, 7, 1), read(2, 10, 0, 0)],
         "Is { value: 0, version: 0 }",
@@ -124,7 +124,7 @@ fn a_lost_write_is_caught() {
 }
 
 #[test]
-fn many_writes_of_which_nobody_knows_do_not_matter() {
+fn many_unknown_writes_are_checked_quickly() {
     // Half of a thousand have happened; no order of them is like another, and no one can tell them apart.
     let mut history: Vec<_> = (0..400)
         .map(|n| call(100 + n, n, n, Input::Write(1000 + n), Outcome::Unknown))
@@ -204,7 +204,7 @@ fn answer(register: &Register, input: &Input) -> Output {
 }
 
 #[test]
-fn three_hundred_calls_of_twenty_clients_take_milliseconds() {
+fn three_hundred_calls_of_twenty_clients_are_checked_quickly() {
     for seed in 0..20 {
         let history = random_history(seed, 20, 300);
         let begun = Instant::now();
@@ -217,13 +217,13 @@ fn three_hundred_calls_of_twenty_clients_take_milliseconds() {
 
 proptest! {
     #[test]
-    fn what_a_register_answers_is_valid(seed: u64) {
+    fn history_of_a_correct_register_is_valid(seed: u64) {
         prop_assert_eq!(check(&NEW, &random_history(seed, 8, 80)), Verdict::Valid);
     }
 }
 
 #[test]
-fn one_wrong_answer_is_caught() {
+fn single_wrong_answer_is_caught() {
     let mut caught = 0;
     for seed in 0..100 {
         let mut history = random_history(seed, 8, 80);

@@ -78,14 +78,14 @@ impl Recipe {
         let granted = world.now();
         client.keep(hold(rng)).await;
         let dies = rng.u32(0..DIES_ONE_IN) == 0;
-        let let_go = world.now();
+        let released = world.now();
         self.beliefs.lock().push(Belief {
             lock: path,
             client: ClientId::try_from(number).expect("there are few clients"),
             mode: Mode::Exclusive,
             token,
             granted,
-            let_go: (!dies).then_some(let_go),
+            released: (!dies).then_some(released),
             deadline: client.believed_until(),
         });
         if dies {
@@ -166,7 +166,7 @@ impl Workload for Recipe {
                 label: format!("client {} · token {}", belief.client, belief.token),
                 begin: belief.granted,
                 end: belief
-                    .let_go
+                    .released
                     .unwrap_or(belief.deadline)
                     .min(belief.deadline)
                     .max(belief.granted),

@@ -38,8 +38,8 @@ impl Storage {
 
     /// Takes a value, unless the token is too old.
     pub fn write(&mut self, fences: Fences, client: ClientId, token: u64, read: u64, value: u64) -> bool {
-        let taken = self.admits(fences, token);
-        if taken {
+        let accepted = self.admits(fences, token);
+        if accepted {
             self.value = value;
         }
         self.writes.push(Write {
@@ -47,9 +47,9 @@ impl Storage {
             token,
             read,
             value,
-            taken,
+            accepted,
         });
-        taken
+        accepted
     }
 
     fn admits(&mut self, fences: Fences, token: u64) -> bool {

@@ -116,7 +116,7 @@ impl Locks {
                 mode: belief.mode,
                 token: belief.token,
                 granted: belief.begin,
-                let_go: belief.let_go,
+                released: belief.let_go,
                 deadline: belief.life.believed_until(),
             })
             .collect();

@@ -155,7 +155,7 @@ impl Client {
             // It may have been counted; and the next one is due at once, elsewhere.
             Reply::Refused(..) | Reply::NotDone(_) | Reply::Unknown(_) => {
                 own.beat_due = returned;
-                (Fact::Asked, true)
+                (Fact::Attempted, true)
             }
         };
         self.run.learn(own.index, invoked, returned, fact);
@@ -174,7 +174,7 @@ impl Client {
                 (Fact::Created(path), true)
             }
             Reply::Refused(code, _) if is_over(&code) => (Fact::Ended, false),
-            Reply::Refused(..) | Reply::NotDone(_) | Reply::Unknown(_) => (Fact::Asked, true),
+            Reply::Refused(..) | Reply::NotDone(_) | Reply::Unknown(_) => (Fact::Attempted, true),
         };
         self.run.learn(own.index, invoked, returned, fact);
         lives

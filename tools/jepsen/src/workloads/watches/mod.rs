@@ -14,7 +14,7 @@ use anyhow::Result;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lockgate_check::Verdict;
-use lockgate_check::watches::{self, Connection, Heard};
+use lockgate_check::watches::{self, Connection, Observation};
 use parking_lot::Mutex;
 
 use super::marks::Marks;
@@ -86,9 +86,9 @@ impl Workload for Watches {
             let connections = self.connections.lock().clone();
             let changes = self.evidence.changes();
             let verdict = watches::check(&connections, &changes);
-            let fired = connections.iter().flat_map(|connection| &connection.heard);
+            let fired = connections.iter().flat_map(|connection| &connection.observations);
             let tried = match fired
-                .filter(|(_, heard)| matches!(heard, Heard::Fired { .. }))
+                .filter(|(_, heard)| matches!(heard, Observation::Fired { .. }))
                 .count()
             {
                 0 => Verdict::Undecided("no watch has fired".to_owned()),
@@ -128,16 +128,16 @@ fn spans(connection: &Connection, marks: &Marks) -> Vec<Span> {
         .to_owned();
     let mut spans: Vec<Span> = Vec::new();
     let mut open = None;
-    for (at, heard) in &connection.heard {
+    for (at, heard) in &connection.observations {
         let (end, tone) = match heard {
-            Heard::Set { path, watch, .. } => {
+            Observation::Set { path, watch, .. } => {
                 open = Some((*at, path, watch));
                 continue;
             }
-            Heard::Read { .. } => continue,
-            Heard::Fired { zxid, .. } => (format!("fired for {zxid:?}"), Tone::Ok),
-            Heard::Over { .. } => ("nothing happened".to_owned(), Tone::Failed),
-            Heard::Ended => ("connection lost".to_owned(), Tone::Unknown),
+            Observation::Read { .. } => continue,
+            Observation::Fired { zxid, .. } => (format!("fired for {zxid:?}"), Tone::Ok),
+            Observation::Over { .. } => ("nothing happened".to_owned(), Tone::Failed),
+            Observation::Ended => ("connection lost".to_owned(), Tone::Unknown),
         };
         if let Some((begin, path, watch)) = open.take() {
             let span = Span {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use hyper::Method;
 use lockgate_check::Nanos;
-use lockgate_check::watches::{Connection, Heard};
+use lockgate_check::watches::{Connection, Observation};
 
 use super::{OBSERVERS, PATHS, Watches, path};
 use crate::client::{Answer, Caller, PATIENCE, Reply, nanos};
@@ -33,7 +33,7 @@ struct Observer {
     path: String,
     /// The node that has told of the znode last, and the position of the znode that was read last.
     seen: Option<(usize, u64)>,
-    heard: Vec<(Nanos, Heard)>,
+    heard: Vec<(Nanos, Observation)>,
     watches: u64,
 }
 
@@ -67,17 +67,20 @@ pub async fn run(run: Arc<Watches>, world: World, number: usize) {
 impl Observer {
     /// What is heard from now on is of another connection: notices are in order only on one.
     fn lose_connection(&mut self) {
-        self.hear(Heard::Ended);
+        self.hear(Observation::Ended);
         let name = format!(
             "client {} at {}",
             self.number,
             lockgate_check::history::seconds(self.world.now())
         );
         let heard = std::mem::take(&mut self.heard);
-        self.run.connections.lock().push(Connection { name, heard });
+        self.run.connections.lock().push(Connection {
+            name,
+            observations: heard,
+        });
     }
 
-    fn hear(&mut self, heard: Heard) {
+    fn hear(&mut self, heard: Observation) {
         self.heard.push((self.world.now(), heard));
     }
 
@@ -108,7 +111,7 @@ impl Observer {
         let Some(zxid) = document["stat"]["mzxid"].as_u64() else {
             return false;
         };
-        self.hear(Heard::Read {
+        self.hear(Observation::Read {
             path: self.path.clone(),
             zxid,
         });
@@ -134,7 +137,7 @@ impl Observer {
         );
         self.watches += 1;
         let watch = self.watches;
-        self.hear(Heard::Set {
+        self.hear(Observation::Set {
             watch,
             path: self.path.clone(),
             position: seen,
@@ -144,18 +147,18 @@ impl Observer {
         match reply {
             Reply::Done(event) if event.is_null() => {
                 let position = self.nothing_until(node, sent, wait, linearizable);
-                self.hear(Heard::Over { watch, position });
+                self.hear(Observation::Over { watch, position });
                 true
             }
             Reply::Done(event) => {
                 let zxid = event["zxid"].as_u64().filter(|zxid| self.is_first(seen, *zxid));
                 // What it has told of is more than was read, and no other node need have it.
                 self.seen = Some((node, seen));
-                self.hear(Heard::Fired { watch, zxid });
+                self.hear(Observation::Fired { watch, zxid });
                 true
             }
             Reply::Refused(..) => {
-                self.hear(Heard::Over {
+                self.hear(Observation::Over {
                     watch,
                     position: None,
                 });
