@@ -1,27 +1,29 @@
-//! The right to something as a register that is read by using it: once it is taken away, nothing that is asked later is
-//! carried out, at no node. For the search of `linearizable`.
+//! Model of a permission, as a register that a client reads by using it: after a revocation is
+//! acknowledged, no node serves a later request that needs the permission. For the search of
+//! [`linearizable`](crate::linearizable).
 
 use crate::linearizable::Model;
 
-/// What is asked.
+/// Request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Input {
-    /// That the caller may from now on, or may not.
+    /// Grants (`true`) or revokes (`false`) the permission.
     Allow(bool),
-    /// Whatever needs the right.
+    /// Uses the permission.
     Use,
 }
 
-/// What is answered.
+/// Answer of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Output {
-    /// It is done.
+    /// The request succeeded.
     Done,
-    /// The caller may not.
+    /// The caller has no permission.
     Forbidden,
 }
 
-/// A right that is there before the first call. To give or take it is somebody's who always may.
+/// Permission that exists before the first call. An administrator whose own permission never ends
+/// grants and revokes it.
 #[derive(Clone, Debug, Default)]
 pub struct Access;
 

@@ -1,6 +1,8 @@
-//! What clients believed: from the answer that granted a lock until they let it go, or until their own deadline, whichever
-//! comes first. No two may believe at once what excludes each other, and who believes later has the greater token. That is
-//! what a lock is for; `holds` sees the servers' side, on which everything may be right and come too late.
+//! Mutual exclusion as clients experience it: a belief lasts from the answer that granted the lock
+//! until the client releases it or its own deadline passes, whichever is first. Beliefs whose modes
+//! exclude each other must not overlap, and a later one needs the greater token. This is the
+//! purpose of a lock. [`holds`] checks the servers' side, which may be correct and still notify the
+//! client too late.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,20 +13,20 @@ use crate::verdict::Verdict;
 /// A client's belief that it holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Belief {
-    /// Which lock.
+    /// Name of the lock.
     pub lock: String,
-    /// Who.
+    /// Client that believes it.
     pub client: ClientId,
-    /// How.
+    /// Mode of the hold.
     pub mode: Mode,
-    /// Under which fencing token.
+    /// Fencing token of the hold.
     pub token: u64,
-    /// When it got to know.
+    /// Time at which the client received the grant.
     pub granted: Nanos,
-    /// When it let go: the moment before it asked for the release.
+    /// Time just before the client sent the release; `None` if it sent none.
     pub released: Option<Nanos>,
-    /// Up to when it was entitled to believe, by its own clock: its session's timeout after it sent the last heartbeat that
-    /// was confirmed.
+    /// End of the client's entitlement by its own clock: its session's timeout after it sent the
+    /// last confirmed heartbeat.
     pub deadline: Nanos,
 }
 
@@ -34,11 +36,11 @@ impl Belief {
     }
 }
 
-/// Checks what clients believed of each lock. Positions in the lines are nanoseconds since the run began.
+/// Checks the beliefs about each lock. Positions in the lines are nanoseconds since the run began.
 pub fn check(beliefs: &[Belief]) -> Verdict {
     let holds = beliefs
         .iter()
-        // A grant that comes after the deadline is believed by nobody.
+        // The client ignores a grant that arrives after its deadline.
         .filter(|belief| belief.granted < belief.ended())
         .map(|belief| Hold {
             lock: belief.lock.clone(),

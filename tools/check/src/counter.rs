@@ -1,10 +1,10 @@
-//! A counter that is only added to: each read lies between what was added for certain before it, and what may have been
-//! added until then; and later reads never see less.
+//! Checker of a counter that only grows. Each read lies between the sum of the additions certainly
+//! made before it and the sum of those possibly made by then, and no later read returns less.
 
 use crate::history::{Call, Nanos, Outcome};
 use crate::verdict::Verdict;
 
-/// Checks additions of an amount, and reads.
+/// Checks additions, each of an amount, and reads.
 pub fn check(additions: &[Call<u64, ()>], reads: &[Call<(), u64>]) -> Verdict {
     let certain = Sums::of(additions.iter().filter_map(|addition| {
         matches!(addition.outcome, Outcome::Ok(())).then_some((addition.returned, addition.input))
@@ -20,17 +20,17 @@ pub fn check(additions: &[Call<u64, ()>], reads: &[Call<(), u64>]) -> Verdict {
         let least = certain.before(read.invoked);
         let most = possible.before(read.returned.saturating_add(1));
         if value < least {
-            contradictions.push(format!("{} were added, and {read}", least));
+            contradictions.push(format!("at least {} were added before {read}", least));
         }
         if value > most {
-            contradictions.push(format!("at most {} were added, and {read}", most));
+            contradictions.push(format!("at most {} were added before the end of {read}", most));
         }
     }
     contradictions.extend(decreasing_reads(reads));
     Verdict::of(contradictions)
 }
 
-/// Sums over time.
+/// Running sums of amounts, by time.
 struct Sums(Vec<(Nanos, u64)>);
 
 impl Sums {
@@ -45,7 +45,7 @@ impl Sums {
         Self(sums)
     }
 
-    /// The sum of what came before this moment.
+    /// Returns the sum of the amounts before this time.
     fn before(&self, moment: Nanos) -> u64 {
         let count = self.0.partition_point(|(at, _)| *at < moment);
         count.checked_sub(1).map_or(0, |last| self.0[last].1)
@@ -53,21 +53,21 @@ impl Sums {
 }
 
 fn decreasing_reads(reads: &[Call<(), u64>]) -> Vec<String> {
-    let mut asked: Vec<_> = reads
+    let mut by_request: Vec<_> = reads
         .iter()
         .filter_map(|read| match read.outcome {
             Outcome::Ok(value) => Some((read, value)),
             Outcome::Failed | Outcome::Unknown => None,
         })
         .collect();
-    let mut answered = asked.clone();
-    asked.sort_by_key(|(read, _)| read.invoked);
-    answered.sort_by_key(|(read, _)| read.returned);
-    let mut answered = answered.into_iter().peekable();
+    let mut by_answer = by_request.clone();
+    by_request.sort_by_key(|(read, _)| read.invoked);
+    by_answer.sort_by_key(|(read, _)| read.returned);
+    let mut by_answer = by_answer.into_iter().peekable();
     let mut greatest: Option<(&Call<(), u64>, u64)> = None;
     let mut contradictions = Vec::new();
-    for (read, value) in asked {
-        while let Some(earlier) = answered.next_if(|(earlier, _)| earlier.returned < read.invoked) {
+    for (read, value) in by_request {
+        while let Some(earlier) = by_answer.next_if(|(earlier, _)| earlier.returned < read.invoked) {
             if greatest.is_none_or(|(_, value)| value < earlier.1) {
                 greatest = Some(earlier);
             }
@@ -75,7 +75,7 @@ fn decreasing_reads(reads: &[Call<(), u64>]) -> Vec<String> {
         if let Some((earlier, before)) = greatest
             && value < before
         {
-            contradictions.push(format!("the counter went back: {earlier}, and then {read}"));
+            contradictions.push(format!("the counter decreased: {earlier}, then {read}"));
         }
     }
     contradictions
@@ -130,17 +130,17 @@ mod tests {
 
     #[test]
     fn read_below_the_certain_sum_is_caught() {
-        violated(&[(50, 5)], "6 were added, and client 1");
+        violated(&[(50, 5)], "at least 6 were added before client 1");
     }
 
     #[test]
     fn read_above_the_possible_sum_is_caught() {
-        violated(&[(50, 10)], "at most 9 were added");
-        violated(&[(14, 6)], "at most 5 were added");
+        violated(&[(50, 10)], "at most 9 were added before the end of client 1");
+        violated(&[(14, 6)], "at most 5 were added before the end of client 1");
     }
 
     #[test]
     fn decreasing_counter_is_caught() {
-        violated(&[(14, 5), (22, 2)], "the counter went back");
+        violated(&[(14, 5), (22, 2)], "the counter decreased");
     }
 }

@@ -1,21 +1,22 @@
-//! Requests under an id that are sent again until somebody answers: each is carried out once, and every answer to it is the
-//! same, to the letter.
+//! Checker of idempotent retries: a client sends a request again under its id until it gets an
+//! answer. The request takes effect once, and all answers to it are equal byte for byte.
 
 use std::collections::BTreeMap;
 
 use crate::history::{Call, Outcome};
 use crate::verdict::Verdict;
 
-/// What requests came to in the end.
+/// Final effects of the requests, as the state of the cluster shows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// How often each id took effect, as the state shows: ids that did not are left out.
+    /// Number of times that each id took effect; ids without an effect are absent.
     pub times: BTreeMap<String, u64>,
-    /// What a counter says that each request raises by one; none if there is no such counter.
+    /// Value of the counter that each request increments; `None` if the run has no such counter.
     pub counter: Option<u64>,
 }
 
-/// Checks all attempts, each a call that names its id and was answered with these words.
+/// Checks all attempts. The input of each is the id of its request, the output the text of the
+/// answer.
 pub fn check(attempts: &[Call<String, String>], applied: &Applied) -> Verdict {
     let mut requests: BTreeMap<&str, Vec<&Call<String, String>>> = BTreeMap::new();
     for attempt in attempts {
@@ -32,17 +33,17 @@ pub fn check(attempts: &[Call<String, String>], applied: &Applied) -> Verdict {
             .iter()
             .any(|attempt| !matches!(attempt.outcome, Outcome::Failed));
         match (times, answered) {
-            (0, Some(answered)) => contradictions.push(format!(
-                "request {id} was answered and not carried out: {answered}"
-            )),
+            (0, Some(answered)) => {
+                contradictions.push(format!("request {id} was answered and has no effect: {answered}"))
+            }
             (1.., None) if !possible => {
                 contradictions.push(format!(
-                    "request {id} was refused, and carried out {times} times: {}",
+                    "request {id} was rejected and took effect {times} times: {}",
                     attempts[0]
                 ));
             }
             (2.., _) => contradictions.push(format!(
-                "request {id} was carried out {times} times, after {} attempts, the first of which is {}",
+                "request {id} took effect {times} times after {} attempts, the first of which is {}",
                 attempts.len(),
                 attempts[0]
             )),
@@ -52,14 +53,14 @@ pub fn check(attempts: &[Call<String, String>], applied: &Applied) -> Verdict {
     for (id, times) in &applied.times {
         if !requests.contains_key(id.as_str()) {
             contradictions.push(format!(
-                "request {id} was carried out {times} times, and nobody sent it"
+                "request {id} took effect {times} times, but no client sent it"
             ));
         }
     }
     let distinct = applied.times.values().filter(|times| **times > 0).count() as u64;
     if let Some(counter) = applied.counter.filter(|counter| *counter != distinct) {
         contradictions.push(format!(
-            "{distinct} requests were carried out, and the counter is {counter}"
+            "{distinct} requests took effect, but the counter is {counter}"
         ));
     }
     Verdict::of(contradictions)
@@ -73,7 +74,7 @@ fn differing_answers(attempts: &[&Call<String, String>]) -> Option<String> {
     let (first, answer) = answered.next()?;
     let (other, _) = answered.find(|(_, other)| *other != answer)?;
     Some(format!(
-        "one request was answered in two ways: {first}, and {other}"
+        "one request got two different answers: {first}, and {other}"
     ))
 }
 
@@ -132,7 +133,7 @@ mod tests {
     fn request_applied_twice_is_caught() {
         violated(
             check(&attempts(), &applied(&[("a", 2)], 1)),
-            "request a was carried out 2 times, after 3 attempts",
+            "request a took effect 2 times after 3 attempts",
         );
     }
 
@@ -140,7 +141,7 @@ mod tests {
     fn answer_without_effect_is_caught() {
         violated(
             check(&attempts(), &applied(&[], 0)),
-            "request a was answered and not carried out",
+            "request a was answered and has no effect",
         );
     }
 
@@ -148,11 +149,11 @@ mod tests {
     fn effect_of_a_rejected_or_unsent_request_is_caught() {
         violated(
             check(&attempts(), &applied(&[("a", 1), ("c", 1)], 2)),
-            "request c was refused, and carried out",
+            "request c was rejected and took effect",
         );
         violated(
             check(&attempts(), &applied(&[("a", 1), ("d", 1)], 2)),
-            "request d was carried out 1 times, and nobody",
+            "request d took effect 1 times, but no client",
         );
     }
 
@@ -162,7 +163,7 @@ mod tests {
         attempts[2] = attempt(20, "a", Outcome::Ok("2"));
         violated(
             check(&attempts, &applied(&[("a", 1)], 1)),
-            "one request was answered in two ways",
+            "one request got two different answers",
         );
     }
 
@@ -170,7 +171,7 @@ mod tests {
     fn counter_that_differs_from_applied_requests_is_caught() {
         violated(
             check(&attempts(), &applied(&[("a", 1)], 2)),
-            "1 requests were carried out, and the counter is 2",
+            "1 requests took effect, but the counter is 2",
         );
     }
 }

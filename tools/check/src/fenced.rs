@@ -1,28 +1,30 @@
-//! A resource outside of the cluster, read and written by whoever holds a lock: with fencing tokens checked no update is
-//! lost, whatever happens to the clients. Without, a client that was paused past its session loses some: a run without the
-//! check is the control that shows that a harness sees losses.
+//! Checker of a resource outside of the cluster that lock holders read and write. If the resource
+//! checks fencing tokens, no update is lost, whatever happens to the clients. Without the check a
+//! client that was paused past its session's end loses updates: a run without the check is the
+//! control that shows that the harness detects losses.
 
 use serde::{Deserialize, Serialize};
 
 use crate::history::ClientId;
 use crate::verdict::Verdict;
 
-/// One attempt to write, as the resource saw it.
+/// One write attempt, in the resource's own record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Write {
-    /// Who wrote.
+    /// Client that wrote.
     pub client: ClientId,
-    /// Under which token.
+    /// Fencing token that the client sent.
     pub token: u64,
-    /// The value that the client had read, and made the new one of.
+    /// Value that the client had read, and from which it computed the new one.
     pub read: u64,
-    /// The new value, unlike all others.
+    /// New value, unique within the run.
     pub value: u64,
-    /// Whether the resource took it.
+    /// The resource's decision: `true` if it accepted the write.
     pub accepted: bool,
 }
 
-/// Checks all attempts, in the order in which the resource decided over them. It began with the value `first`.
+/// Checks all attempts, in the order in which the resource decided them. Its initial value is
+/// `first`.
 pub fn check(first: u64, writes: &[Write]) -> Verdict {
     let mut contradictions = Vec::new();
     let mut now = first;
@@ -30,7 +32,7 @@ pub fn check(first: u64, writes: &[Write]) -> Verdict {
     for write in writes.iter().filter(|write| write.accepted) {
         if write.read != now {
             contradictions.push(format!(
-                "an update is lost: client {} with token {} wrote {} over {now}{}, and had read {}",
+                "lost update: client {} with token {} wrote {} over {now}{}, but had read {}",
                 write.client,
                 write.token,
                 write.value,
@@ -90,7 +92,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "an update is lost: client 1 with token 1 wrote 11 over 20 of client 2 with token 2, and had read 10",
+                "lost update: client 1 with token 1 wrote 11 over 20 of client 2 with token 2, but had read 10",
                 "client 1 wrote 11 with token 1, after client 2 with token 2",
             ]
         );

@@ -1,4 +1,4 @@
-//! Calls as a client saw them.
+//! Calls as their client recorded them.
 
 use std::fmt::{self, Debug, Display, Formatter};
 
@@ -7,38 +7,38 @@ use serde::{Deserialize, Serialize};
 /// Nanoseconds since the run began, on one monotonic clock for all clients.
 pub type Nanos = u64;
 
-/// A logical thread of a run that calls one thing at a time. Who got no answer goes on under a new number, so that a call
-/// without an end is the last one of its client.
+/// Logical thread of a run: it makes one call at a time. After a call without an answer the thread
+/// goes on under a new id, so that an open call is always the last one of its client.
 pub type ClientId = u64;
 
-/// One call: its time, what was asked and what is known of the answer.
+/// One call: its times, its request and what its client knows of the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call<I, O> {
-    /// Who called.
+    /// Client that made the call.
     pub client: ClientId,
-    /// The moment before the request was sent.
+    /// Time just before the request was sent.
     pub invoked: Nanos,
-    /// The moment after the answer came. For an [`Outcome::Unknown`] the moment at which the client gave up: the call may
-    /// take effect at any time after `invoked`, also later than this.
+    /// Time just after the answer arrived. For an [`Outcome::Unknown`] the time at which the client
+    /// gave up: the call may take effect at any time after `invoked`, also later than this.
     pub returned: Nanos,
-    /// What was asked.
+    /// Request.
     pub input: I,
-    /// What came back.
+    /// Outcome as the client knows it.
     pub outcome: Outcome<O>,
 }
 
-/// What a client knows of a call.
+/// Client's knowledge of the outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome<O> {
-    /// Carried out, with this answer.
+    /// The call took effect and returned this answer.
     Ok(O),
-    /// Certainly not carried out, now or later.
+    /// The call certainly has no effect, now or later.
     Failed,
-    /// No answer, or one that leaves it open.
+    /// There is no answer, or one that leaves the outcome open.
     Unknown,
 }
 
-/// A moment or a span as reports write it: seconds to the microsecond.
+/// Formats a time or a duration for reports, in seconds to the microsecond.
 pub fn seconds(nanos: Nanos) -> String {
     format!("{:.6} s", nanos as f64 / 1e9)
 }

@@ -1,33 +1,35 @@
-//! Whether a history may have happened.
+//! Checkers that decide whether a recorded history is possible for a correct lock server.
 //!
-//! A test against a cluster records what each client called, when, and what came back; and asks here whether a correct
-//! lock server could have answered so. Nothing here calls anybody, knows the time, or knows what was tested: histories come
-//! in, a [`Verdict`] with its reasons comes out.
+//! A test against a cluster records each client's calls, their times and their answers, and passes
+//! them to a checker. No checker calls a server, reads a clock or knows the test: its input is a
+//! history, its output a [`Verdict`] with reasons.
 //!
-//! # The words
+//! # Vocabulary
 //!
-//! - A [`Call`] is one request and what its client knows of it. Its [`Outcome`] is an answer, a certain failure, or unknown: a
-//!   call that nobody answered may take effect at any time after it was sent, or never. To take it for a failure would call
-//!   correct servers wrong; to take it for a success, too.
-//! - Times are [`Nanos`] on one clock of the machine on which all clients run. *Positions* are the log's.
-//! - A verdict is *valid*, *violated* with one line for each contradiction, or *undecided*. Only the first is a pass: a
-//!   checker that gave up, or had nothing to look at, has shown nothing.
+//! - A [`Call`] is one request and what its client knows of it. Its [`Outcome`] is an answer, a
+//!   certain failure, or unknown. A request without an answer may take effect at any time after it
+//!   was sent, or never. A checker that counted it as a failure, or as a success, would reject
+//!   histories of correct servers.
+//! - Times are [`Nanos`] on one clock of the machine on which all clients run. *Positions* are
+//!   those of the log.
+//! - A verdict is *valid*, *violated* with one line for each contradiction, or *undecided*. Only
+//!   *valid* is a pass: a checker that gave up, or had nothing to check, has shown nothing.
 //!
-//! # The checkers
+//! # Checkers
 //!
-//! | checker | looks at | cannot see |
+//! | checker | input | blind to |
 //! |---|---|---|
-//! | [`linearizable`] with [`register`], [`lock_model`] or [`access`] | calls to one thing at a time: is there an order that explains all answers? | what no answer tells of; more than a few hundred calls at once |
-//! | [`holds`] | who held which lock, by the servers' own account: exclusion, permits, tokens, order of arrival | what clients believed; what the servers have forgotten (undecided) |
-//! | [`client_view`] | who believed to hold which lock | beliefs of clients that record nothing while they are paused |
-//! | [`fenced`] | writes to something outside of the cluster, made under a lock | |
-//! | [`set`], [`unique_ids`], [`counter`] | data that only grows: linear in time, for long runs | orders that leave no trace in it |
-//! | [`exactly_once`] | requests that were sent again under their id | ids that were forgotten as they should be |
-//! | [`sessions`] | how long sessions and their ephemeral znodes live | ends between two looks |
-//! | [`watches`] | what was told of changes, and when, on each connection | changes of which nobody knows the position |
+//! | [`linearizable`] with [`register`], [`lock_model`] or [`access`] | calls to one object at a time: does some order explain all answers? | effects that no answer shows; more than a few hundred concurrent calls |
+//! | [`holds`] | the holders of each lock according to the servers: exclusion, permits, tokens, order of arrival | what clients believed; what the servers have discarded (undecided) |
+//! | [`client_view`] | the locks that each client believed it held | beliefs of clients that record nothing while they are paused |
+//! | [`fenced`] | writes to a resource outside of the cluster, made under a lock | |
+//! | [`set`], [`unique_ids`], [`counter`] | data that only grows: linear in time, for long runs | orders that leave no trace in the data |
+//! | [`exactly_once`] | requests that were sent again under their id | ids that the server has discarded as documented |
+//! | [`sessions`] | lifetimes of sessions and of their ephemeral znodes | ends between two reads |
+//! | [`watches`] | notifications of changes, and their order on each connection | changes of unknown position |
 //!
-//! All of them are exact in one direction: what they call violated cannot be the work of a correct server. In the other
-//! they see what they are shown.
+//! Each checker is sound: a history that it calls violated cannot come from a correct server. It is
+//! complete only for what the history contains.
 //!
 //! ```
 //! use lockgate_check::register::{self, Input, Output, Register};
@@ -35,7 +37,7 @@
 //!
 //! let call = |client, invoked, returned, input, outcome| Call { client, invoked, returned, input, outcome };
 //! let new = Register { value: 0, version: 0 };
-//! // The first write is answered, the second one is not. Whoever reads later may see either, but the old value no more.
+//! // The first write is answered, the second is not. A later read may return either value, but not the initial one.
 //! let mut history = vec![
 //!     ("r", call(1, 0, 10, Input::Write(7), Outcome::Ok(Output::Written { version: 1 }))),
 //!     ("r", call(2, 20, 30, Input::Write(8), Outcome::Unknown)),

@@ -1,6 +1,7 @@
-//! Linearizability: is there one order of all calls, in which each takes effect at some moment between its request and its
-//! answer, that explains every answer? The search is Wing and Gong's with Lowe's memory of configurations already seen.
-//! Nothing here knows what is called: that is a [`Model`].
+//! Linearizability checker: decides whether one order of all calls, each taking effect at some
+//! moment between its request and its answer, explains every answer. The search is Wing and Gong's
+//! with Lowe's cache of visited configurations. The [`Model`] describes the object that is called;
+//! nothing else here depends on it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::{Debug, Display};
@@ -9,24 +10,26 @@ use std::hash::Hash;
 use crate::history::{Call, Outcome};
 use crate::verdict::Verdict;
 
-/// How many configurations (which calls have taken effect, and the state they led to) a search visits before it gives up.
-/// Histories of a few hundred calls need some thousands; each one takes about a hundred bytes and a microsecond.
+/// Limit on the configurations that a search visits before it gives up. A configuration is a set of
+/// calls that have taken effect, with the state that they led to. Histories of a few hundred calls
+/// need some thousands. Each configuration takes about a hundred bytes and a microsecond.
 pub const MAX_CONFIGURATIONS: usize = 2_000_000;
 
-/// What a thing answers when it is called by one client at a time.
+/// Sequential specification of an object: its answers when one client at a time calls it.
 pub trait Model {
-    /// All that its answers depend on.
+    /// State on which the answers depend.
     type State: Clone + Eq + Hash + Debug;
-    /// What is asked. Calls without a known outcome that ask the same may stand in for each other.
+    /// Request. Calls of unknown outcome with equal requests are interchangeable.
     type Input: Eq + Debug;
-    /// What is answered.
+    /// Answer.
     type Output: Debug;
 
-    /// Before the first call.
+    /// Returns the state before the first call.
     fn initial(&self) -> Self::State;
 
-    /// The state after the call if `output` is what may be answered in `state`, else none. Without an output nobody knows what
-    /// was answered: the state after the call took effect. That it may never take effect is not the model's concern.
+    /// Returns the state after the call, or `None` if `output` is not a possible answer in `state`.
+    /// Without an output the answer is unknown, and the result is the state after the call took
+    /// effect. The search, not the model, considers that it may never take effect.
     fn step(
         &self,
         state: &Self::State,
@@ -35,7 +38,7 @@ pub trait Model {
     ) -> Option<Self::State>;
 }
 
-/// A call to what a model describes.
+/// Call to the object that a model describes.
 pub type CallTo<M> = Call<<M as Model>::Input, <M as Model>::Output>;
 
 /// Checks one history within [`MAX_CONFIGURATIONS`].
@@ -44,8 +47,9 @@ pub fn check<M: Model>(model: &M, calls: &[CallTo<M>]) -> Verdict {
     check_within(model, &calls, MAX_CONFIGURATIONS)
 }
 
-/// Checks the calls to each key as a history of its own: calls to different keys do not affect each other, and a search is
-/// short where histories are. `model` gives the model of a key.
+/// Checks the calls to each key as a history of its own, under the model that `model` returns for
+/// the key. Calls to different keys do not affect each other, and short histories make short
+/// searches.
 pub fn check_by_key<K, M>(
     calls: &[(K, CallTo<M>)],
     model: impl Fn(&K) -> M,
@@ -65,40 +69,40 @@ where
         .fold(Verdict::Valid, Verdict::and)
 }
 
-/// Checks one history, and gives up after so many configurations.
+/// Checks one history. Undecided after `max_configurations`.
 pub fn check_within<M: Model>(model: &M, calls: &[&CallTo<M>], max_configurations: usize) -> Verdict {
     Search::new(model, calls).run(max_configurations)
 }
 
-/// The calls of a history: those that must take effect, and those that may.
+/// Search over one history: calls that must take effect, and calls that may.
 struct Search<'a, M: Model> {
     model: &'a M,
-    /// In order of their requests.
+    /// Answered calls, in order of their requests.
     answered: Vec<(&'a CallTo<M>, &'a M::Output)>,
-    /// In order of their requests. Their bits follow those of `answered`.
+    /// Calls of unknown outcome, in order of their requests. Their bits follow those of `answered`.
     open: Vec<&'a CallTo<M>>,
 }
 
-/// Which calls have taken effect, and what they led to.
+/// Set of calls that have taken effect, and the state that they led to.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Configuration<S> {
-    taken: Box<[u64]>,
+    applied: Box<[u64]>,
     state: S,
 }
 
 impl<S> Configuration<S> {
     fn has(&self, call: usize) -> bool {
-        self.taken[call / 64] & (1 << (call % 64)) != 0
+        self.applied[call / 64] & (1 << (call % 64)) != 0
     }
 
     fn take(&self, call: usize, state: S) -> Self {
-        let mut taken = self.taken.clone();
-        taken[call / 64] |= 1 << (call % 64);
-        Self { taken, state }
+        let mut applied = self.applied.clone();
+        applied[call / 64] |= 1 << (call % 64);
+        Self { applied, state }
     }
 
     fn count(&self) -> u32 {
-        self.taken.iter().map(|word| word.count_ones()).sum()
+        self.applied.iter().map(|word| word.count_ones()).sum()
     }
 }
 
@@ -110,7 +114,7 @@ impl<'a, M: Model> Search<'a, M> {
             match &call.outcome {
                 Outcome::Ok(output) => answered.push((*call, output)),
                 Outcome::Unknown => open.push(*call),
-                // It has not taken effect and will not.
+                // It has no effect, now or later.
                 Outcome::Failed => {}
             }
         }
@@ -123,11 +127,12 @@ impl<'a, M: Model> Search<'a, M> {
         }
     }
 
-    /// Depth first, the likeliest next: a history that may have happened is mostly explained without turning back.
+    /// Searches depth first, the likeliest candidate next: most of a possible history is explained
+    /// without backtracking.
     fn run(&self, max_configurations: usize) -> Verdict {
         let words = (self.answered.len() + self.open.len()).div_ceil(64);
         let first = Configuration {
-            taken: vec![0; words].into(),
+            applied: vec![0; words].into(),
             state: self.model.initial(),
         };
         let mut seen = HashSet::from([first.clone()]);
@@ -141,11 +146,11 @@ impl<'a, M: Model> Search<'a, M> {
             if (answers, configuration.count()) > (self.answers(&farthest), farthest.count()) {
                 farthest = configuration.clone();
             }
-            // Taken from the end, so the likeliest goes in last.
+            // `pop` returns the last element, so the likeliest is pushed last.
             for next in self.next(&configuration).into_iter().rev() {
                 if seen.len() >= max_configurations {
                     return Verdict::Undecided(format!(
-                        "{} calls, {} of them without a known outcome, were too many: given up after {} configurations",
+                        "{} calls, {} of them of unknown outcome, are too many: gave up after {} configurations",
                         self.answered.len() + self.open.len(),
                         self.open.len(),
                         max_configurations
@@ -159,15 +164,16 @@ impl<'a, M: Model> Search<'a, M> {
         Verdict::Violated(vec![self.explain(&farthest)])
     }
 
-    /// How many of the calls that must take effect have done so.
+    /// Returns the number of answered calls that have taken effect.
     fn answers(&self, configuration: &Configuration<M::State>) -> usize {
         (0..self.answered.len())
             .filter(|&call| configuration.has(call))
             .count()
     }
 
-    /// The calls that must take effect, have not, and were asked before any of them was answered; the first to be answered
-    /// comes first. No other call may be next, as one of these would then take effect after its answer.
+    /// Returns the answered calls that may take effect next, the first to be answered first: those
+    /// sent before the first remaining answer. If another call were next, one of these would take
+    /// effect after its answer.
     fn candidates(&self, configuration: &Configuration<M::State>) -> Vec<usize> {
         let mut deadline = u64::MAX;
         let mut candidates = Vec::new();
@@ -196,8 +202,8 @@ impl<'a, M: Model> Search<'a, M> {
             let Some(state) = self.model.step(&configuration.state, &call.input, Some(output)) else {
                 continue;
             };
-            // Whatever explains the rest with this call later explains it with this call now, too, as it changes nothing:
-            // no other way need be tried.
+            // A call that does not change the state can take effect now instead of later, with the
+            // same explanation of the rest: no other candidate need be tried.
             if state == configuration.state {
                 return vec![configuration.take(index, state)];
             }
@@ -209,13 +215,13 @@ impl<'a, M: Model> Search<'a, M> {
             if call.invoked > deadline {
                 break;
             }
-            // Of several that ask the same the first to be asked can stand in for the others.
+            // Of several calls with equal requests, the first to be sent can replace the others.
             if configuration.has(bit) || tried.contains(&&call.input) {
                 continue;
             }
             tried.push(&call.input);
             match self.model.step(&configuration.state, &call.input, None) {
-                // Without an effect it is as if it never happened.
+                // A call that changes nothing is equivalent to one that never took effect.
                 Some(state) if state == configuration.state => {}
                 Some(state) => next.push(configuration.take(bit, state)),
                 None => {}
@@ -231,7 +237,7 @@ impl<'a, M: Model> Search<'a, M> {
             .map(|index| self.answered[index].0.to_string())
             .collect();
         format!(
-            "no order explains the answers: at best {} of {} answered calls, and then the state is {:?} and none of these can be next: [{}]",
+            "no order explains the answers: the best one explains {} of {} answered calls; then the state is {:?} and none of these calls can be next: [{}]",
             self.answers(farthest),
             self.answered.len(),
             farthest.state,
@@ -245,7 +251,7 @@ mod tests {
     use super::*;
     use crate::history::Nanos;
 
-    /// A register without versions: the smallest model that tells orders apart.
+    /// Register without versions: the smallest model whose answers depend on the order of calls.
     struct Plain;
 
     #[derive(Debug, Clone, PartialEq, Eq)]
@@ -347,7 +353,7 @@ mod tests {
             check(&Plain, &[lost.clone(), read(2, 20, 30, 0), read(2, 40, 50, 5)]),
             Verdict::Valid
         );
-        // But not twice, and not before it was asked.
+        // It takes effect neither twice nor before its request.
         let twice = [lost, read(2, 20, 30, 5), write(2, 40, 50, 6), read(2, 60, 70, 5)];
         assert!(matches!(check(&Plain, &twice), Verdict::Violated(_)));
         let early = [
@@ -372,7 +378,8 @@ mod tests {
 
     #[test]
     fn search_beyond_its_limit_is_undecided() {
-        // Each of the writes may have taken effect or not, and no read tells: all subsets would have to be tried.
+        // Each of the writes may have taken effect or not, and no read shows which: the search
+        // would have to try all subsets.
         let mut history: Vec<_> = (1..40)
             .map(|value| call(value, 0, 1, Request::Write(value), Outcome::Unknown))
             .collect();

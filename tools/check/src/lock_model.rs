@@ -1,45 +1,46 @@
-//! An exclusive lock as its clients see it, for the search of `linearizable`: for histories in which no session ends and
-//! nobody breaks a lock, so that whoever holds it does so until it releases it.
+//! Model of an exclusive lock for the search of [`linearizable`](crate::linearizable). It applies
+//! to histories without session ends and without breaks, in which a holder keeps the lock until it
+//! releases it.
 
 use crate::linearizable::Model;
 
-/// Who acts: a session, or an owner within one. It keeps its name over calls without an answer.
+/// Session, or an owner within a session. It keeps its number across calls without an answer.
 pub type Contender = u64;
 
-/// What is asked of a lock.
+/// Request to a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Input {
-    /// To hold it: now, or after some waiting.
+    /// Acquires the lock, at once or after a wait.
     Acquire(Contender),
-    /// To hold it no more.
+    /// Releases the lock.
     Release(Contender),
 }
 
-/// What it answers.
+/// Answer of a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Output {
-    /// It is held, under this token.
+    /// The contender holds the lock.
     Acquired {
-        /// The fencing token.
+        /// Fencing token of the hold.
         token: u64,
     },
-    /// Somebody else held it, at least for a moment during the call.
+    /// Another contender held the lock at some moment during the call.
     Busy,
-    /// It is held no more.
+    /// The contender has released the lock.
     Released,
-    /// Nothing was held that could be released.
+    /// The contender did not hold the lock.
     NotHeld,
 }
 
-/// A lock that nobody holds before the first call.
+/// Lock that is free before the first call.
 #[derive(Clone, Debug, Default)]
 pub struct ExclusiveLock;
 
-/// Who holds a lock.
+/// Holder of the lock, and its last token.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     holder: Option<Contender>,
-    /// The greatest token that anybody has seen.
+    /// Greatest token that an answer has shown.
     token: u64,
 }
 
@@ -55,7 +56,7 @@ impl Model for ExclusiveLock {
     fn step(&self, state: &State, input: &Input, output: Option<&Output>) -> Option<State> {
         let held_by = |holder, token| Some(State { holder, token });
         match (input, output) {
-            // Who holds it may ask again, and gets the same token.
+            // A holder that acquires again gets the same token.
             (Input::Acquire(by), Some(Output::Acquired { token })) if state.holder == Some(*by) => {
                 (*token >= state.token).then(|| held_by(Some(*by), *token))?
             }
@@ -66,7 +67,7 @@ impl Model for ExclusiveLock {
                 .holder
                 .is_some_and(|holder| holder != *by)
                 .then(|| state.clone()),
-            // Its token is not known, and the next one's is greater than any that is.
+            // The token of this acquire is unknown; the next one's is greater than all known ones.
             (Input::Acquire(by), None) => match state.holder {
                 None => held_by(Some(*by), state.token),
                 Some(_) => Some(state.clone()),
@@ -182,7 +183,7 @@ mod tests {
             check(&ExclusiveLock, &[lost.clone(), busy.clone()]),
             Verdict::Valid
         );
-        // And gets it at most once.
+        // It takes effect at most once.
         violated(&[
             lost,
             busy.clone(),

@@ -1,5 +1,6 @@
-//! Sessions and what hangs on them: one that was confirmed lives for its timeout, one that is silent ends within a published
-//! bound, what has ended can do nothing more, and ephemeral znodes live exactly as long as their session.
+//! Checker of sessions. A confirmed session lives for its timeout, a silent one ends within a
+//! documented bound, and an ended one has no further effect. Ephemeral znodes live exactly as long
+//! as their session.
 
 use std::collections::BTreeMap;
 
@@ -8,61 +9,64 @@ use serde::{Deserialize, Serialize};
 use crate::history::{Nanos, seconds};
 use crate::verdict::Verdict;
 
-/// A session, and all that anybody has got to know of it.
+/// Session, with all evidence about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
-    /// Its name in reports.
+    /// Name of the session in reports.
     pub id: String,
-    /// Its timeout.
+    /// Timeout of the session.
     pub ttl: Nanos,
-    /// In any order.
+    /// Evidence, in any order.
     pub evidence: Vec<Evidence>,
 }
 
-/// Something that somebody asked, and what the answer says of a session.
+/// One request, and what its answer says of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// The moment before it was asked.
+    /// Time just before the request was sent.
     pub invoked: Nanos,
-    /// The moment after it was answered, or given up.
+    /// Time just after the answer arrived, or at which the client gave up.
     pub returned: Nanos,
-    /// What it says.
+    /// Fact that the answer shows.
     pub fact: Fact,
 }
 
-/// What an answer says of a session. What is seen by a look must have been a look at the newest state: one that may be behind
-/// says nothing here.
+/// Fact about a session. A `Seen…` fact must come from a linearizable read: a local read, which may
+/// lag, proves nothing here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fact {
-    /// It was opened, or a heartbeat of it was confirmed: from the request on it lives for its timeout.
+    /// The session was opened, or a heartbeat was confirmed: from the request on it lives for its
+    /// timeout.
     Confirmed,
-    /// A call of it was carried out.
+    /// A call of the session took effect.
     Acted,
-    /// A call of it, or a heartbeat, has no known outcome. It may be counted as a sign of life.
+    /// The client sent a call or a heartbeat of the session, and its outcome is unknown or proves
+    /// nothing. The server may have renewed the session.
     Attempted,
-    /// Somebody saw it alive.
+    /// A read found the session alive.
     SeenAlive,
-    /// A call of it was refused because it has ended, or somebody saw it gone.
+    /// The server rejected a call because the session had ended, or a read found it ended.
     Ended,
-    /// It was asked to end, and the answer came.
+    /// The client closed the session and got the answer.
     Closed,
-    /// It was asked to end, and no answer came; or somebody else may have ended it. It may end at any time after the request.
+    /// The client closed the session and got no answer, or another client may have ended it. It may
+    /// end at any time after the request.
     MayClose,
-    /// It made this ephemeral znode, which nobody deletes.
+    /// The session created this ephemeral znode, which no client deletes.
     Created(String),
-    /// Somebody saw this ephemeral znode of it.
+    /// A read found this ephemeral znode of the session.
     SeenThere(String),
-    /// Somebody saw that this ephemeral znode of it is not there.
+    /// A read found this ephemeral znode of the session absent.
     SeenGone(String),
 }
 
-/// What ends of sessions depend on.
+/// Conditions on which the bounds depend.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
-    /// How long a silent session lives at most, beyond its timeout, in a cluster that nothing happens to.
+    /// Maximum life of a silent session beyond its timeout, in an undisturbed cluster.
     pub grace: Nanos,
-    /// From when to when something happened to the cluster. Who leads anew gives every session its whole time again, so the
-    /// bound begins anew at the end of each.
+    /// Intervals in which the cluster was disturbed. A new leader grants every session its full
+    /// timeout again, so the bound starts again at the end of each interval.
     pub disturbed: Vec<(Nanos, Nanos)>,
 }
 
@@ -81,14 +85,14 @@ pub fn check(sessions: &[Session], rules: &Rules) -> Verdict {
     Verdict::of(lines.collect())
 }
 
-/// What follows from the evidence.
+/// Conclusions from the evidence about one session.
 struct Known<'a> {
     session: &'a Session,
-    /// The first proof that it is over.
+    /// First proof of the session's end.
     over: Option<&'a Evidence>,
-    /// From when on it may be over because it was asked to end.
+    /// Time from which the session may have ended because a client closed it.
     may_close: Nanos,
-    /// The confirmation that lasts longest.
+    /// Confirmation with the latest expiry.
     confirmed: Option<&'a Evidence>,
 }
 
@@ -106,7 +110,8 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Until when it lives for certain: confirmed until then, and nobody has asked for its end before.
+    /// Returns the time until which the session certainly lives: confirmed until then, and no
+    /// earlier request to close it.
     fn certain_until(&self) -> Nanos {
         self.confirmed
             .map_or(0, |it| it.invoked + self.session.ttl)
@@ -117,7 +122,7 @@ impl<'a> Known<'a> {
         let (over, confirmed) = (self.over?, self.confirmed?);
         (over.returned < self.certain_until()).then(|| {
             format!(
-                "it had ended at {}, although a confirmed heartbeat, sent at {}, keeps it until {}",
+                "it had ended at {}, although a confirmed heartbeat, sent at {}, extends it to {}",
                 seconds(over.returned),
                 seconds(confirmed.invoked),
                 seconds(confirmed.invoked + self.session.ttl)
@@ -125,9 +130,9 @@ impl<'a> Known<'a> {
         })
     }
 
-    /// It was seen alive when it should have been ended long ago.
+    /// Reports a session that a read found alive after it was due to end.
     fn late_end(&self, rules: &Rules) -> Option<String> {
-        let last_word = self
+        let last_activity = self
             .session
             .evidence
             .iter()
@@ -144,7 +149,7 @@ impl<'a> Known<'a> {
         disturbed.sort_unstable();
         let due = disturbed
             .into_iter()
-            .fold(last_word + bound, |due, (from, until)| {
+            .fold(last_activity + bound, |due, (from, until)| {
                 if from <= due { due.max(until + bound) } else { due }
             });
         let late = self
@@ -153,15 +158,15 @@ impl<'a> Known<'a> {
             .iter()
             .find(|it| it.invoked > due && matches!(it.fact, Fact::SeenAlive | Fact::SeenThere(_)))?;
         Some(format!(
-            "it said its last word at {}, should have ended by {}, and is still there at {}: {:?}",
-            seconds(last_word),
+            "its last activity was at {}, it should have ended by {}, and it is still alive at {}: {:?}",
+            seconds(last_activity),
             seconds(due),
             seconds(late.invoked),
             late.fact
         ))
     }
 
-    /// Something of it after somebody knew that it was over.
+    /// Reports activity of the session after its end was known.
     fn activity_after_end(&self) -> Option<String> {
         let over = self.over?;
         let late = self.session.evidence.iter().find(|it| {
@@ -172,7 +177,7 @@ impl<'a> Known<'a> {
                 )
         })?;
         Some(format!(
-            "it had ended at {} ({:?}), and at {} there is {:?}",
+            "it had ended at {} ({:?}), but at {} there is {:?}",
             seconds(over.returned),
             over.fact,
             seconds(late.invoked),
@@ -180,7 +185,7 @@ impl<'a> Known<'a> {
         ))
     }
 
-    /// Ephemeral znodes that were gone while their session lived for certain.
+    /// Reports ephemeral znodes that were gone while their session certainly lived.
     fn ephemerals(&self) -> Vec<String> {
         let mut created: BTreeMap<&str, Nanos> = BTreeMap::new();
         for it in &self.session.evidence {
@@ -199,7 +204,7 @@ impl<'a> Known<'a> {
                 let created = *created.get(path.as_str())?;
                 (created < it.invoked && it.returned < certain_until).then(|| {
                     format!(
-                        "{path} was there at {} and is gone at {}, although the session lives until {}",
+                        "{path} existed at {} and is gone at {}, although the session lives until {}",
                         seconds(created),
                         seconds(it.returned),
                         seconds(certain_until)
@@ -216,7 +221,7 @@ mod tests {
 
     const SECOND: Nanos = 1_000_000_000;
 
-    /// Asked at this second, answered half a second later.
+    /// Evidence whose request was sent at this second and answered half a second later.
     fn at(second: Nanos, fact: Fact) -> Evidence {
         Evidence {
             invoked: second * SECOND,
@@ -233,7 +238,7 @@ mod tests {
         verdict_when_disturbed(evidence, &[])
     }
 
-    /// Of a session of ten seconds, which may take five more.
+    /// Returns the verdict on a session with a timeout of 10 s and a grace of 5 s.
     fn verdict_when_disturbed(evidence: Vec<Evidence>, disturbed: &[(Nanos, Nanos)]) -> Verdict {
         let session = Session {
             id: "s1".into(),
@@ -280,9 +285,9 @@ mod tests {
                 at(5, Fact::Confirmed),
                 at(14, Fact::Ended),
             ],
-            "session s1: it had ended at 14.500000 s, although a confirmed heartbeat, sent at 5.000000 s, keeps it until 15.000000 s",
+            "session s1: it had ended at 14.500000 s, although a confirmed heartbeat, sent at 5.000000 s, extends it to 15.000000 s",
         );
-        // A heartbeat of which nobody knows confirms nothing.
+        // A heartbeat of unknown outcome confirms nothing.
         assert_eq!(
             verdict(vec![
                 at(0, Fact::Confirmed),
@@ -291,7 +296,7 @@ mod tests {
             ]),
             Verdict::Valid
         );
-        // Who asks for its end gets it.
+        // A session that its client closes may end early.
         assert_eq!(
             verdict(vec![
                 at(0, Fact::Confirmed),
@@ -315,7 +320,7 @@ mod tests {
         let evidence = vec![at(0, Fact::Confirmed), at(16, Fact::SeenAlive)];
         violated(
             evidence.clone(),
-            "should have ended by 15.500000 s, and is still there at 16.000000 s: SeenAlive",
+            "should have ended by 15.500000 s, and it is still alive at 16.000000 s: SeenAlive",
         );
         assert_eq!(
             verdict_when_disturbed(evidence.clone(), &[(3, 4)]),
@@ -335,7 +340,7 @@ mod tests {
                 at(12, Fact::Ended),
                 at(13, Fact::SeenThere(node())),
             ],
-            "it had ended at 12.500000 s (Ended), and at 13.000000 s there is SeenThere(\"/e\")",
+            "it had ended at 12.500000 s (Ended), but at 13.000000 s there is SeenThere(\"/e\")",
         );
     }
 
@@ -347,7 +352,7 @@ mod tests {
         );
         violated(
             vec![at(0, Fact::Confirmed), at(2, Fact::Closed), at(3, Fact::Acted)],
-            "(Closed), and at 3.000000 s",
+            "(Closed), but at 3.000000 s",
         );
         let confirmed_again = vec![
             at(0, Fact::Confirmed),
@@ -365,7 +370,7 @@ mod tests {
                 at(1, Fact::Created(node())),
                 at(5, Fact::SeenGone(node())),
             ],
-            "/e was there at 1.500000 s and is gone at 5.500000 s, although the session lives until 10.000000 s",
+            "/e existed at 1.500000 s and is gone at 5.500000 s, although the session lives until 10.000000 s",
         );
     }
 }

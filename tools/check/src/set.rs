@@ -1,15 +1,16 @@
-//! A set that only grows: nothing that was added is lost, nothing is there twice, nothing was never added. An addition of
-//! unknown outcome may be there or not, but once it was seen it stays.
+//! Checker of a set that only grows: no element is lost, duplicated or invented. An addition of
+//! unknown outcome may be present or absent, but an element that one read returned is in all later
+//! ones.
 
 use std::collections::BTreeMap;
 
 use crate::history::{Call, Nanos, Outcome, seconds};
 use crate::verdict::Verdict;
 
-/// An element. No two additions ask for the same one.
+/// Element of the set. No two additions of a history add the same one.
 pub type Element = u64;
 
-/// Checks all reads of the set; at least one must have seen it after the last addition.
+/// Checks all reads of the set. Undecided if no read began after the last addition.
 pub fn check(additions: &[Call<Element, ()>], reads: &[Call<(), Vec<Element>>]) -> Verdict {
     let mut reads: Vec<_> = reads
         .iter()
@@ -25,16 +26,17 @@ pub fn check(additions: &[Call<Element, ()>], reads: &[Call<(), Vec<Element>>]) 
         .max()
         .unwrap_or(0);
     if !reads.iter().any(|(read, _)| read.invoked >= last_answer) {
-        return Verdict::Undecided("nobody has read the set after the last addition".into());
+        return Verdict::Undecided("no client read the set after the last addition".into());
     }
     let mut known: BTreeMap<Element, &Call<Element, ()>> = BTreeMap::new();
     let mut contradictions = Vec::new();
     for addition in additions {
         if let Some(other) = known.insert(addition.input, addition) {
-            return Verdict::Undecided(format!("an element was asked for twice: {other}, and {addition}"));
+            return Verdict::Undecided(format!("an element was added twice: {other}, and {addition}"));
         }
     }
-    // Since when each element must be seen: since its addition was answered, or a read that saw it was.
+    // Time from which each element must be present: the answer to its addition, or to the first
+    // read that returned it.
     let mut due: BTreeMap<Element, (Nanos, String)> = BTreeMap::new();
     for (element, addition) in &known {
         if matches!(addition.outcome, Outcome::Ok(())) {
@@ -42,25 +44,25 @@ pub fn check(additions: &[Call<Element, ()>], reads: &[Call<(), Vec<Element>>]) 
         }
     }
     for (read, elements) in &reads {
-        let who = format!("client {} at {}", read.client, seconds(read.invoked));
+        let reader = format!("client {} at {}", read.client, seconds(read.invoked));
         let mut counts: BTreeMap<Element, usize> = BTreeMap::new();
         for element in *elements {
             *counts.entry(*element).or_default() += 1;
         }
         for (element, count) in &counts {
             if *count > 1 {
-                contradictions.push(format!("{element} is there {count} times: read by {who}"));
+                contradictions.push(format!("{element} is present {count} times: read by {reader}"));
             }
             match known.get(element) {
-                None => contradictions.push(format!("{element} was never added: read by {who}")),
+                None => contradictions.push(format!("{element} was never added: read by {reader}")),
                 Some(addition) if matches!(addition.outcome, Outcome::Failed) => {
                     contradictions.push(format!(
-                        "{element} is there, read by {who}, and was refused: {addition}"
+                        "{element} is present, read by {reader}, but its addition was rejected: {addition}"
                     ));
                 }
                 Some(addition) if addition.invoked > read.returned => {
                     contradictions.push(format!(
-                        "{element} was read by {who}, before it was added: {addition}"
+                        "{element} was read by {reader}, before it was added: {addition}"
                     ));
                 }
                 Some(_) => {}
@@ -68,15 +70,15 @@ pub fn check(additions: &[Call<Element, ()>], reads: &[Call<(), Vec<Element>>]) 
         }
         for (element, (since, why)) in &due {
             if *since < read.invoked && !counts.contains_key(element) {
-                contradictions.push(format!("{element} is lost: {why}, and not read by {who}"));
+                contradictions.push(format!("{element} is lost: {why}, but not read by {reader}"));
             }
         }
         for element in counts.into_keys() {
             let since = due
                 .entry(element)
-                .or_insert_with(|| (read.returned, format!("read by {who}")));
+                .or_insert_with(|| (read.returned, format!("read by {reader}")));
             if read.returned < since.0 {
-                *since = (read.returned, format!("read by {who}"));
+                *since = (read.returned, format!("read by {reader}"));
             }
         }
     }
@@ -152,7 +154,7 @@ mod tests {
 
     #[test]
     fn duplicate_element_is_caught() {
-        violated(&[read(50, &[1, 4, 4])], "4 is there 2 times");
+        violated(&[read(50, &[1, 4, 4])], "4 is present 2 times");
     }
 
     #[test]
@@ -160,7 +162,7 @@ mod tests {
         violated(&[read(50, &[1, 4, 7])], "7 was never added");
         violated(
             &[read(50, &[1, 3, 4])],
-            "3 is there, read by client 99 at 0.000000 s, and was refused",
+            "3 is present, read by client 99 at 0.000000 s, but its addition was rejected",
         );
         violated(
             &[read(20, &[1, 4]), read(50, &[1, 4])],

@@ -1,15 +1,15 @@
-//! What the tests of several checkers need: choices from a seed.
+//! Shared by the tests of several checkers: random choices from a seed.
 
-/// A small generator of choices, the same for the same seed everywhere (SplitMix64).
+/// Deterministic random number generator (SplitMix64), the same for a seed on all platforms.
 pub struct Chooser(u64);
 
 impl Chooser {
-    /// All choices follow from the seed.
+    /// Creates a generator: the seed determines all numbers.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

@@ -1,15 +1,16 @@
-//! Ids that a parent gives, as the numbers of sequential znodes: none comes twice, and who asks after an answer gets a greater
-//! one, also after deletions, snapshots and restarts.
+//! Checker of ids that a parent assigns, such as the numbers of sequential znodes. No id repeats,
+//! and a request sent after an answer gets a greater id, also across deletions, snapshots and
+//! restarts.
 
 use std::collections::BTreeMap;
 
 use crate::history::{Call, Outcome};
 use crate::verdict::Verdict;
 
-/// A call, and the id that it got.
+/// Call and the id that it got.
 type Assignment<'a> = (&'a Call<String, u64>, u64);
 
-/// Checks calls that ask for an id of the parent that they name.
+/// Checks calls. The input of each is the parent, the output the id that it assigned.
 pub fn check(calls: &[Call<String, u64>]) -> Verdict {
     let mut parents: BTreeMap<&str, Vec<Assignment<'_>>> = BTreeMap::new();
     for call in calls {
@@ -20,31 +21,31 @@ pub fn check(calls: &[Call<String, u64>]) -> Verdict {
     Verdict::of(parents.into_values().flat_map(check_parent).collect())
 }
 
-fn check_parent(mut given: Vec<Assignment<'_>>) -> Vec<String> {
+fn check_parent(mut assigned: Vec<Assignment<'_>>) -> Vec<String> {
     let mut contradictions = Vec::new();
     let mut by_id: BTreeMap<u64, &Call<String, u64>> = BTreeMap::new();
-    for (call, id) in &given {
+    for (call, id) in &assigned {
         if let Some(other) = by_id.insert(*id, call) {
-            contradictions.push(format!("an id was given twice: {other}, and {call}"));
+            contradictions.push(format!("an id was assigned twice: {other}, and {call}"));
         }
     }
-    given.sort_by_key(|(call, _)| call.returned);
-    let mut asked = given.clone();
-    asked.sort_by_key(|(call, _)| call.invoked);
-    let mut answered = given.into_iter().peekable();
-    // The greatest id that was answered before the call in question was asked.
+    assigned.sort_by_key(|(call, _)| call.returned);
+    let mut by_request = assigned.clone();
+    by_request.sort_by_key(|(call, _)| call.invoked);
+    let mut by_answer = assigned.into_iter().peekable();
+    // Greatest id whose answer arrived before this call was sent.
     let mut greatest: Option<Assignment<'_>> = None;
-    for (call, id) in asked {
-        while let Some(earlier) = answered.next_if(|(earlier, _)| earlier.returned < call.invoked) {
+    for (call, id) in by_request {
+        while let Some(earlier) = by_answer.next_if(|(earlier, _)| earlier.returned < call.invoked) {
             if greatest.is_none_or(|(_, id)| id < earlier.1) {
                 greatest = Some(earlier);
             }
         }
-        // Equal ones have been named already.
+        // Equal ids are reported above.
         if let Some((earlier, before)) = greatest
             && id < before
         {
-            contradictions.push(format!("an id went back: {earlier}, and then {call}"));
+            contradictions.push(format!("an id decreased: {earlier}, then {call}"));
         }
     }
     contradictions
@@ -90,7 +91,7 @@ mod tests {
             call(1, 0, "/a", Outcome::Ok(4)),
             call(2, 10, "/a", Outcome::Ok(4)),
         ];
-        violated(&calls, "given twice: client 1");
+        violated(&calls, "assigned twice: client 1");
     }
 
     #[test]
@@ -100,6 +101,6 @@ mod tests {
             call(3, 1, "/a", Outcome::Ok(7)),
             call(2, 10, "/a", Outcome::Ok(5)),
         ];
-        violated(&calls, "an id went back: client 3");
+        violated(&calls, "an id decreased: client 3");
     }
 }

@@ -1,22 +1,24 @@
-//! What a checker says.
+//! Verdicts: the result of a checker.
 
 use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
 
-/// What a checker found. A run passes only if every one of its checkers says [`Verdict::Valid`].
+/// Result of one checker. A run passes only if all of its checkers return [`Verdict::Valid`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {
-    /// A correct server could have answered so.
+    /// A correct server could have given these answers.
     Valid,
-    /// It could not: each line names one contradiction, with the calls or positions that show it.
+    /// No correct server could: each line names one contradiction, with the calls or positions that
+    /// show it.
     Violated(Vec<String>),
-    /// It could not be decided, and why: too long a search, a gap in what the server remembers. Never a pass.
+    /// Undecided, with the reason: the search was too long, or the server has discarded a part.
+    /// Never a pass.
     Undecided(String),
 }
 
 impl Verdict {
-    /// Valid without contradictions, else violated.
+    /// Returns `Valid` if there are no contradictions, else `Violated`.
     pub fn of(contradictions: Vec<String>) -> Self {
         if contradictions.is_empty() {
             Self::Valid
@@ -25,7 +27,8 @@ impl Verdict {
         }
     }
 
-    /// The worse of two: a violation outweighs what is undecided, and that outweighs what is valid.
+    /// Returns the worse of two verdicts: `Violated` outweighs `Undecided`, which outweighs
+    /// `Valid`.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -39,7 +42,7 @@ impl Verdict {
         }
     }
 
-    /// The same, said about something: a key, a lock, a checker.
+    /// Prefixes each line with its subject: a key, a lock or a checker.
     #[must_use]
     pub fn about(self, subject: impl Display) -> Self {
         match self {

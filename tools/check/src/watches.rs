@@ -1,6 +1,9 @@
-//! One-shot watches, as the client of one connection saw them: each fires at most once, for the first change after it was
-//! set; a client never sees a change before the notice of it; notices come in the order of changes; and what was not told
-//! was at least said to be lost.
+//! Checker of one-shot watches, as the client of one connection observes them:
+//!
+//! - a watch fires at most once, for the first change after it was set;
+//! - the client reads no change before the notification of it;
+//! - notifications arrive in the order of the changes;
+//! - a watch that misses a change is at least reported as lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,66 +12,68 @@ use serde::{Deserialize, Serialize};
 use crate::history::{Nanos, seconds};
 use crate::verdict::Verdict;
 
-/// What a client heard on one connection, in the order in which it did.
+/// Observations of a client on one connection, in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
-    /// Its name in reports.
+    /// Name of the connection in reports.
     pub name: String,
-    /// What was heard, one after the other.
+    /// Observations with their times, in order.
     pub observations: Vec<(Nanos, Observation)>,
 }
 
-/// One thing that a client heard.
+/// One observation of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Observation {
-    /// A watch is set: of what happens to this znode after this position, the first thing will be told.
+    /// The client set a watch: it will fire for the first change to the znode after this position.
     Set {
-        /// Unlike all other watches of the connection.
+        /// Id of the watch, unique on the connection.
         watch: u64,
-        /// Of which znode.
+        /// Path of the watched znode.
         path: String,
-        /// After which zxid.
+        /// Zxid after which changes count.
         position: u64,
     },
     /// The watch has fired.
     Fired {
-        /// Which one.
+        /// Id of the watch.
         watch: u64,
-        /// For the change at this zxid; none if the notice does not say.
+        /// Zxid of the change; `None` if the notification does not contain it.
         zxid: Option<u64>,
     },
-    /// The znode as it was after its last change, at this zxid.
+    /// The client read the znode as of its last change.
     Read {
-        /// Which one.
+        /// Path of the znode.
         path: String,
-        /// The position of its last change.
+        /// Zxid of its last change.
         zxid: u64,
     },
-    /// The watch is over, and has not fired: its time was up, it was taken back, or it was said to be lost. If `position` is
-    /// given, nothing had happened up to there.
+    /// The watch ended without firing: its timeout passed, the client removed it, or the server
+    /// reported it as lost. If there is a `position`, no change happened up to it.
     Over {
-        /// Which one.
+        /// Id of the watch.
         watch: u64,
-        /// Up to where nothing was to be told.
+        /// Position up to which there was no change.
         position: Option<u64>,
     },
-    /// The connection is over, and with it all its watches.
+    /// The connection closed, and all its watches with it.
     Ended,
 }
 
-/// What really happened to the znodes that were watched.
+/// Actual changes to the watched znodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
-    /// By path, the position of each change.
+    /// Positions of the changes of each path.
     pub known: BTreeMap<String, BTreeSet<u64>>,
-    /// Paths to which things happened of which nobody knows the position: a notice about them may be of one of these.
+    /// Paths with changes of unknown position: a notification about such a path may be for one of
+    /// these.
     pub uncertain: BTreeSet<String>,
 }
 
-/// Checks all connections. It is taken that each was listened to until all that had happened must have been told.
+/// Checks all connections. Assumes that each client observed until all due notifications must have
+/// arrived.
 pub fn check(connections: &[Connection], changes: &Changes) -> Verdict {
     let verdicts = connections.iter().map(|connection| {
-        let mut listener = ConnectionChecker {
+        let mut checker = ConnectionChecker {
             changes,
             set: BTreeMap::new(),
             done: BTreeSet::new(),
@@ -76,18 +81,18 @@ pub fn check(connections: &[Connection], changes: &Changes) -> Verdict {
             contradictions: Vec::new(),
         };
         for (at, observations) in &connection.observations {
-            listener.observe(*at, observations);
+            checker.observe(*at, observations);
         }
-        listener.end();
-        Verdict::of(listener.contradictions).about(format_args!("connection {}", connection.name))
+        checker.end();
+        Verdict::of(checker.contradictions).about(format_args!("connection {}", connection.name))
     });
     verdicts.fold(Verdict::Valid, Verdict::and)
 }
 
-/// Follows what one client hears.
+/// Checker of one connection's observations.
 struct ConnectionChecker<'a> {
     changes: &'a Changes,
-    /// Watches that have not fired: of which znode, after which position.
+    /// Watches that have not fired: the path of each, and the position after which it was set.
     set: BTreeMap<u64, (&'a str, u64)>,
     done: BTreeSet<u64>,
     last_fired: u64,
@@ -106,7 +111,7 @@ impl<'a> ConnectionChecker<'a> {
                 self.set.insert(*watch, (path, *position));
             }
             Observation::Fired { watch, zxid } => self.fired(&at, *watch, *zxid),
-            // The notice has to come before what it is about.
+            // The notification must arrive before the change that it announces becomes visible.
             Observation::Read { path, zxid } => {
                 let early = self
                     .set
@@ -114,7 +119,7 @@ impl<'a> ConnectionChecker<'a> {
                     .filter(|(_, (of, after))| of == path && after < zxid);
                 for (watch, (_, after)) in early {
                     self.contradictions.push(format!(
-                        "{path} was seen at {at} as changed at {zxid}, before watch {watch}, set after {after}, had fired"
+                        "{path} was read at {at} as changed at {zxid}, before watch {watch}, set after {after}, had fired"
                     ));
                 }
             }
@@ -127,7 +132,7 @@ impl<'a> ConnectionChecker<'a> {
                     && let Some(change) = self.first_change(path, after).filter(|change| change <= position)
                 {
                     self.contradictions.push(format!(
-                        "watch {watch} of {path}, set after {after}, was over at {at} without having fired, at position {position}, and there was a change at {change}"
+                        "watch {watch} of {path}, set after {after}, ended at {at} without firing, at position {position}, but there was a change at {change}"
                     ));
                 }
             }
@@ -137,13 +142,13 @@ impl<'a> ConnectionChecker<'a> {
 
     fn fired(&mut self, at: &str, watch: u64, zxid: Option<u64>) {
         let Some((path, after)) = self.set.remove(&watch) else {
-            let what = if self.done.contains(&watch) {
+            let problem = if self.done.contains(&watch) {
                 "again, or after its end"
             } else {
-                "and had not been set"
+                "but had not been set"
             };
             self.contradictions
-                .push(format!("watch {watch} fired at {at} {what}"));
+                .push(format!("watch {watch} fired at {at} {problem}"));
             return;
         };
         self.done.insert(watch);
@@ -151,23 +156,23 @@ impl<'a> ConnectionChecker<'a> {
         let first = self.first_change(path, after);
         match (zxid, first) {
             (Some(zxid), _) if zxid <= after => self.contradictions.push(format!(
-                "watch {watch} of {path}, set after {after}, fired at {at} for what happened before, at {zxid}"
+                "watch {watch} of {path}, set after {after}, fired at {at} for an earlier change, at {zxid}"
             )),
             (_, None) if certain => self.contradictions.push(format!(
-                "watch {watch} of {path}, set after {after}, fired at {at} for nothing"
+                "watch {watch} of {path}, set after {after}, fired at {at} without a change"
             )),
             (Some(zxid), Some(first)) if first < zxid => self.contradictions.push(format!(
-                "watch {watch} of {path}, set after {after}, fired at {at} for {zxid}, and missed the change at {first}"
+                "watch {watch} of {path}, set after {after}, fired at {at} for {zxid}, but missed the change at {first}"
             )),
             (Some(zxid), Some(first)) if zxid < first && certain => self.contradictions.push(format!(
-                "watch {watch} of {path}, set after {after}, fired at {at} for {zxid}, when nothing happened"
+                "watch {watch} of {path}, set after {after}, fired at {at} for {zxid}, where there is no change"
             )),
             _ => {}
         }
         if let Some(zxid) = zxid {
             if zxid < self.last_fired {
                 self.contradictions.push(format!(
-                    "watch {watch} of {path} fired at {at} for {zxid}, after a notice of {}",
+                    "watch {watch} of {path} fired at {at} for {zxid}, after a notification for {}",
                     self.last_fired
                 ));
             }
@@ -175,17 +180,17 @@ impl<'a> ConnectionChecker<'a> {
         }
     }
 
-    /// The first change of which a watch that is set after this position has to tell.
+    /// Returns the first change for which a watch that was set after this position must fire.
     fn first_change(&self, path: &str, after: u64) -> Option<u64> {
         self.changes.known.get(path)?.range(after + 1..).next().copied()
     }
 
-    /// What should have fired long ago is lost.
+    /// Reports watches that should have fired by the end.
     fn end(&mut self) {
         for (watch, (path, after)) in &self.set {
             if let Some(change) = self.first_change(path, *after) {
                 self.contradictions.push(format!(
-                    "watch {watch} of {path}, set after {after}, never fired, and nobody said so: there was a change at {change}"
+                    "watch {watch} of {path}, set after {after}, never fired and was not reported as lost: there was a change at {change}"
                 ));
             }
         }
@@ -218,7 +223,7 @@ mod tests {
         }
     }
 
-    /// Of a znode that was changed at 5, 8 and 11.
+    /// Returns the verdict on observations of a znode that changed at 5, 8 and 11.
     fn verdict(observations: Vec<Observation>) -> Verdict {
         let changes = Changes {
             known: BTreeMap::from([("/a".into(), BTreeSet::from([5, 8, 11]))]),
@@ -283,7 +288,7 @@ mod tests {
     fn lost_watch_is_caught() {
         violated(
             vec![set(1, 6)],
-            "watch 1 of /a, set after 6, never fired, and nobody said so: there was a change at 8",
+            "watch 1 of /a, set after 6, never fired and was not reported as lost: there was a change at 8",
         );
         violated(
             vec![
@@ -303,29 +308,29 @@ mod tests {
             vec![set(1, 2), fired(1, 5), fired(1, 8)],
             "watch 1 fired at 0.000000 s again",
         );
-        violated(vec![fired(9, 5)], "and had not been set");
+        violated(vec![fired(9, 5)], "but had not been set");
     }
 
     #[test]
     fn firing_without_a_change_is_caught() {
-        violated(vec![set(1, 11), fired(1, 12)], "for nothing");
+        violated(vec![set(1, 11), fired(1, 12)], "without a change");
         violated(
             vec![set(1, 5), fired(1, 7)],
-            "fired at 0.000000 s for 7, when nothing happened",
+            "fired at 0.000000 s for 7, where there is no change",
         );
-        violated(vec![set(1, 5), fired(1, 5)], "for what happened before, at 5");
+        violated(vec![set(1, 5), fired(1, 5)], "for an earlier change, at 5");
     }
 
     #[test]
     fn skipped_change_is_caught() {
-        violated(vec![set(1, 2), fired(1, 8)], "for 8, and missed the change at 5");
+        violated(vec![set(1, 2), fired(1, 8)], "for 8, but missed the change at 5");
     }
 
     #[test]
     fn data_before_its_notification_is_caught() {
         violated(
             vec![set(1, 2), read(5), fired(1, 5)],
-            "/a was seen at 0.000000 s as changed at 5, before watch 1",
+            "/a was read at 0.000000 s as changed at 5, before watch 1",
         );
     }
 
@@ -333,7 +338,7 @@ mod tests {
     fn notifications_out_of_order_are_caught() {
         violated(
             vec![set(1, 2), set(2, 6), fired(2, 8), fired(1, 5)],
-            "for 5, after a notice of 8",
+            "for 5, after a notification for 8",
         );
     }
 

@@ -1,10 +1,12 @@
-//! The same history as several servers tell it: each may have forgotten something, and none may contradict another.
+//! Merge of the histories of several servers. Each server may have discarded a part; none may
+//! contradict another.
 
 use std::collections::BTreeMap;
 
 use super::{End, Gap, History, Hold, Waiter};
 
-/// What all of them know together, and where they contradict each other. A gap remains only where all have one.
+/// Returns the combined history and the contradictions between its sources. A gap remains only
+/// where all sources have one.
 pub fn merge(histories: &[History]) -> (History, Vec<String>) {
     let mut contradictions = Vec::new();
     let mut holds: BTreeMap<(&str, u64, &str), Hold> = BTreeMap::new();
@@ -25,7 +27,7 @@ pub fn merge(histories: &[History]) -> (History, Vec<String>) {
             known.left = known.left.or(waiter.left);
         }
     }
-    // Who was let in by one account has only waited by an older one.
+    // An older history still lists as a waiter a contender that a newer one lists as a holder.
     let holders: Vec<(&str, &str)> = holds
         .keys()
         .map(|(lock, _, contender)| (*lock, *contender))
@@ -39,11 +41,11 @@ pub fn merge(histories: &[History]) -> (History, Vec<String>) {
     (merged, contradictions)
 }
 
-/// Adds what another account says of the same hold.
+/// Adds to `known` what another history says of the same hold.
 fn merge_hold(known: &mut Hold, other: &Hold) -> Result<(), String> {
     let contradiction = || {
         Err(format!(
-            "one server tells of {}, another of {}",
+            "one server reports {}, another {}",
             known.describe(),
             other.describe()
         ))
@@ -56,7 +58,8 @@ fn merge_hold(known: &mut Hold, other: &Hold) -> Result<(), String> {
     let end = match (known.end, other.end) {
         (End::At(one), End::At(other)) if one != other => return contradiction(),
         (End::At(end), _) | (_, End::At(end)) => End::At(end),
-        // Who has not seen an end yet is behind, or knows that there is none; one that is hidden is over for certain.
+        // A server without an end lags, or the hold goes on. A hidden end is certain: the hold is
+        // over.
         (End::Lasting, end) | (end, End::Lasting) => end,
         (
             End::Hidden {
@@ -78,7 +81,7 @@ fn merge_hold(known: &mut Hold, other: &Hold) -> Result<(), String> {
     Ok(())
 }
 
-/// What lies in a gap of each of them.
+/// Returns the intersection of all histories' gaps.
 fn common_gaps(histories: &[History]) -> Vec<Gap> {
     let mut histories = histories.iter();
     let Some(first) = histories.next() else {

@@ -1,5 +1,7 @@
-//! Who held which lock, by the servers' own account: holds exclude each other, permits keep within their limit, tokens grow,
-//! nobody is overtaken and nobody forgotten. It sees what the log says; what clients believed is `client_view`'s.
+//! Checker of the holds of each lock according to the servers: conflicting holds do not overlap,
+//! permits stay within their limit, tokens increase, no contender overtakes another, and no waiter
+//! is starved. Its source is the log; [`client_view`](crate::client_view) checks what clients
+//! believed.
 
 use std::collections::BTreeMap;
 
@@ -12,24 +14,25 @@ mod order;
 
 pub use merge::merge;
 
-/// A place in the log's order: zxids, or the log's times, which never go back. Within one history all are of one kind. Of
-/// what happened at one time nobody can tell the order, so times see less than zxids: no overlap shorter than their unit.
+/// Position in the log: a zxid, or a timestamp of the log, which never decreases. A history uses
+/// one kind throughout. Events with the same timestamp have no known order, so timestamps reveal
+/// less than zxids: no overlap shorter than their unit.
 pub type Position = u64;
 
-/// How a lock is held, or wished for.
+/// Mode in which a contender holds a lock, or requests it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Mode {
-    /// Alone.
+    /// Excludes all other holds.
     Exclusive,
-    /// With others who share.
+    /// Compatible with shared holds and one upgradeable hold.
     Shared,
-    /// With others who share, but no second one like this.
+    /// Compatible with shared holds, but not with a second upgradeable one.
     Upgradeable,
-    /// With others, as far as there are permits.
+    /// Compatible with other permits while their sum stays within the limit.
     Permits {
-        /// How many it takes.
+        /// Number of permits of this hold.
         permits: u32,
-        /// How many there are.
+        /// Limit on the sum of permits.
         limit: u32,
     },
 }
@@ -37,77 +40,78 @@ pub enum Mode {
 /// One hold of a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
-    /// Which lock.
+    /// Name of the lock.
     pub lock: String,
-    /// Who.
+    /// Name of the contender.
     pub contender: String,
-    /// How.
+    /// Mode of the hold.
     pub mode: Mode,
-    /// Its fencing token.
+    /// Fencing token of the hold.
     pub token: u64,
-    /// When it queued, if that is known: on a scale of its own, as only the order counts.
+    /// Time of arrival in the queue, if known. It has a scale of its own, as only its order counts.
     pub arrived: Option<u64>,
-    /// Since when; none if nobody saw it.
+    /// First position of the hold; `None` if unknown.
     pub began: Option<Position>,
-    /// Until when.
+    /// End of the hold.
     pub end: End,
 }
 
-/// How far a hold goes.
+/// End of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum End {
-    /// It is over since then.
+    /// The hold ended at this position.
     At(Position),
-    /// It lasts.
+    /// The hold has not ended.
     Lasting,
-    /// It is over, and nobody saw the end.
+    /// The hold has ended, but no server recorded the position.
     Hidden {
-        /// It still held then.
+        /// Last position at which it still held.
         not_before: Position,
-        /// It held no more then.
+        /// First position at which it no longer held.
         not_after: Position,
     },
 }
 
-/// A contender that waited and was never let in.
+/// Contender that waited and was never granted the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiter {
-    /// Which lock.
+    /// Name of the lock.
     pub lock: String,
-    /// Who.
+    /// Name of the contender.
     pub contender: String,
-    /// What it wished for.
+    /// Mode that it requested.
     pub mode: Mode,
-    /// When it queued, on the scale of [`Hold::arrived`].
+    /// Time of arrival, on the scale of [`Hold::arrived`].
     pub arrived: u64,
-    /// The same moment on the scale of positions.
+    /// Time of arrival, as a position.
     pub since: Position,
-    /// When it went; none if it still waits.
+    /// Position at which it left the queue; `None` if it still waits.
     pub left: Option<Position>,
 }
 
-/// Positions after the first, up to the last, of which the server has forgotten something.
+/// Range of positions, `after` exclusive and `until` inclusive, of which the server has discarded
+/// events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// The last position before it.
+    /// Last position before the gap.
     pub after: Position,
-    /// The last position in it.
+    /// Last position in the gap.
     pub until: Position,
 }
 
-/// What is known of some locks.
+/// Known holds and waiters of any number of locks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
-    /// In any order.
+    /// Holds, in any order.
     pub holds: Vec<Hold>,
-    /// As far as they are known.
+    /// Waiters, as far as they are known.
     pub waiters: Vec<Waiter>,
-    /// Where something may be missing.
+    /// Ranges with missing events.
     pub gaps: Vec<Gap>,
 }
 
 impl Hold {
-    /// Up to where it held for certain, without that position; none if it still does.
+    /// Returns the position before which it certainly held; `None` if it still does.
     fn certain_end(&self) -> Option<Position> {
         match self.end {
             End::At(end) => Some(end),
@@ -133,12 +137,12 @@ impl Hold {
     }
 }
 
-/// Checks all rules for each lock of the history. Undecided if something may be missing.
+/// Checks all rules for each lock of the history. Undecided if events may be missing.
 pub fn check(history: &History) -> Verdict {
     check_known(history).and(missing(history))
 }
 
-/// Checks all rules for what is known, and takes it that whatever is missing kept them.
+/// Checks all rules for the known events, and assumes that missing ones do not break a rule.
 pub fn check_known(history: &History) -> Verdict {
     let mut locks: BTreeMap<&str, Lock<'_>> = BTreeMap::new();
     for hold in &history.holds {
@@ -159,11 +163,11 @@ pub fn check_known(history: &History) -> Verdict {
         .fold(Verdict::Valid, Verdict::and)
 }
 
-/// Whether something may have happened that the history does not show.
+/// Returns `Undecided` if events may have happened that the history does not show.
 fn missing(history: &History) -> Verdict {
     if let Some(gap) = history.gaps.first() {
         return Verdict::Undecided(format!(
-            "{} gaps; the first is of the positions {} to {}",
+            "{} gaps; the first covers the positions {} to {}",
             history.gaps.len(),
             gap.after,
             gap.until
@@ -172,7 +176,7 @@ fn missing(history: &History) -> Verdict {
     let hidden = |hold: &&Hold| hold.began.is_none() || matches!(hold.end, End::Hidden { .. });
     match history.holds.iter().find(hidden) {
         Some(hold) => Verdict::Undecided(format!(
-            "lock {}: nobody saw the beginning or the end of {}",
+            "lock {}: the beginning or the end is unknown of {}",
             hold.lock,
             hold.describe()
         )),
@@ -180,7 +184,7 @@ fn missing(history: &History) -> Verdict {
     }
 }
 
-/// What is known of one lock.
+/// Known holds and waiters of one lock.
 #[derive(Default)]
 struct Lock<'a> {
     holds: Vec<&'a Hold>,
@@ -188,7 +192,7 @@ struct Lock<'a> {
 }
 
 impl<'a> Lock<'a> {
-    /// Those holds whose beginning is known, in the order in which they began.
+    /// Returns the holds with a known beginning, in its order.
     fn begun(&self) -> Vec<(Position, &'a Hold)> {
         let mut begun: Vec<_> = self
             .holds
@@ -199,7 +203,7 @@ impl<'a> Lock<'a> {
         begun
     }
 
-    /// Holds at one time that exclude each other, or take more permits than there are.
+    /// Reports concurrent holds that exclude each other or exceed the permits.
     fn overlaps(&self) -> Vec<String> {
         let mut contradictions = Vec::new();
         let mut holding: Vec<&Hold> = Vec::new();
@@ -228,7 +232,8 @@ impl<'a> Lock<'a> {
         contradictions
     }
 
-    /// Tokens that come twice, or do not grow from one hold to a later one that it excludes.
+    /// Reports repeated tokens, and tokens that do not increase from a hold to a later one that it
+    /// excludes.
     fn tokens(&self) -> Vec<String> {
         let mut contradictions = Vec::new();
         let mut by_token: BTreeMap<u64, &Hold> = BTreeMap::new();
@@ -241,7 +246,7 @@ impl<'a> Lock<'a> {
                 ));
             }
         }
-        // The greatest token so far of those who do not care for each other.
+        // Hold with the greatest token so far in each class of compatible modes.
         let mut greatest: BTreeMap<u8, &Hold> = BTreeMap::new();
         for (_, hold) in self.begun() {
             let later = greatest
@@ -251,7 +256,7 @@ impl<'a> Lock<'a> {
                 .find(|other| other.began < hold.began && other.token >= hold.token);
             if let Some(other) = later {
                 contradictions.push(format!(
-                    "the token of {} is not greater than that of {}, which began before",
+                    "the token of {} is not greater than that of {}, which began earlier",
                     hold.describe(),
                     other.describe()
                 ));
@@ -265,7 +270,7 @@ impl<'a> Lock<'a> {
     }
 }
 
-/// Those of one kind may hold a lock together, at least some of them.
+/// Returns the class of a mode: holds may overlap only within a class.
 fn compatibility_class(mode: Mode) -> u8 {
     match mode {
         Mode::Exclusive => 0,
@@ -274,7 +279,7 @@ fn compatibility_class(mode: Mode) -> u8 {
     }
 }
 
-/// Whether two may hold a lock together, permits permitting.
+/// Returns whether two modes are compatible, apart from the number of permits.
 fn shareable(one: Mode, other: Mode) -> bool {
     match (one, other) {
         (Mode::Shared, Mode::Shared | Mode::Upgradeable) | (Mode::Upgradeable, Mode::Shared) => true,
@@ -284,11 +289,11 @@ fn shareable(one: Mode, other: Mode) -> bool {
 }
 
 fn permits(holds: &[&Hold]) -> u64 {
-    let taken = |hold: &&Hold| match hold.mode {
+    let accepted = |hold: &&Hold| match hold.mode {
         Mode::Permits { permits, .. } => u64::from(permits),
         _ => 0,
     };
-    holds.iter().map(taken).sum()
+    holds.iter().map(accepted).sum()
 }
 
 #[cfg(test)]

@@ -1,25 +1,26 @@
-//! First come, first served: no contender is let in before one that came earlier and still waits, and the first of those
-//! who wait does not wait for nothing.
+//! Queue rules. Fairness: no contender is granted the lock before one that arrived earlier and
+//! still waits. Liveness: the first waiter is not left waiting for a lock that it could hold.
 
 use super::{Hold, Lock, Mode, Position, Waiter, permits, shareable};
 
-/// A contender from its arrival until it was let in, or went.
+/// Wait of one contender, from its arrival to its grant or its departure.
 struct Wait<'a> {
     contender: &'a str,
     arrived: u64,
     admitted: Option<Position>,
-    /// When it was let in or went; none if it still waits.
+    /// Position of its grant or departure; `None` if it still waits.
     until: Option<Position>,
 }
 
 impl Lock<'_> {
-    /// Contenders that were let in before one that had come earlier and was still waiting. There is no exception: who could
-    /// be let in, if it were not for the one in front of it, waits all the same, as else a writer could wait for ever.
+    /// Reports contenders that were granted the lock before one that had arrived earlier and was
+    /// still waiting. There is no exception. A contender that is compatible with the holders still
+    /// waits for the one in front of it: otherwise a writer could starve.
     pub(super) fn overtaking(&self) -> Vec<String> {
         let mut waits = self.waits();
         waits.sort_by_key(|wait| wait.arrived);
         let mut contradictions = Vec::new();
-        // The one that waited longest, of all that came before.
+        // Wait with the latest end among all earlier arrivals.
         let mut longest: Option<&Wait<'_>> = None;
         for wait in &waits {
             if let (Some(before), Some(admitted)) = (longest, wait.admitted)
@@ -27,12 +28,12 @@ impl Lock<'_> {
                 && before.until.is_none_or(|until| admitted < until)
             {
                 contradictions.push(format!(
-                    "{}, which came at {}, was let in at {admitted}, before {}, which had come at {} and waited {}",
+                    "{}, arrived at {}, was granted the lock at {admitted} before {}, arrived at {}, which waited {}",
                     wait.contender,
                     wait.arrived,
                     before.contender,
                     before.arrived,
-                    before.until.map_or("to the end".to_owned(), |until| format!("until {until}"))
+                    before.until.map_or("until the end".to_owned(), |until| format!("until {until}"))
                 ));
             }
             let end = |wait: &Wait<'_>| wait.until.unwrap_or(Position::MAX);
@@ -61,8 +62,8 @@ impl Lock<'_> {
         admitted.chain(others).collect()
     }
 
-    /// Contenders that still wait at the end, first in the queue, although nobody holds the lock against them: nobody will
-    /// ever wake them.
+    /// Reports the first contender in the queue if it still waits at the end, although no holder
+    /// excludes it: no later event would wake it.
     pub(super) fn starved(&self) -> Vec<String> {
         let Some(first) = self
             .waiters
@@ -80,12 +81,12 @@ impl Lock<'_> {
             .collect();
         if can_be_granted(first, &holding) {
             vec![format!(
-                "{} has waited since {} for nothing: {}",
+                "{} has waited since {} without a cause: {}",
                 first.contender,
                 first.since,
                 match holding.len() {
-                    0 => "nobody holds the lock".to_owned(),
-                    holders => format!("the {holders} that hold the lock do not exclude it"),
+                    0 => "the lock is free".to_owned(),
+                    holders => format!("the {holders} holders do not exclude it"),
                 }
             )]
         } else {

@@ -1,4 +1,4 @@
-//! Each rule kept, and each one broken once.
+//! Tests of each rule: histories that satisfy it and histories that violate it.
 
 use proptest::prelude::*;
 
@@ -116,7 +116,7 @@ fn permits_above_the_limit_are_caught() {
     assert_eq!(verdict(holds.clone()), Verdict::Valid);
     let too_many = vec![holds[0].clone(), hold("b", lease(2, 3), 2, 2, None)];
     violated(verdict(too_many), &["4 of 3 permits were held at 2, by a"]);
-    // Nobody can claim more than there is: a lone holder gets on.
+    // A contender cannot request more than the limit, so a lone holder is always valid.
     assert_eq!(verdict(vec![hold("a", lease(9, 3), 1, 1, None)]), Verdict::Valid);
 }
 
@@ -143,7 +143,7 @@ fn token_that_does_not_increase_is_caught() {
         hold("b", Exclusive, 4, 3, Some(4)),
     ];
     violated(verdict(holds), &["is not greater"]);
-    // Those who do not exclude each other may have theirs in any order.
+    // Holds that do not exclude each other may have tokens in any order.
     let holds = vec![hold("a", Shared, 5, 1, Some(9)), hold("b", Shared, 4, 3, Some(4))];
     assert_eq!(verdict(holds), Verdict::Valid);
 }
@@ -158,7 +158,7 @@ fn overtaking_a_waiter_is_caught() {
     let late = Hold { began: Some(12), ..b };
     violated(
         verdict(vec![a, late, early]),
-        &["c, which came at 3, was let in at 10, before b, which had come at 2 and waited until 12"],
+        &["c, arrived at 3, was granted the lock at 10 before b, arrived at 2, which waited until 12"],
     );
 }
 
@@ -175,9 +175,9 @@ fn overtaking_a_waiter_that_left_is_caught() {
     assert_eq!(check(&history(Some(7))), Verdict::Valid);
     violated(
         check(&history(Some(8))),
-        &["before writer, which had come at 2 and waited until 8"],
+        &["before writer, arrived at 2, which waited until 8"],
     );
-    violated(check(&history(None)), &["waited to the end"]);
+    violated(check(&history(None)), &["waited until the end"]);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn starved_first_waiter_is_caught() {
     assert_eq!(check(&history(None)), Verdict::Valid);
     violated(
         check(&history(Some(5))),
-        &["b has waited since 2 for nothing: nobody holds the lock"],
+        &["b has waited since 2 without a cause: the lock is free"],
     );
 }
 
@@ -211,7 +211,7 @@ fn gaps_make_a_history_undecided() {
         not_after: 9,
     };
     assert!(matches!(check(&history), Verdict::Undecided(_)));
-    // What is known for certain is caught all the same.
+    // Certain contradictions are still reported.
     history.holds.push(hold("b", Exclusive, 2, 3, None));
     violated(check(&history), &["held together"]);
 }
@@ -251,7 +251,8 @@ fn histories_of_several_servers_merge() {
     assert_eq!(contradictions.len(), 1, "{contradictions:?}");
 }
 
-/// A lock that is right: contenders come and go at random, and the first in the queue is let in as soon as may be.
+/// Returns the history of a correct lock: contenders arrive and leave at random, and the first in
+/// the queue is granted the lock as soon as it is compatible with the holders.
 fn random_history(seed: u64) -> History {
     let mut chooser = Chooser::new(seed);
     let mut history = History::default();

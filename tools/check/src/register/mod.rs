@@ -1,5 +1,6 @@
-//! A versioned register, which is what a znode's data is: each write raises the version by one, and a write may ask for a
-//! version. That a write was refused for its version is an answer with a meaning, not a failure.
+//! Model of a versioned register, which is what a znode's data is. Each write increments the
+//! version, and a write may require a version. A rejection because of the version is a meaningful
+//! answer, not a failure.
 
 use std::collections::HashSet;
 use std::fmt::{self, Debug, Display, Formatter};
@@ -8,42 +9,43 @@ use crate::history::{Call, Outcome};
 use crate::linearizable::{self, MAX_CONFIGURATIONS, Model};
 use crate::verdict::Verdict;
 
-/// What is asked of a register.
+/// Request to a register.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Input {
-    /// Its value and version.
+    /// Reads the value and the version.
     Read,
-    /// A new value, whatever is there. No value is written twice to one register: else reads tell less than they could.
+    /// Writes a value unconditionally. A history writes no value twice to one register: otherwise
+    /// reads would prove less.
     Write(u64),
-    /// A new value if the version is still this one.
+    /// Compare-and-set: writes a value if the register has this version.
     Cas {
-        /// The version that it must have.
+        /// Required version.
         expected: u64,
-        /// The new value.
+        /// New value.
         value: u64,
     },
 }
 
-/// What it answers.
+/// Answer of a register.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Output {
-    /// To a read.
+    /// Answer to a read.
     Is {
         /// The value.
         value: u64,
         /// Its version.
         version: u64,
     },
-    /// To a write that took effect: the version of what was written.
+    /// Answer to a write that took effect.
     Written {
         /// The new version.
         version: u64,
     },
-    /// To a write that asked for another version than there was.
+    /// Answer to a compare-and-set whose required version differs from the current one.
     Refused,
 }
 
-/// A register with what is in it before the first call.
+/// Register with its state before the first call.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Register {
     /// The value.
@@ -56,7 +58,7 @@ impl Debug for Register {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let version = self.version;
         match self.value {
-            UNSEEN => write!(f, "version {version} of a value that nobody has read"),
+            UNSEEN => write!(f, "version {version} of an unread value"),
             value => write!(f, "version {version} of the value {value}"),
         }
     }
@@ -97,17 +99,18 @@ impl Model for Register {
     }
 }
 
-/// Checks the calls to each of many registers, all of which begin as `initial`.
+/// Checks the calls to each of many registers, all of which start as `initial`.
 pub fn check<K: Ord + Clone + Display>(initial: &Register, calls: &[(K, Call<Input, Output>)]) -> Verdict {
     let calls = without_unseen_values(calls);
     linearizable::check_by_key(&calls, |_| initial.clone(), MAX_CONFIGURATIONS)
 }
 
-/// Stands for each value that nobody has read.
+/// Substitute for all values that no call has read.
 const UNSEEN: u64 = u64::MAX;
 
-/// The same calls, in which all values of unknown writes that nobody has read are one and the same: which of several such
-/// writes took effect makes no difference then, and the search does not try all combinations.
+/// Returns the calls with one common value for all unknown writes whose value no call has read. It
+/// then makes no difference which of these writes took effect, and the search need not try all
+/// combinations.
 fn without_unseen_values<K: Ord + Clone>(
     calls: &[(K, Call<Input, Output>)],
 ) -> Vec<(K, Call<Input, Output>)> {

@@ -1,4 +1,5 @@
-//! Histories of registers known to be good and bad, and random ones from a register that is right, or wrong once.
+//! Valid and invalid histories of registers, and random ones of a correct register, with and
+//! without one wrong answer.
 
 use std::time::Instant;
 
@@ -125,7 +126,8 @@ fn lost_write_is_caught() {
 
 #[test]
 fn many_unknown_writes_are_checked_quickly() {
-    // Half of a thousand have happened; no order of them is like another, and no one can tell them apart.
+    // Two hundred of the four hundred writes took effect. No reader can distinguish the subsets of
+    // two hundred, and there are far too many to try.
     let mut history: Vec<_> = (0..400)
         .map(|n| call(100 + n, n, n, Input::Write(1000 + n), Outcome::Unknown))
         .collect();
@@ -136,16 +138,17 @@ fn many_unknown_writes_are_checked_quickly() {
     assert!(matches!(check(&NEW, &history), Verdict::Violated(_)));
 }
 
-/// A history of `clients` that call a register that is right, drawn from `seed`. Now and then nobody learns the outcome.
+/// Returns a random history of `clients` that call a correct register, drawn from `seed`. One call
+/// in thirty has an unknown outcome.
 fn random_history(seed: u64, clients: u64, calls: usize) -> Vec<(&'static str, Call<Input, Output>)> {
     let mut chooser = Chooser::new(seed);
     let mut register = NEW;
-    // When each client is free again, and under which number.
+    // Time at which each client is free again, and its current id.
     let mut free: Vec<(u64, u64)> = (0..clients).map(|client| (0, client)).collect();
     let mut history: Vec<(u64, &'static str, Call<Input, Output>)> = Vec::new();
     let mut now = 0;
     for value in 1..=calls as u64 {
-        // The call takes effect now, and began and ends somewhere around.
+        // The call takes effect at `now`; its request and its answer lie around it.
         now += 1 + chooser.below(10);
         let slot = chooser.below(clients) as usize;
         let (free_at, client) = free[slot];
@@ -210,7 +213,7 @@ fn three_hundred_calls_of_twenty_clients_are_checked_quickly() {
         let begun = Instant::now();
         assert_eq!(check(&NEW, &history), Verdict::Valid, "seed {seed}");
         let took = begun.elapsed();
-        // Generous, as this is a build without optimization on a machine that does other things.
+        // The bound is generous: this build is not optimized, and the machine may be busy.
         assert!(took.as_secs() < 5, "seed {seed} took {took:?}");
     }
 }
