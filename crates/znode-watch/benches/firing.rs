@@ -17,10 +17,10 @@ use znode_store::{Acl, Identities, ZPath, ZnodeEvent, ZnodeEventKind, Zxid};
 use znode_watch::{WatchKind, WatchLimits, WatcherId, Watches};
 
 /// Watches that are none of the event's business.
-const OTHERS: u64 = 1_000_000;
+const OTHER_WATCHES: u64 = 1_000_000;
 
 /// Watchers of one path, as when thousands wait for one thing.
-const CROWD: u64 = 10_000;
+const WATCHERS: u64 = 10_000;
 
 fn path(n: u64) -> ZPath {
     ZPath::parse(&format!("/bench/p{:04}/node-{n:010}", n / 1_000)).unwrap()
@@ -43,10 +43,10 @@ fn watches() -> Watches {
 }
 
 /// A hundred watchers with a data watch each on every hundredth of a million paths.
-fn crowded() -> (Watches, Vec<WatcherId>) {
+fn million_watches() -> (Watches, Vec<WatcherId>) {
     let mut watches = watches();
     let watchers: Vec<_> = (0..100).map(|_| watches.connect(Identities::none())).collect();
-    for n in 0..OTHERS {
+    for n in 0..OTHER_WATCHES {
         let watcher = watchers[(n % 100) as usize];
         watches.arm(watcher, WatchKind::Data, &path(n)).unwrap();
     }
@@ -61,7 +61,7 @@ fn fire(watches: &mut Watches, event: &ZnodeEvent) {
 
 fn firing(c: &mut Criterion) {
     let mut group = c.benchmark_group("fire");
-    let (here, elsewhere) = (path(7), path(OTHERS + 7));
+    let (here, elsewhere) = (path(7), path(OTHER_WATCHES + 7));
     let changed = event(ZnodeEventKind::DataChanged, &here);
     let unwatched = event(ZnodeEventKind::DataChanged, &elsewhere);
 
@@ -69,7 +69,7 @@ fn firing(c: &mut Criterion) {
         let mut watches = watches();
         b.iter(|| fire(&mut watches, &changed));
     });
-    let (mut watches, watchers) = crowded();
+    let (mut watches, watchers) = million_watches();
     group.bench_function("a million watches on other paths", |b| {
         b.iter(|| fire(&mut watches, &unwatched));
     });
@@ -89,14 +89,16 @@ fn firing(c: &mut Criterion) {
     group.finish();
 }
 
-fn crowd(c: &mut Criterion) {
-    let mut group = c.benchmark_group("crowd");
-    group.throughput(Throughput::Elements(CROWD));
+fn many_watchers(c: &mut Criterion) {
+    let mut group = c.benchmark_group("many_watchers");
+    group.throughput(Throughput::Elements(WATCHERS));
     let here = path(7);
     let changed = event(ZnodeEventKind::DataChanged, &here);
     group.bench_function("ten thousand watchers of one path, one-shot", |b| {
         let mut watches = watches();
-        let watchers: Vec<_> = (0..CROWD).map(|_| watches.connect(Identities::none())).collect();
+        let watchers: Vec<_> = (0..WATCHERS)
+            .map(|_| watches.connect(Identities::none()))
+            .collect();
         let watches = std::cell::RefCell::new(watches);
         let arm = || {
             for &watcher in &watchers {
@@ -111,7 +113,7 @@ fn crowd(c: &mut Criterion) {
     });
     group.bench_function("ten thousand watchers of one path, persistent", |b| {
         let mut watches = watches();
-        for _ in 0..CROWD {
+        for _ in 0..WATCHERS {
             let watcher = watches.connect(Identities::none());
             watches.arm(watcher, WatchKind::Persistent, &here).unwrap();
         }
@@ -122,7 +124,7 @@ fn crowd(c: &mut Criterion) {
 
 fn memory(_: &mut Criterion) {
     let Some(before) = resident_bytes() else { return };
-    let paths: Vec<_> = (0..OTHERS).map(path).collect();
+    let paths: Vec<_> = (0..OTHER_WATCHES).map(path).collect();
     let with_paths = resident_bytes().unwrap_or(before);
     let mut watches = watches();
     let watcher = watches.connect(Identities::none());
@@ -135,7 +137,7 @@ fn memory(_: &mut Criterion) {
         watches.arm(other, WatchKind::Data, path).unwrap();
     }
     let shared = resident_bytes().unwrap_or(before);
-    let each = |from: u64, to: u64| to.saturating_sub(from) as f64 / OTHERS as f64;
+    let each = |from: u64, to: u64| to.saturating_sub(from) as f64 / OTHER_WATCHES as f64;
     println!("memory of a million watches of one watcher, each on a path of its own");
     println!("  {:.1} bytes a path, for its text", each(before, with_paths));
     println!(
@@ -156,5 +158,5 @@ fn resident_bytes() -> Option<u64> {
 }
 
 // Memory first: what the others have given back would be used again.
-criterion_group!(benches, memory, firing, crowd);
+criterion_group!(benches, memory, firing, many_watchers);
 criterion_main!(benches);

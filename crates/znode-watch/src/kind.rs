@@ -56,13 +56,13 @@ impl Kinds {
     pub(crate) const ALL: Self = Self(15);
 
     /// Those that end with the event that they waited for.
-    pub(crate) const ONCE: Self = Self(Self::DATA.0 | Self::CHILDREN.0);
+    pub(crate) const ONE_SHOT: Self = Self(Self::DATA.0 | Self::CHILDREN.0);
 
     /// Those of a node itself that an event of it concerns.
     ///
     /// ZooKeeper keeps data and child watches in two tables: a creation and a change of data look into the one, a
     /// change of children into the other, a deletion into both. Persistent watches stand in both.
-    pub(crate) fn concerned_by(event: ZnodeEventKind) -> Self {
+    pub(crate) fn triggered_by(event: ZnodeEventKind) -> Self {
         match event {
             ZnodeEventKind::Created | ZnodeEventKind::DataChanged => {
                 Self::DATA | Self::PERSISTENT | Self::RECURSIVE

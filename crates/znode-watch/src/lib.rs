@@ -103,13 +103,13 @@ mod limits;
 mod notice;
 
 mod watches;
-mod missed;
+mod catch_up;
 
 mod slab;
 mod table;
 
+pub use catch_up::WatchLists;
 pub use kind::{WatchKind, WatcherType};
 pub use limits::{TooManyWatches, WatchLimits};
-pub use missed::WatchLists;
 pub use notice::Notice;
 pub use watches::{NoWatch, WatchCounts, WatcherId, Watches};

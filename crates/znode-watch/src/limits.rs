@@ -24,13 +24,13 @@ impl Default for WatchLimits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TooManyWatches {
     /// The watcher has as many as one may have.
-    #[error("this client has {limit} watches, which are the most allowed")]
+    #[error("this client has {limit} watches, which is the limit per client")]
     OfWatcher {
         /// [`WatchLimits::per_watcher`]
         limit: u32,
     },
     /// All watchers together have as many as there may be.
-    #[error("this node has {limit} watches, which are the most allowed")]
+    #[error("this node has {limit} watches, which is its limit")]
     OfNode {
         /// [`WatchLimits::per_node`]
         limit: u32,

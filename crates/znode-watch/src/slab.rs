@@ -4,13 +4,13 @@
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
-/// Stands for no place at all, where a place is stored.
-pub(crate) const NOWHERE: u32 = u32::MAX;
+/// Stands for no slot at all, where a slot is stored.
+pub(crate) const NO_INDEX: u32 = u32::MAX;
 
 #[derive(Debug)]
 enum Slot<T> {
-    Taken(T),
-    /// And the place that became free before this one.
+    Occupied(T),
+    /// And the slot that became free before this one.
     Free(u32),
 }
 
@@ -26,7 +26,7 @@ impl<T> Default for Slab<T> {
     fn default() -> Self {
         Self {
             slots: Vec::new(),
-            free: NOWHERE,
+            free: NO_INDEX,
             len: 0,
         }
     }
@@ -42,34 +42,34 @@ impl<T> Slab<T> {
 
     pub(crate) fn get(&self, at: u32) -> Option<&T> {
         match self.slots.get(at as usize)? {
-            Slot::Taken(value) => Some(value),
+            Slot::Occupied(value) => Some(value),
             Slot::Free(_) => None,
         }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..).zip(&self.slots).filter_map(|(at, slot)| match slot {
-            Slot::Taken(value) => Some((at, value)),
+            Slot::Occupied(value) => Some((at, value)),
             Slot::Free(_) => None,
         })
     }
 
-    /// Puts a value into the place that became free last, or into a new one.
+    /// Puts a value into the slot that became free last, or into a new one.
     pub(crate) fn insert(&mut self, value: T) -> u32 {
         self.len += 1;
         let at = self.free;
         match self.slots.get_mut(at as usize) {
             Some(slot) => {
-                match core::mem::replace(slot, Slot::Taken(value)) {
+                match core::mem::replace(slot, Slot::Occupied(value)) {
                     Slot::Free(before) => self.free = before,
-                    Slot::Taken(_) => unreachable!("the place {at} was free"),
+                    Slot::Occupied(_) => unreachable!("the slot {at} was free"),
                 }
                 at
             }
             None => {
                 let at = u32::try_from(self.slots.len()).expect("the limits are numbers of 32 bits");
-                assert!(at != NOWHERE, "the limits are numbers of 32 bits");
-                self.slots.push(Slot::Taken(value));
+                assert!(at != NO_INDEX, "the limits are numbers of 32 bits");
+                self.slots.push(Slot::Occupied(value));
                 at
             }
         }
@@ -78,12 +78,12 @@ impl<T> Slab<T> {
     pub(crate) fn remove(&mut self, at: u32) -> T {
         let slot = core::mem::replace(&mut self.slots[at as usize], Slot::Free(self.free));
         match slot {
-            Slot::Taken(value) => {
+            Slot::Occupied(value) => {
                 self.free = at;
                 self.len -= 1;
                 value
             }
-            Slot::Free(_) => unreachable!("the place {at} was taken"),
+            Slot::Free(_) => unreachable!("the slot {at} was taken"),
         }
     }
 }
@@ -92,16 +92,15 @@ impl<T> Index<u32> for Slab<T> {
     type Output = T;
 
     fn index(&self, at: u32) -> &T {
-        self.get(at)
-            .expect("whoever knows a place knows that it is taken")
+        self.get(at).expect("whoever knows a slot knows that it is taken")
     }
 }
 
 impl<T> IndexMut<u32> for Slab<T> {
     fn index_mut(&mut self, at: u32) -> &mut T {
         match &mut self.slots[at as usize] {
-            Slot::Taken(value) => value,
-            Slot::Free(_) => unreachable!("whoever knows a place knows that it is taken"),
+            Slot::Occupied(value) => value,
+            Slot::Free(_) => unreachable!("whoever knows a slot knows that it is taken"),
         }
     }
 }

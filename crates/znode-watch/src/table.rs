@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!                    watcher 0      watcher 1
-//!   /a      ──────►  data ───────►  data, children     a row:    who is concerned by an event
+//!   /a      ──────►  data ───────►  data, children     a row:    who is triggered by an event
 //!   /a/b    ──────────────────────► recursive          a column: what ends with a connection
 //! ```
 //!
@@ -18,11 +18,11 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use znode_store::{Identities, ZPath};
 
 use crate::kind::Kinds;
-use crate::slab::{NOWHERE, Slab};
+use crate::slab::{NO_INDEX, Slab};
 
 /// The two lists that a cell stands in.
 #[derive(Debug, Clone, Copy)]
-enum Line {
+enum Axis {
     Row,
     Column,
 }
@@ -44,8 +44,8 @@ struct Ends {
 impl Default for Ends {
     fn default() -> Self {
         Self {
-            first: NOWHERE,
-            last: NOWHERE,
+            first: NO_INDEX,
+            last: NO_INDEX,
         }
     }
 }
@@ -71,12 +71,12 @@ struct Row {
 /// A watcher that is connected.
 #[derive(Debug)]
 pub(crate) struct Column {
-    /// What sets it apart from those that had the same place before.
-    pub(crate) birth: u32,
+    /// What sets it apart from those that had the same slot before.
+    pub(crate) generation: u32,
     pub(crate) identities: Identities,
     pub(crate) watches: u32,
-    /// The last event that it was told of.
-    pub(crate) told: u64,
+    /// The last event that it was last_notified of.
+    pub(crate) last_notified: u64,
     cells: Ends,
 }
 
@@ -123,12 +123,12 @@ impl Table {
         &mut self.columns[watcher]
     }
 
-    pub(crate) fn add_watcher(&mut self, birth: u32, identities: Identities) -> u32 {
+    pub(crate) fn add_watcher(&mut self, generation: u32, identities: Identities) -> u32 {
         self.columns.insert(Column {
-            birth,
+            generation,
             identities,
             watches: 0,
-            told: 0,
+            last_notified: 0,
             cells: Ends::default(),
         })
     }
@@ -137,7 +137,7 @@ impl Table {
     pub(crate) fn remove_watcher(&mut self, watcher: u32) {
         let column = self.columns.remove(watcher);
         assert!(
-            column.cells.first == NOWHERE,
+            column.cells.first == NO_INDEX,
             "a watcher that goes has no watches any more"
         );
     }
@@ -146,14 +146,14 @@ impl Table {
         &self.rows[path].path
     }
 
-    /// The place of a path that somebody watches.
+    /// The slot of a path that somebody watches.
     pub(crate) fn find_path(&self, text: &str) -> Option<u32> {
         let hash = self.hash(text);
         let is = |&row: &u32| self.rows[row].path.as_str() == text;
         self.by_path.find(spread(hash), is).copied()
     }
 
-    /// The place of the cell of a pair.
+    /// The slot of the cell of a pair.
     pub(crate) fn find(&self, path: u32, watcher: u32) -> Option<u32> {
         let is = |&cell: &u32| {
             let cell = &self.cells[cell];
@@ -172,8 +172,8 @@ impl Table {
             return cell;
         }
         let nowhere = Links {
-            before: NOWHERE,
-            after: NOWHERE,
+            before: NO_INDEX,
+            after: NO_INDEX,
         };
         let cell = self.cells.insert(Cell {
             path: row,
@@ -184,15 +184,15 @@ impl Table {
         let cells = &self.cells;
         let rehash = |&cell: &u32| hash_pair(cells[cell].path, cells[cell].watcher);
         self.by_pair.insert_unique(hash_pair(row, watcher), cell, rehash);
-        self.link(Line::Row, cell);
-        self.link(Line::Column, cell);
+        self.link(Axis::Row, cell);
+        self.link(Axis::Column, cell);
         cell
     }
 
     /// Removes a cell, and its path if nobody else watches it.
     pub(crate) fn remove(&mut self, cell: u32) {
-        self.unlink(Line::Row, cell);
-        self.unlink(Line::Column, cell);
+        self.unlink(Axis::Row, cell);
+        self.unlink(Axis::Column, cell);
         let Cell { path, watcher, .. } = self.cells.remove(cell);
         match self
             .by_pair
@@ -201,7 +201,7 @@ impl Table {
             Ok(entry) => drop(entry.remove()),
             Err(_) => unreachable!("every cell is found by its pair"),
         }
-        if self.rows[path].cells.first == NOWHERE {
+        if self.rows[path].cells.first == NO_INDEX {
             let row = self.rows.remove(path);
             match self.by_path.find_entry(spread(row.hash), |&other| other == path) {
                 Ok(entry) => drop(entry.remove()),
@@ -212,22 +212,22 @@ impl Table {
 
     /// The first cell of those who watch a path, and the one after a given one: in the order in which they came.
     pub(crate) fn first_at(&self, path: u32) -> Option<u32> {
-        place(self.rows[path].cells.first)
+        index(self.rows[path].cells.first)
     }
 
     /// See [`Table::first_at`].
     pub(crate) fn next_at(&self, cell: u32) -> Option<u32> {
-        place(self.cells[cell].links[Line::Row as usize].after)
+        index(self.cells[cell].links[Axis::Row as usize].after)
     }
 
     /// The first cell of a watcher, and the one after a given one: in the order in which they came.
     pub(crate) fn first_of(&self, watcher: u32) -> Option<u32> {
-        place(self.columns[watcher].cells.first)
+        index(self.columns[watcher].cells.first)
     }
 
     /// See [`Table::first_of`].
     pub(crate) fn next_of(&self, cell: u32) -> Option<u32> {
-        place(self.cells[cell].links[Line::Column as usize].after)
+        index(self.cells[cell].links[Axis::Column as usize].after)
     }
 
     fn add_path(&mut self, path: &ZPath) -> u32 {
@@ -248,34 +248,34 @@ impl Table {
         xxh3_64_with_seed(text.as_bytes(), self.hash_seed) as u32
     }
 
-    fn ends(&mut self, line: Line, cell: u32) -> &mut Ends {
+    fn ends(&mut self, axis: Axis, cell: u32) -> &mut Ends {
         let cell = &self.cells[cell];
-        match line {
-            Line::Row => &mut self.rows[cell.path].cells,
-            Line::Column => &mut self.columns[cell.watcher].cells,
+        match axis {
+            Axis::Row => &mut self.rows[cell.path].cells,
+            Axis::Column => &mut self.columns[cell.watcher].cells,
         }
     }
 
-    fn link(&mut self, line: Line, cell: u32) {
-        let ends = self.ends(line, cell);
+    fn link(&mut self, axis: Axis, cell: u32) {
+        let ends = self.ends(axis, cell);
         let before = core::mem::replace(&mut ends.last, cell);
-        if before == NOWHERE {
+        if before == NO_INDEX {
             ends.first = cell;
         } else {
-            self.cells[before].links[line as usize].after = cell;
+            self.cells[before].links[axis as usize].after = cell;
         }
-        self.cells[cell].links[line as usize].before = before;
+        self.cells[cell].links[axis as usize].before = before;
     }
 
-    fn unlink(&mut self, line: Line, cell: u32) {
-        let Links { before, after } = self.cells[cell].links[line as usize];
-        match place(before) {
-            Some(before) => self.cells[before].links[line as usize].after = after,
-            None => self.ends(line, cell).first = after,
+    fn unlink(&mut self, axis: Axis, cell: u32) {
+        let Links { before, after } = self.cells[cell].links[axis as usize];
+        match index(before) {
+            Some(before) => self.cells[before].links[axis as usize].after = after,
+            None => self.ends(axis, cell).first = after,
         }
-        match place(after) {
-            Some(after) => self.cells[after].links[line as usize].before = before,
-            None => self.ends(line, cell).last = before,
+        match index(after) {
+            Some(after) => self.cells[after].links[axis as usize].before = before,
+            None => self.ends(axis, cell).last = before,
         }
     }
 }
@@ -294,8 +294,8 @@ impl IndexMut<u32> for Table {
     }
 }
 
-fn place(stored: u32) -> Option<u32> {
-    (stored != NOWHERE).then_some(stored)
+fn index(stored: u32) -> Option<u32> {
+    (stored != NO_INDEX).then_some(stored)
 }
 
 /// The numbers of places are small and dense; the table wants all bits to differ.
@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watch_is_small() {
+    fn watch_takes_32_bytes() {
         // What the front page says; the tables come on top.
         assert_eq!(Slab::<Cell>::BYTES_EACH, 32);
         assert_eq!(Slab::<Row>::BYTES_EACH, 32);

@@ -10,13 +10,13 @@ use crate::table::Table;
 /// A watcher: one connection of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WatcherId {
-    place: u32,
-    birth: u32,
+    slot: u32,
+    generation: u32,
 }
 
 /// There is no such watch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no such watch on {0}")]
+#[error("no such watch on {0}")]
 pub struct NoWatch(
     /// Where it was looked for.
     pub ZPath,
@@ -46,7 +46,7 @@ pub struct Watches {
     recursive_at: [u32; MAX_PATH_DEPTH + 1],
     /// How many events were fired. A watcher that was told of this one already is not told of it again.
     events: u64,
-    births: u32,
+    generations: u32,
 }
 
 impl Watches {
@@ -59,16 +59,16 @@ impl Watches {
             recursive: 0,
             recursive_at: [0; _],
             events: 0,
-            births: 0,
+            generations: 0,
         }
     }
 
     /// A client has connected, and has proven to be these.
     pub fn connect(&mut self, identities: Identities) -> WatcherId {
-        self.births = self.births.wrapping_add(1);
+        self.generations = self.generations.wrapping_add(1);
         WatcherId {
-            place: self.table.add_watcher(self.births, identities),
-            birth: self.births,
+            slot: self.table.add_watcher(self.generations, identities),
+            generation: self.generations,
         }
     }
 
@@ -78,18 +78,18 @@ impl Watches {
     ///
     /// If the watcher is not connected.
     pub fn set_identities(&mut self, watcher: WatcherId, identities: Identities) {
-        let place = self.place(watcher);
-        self.table.column_mut(place).identities = identities;
+        let slot = self.slot(watcher);
+        self.table.column_mut(slot).identities = identities;
     }
 
     /// The client has gone, and its watches with it. That takes time in proportion to them. A watcher that is not
     /// connected any more is passed over.
     pub fn disconnect(&mut self, watcher: WatcherId) {
-        let Some(place) = self.find(watcher) else { return };
-        while let Some(cell) = self.table.first_of(place) {
+        let Some(slot) = self.find(watcher) else { return };
+        while let Some(cell) = self.table.first_of(slot) {
             self.clear(cell, Kinds::ALL);
         }
-        self.table.remove_watcher(place);
+        self.table.remove_watcher(slot);
     }
 
     /// Whether the watcher is connected.
@@ -104,25 +104,25 @@ impl Watches {
     ///
     /// If the watcher is not connected.
     pub fn arm(&mut self, watcher: WatcherId, kind: WatchKind, path: &ZPath) -> Result<(), TooManyWatches> {
-        let place = self.place(watcher);
+        let slot = self.slot(watcher);
         let kind = Kinds::from(kind);
-        if self.kinds(place, path).contains(kind) {
+        if self.kinds(slot, path).contains(kind) {
             return Ok(());
         }
         let WatchLimits {
             per_watcher,
             per_node,
         } = self.limits;
-        if self.table.column_mut(place).watches >= per_watcher {
+        if self.table.column_mut(slot).watches >= per_watcher {
             return Err(TooManyWatches::OfWatcher { limit: per_watcher });
         }
         if self.watches >= per_node {
             return Err(TooManyWatches::OfNode { limit: per_node });
         }
-        let cell = self.table.find_or_add(path, place);
+        let cell = self.table.find_or_add(path, slot);
         let cell = &mut self.table[cell];
         cell.kinds = cell.kinds | kind;
-        self.table.column_mut(place).watches += 1;
+        self.table.column_mut(slot).watches += 1;
         self.watches += 1;
         if kind == Kinds::RECURSIVE {
             self.recursive += 1;
@@ -137,13 +137,13 @@ impl Watches {
     ///
     /// If the watcher is not connected.
     pub fn remove(&mut self, watcher: WatcherId, path: &ZPath, which: WatcherType) -> Result<(), NoWatch> {
-        let place = self.place(watcher);
-        let found = self.kinds(place, path) & which.into();
+        let slot = self.slot(watcher);
+        let found = self.kinds(slot, path) & which.into();
         if found.is_empty() {
             return Err(NoWatch(path.clone()));
         }
         let row = self.table.find_path(path.as_str());
-        let cell = row.and_then(|row| self.table.find(row, place));
+        let cell = row.and_then(|row| self.table.find(row, slot));
         self.clear(cell.expect("it has some of these kinds"), found);
         Ok(())
     }
@@ -154,8 +154,8 @@ impl Watches {
     ///
     /// If the watcher is not connected.
     pub fn is_armed(&self, watcher: WatcherId, path: &ZPath, which: WatcherType) -> bool {
-        let place = self.place(watcher);
-        !(self.kinds(place, path) & which.into()).is_empty()
+        let slot = self.slot(watcher);
+        !(self.kinds(slot, path) & which.into()).is_empty()
     }
 
     /// A watcher's watches, in the order in which it came to their paths.
@@ -164,8 +164,8 @@ impl Watches {
     ///
     /// If the watcher is not connected.
     pub fn armed(&self, watcher: WatcherId) -> impl Iterator<Item = (&ZPath, WatchKind)> {
-        let place = self.place(watcher);
-        let cells = core::iter::successors(self.table.first_of(place), |&cell| self.table.next_of(cell));
+        let slot = self.slot(watcher);
+        let cells = core::iter::successors(self.table.first_of(slot), |&cell| self.table.next_of(cell));
         cells.flat_map(|cell| {
             let cell = &self.table[cell];
             let path = self.table.path(cell.path);
@@ -193,7 +193,7 @@ impl Watches {
         zxid: Zxid,
         event: &ZnodeEvent,
         sight: Sight<'_>,
-        mut tell: impl FnMut(WatcherId, Notice),
+        mut notify: impl FnMut(WatcherId, Notice),
     ) {
         if self.watches == 0 {
             return;
@@ -202,11 +202,11 @@ impl Watches {
         let path = event.path.as_str();
         self.fire_at(
             path,
-            Kinds::concerned_by(event.kind),
+            Kinds::triggered_by(event.kind),
             zxid,
             event,
             sight,
-            &mut tell,
+            &mut notify,
         );
         if self.recursive == 0 || event.kind == ZnodeEventKind::ChildrenChanged {
             return;
@@ -214,7 +214,7 @@ impl Watches {
         for ancestor in ancestors(path) {
             // Most depths have no recursive watch, and then there is nothing to look up.
             if self.recursive_at[ancestor.depth] > 0 {
-                self.fire_at(ancestor.text, Kinds::RECURSIVE, zxid, event, sight, &mut tell);
+                self.fire_at(ancestor.text, Kinds::RECURSIVE, zxid, event, sight, &mut notify);
             }
         }
     }
@@ -222,35 +222,35 @@ impl Watches {
     fn fire_at(
         &mut self,
         watched: &str,
-        concerned: Kinds,
+        triggered: Kinds,
         zxid: Zxid,
         event: &ZnodeEvent,
         sight: Sight<'_>,
-        tell: &mut impl FnMut(WatcherId, Notice),
+        notify: &mut impl FnMut(WatcherId, Notice),
     ) {
         let row = self.table.find_path(watched);
         let mut next = row.and_then(|row| self.table.first_at(row));
         while let Some(cell) = next {
             next = self.table.next_at(cell);
-            let fired = self.table[cell].kinds & concerned;
+            let fired = self.table[cell].kinds & triggered;
             if fired.is_empty() {
                 continue;
             }
-            let place = self.table[cell].watcher;
-            let column = self.table.column_mut(place);
-            if column.told != self.events {
-                column.told = self.events;
+            let slot = self.table[cell].watcher;
+            let column = self.table.column_mut(slot);
+            if column.last_notified != self.events {
+                column.last_notified = self.events;
                 if sight.sees(&column.identities, &event.path, &event.acl) {
-                    let birth = column.birth;
+                    let generation = column.generation;
                     let notice = Notice {
                         kind: event.kind,
                         path: event.path.clone(),
                         zxid,
                     };
-                    tell(WatcherId { place, birth }, notice);
+                    notify(WatcherId { slot, generation }, notice);
                 }
             }
-            self.clear(cell, fired & Kinds::ONCE);
+            self.clear(cell, fired & Kinds::ONE_SHOT);
         }
     }
 
@@ -260,8 +260,8 @@ impl Watches {
         if ended.is_empty() {
             return;
         }
-        let place = self.table[cell].watcher;
-        self.table.column_mut(place).watches -= ended.len();
+        let slot = self.table[cell].watcher;
+        self.table.column_mut(slot).watches -= ended.len();
         self.watches -= ended.len();
         if ended.contains(Kinds::RECURSIVE) {
             self.recursive -= 1;
@@ -275,34 +275,34 @@ impl Watches {
     }
 
     pub(crate) fn first_cell(&self, watcher: WatcherId) -> Option<u32> {
-        self.table.first_of(self.place(watcher))
+        self.table.first_of(self.slot(watcher))
     }
 
     /// What a watcher has proven to be.
     pub(crate) fn identities(&self, watcher: WatcherId) -> Identities {
-        let column = self.table.column(self.place(watcher));
+        let column = self.table.column(self.slot(watcher));
         column.expect("the watcher is connected").identities.clone()
     }
 
-    fn kinds(&self, place: u32, path: &ZPath) -> Kinds {
+    fn kinds(&self, slot: u32, path: &ZPath) -> Kinds {
         let row = self.table.find_path(path.as_str());
-        let cell = row.and_then(|row| self.table.find(row, place));
+        let cell = row.and_then(|row| self.table.find(row, slot));
         cell.map_or(Kinds::NONE, |cell| self.table[cell].kinds)
     }
 
     fn find(&self, watcher: WatcherId) -> Option<u32> {
-        let column = self.table.column(watcher.place)?;
-        (column.birth == watcher.birth).then_some(watcher.place)
+        let column = self.table.column(watcher.slot)?;
+        (column.generation == watcher.generation).then_some(watcher.slot)
     }
 
-    fn place(&self, watcher: WatcherId) -> u32 {
+    fn slot(&self, watcher: WatcherId) -> u32 {
         self.find(watcher).expect("the watcher is connected")
     }
 }
 
 impl WatcherId {
-    pub(crate) fn at(place: u32, birth: u32) -> Self {
-        Self { place, birth }
+    pub(crate) fn at(slot: u32, generation: u32) -> Self {
+        Self { slot, generation }
     }
 }
 
@@ -332,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_paths_above() {
+    fn ancestors_of_a_path_start_at_the_root() {
         let above = |path| -> alloc::vec::Vec<_> { ancestors(path).map(|a| (a.text, a.depth)).collect() };
         assert_eq!(above("/"), []);
         assert_eq!(above("/a"), [("/", 0)]);

@@ -18,7 +18,7 @@ fn path(text: &str) -> ZPath {
     ZPath::parse(text).unwrap()
 }
 
-fn ask(store: &mut Store, caller: Identities, command: Command) -> (Zxid, Vec<Event>) {
+fn apply(store: &mut Store, caller: Identities, command: Command) -> (Zxid, Vec<Event>) {
     let mut events = Vec::new();
     let entry = EntryContext { time_ms: 0, term: 1 };
     let request = Request {
@@ -38,7 +38,7 @@ fn create(store: &mut Store, at: &str) -> (Zxid, Vec<Event>) {
         mode: CreateMode::Persistent,
         parents: true,
     };
-    ask(store, by(ADMIN), Command::Write(op))
+    apply(store, by(ADMIN), Command::Write(op))
 }
 
 fn set(store: &mut Store, at: &str) -> (Zxid, Vec<Event>) {
@@ -47,7 +47,7 @@ fn set(store: &mut Store, at: &str) -> (Zxid, Vec<Event>) {
         data: "x".into(),
         version: -1,
     };
-    ask(store, by(ADMIN), Command::Write(op))
+    apply(store, by(ADMIN), Command::Write(op))
 }
 
 fn allow(store: &mut Store, at: &str) {
@@ -56,7 +56,7 @@ fn allow(store: &mut Store, at: &str) {
         prefix: path(at),
         rights: Rights::of([Right::Read]),
     }];
-    ask(
+    apply(
         store,
         by(ADMIN),
         Command::Access(AccessCommand::SetRole { role, grants }),
@@ -72,7 +72,7 @@ fn secured() -> Store {
         description: "".into(),
         anonymous: None,
     };
-    ask(
+    apply(
         &mut store,
         Identities::new([Identity::Super]),
         Command::Access(secure),
@@ -85,27 +85,27 @@ fn secured() -> Store {
         description: "".into(),
         expires_at_ms: None,
     });
-    ask(&mut store, by(ADMIN), Command::Access(token));
+    apply(&mut store, by(ADMIN), Command::Access(token));
     create(&mut store, "/a");
     create(&mut store, "/b");
     store
 }
 
-/// What the reader is told of the events of one command.
+/// What the reader is notified of the events of one command.
 fn fire(watches: &mut Watches, store: &Store, (zxid, events): (Zxid, Vec<Event>)) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut notified = Vec::new();
     for event in &events {
         if let Event::Znode(event) = event {
             watches.fire(zxid, event, store.sight(), |_, notice| {
-                told.push(notice.to_string())
+                notified.push(notice.to_string())
             });
         }
     }
-    told
+    notified
 }
 
 #[test]
-fn a_watch_that_fires() {
+fn policies_filter_fired_watches() {
     let mut store = secured();
     let mut watches = Watches::new(WatchLimits::default(), 1);
     let reader = watches.connect(by(READER));
@@ -125,7 +125,7 @@ fn a_watch_that_fires() {
     assert_eq!(fire(&mut watches, &store, change), [""; 0]);
     let change = set(&mut store, "/b");
     assert_eq!(fire(&mut watches, &store, change).len(), 1);
-    ask(
+    apply(
         &mut store,
         by(ADMIN),
         Command::Access(AccessCommand::RevokeToken(READER)),
@@ -135,7 +135,7 @@ fn a_watch_that_fires() {
 }
 
 #[test]
-fn a_watch_that_is_armed_again() {
+fn policies_filter_rearmed_watches() {
     let mut store = secured();
     let since = store.zxid();
     set(&mut store, "/a");
@@ -149,17 +149,17 @@ fn a_watch_that_is_armed_again() {
         children: vec![path("/")],
         ..WatchLists::default()
     };
-    let mut told = Vec::new();
+    let mut notified = Vec::new();
     watches
         .rearm(reader, &store, since, &lists, |notice| {
-            told.push(notice.path.to_string())
+            notified.push(notice.path.to_string())
         })
         .unwrap();
-    assert_eq!(told, ["/a"]);
+    assert_eq!(notified, ["/a"]);
 }
 
 #[test]
-fn a_state_that_was_replaced() {
+fn policies_filter_caught_up_watches() {
     let before = secured();
     let mut now = secured();
     set(&mut now, "/a");
@@ -170,13 +170,13 @@ fn a_state_that_was_replaced() {
         for at in ["/a", "/b"] {
             watches.arm(reader, WatchKind::Data, &path(at)).unwrap();
         }
-        let mut told = Vec::new();
-        watches.catch_up(&before, now, |_, notice| told.push(notice.path.to_string()));
-        told
+        let mut notified = Vec::new();
+        watches.catch_up(&before, now, |_, notice| notified.push(notice.path.to_string()));
+        notified
     };
     assert_eq!(catch_up(&now), ["/a"]);
     // What was allowed before is no matter, also where something has gone.
-    ask(
+    apply(
         &mut now,
         by(ADMIN),
         Command::Write(Op::Delete {
@@ -185,7 +185,7 @@ fn a_state_that_was_replaced() {
         }),
     );
     assert_eq!(catch_up(&now), ["/a"]);
-    ask(
+    apply(
         &mut now,
         by(ADMIN),
         Command::Access(AccessCommand::RevokeToken(READER)),

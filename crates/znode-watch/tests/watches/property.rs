@@ -11,7 +11,7 @@ use znode_store::{
 };
 use znode_watch::{WatchKind, WatchLimits, WatchLists, WatcherId, WatcherType, Watches};
 
-use crate::model::{Model, Told, Who};
+use crate::model::{ClientIndex, Model, Notification};
 use crate::tree::{Tree, path};
 
 /// How many programs are tried, and how long one is.
@@ -34,22 +34,22 @@ const TYPES: [WatcherType; 5] = [
 
 #[derive(Debug, Clone)]
 enum Step {
-    Reconnect(Who, Option<&'static str>),
-    Prove(Who, Option<&'static str>),
-    Arm(Who, WatchKind, &'static str),
-    Remove(Who, WatcherType, &'static str),
-    Look(Who, WatcherType, &'static str),
+    Reconnect(ClientIndex, Option<&'static str>),
+    Authenticate(ClientIndex, Option<&'static str>),
+    Arm(ClientIndex, WatchKind, &'static str),
+    Remove(ClientIndex, WatcherType, &'static str),
+    Query(ClientIndex, WatcherType, &'static str),
     /// With a position so far back.
-    Rearm(Who, u64, WatchLists),
+    Rearm(ClientIndex, u64, WatchLists),
     Change(Vec<Op>),
 }
 
 /// Where the choices for one step come from.
-struct Dice(u64);
+struct Generator(u64);
 
-impl Dice {
+impl Generator {
     /// A number below `sides`.
-    fn roll(&mut self, sides: u64) -> u64 {
+    fn below(&mut self, sides: u64) -> u64 {
         // The next number of splitmix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -59,29 +59,29 @@ impl Dice {
     }
 
     fn one_of<T: Copy, const N: usize>(&mut self, choices: [T; N]) -> T {
-        choices[self.roll(N as u64) as usize]
+        choices[self.below(N as u64) as usize]
     }
 
     fn some<T>(&mut self, below: u64, mut one: impl FnMut(&mut Self) -> T) -> Vec<T> {
-        (0..self.roll(below)).map(|_| one(self)).collect()
+        (0..self.below(below)).map(|_| one(self)).collect()
     }
 
     fn step(&mut self) -> Step {
-        match self.roll(40) {
-            0 => Step::Reconnect(self.who(), self.user()),
-            1 => Step::Prove(self.who(), self.user()),
-            2..18 => Step::Arm(self.who(), self.one_of(WatchKind::ALL), self.one_of(PATHS)),
-            18..20 => Step::Remove(self.who(), self.one_of(TYPES), self.one_of(PATHS)),
-            20..22 => Step::Look(self.who(), self.one_of(TYPES), self.one_of(PATHS)),
+        match self.below(40) {
+            0 => Step::Reconnect(self.client(), self.user()),
+            1 => Step::Authenticate(self.client(), self.user()),
+            2..18 => Step::Arm(self.client(), self.one_of(WatchKind::ALL), self.one_of(PATHS)),
+            18..20 => Step::Remove(self.client(), self.one_of(TYPES), self.one_of(PATHS)),
+            20..22 => Step::Query(self.client(), self.one_of(TYPES), self.one_of(PATHS)),
             22..24 => Step::Rearm(
-                self.who(),
-                self.roll(10),
+                self.client(),
+                self.below(10),
                 WatchLists {
-                    data: self.some(3, |dice| path(dice.one_of(PATHS))),
-                    exists: self.some(3, |dice| path(dice.one_of(PATHS))),
-                    children: self.some(3, |dice| path(dice.one_of(PATHS))),
-                    persistent: self.some(2, |dice| path(dice.one_of(PATHS))),
-                    recursive: self.some(2, |dice| path(dice.one_of(PATHS))),
+                    data: self.some(3, |random| path(random.one_of(PATHS))),
+                    exists: self.some(3, |random| path(random.one_of(PATHS))),
+                    children: self.some(3, |random| path(random.one_of(PATHS))),
+                    persistent: self.some(2, |random| path(random.one_of(PATHS))),
+                    recursive: self.some(2, |random| path(random.one_of(PATHS))),
                 },
             ),
             24..28 => Step::Change(self.some(5, Self::op)),
@@ -91,7 +91,7 @@ impl Dice {
 
     fn op(&mut self) -> Op {
         let at = self.one_of(PATHS);
-        match self.roll(12) {
+        match self.below(12) {
             0..5 => Op::Create {
                 path: CreatePath::parse(at, false)
                     .unwrap_or_else(|_| CreatePath::parse("/x", false).unwrap()),
@@ -120,7 +120,7 @@ impl Dice {
 
     /// Everybody may change everything, so that something happens; reading is for some.
     fn acl(&mut self) -> Acl {
-        let readers = match self.roll(6) {
+        let readers = match self.below(6) {
             0 => ("world", "anyone", 0),
             1 => ("digest", "ann:1", 1),
             2 => ("digest", "bob:2", 1),
@@ -138,8 +138,8 @@ impl Dice {
         ])
     }
 
-    fn who(&mut self) -> Who {
-        self.roll(CLIENTS) as Who
+    fn client(&mut self) -> ClientIndex {
+        self.below(CLIENTS) as ClientIndex
     }
 
     fn user(&mut self) -> Option<&'static str> {
@@ -153,7 +153,7 @@ struct Seed(u64);
 
 impl Seed {
     fn step(self) -> Step {
-        Dice(self.0).step()
+        Generator(self.0).step()
     }
 }
 
@@ -189,24 +189,32 @@ impl Clients {
         }
     }
 
-    fn change(&mut self, ops: Vec<Op>, mut also: impl FnMut(&znode_store::ZnodeEvent)) -> Vec<(Who, Told)> {
-        let done = self.tree.do_anonymously(Command::Multi(ops));
-        let mut told = Vec::new();
-        for event in &done.events {
-            self.watches
-                .fire(done.zxid, event, znode_store::Sight::open(), |watcher, notice| {
-                    assert_eq!(notice.zxid, done.zxid);
-                    let who = self.clients.iter().position(|other| *other == watcher).unwrap();
-                    told.push((who, (notice.kind, notice.path.as_str().to_owned())));
-                });
+    fn change(
+        &mut self,
+        ops: Vec<Op>,
+        mut also: impl FnMut(&znode_store::ZnodeEvent),
+    ) -> Vec<(ClientIndex, Notification)> {
+        let applied = self.tree.apply_anonymous(Command::Multi(ops));
+        let mut notified = Vec::new();
+        for event in &applied.events {
+            self.watches.fire(
+                applied.zxid,
+                event,
+                znode_store::Sight::open(),
+                |watcher, notice| {
+                    assert_eq!(notice.zxid, applied.zxid);
+                    let client = self.clients.iter().position(|other| *other == watcher).unwrap();
+                    notified.push((client, (notice.kind, notice.path.as_str().to_owned())));
+                },
+            );
             also(event);
         }
-        told
+        notified
     }
 
     /// What is armed, in an order of its own.
-    fn armed(&self, who: Who) -> Vec<(String, WatchKind)> {
-        let armed = self.watches.armed(self.clients[who]);
+    fn armed(&self, client: ClientIndex) -> Vec<(String, WatchKind)> {
+        let armed = self.watches.armed(self.clients[client]);
         let mut armed: Vec<_> = armed
             .map(|(path, kind)| (path.as_str().to_owned(), kind))
             .collect();
@@ -215,79 +223,87 @@ impl Clients {
     }
 }
 
-/// What each client was told, in order. In which order the clients were told is nobody's business.
-fn by_client(told: Vec<(Who, Told)>) -> BTreeMap<Who, Vec<Told>> {
-    let mut clients: BTreeMap<Who, Vec<Told>> = BTreeMap::new();
-    for (who, what) in told {
-        clients.entry(who).or_default().push(what);
+/// What each client was notified, in order. In which order the clients were notified is nobody's business.
+fn by_client(notified: Vec<(ClientIndex, Notification)>) -> BTreeMap<ClientIndex, Vec<Notification>> {
+    let mut clients: BTreeMap<ClientIndex, Vec<Notification>> = BTreeMap::new();
+    for (client, what) in notified {
+        clients.entry(client).or_default().push(what);
     }
     clients
 }
 
-fn run_beside_model(steps: &[Seed]) {
+fn run_with_model(steps: &[Seed]) {
     let mut world = Clients::new();
     let mut model = Model::default();
-    for who in 0..CLIENTS as Who {
-        model.connect(who, Identities::none());
+    for client in 0..CLIENTS as ClientIndex {
+        model.connect(client, Identities::none());
     }
     for seed in steps {
         match seed.step() {
-            Step::Reconnect(who, user) => {
-                world.watches.disconnect(world.clients[who]);
-                world.clients[who] = world.watches.connect(identities(user));
-                model.disconnect(who);
-                model.connect(who, identities(user));
+            Step::Reconnect(client, user) => {
+                world.watches.disconnect(world.clients[client]);
+                world.clients[client] = world.watches.connect(identities(user));
+                model.disconnect(client);
+                model.connect(client, identities(user));
             }
-            Step::Prove(who, user) => {
-                world.watches.set_identities(world.clients[who], identities(user));
-                model.connect(who, identities(user));
+            Step::Authenticate(client, user) => {
+                world
+                    .watches
+                    .set_identities(world.clients[client], identities(user));
+                model.connect(client, identities(user));
             }
-            Step::Arm(who, kind, at) => {
-                world.watches.arm(world.clients[who], kind, &path(at)).unwrap();
-                model.arm(who, kind, at);
+            Step::Arm(client, kind, at) => {
+                world.watches.arm(world.clients[client], kind, &path(at)).unwrap();
+                model.arm(client, kind, at);
             }
-            Step::Remove(who, which, at) => {
-                let removed = world.watches.remove(world.clients[who], &path(at), which);
-                assert_eq!(removed.is_ok(), model.remove(who, at, which));
+            Step::Remove(client, which, at) => {
+                let removed = world.watches.remove(world.clients[client], &path(at), which);
+                assert_eq!(removed.is_ok(), model.remove(client, at, which));
             }
-            Step::Look(who, which, at) => {
-                let armed = world.watches.is_armed(world.clients[who], &path(at), which);
-                assert_eq!(armed, model.contains(who, at, which));
+            Step::Query(client, which, at) => {
+                let armed = world.watches.is_armed(world.clients[client], &path(at), which);
+                assert_eq!(armed, model.contains(client, at, which));
             }
-            Step::Rearm(who, ago, lists) => {
+            Step::Rearm(client, ago, lists) => {
                 let store = &world.tree.store;
                 let since = Zxid(store.zxid().0.saturating_sub(ago));
-                let mut told = Vec::new();
+                let mut notified = Vec::new();
                 let rearmed = world
                     .watches
-                    .rearm(world.clients[who], store, since, &lists, |notice| {
-                        told.push((notice.kind, notice.path.as_str().to_owned()));
+                    .rearm(world.clients[client], store, since, &lists, |notice| {
+                        notified.push((notice.kind, notice.path.as_str().to_owned()));
                     });
                 assert_eq!(rearmed, Ok(()));
-                assert_eq!(told, model.set_watches(who, store, since.0, &lists));
+                assert_eq!(notified, model.set_watches(client, store, since.0, &lists));
             }
             Step::Change(ops) => {
                 let mut expected = Vec::new();
-                let told = world.change(ops, |event| model.fire(event, &mut expected));
-                assert_eq!(by_client(told), by_client(expected));
+                let notified = world.change(ops, |event| model.fire(event, &mut expected));
+                assert_eq!(by_client(notified), by_client(expected));
             }
         }
     }
     assert_counts(&world);
-    for who in 0..CLIENTS as Who {
+    for client in 0..CLIENTS as ClientIndex {
         for at in PATHS {
             for which in TYPES {
-                let armed = world.watches.is_armed(world.clients[who], &path(at), which);
-                assert_eq!(armed, model.contains(who, at, which), "{who} {which:?} {at}");
+                let armed = world.watches.is_armed(world.clients[client], &path(at), which);
+                assert_eq!(
+                    armed,
+                    model.contains(client, at, which),
+                    "{client} {which:?} {at}"
+                );
             }
         }
-        world.watches.disconnect(world.clients[who]);
+        world.watches.disconnect(world.clients[client]);
     }
     assert_eq!(world.watches.counts(), znode_watch::WatchCounts::default());
 }
 
 fn assert_counts(world: &Clients) {
-    let armed: Vec<_> = (0..CLIENTS as Who).flat_map(|who| world.armed(who)).collect();
+    let armed: Vec<_> = (0..CLIENTS as ClientIndex)
+        .flat_map(|client| world.armed(client))
+        .collect();
     let mut paths: Vec<_> = armed.iter().map(|(path, _)| path).collect();
     paths.sort();
     paths.dedup();
@@ -302,17 +318,20 @@ fn assert_counts(world: &Clients) {
 }
 
 /// Two nodes with the same clients: one applies what happens step by step, the other has its state replaced.
-fn run_one_behind(before: &[Seed], missed: &[Seed]) {
+fn run_catch_up(before: &[Seed], missed: &[Seed]) {
     let mut live = Clients::new();
     let mut behind = Clients::new();
     for seed in before {
         match seed.step() {
             // Only where the store answers does `getChildren` leave a watch.
-            Step::Arm(who, kind, at)
+            Step::Arm(client, kind, at)
                 if kind != WatchKind::Children || live.tree.store.stat(&path(at)).is_some() =>
             {
-                live.watches.arm(live.clients[who], kind, &path(at)).unwrap();
-                behind.watches.arm(behind.clients[who], kind, &path(at)).unwrap();
+                live.watches.arm(live.clients[client], kind, &path(at)).unwrap();
+                behind
+                    .watches
+                    .arm(behind.clients[client], kind, &path(at))
+                    .unwrap();
             }
             Step::Change(ops) => {
                 live.change(ops.clone(), |_| ());
@@ -321,26 +340,28 @@ fn run_one_behind(before: &[Seed], missed: &[Seed]) {
             _ => {}
         }
     }
-    let armed: Vec<_> = (0..CLIENTS as Who).map(|who| live.armed(who)).collect();
+    let armed: Vec<_> = (0..CLIENTS as ClientIndex)
+        .map(|client| live.armed(client))
+        .collect();
     // The rights are another test's matter, and clients that prove nothing would not hear of all that happens.
-    for who in 0..CLIENTS as Who {
+    for client in 0..CLIENTS as ClientIndex {
         live.watches
-            .set_identities(live.clients[who], identities(Some("super")));
+            .set_identities(live.clients[client], identities(Some("super")));
         behind
             .watches
-            .set_identities(behind.clients[who], identities(Some("super")));
+            .set_identities(behind.clients[client], identities(Some("super")));
     }
     let mut now = Tree::new();
     for seed in before.iter().chain(missed) {
         if let Step::Change(ops) = seed.step() {
-            now.do_anonymously(Command::Multi(ops));
+            now.apply_anonymous(Command::Multi(ops));
         }
     }
-    let mut heard: BTreeMap<Who, Vec<Told>> = BTreeMap::new();
+    let mut received: BTreeMap<ClientIndex, Vec<Notification>> = BTreeMap::new();
     for seed in missed {
         if let Step::Change(ops) = seed.step() {
-            for (who, told) in by_client(live.change(ops, |_| ())) {
-                heard.entry(who).or_default().extend(told);
+            for (client, notified) in by_client(live.change(ops, |_| ())) {
+                received.entry(client).or_default().extend(notified);
             }
         }
     }
@@ -348,39 +369,39 @@ fn run_one_behind(before: &[Seed], missed: &[Seed]) {
     let lost = behind
         .watches
         .catch_up(&behind.tree.store, &now.store, |watcher, notice| {
-            let who = behind.clients.iter().position(|other| *other == watcher).unwrap();
-            caught_up.push((who, (notice.kind, notice.path.as_str().to_owned())));
+            let client = behind.clients.iter().position(|other| *other == watcher).unwrap();
+            caught_up.push((client, (notice.kind, notice.path.as_str().to_owned())));
         });
     let caught_up = by_client(caught_up);
-    for (who, armed) in armed.iter().enumerate() {
-        let told = caught_up.get(&who).cloned().unwrap_or_default();
-        if lost.contains(&behind.clients[who]) {
-            assert!(told.is_empty(), "who is lost will ask");
+    for (client, armed) in armed.iter().enumerate() {
+        let notified = caught_up.get(&client).cloned().unwrap_or_default();
+        if lost.contains(&behind.clients[client]) {
+            assert!(notified.is_empty(), "client is lost will apply");
             continue;
         }
-        let heard = heard.get(&who).cloned().unwrap_or_default();
+        let received = received.get(&client).cloned().unwrap_or_default();
         for (at, kind) in armed {
-            let fired = !live.armed(who).contains(&(at.clone(), *kind));
-            let fired_late = !behind.armed(who).contains(&(at.clone(), *kind));
+            let fired = !live.armed(client).contains(&(at.clone(), *kind));
+            let fired_late = !behind.armed(client).contains(&(at.clone(), *kind));
             let came_and_went =
                 |path: &ZPath| behind.tree.store.stat(path).or(now.store.stat(path)).is_none();
             match kind {
                 WatchKind::Data | WatchKind::Children => assert!(
                     fired == fired_late || fired && came_and_went(&path(at)),
-                    "{who}'s {kind:?} watch on {at}: fired {fired}, after the fact {fired_late}"
+                    "{client}'s {kind:?} watch on {at}: fired {fired}, after the fact {fired_late}"
                 ),
                 WatchKind::Persistent | WatchKind::PersistentRecursive => assert!(
-                    !heard.iter().any(|(_, path)| path == at),
-                    "{who} has a persistent watch on {at}, has missed {heard:?}, and is not lost"
+                    !received.iter().any(|(_, path)| path == at),
+                    "{client} has a persistent watch on {at}, has missed {received:?}, and is not lost"
                 ),
             }
             if fired_late {
-                let end = |(kind, path): &Told| *kind == ZnodeEventKind::Deleted && path == at;
+                let end = |(kind, path): &Notification| *kind == ZnodeEventKind::Deleted && path == at;
                 assert!(
-                    told.iter().any(|(_, path)| path == at),
-                    "{who} was not told of {at}"
+                    notified.iter().any(|(_, path)| path == at),
+                    "{client} was not notified of {at}"
                 );
-                assert!(told.iter().filter(|told| end(told)).count() <= 1);
+                assert!(notified.iter().filter(|notified| end(notified)).count() <= 1);
             }
         }
     }
@@ -398,12 +419,12 @@ proptest! {
     })]
 
     #[test]
-    fn everybody_is_told_what_zookeeper_would_tell(steps in seeds(STEPS)) {
-        run_beside_model(&steps);
+    fn notifications_match_zookeeper(steps in seeds(STEPS)) {
+        run_with_model(&steps);
     }
 
     #[test]
-    fn whoever_is_behind_misses_nothing(before in seeds(40), missed in seeds(12)) {
-        run_one_behind(&before, &missed);
+    fn catch_up_misses_no_event(before in seeds(40), missed in seeds(12)) {
+        run_catch_up(&before, &missed);
     }
 }

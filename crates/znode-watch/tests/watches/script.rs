@@ -4,7 +4,7 @@
 //! | command | meaning |
 //! |---|---|
 //! | `connect NAME [as=IDENTITY,…]` | a client connects: `ip:ADDRESS`, `digest:USER:HASH`, `super` |
-//! | `prove NAME as=IDENTITY,…` | it has proven to be all of these |
+//! | `authenticate NAME as=IDENTITY,…` | it has proven to be all of these |
 //! | `disconnect NAME` | it goes |
 //! | `watch NAME KIND PATH…` | arms `data`, `children`, `persistent` or `recursive` watches |
 //! | `unwatch NAME TYPE PATH` | removes watches of a type; `any` is one |
@@ -59,19 +59,23 @@ impl Script {
     }
 
     fn apply(&mut self, request: Request) -> Output {
-        let done = self.tree.apply(request.clone());
-        let mut output = done.text;
+        let applied = self.tree.apply(request.clone());
+        let mut output = applied.text;
         if self.is_behind {
             self.missed.push(request);
             return Ok(output);
         }
         self.known.apply(request);
-        for event in &done.events {
+        for event in &applied.events {
             let watchers = &self.watchers;
-            self.watches
-                .fire(done.zxid, event, znode_store::Sight::open(), |watcher, notice| {
+            self.watches.fire(
+                applied.zxid,
+                event,
+                znode_store::Sight::open(),
+                |watcher, notice| {
                     write!(output, "\n  {}: {notice}", name(watchers, watcher)).unwrap();
-                });
+                },
+            );
         }
         Ok(output)
     }
@@ -104,12 +108,12 @@ impl Runner for Script {
         let mut args = line.consume_args();
         let output = match line.name.as_str() {
             "connect" => {
-                let name = args.next_pos().ok_or("who?")?.to_owned();
+                let name = args.next_pos().ok_or("client?")?.to_owned();
                 let watcher = self.watches.connect(identities(&mut args)?);
                 self.watchers.insert(name, watcher);
                 String::new()
             }
-            "prove" => {
+            "authenticate" => {
                 let watcher = self.watcher(&mut args)?;
                 self.watches.set_identities(watcher, identities(&mut args)?);
                 String::new()
@@ -261,7 +265,7 @@ impl Runner for Script {
                         writeln!(output, "  {}: {notice}", name(watchers, watcher)).unwrap();
                     });
                 for watcher in lost {
-                    writeln!(output, "  {} has to come back", name(watchers, watcher))?;
+                    writeln!(output, "  {} must reconnect", name(watchers, watcher))?;
                 }
                 for request in self.missed.drain(..) {
                     self.known.apply(request);
@@ -287,7 +291,7 @@ impl Runner for Script {
 
 fn name(watchers: &BTreeMap<String, WatcherId>, watcher: WatcherId) -> &str {
     let mut named = watchers.iter().filter(|(_, other)| **other == watcher);
-    named.next().map_or("somebody who is gone", |(name, _)| name)
+    named.next().map_or("somebody client is gone", |(name, _)| name)
 }
 
 fn path(args: &mut ArgumentConsumer<'_>) -> Result<ZPath, Box<dyn Error>> {
@@ -319,8 +323,8 @@ fn identities(args: &mut ArgumentConsumer<'_>) -> Result<Identities, Box<dyn Err
 
 fn acl(text: &str) -> Result<Acl, Box<dyn Error>> {
     let entries = text.split(',').map(|entry| -> Result<_, Box<dyn Error>> {
-        let (who, perms) = entry.rsplit_once(':').ok_or("which rights?")?;
-        let (scheme, id) = who.split_once(':').ok_or("whose rights?")?;
+        let (client, perms) = entry.rsplit_once(':').ok_or("which rights?")?;
+        let (scheme, id) = client.split_once(':').ok_or("whose rights?")?;
         let bits = perms.chars().map(|letter| match letter {
             'r' => Ok(Perms::READ),
             'w' => Ok(Perms::WRITE),

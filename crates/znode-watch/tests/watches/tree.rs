@@ -1,4 +1,4 @@
-//! A store, and the events of what is done to it.
+//! A store, and the events of what is applied to it.
 
 use znode_store::{Command, EntryContext, Event, Request, Store, ZPath, ZnodeEvent, Zxid};
 
@@ -7,7 +7,7 @@ pub struct Tree {
 }
 
 /// What a command was answered, and which events watches could tell.
-pub struct Done {
+pub struct Applied {
     pub text: String,
     pub zxid: Zxid,
     pub events: Vec<ZnodeEvent>,
@@ -18,7 +18,7 @@ impl Tree {
         Self { store: Store::new() }
     }
 
-    pub fn apply(&mut self, request: Request) -> Done {
+    pub fn apply(&mut self, request: Request) -> Applied {
         let mut events = Vec::new();
         let entry = EntryContext { time_ms: 1, term: 1 };
         let applied = self.store.apply(&entry, request, &mut events);
@@ -26,14 +26,14 @@ impl Tree {
             Event::Znode(event) => Some(event),
             _ => None,
         });
-        Done {
+        Applied {
             text: applied.to_string(),
             zxid: applied.zxid,
             events: events.collect(),
         }
     }
 
-    pub fn do_anonymously(&mut self, command: Command) -> Done {
+    pub fn apply_anonymous(&mut self, command: Command) -> Applied {
         self.apply(Request::anonymous(command))
     }
 }

@@ -28,11 +28,11 @@ pub struct WatchLists {
 
 impl Watches {
     /// Arms a client's watches again, and tells at once of those that would have fired after `since`, the last position
-    /// that the client has seen. No event may be fired between the look at `store` and the end of this.
+    /// that the client has seen. No event may be fired between the state at `store` and the end of this.
     ///
     /// What persistent watches have missed is not told, as in ZooKeeper: a client that had to connect again knows that
-    /// it has to read again. And as there the znodes' lists are not asked: this tells nothing that `exists` does not tell to
-    /// everybody. But what the policies do not let the client see it is not told, as when a watch fires; that one has ended.
+    /// it has to read again. And as there the znodes' lists are not asked: this tells nothing that `exists` does not notify to
+    /// everybody. But what the policies do not let the client see it is not told, as when a watch fires; that one has deleted.
     ///
     /// A refusal leaves what was told and armed before it. The client would go on with fewer watches than it thinks to
     /// have, so whoever asked should disconnect it.
@@ -46,16 +46,16 @@ impl Watches {
         store: &Store,
         since: Zxid,
         lists: &WatchLists,
-        mut tell: impl FnMut(Notice),
+        mut notify: impl FnMut(Notice),
     ) -> Result<(), TooManyWatches> {
         let identities = self.identities(watcher);
         let sight = store.sight();
-        let mut tell = |notice: Notice| {
+        let mut notify = |notice: Notice| {
             if sight.may(&identities, Right::Read, &notice.path) {
-                tell(notice);
+                notify(notice);
             }
         };
-        let look = |path, existed| Look {
+        let state = |path, existed| PathState {
             path,
             existed,
             now: store.stat(path),
@@ -63,20 +63,20 @@ impl Watches {
             zxid: store.zxid(),
         };
         for path in &lists.data {
-            match look(path, true).data() {
-                Some(notice) => tell(notice),
+            match state(path, true).data() {
+                Some(notice) => notify(notice),
                 None => self.arm(watcher, WatchKind::Data, path)?,
             }
         }
         for path in &lists.exists {
-            match look(path, false).data() {
-                Some(notice) => tell(notice),
+            match state(path, false).data() {
+                Some(notice) => notify(notice),
                 None => self.arm(watcher, WatchKind::Data, path)?,
             }
         }
         for path in &lists.children {
-            match look(path, true).children() {
-                Some(notice) => tell(notice),
+            match state(path, true).children() {
+                Some(notice) => notify(notice),
                 None => self.arm(watcher, WatchKind::Children, path)?,
             }
         }
@@ -99,7 +99,7 @@ impl Watches {
         &mut self,
         before: &Store,
         now: &Store,
-        mut tell: impl FnMut(WatcherId, Notice),
+        mut notify: impl FnMut(WatcherId, Notice),
     ) -> Vec<WatcherId> {
         let mut lost = Vec::new();
         if before.zxid() == now.zxid() {
@@ -107,20 +107,20 @@ impl Watches {
         }
         let columns = self.table.columns();
         let watchers: Vec<_> = columns
-            .map(|(place, column)| (WatcherId::at(place, column.birth), column.identities.clone()))
+            .map(|(slot, column)| (WatcherId::at(slot, column.generation), column.identities.clone()))
             .collect();
         for (watcher, identities) in watchers {
-            if self.has_missed_events(watcher, before, now) {
+            if self.may_have_missed_events(watcher, before, now) {
                 lost.push(watcher);
             } else {
-                self.fire_missed(watcher, &identities, before, now, &mut tell);
+                self.fire_missed(watcher, &identities, before, now, &mut notify);
             }
         }
         lost
     }
 
     /// Whether a persistent watch of the watcher may have missed an event.
-    fn has_missed_events(&self, watcher: WatcherId, before: &Store, now: &Store) -> bool {
+    fn may_have_missed_events(&self, watcher: WatcherId, before: &Store, now: &Store) -> bool {
         self.armed(watcher).any(|(path, kind)| match kind {
             WatchKind::Data | WatchKind::Children => false,
             // A node that is as it was has had no event. One that is not there may have been in between.
@@ -142,14 +142,14 @@ impl Watches {
         identities: &Identities,
         before: &Store,
         now: &Store,
-        tell: &mut impl FnMut(WatcherId, Notice),
+        notify: &mut impl FnMut(WatcherId, Notice),
     ) {
         let mut next = self.first_cell(watcher);
         while let Some(cell) = next {
             next = self.table.next_of(cell);
             let kinds = self.table[cell].kinds;
             let path = self.table.path(self.table[cell].path);
-            let look = Look {
+            let state = PathState {
                 path,
                 existed: before.stat(path).is_some(),
                 now: now.stat(path),
@@ -165,8 +165,8 @@ impl Watches {
                 // By the list that the znode has, or had at last; and by what is allowed now, whatever was then.
                 last.seen_by(identities).get(path).is_ok() && now.sight().may(identities, Right::Read, path)
             };
-            let data = look.data().filter(|_| kinds.contains(Kinds::DATA));
-            let children = look.children().filter(|_| kinds.contains(Kinds::CHILDREN));
+            let data = state.data().filter(|_| kinds.contains(Kinds::DATA));
+            let children = state.children().filter(|_| kinds.contains(Kinds::CHILDREN));
             let mut fired = Kinds::NONE;
             if data.is_some() {
                 fired = fired | Kinds::DATA;
@@ -175,10 +175,10 @@ impl Watches {
                 fired = fired | Kinds::CHILDREN;
             }
             // The end of the node is one event, whoever asks.
-            let children = children.filter(|_| !look.ended() || data.is_none());
+            let children = children.filter(|_| !state.deleted() || data.is_none());
             for notice in data.into_iter().chain(children) {
                 if may_read(notice.kind) {
-                    tell(watcher, notice);
+                    notify(watcher, notice);
                 }
             }
             self.clear(cell, fired);
@@ -187,7 +187,7 @@ impl Watches {
 }
 
 /// A path that was watched, and what has become of it.
-struct Look<'a> {
+struct PathState<'a> {
     path: &'a ZPath,
     /// Whether there was a znode when the watch was armed.
     existed: bool,
@@ -198,7 +198,7 @@ struct Look<'a> {
     zxid: Zxid,
 }
 
-impl Look<'_> {
+impl PathState<'_> {
     /// What a data watch has missed.
     fn data(&self) -> Option<Notice> {
         match &self.now {
@@ -222,7 +222,7 @@ impl Look<'_> {
         }
     }
 
-    fn ended(&self) -> bool {
+    fn deleted(&self) -> bool {
         self.existed && self.now.is_none()
     }
 
