@@ -1,14 +1,13 @@
-//! What watches cost a change, and what they take of memory: `cargo bench -p znode-watch --bench firing`.
+//! Benchmark of the time that watches add to a change, and of their memory: `cargo bench -p
+//! znode-watch --bench firing`.
 //!
-//! The events are those that a store has; the notices are thrown away. Resident memory is asked of the kernel, on Linux.
+//! The events are as a store produces them; the notices are dropped. On Linux the kernel reports
+//! the resident memory.
 #![allow(
     missing_docs,
-    reason = "criterion's macros make public functions without a word"
+    reason = "criterion's macros generate public functions without documentation"
 )]
-#![allow(
-    clippy::unwrap_used,
-    reason = "a benchmark that cannot go on has nothing to say"
-)]
+#![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
 use std::hint::black_box;
 
@@ -16,10 +15,10 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use znode_store::{Acl, Identities, ZPath, ZnodeEvent, ZnodeEventKind, Zxid};
 use znode_watch::{WatchKind, WatchLimits, WatcherId, Watches};
 
-/// Watches that are none of the event's business.
+/// Watches on other paths than the event's.
 const OTHER_WATCHES: u64 = 1_000_000;
 
-/// Watchers of one path, as when thousands wait for one thing.
+/// Watchers of one path, as when thousands of clients wait for one change.
 const WATCHERS: u64 = 10_000;
 
 fn path(n: u64) -> ZPath {
@@ -42,7 +41,7 @@ fn watches() -> Watches {
     Watches::new(limits, 0x5eed)
 }
 
-/// A hundred watchers with a data watch each on every hundredth of a million paths.
+/// A hundred watchers, each with a data watch on every hundredth of a million paths.
 fn million_watches() -> (Watches, Vec<WatcherId>) {
     let mut watches = watches();
     let watchers: Vec<_> = (0..100).map(|_| watches.connect(Identities::none())).collect();
@@ -141,7 +140,7 @@ fn memory(_: &mut Criterion) {
     println!("memory of a million watches of one watcher, each on a path of its own");
     println!("  {:.1} bytes a path, for its text", each(before, with_paths));
     println!(
-        "  {:.1} bytes a watch, with the place of its path",
+        "  {:.1} bytes a watch, with the entry of its path",
         each(with_paths, distinct)
     );
     println!(
@@ -157,6 +156,6 @@ fn resident_bytes() -> Option<u64> {
     Some(kib * 1024)
 }
 
-// Memory first: what the others have given back would be used again.
+// Memory first: it would otherwise reuse what the other benchmarks have freed.
 criterion_group!(benches, memory, firing, many_watchers);
 criterion_main!(benches);

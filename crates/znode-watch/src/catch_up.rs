@@ -1,5 +1,5 @@
-//! What happened while nobody looked: a client that comes back re-arms its watches by the position that it saw last,
-//! and a node whose state was replaced finds out what its watchers have missed.
+//! Notices of missed events, for a client that reconnects and re-arms its watches, and for the
+//! watchers of a node whose state was replaced.
 
 use alloc::vec::Vec;
 
@@ -10,32 +10,35 @@ use crate::limits::TooManyWatches;
 use crate::notice::Notice;
 use crate::watches::{WatcherId, Watches};
 
-/// The watches that a client had on another connection, as it tells them when it comes back: the lists of ZooKeeper's
-/// `setWatches` and `setWatches2`.
+/// Watches that a client had on an earlier connection, as it lists them when it reconnects: the
+/// lists of ZooKeeper's `setWatches` and `setWatches2`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WatchLists {
-    /// [`WatchKind::Data`] on znodes that existed.
+    /// Paths of [`WatchKind::Data`] watches on znodes that existed.
     pub data: Vec<ZPath>,
-    /// [`WatchKind::Data`] on znodes that did not exist.
+    /// Paths of [`WatchKind::Data`] watches on znodes that did not exist.
     pub exists: Vec<ZPath>,
-    /// [`WatchKind::Children`]
+    /// Paths of [`WatchKind::Children`] watches.
     pub children: Vec<ZPath>,
-    /// [`WatchKind::Persistent`]
+    /// Paths of [`WatchKind::Persistent`] watches.
     pub persistent: Vec<ZPath>,
-    /// [`WatchKind::PersistentRecursive`]
+    /// Paths of [`WatchKind::PersistentRecursive`] watches.
     pub recursive: Vec<ZPath>,
 }
 
 impl Watches {
-    /// Arms a client's watches again, and tells at once of those that would have fired after `since`, the last position
-    /// that the client has seen. No event may be fired between the state at `store` and the end of this.
+    /// Arms a client's watches again, and reports at once those that would have fired after
+    /// `since`, the last position that the client has seen. The caller must not fire events between
+    /// its read of `store` and the return of this call.
     ///
-    /// What persistent watches have missed is not told, as in ZooKeeper: a client that had to connect again knows that
-    /// it has to read again. And as there the znodes' lists are not asked: this tells nothing that `exists` does not notify to
-    /// everybody. But what the policies do not let the client see it is not told, as when a watch fires; that one has deleted.
+    /// Missed events of persistent watches are not reported, as in ZooKeeper: a client that had to
+    /// reconnect knows that it has to read again. ZooKeeper does not check the znodes' ACLs here
+    /// either, as the notices reveal no more than `exists` reveals to every client. The access
+    /// policies do apply, as when a watch fires: a change that they hide from the client is not
+    /// reported, and its watch is not armed.
     ///
-    /// A refusal leaves what was told and armed before it. The client would go on with fewer watches than it thinks to
-    /// have, so whoever asked should disconnect it.
+    /// After an error, the watches armed before it stay armed. The client would go on with fewer
+    /// watches than it believes to have, so the caller should disconnect it.
     ///
     /// # Panics
     ///
@@ -89,12 +92,13 @@ impl Watches {
         Ok(())
     }
 
-    /// The state was replaced by a later one, and the events in between are not known. One-shot watches fire if a
-    /// comparison shows that they would have, for those who may read the znode; the others stay.
+    /// Fires watches after the state was replaced by a later one, with unknown events in between. A
+    /// one-shot watch fires if a comparison of the states shows that it would have, for watchers
+    /// that may read the znode; the others stay armed.
     ///
-    /// A persistent watch promises every event, and a comparison cannot give them. Those who have one are returned and
-    /// told nothing, unless it is clear that there was none: they have to be disconnected, so that they come back, arm
-    /// again and read again.
+    /// A persistent watch promises every event, which a comparison cannot reconstruct. This returns
+    /// the watchers with a persistent watch that may have missed an event, and notifies them of
+    /// nothing. The caller must disconnect them, so that they reconnect, re-arm and read again.
     pub fn catch_up(
         &mut self,
         before: &Store,
@@ -119,11 +123,11 @@ impl Watches {
         lost
     }
 
-    /// Whether a persistent watch of the watcher may have missed an event.
+    /// Returns whether a persistent watch of the watcher may have missed an event.
     fn may_have_missed_events(&self, watcher: WatcherId, before: &Store, now: &Store) -> bool {
         self.armed(watcher).any(|(path, kind)| match kind {
             WatchKind::Data | WatchKind::Children => false,
-            // A node that is as it was has had no event. One that is not there may have been in between.
+            // An unchanged znode had no event. An absent one may have existed in between.
             WatchKind::Persistent => {
                 let changes = |stat: Stat| (stat.czxid, stat.mzxid, stat.pzxid);
                 match (before.stat(path), now.stat(path)) {
@@ -131,7 +135,7 @@ impl Watches {
                     _ => true,
                 }
             }
-            // Finding out would mean to compare all that is below.
+            // A check would have to compare all descendants.
             WatchKind::PersistentRecursive => true,
         })
     }
@@ -162,7 +166,8 @@ impl Watches {
                 } else {
                     now
                 };
-                // By the list that the znode has, or had at last; and by what is allowed now, whatever was then.
+                // Both must allow it: the znode's current or last ACL, and the policies of the new
+                // state, whatever the old ones said.
                 last.seen_by(identities).get(path).is_ok() && now.sight().may(identities, Right::Read, path)
             };
             let data = state.data().filter(|_| kinds.contains(Kinds::DATA));
@@ -174,7 +179,7 @@ impl Watches {
             if children.is_some() {
                 fired = fired | Kinds::CHILDREN;
             }
-            // The end of the node is one event, whoever asks.
+            // A deletion is one event, even if both watches fire for it.
             let children = children.filter(|_| !state.deleted() || data.is_none());
             for notice in data.into_iter().chain(children) {
                 if may_read(notice.kind) {
@@ -186,20 +191,20 @@ impl Watches {
     }
 }
 
-/// A path that was watched, and what has become of it.
+/// Watched path, and its znode's state then and now.
 struct PathState<'a> {
     path: &'a ZPath,
-    /// Whether there was a znode when the watch was armed.
+    /// The znode existed when the watch was armed.
     existed: bool,
     now: Option<Stat>,
-    /// What is later than this was missed.
+    /// Events after this position were missed.
     since: Zxid,
-    /// The position of the state.
+    /// Position of the new state.
     zxid: Zxid,
 }
 
 impl PathState<'_> {
-    /// What a data watch has missed.
+    /// Returns the notice that a data watch has missed.
     fn data(&self) -> Option<Notice> {
         match &self.now {
             None if self.existed => Some(self.notice(ZnodeEventKind::Deleted, self.zxid)),
@@ -211,7 +216,7 @@ impl PathState<'_> {
         }
     }
 
-    /// What a child watch has missed.
+    /// Returns the notice that a child watch has missed.
     fn children(&self) -> Option<Notice> {
         match &self.now {
             None if self.existed => Some(self.notice(ZnodeEventKind::Deleted, self.zxid)),

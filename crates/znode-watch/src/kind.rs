@@ -1,25 +1,28 @@
-//! The kinds of watches, one at a time and as a set, and which of them an event concerns.
+//! Kinds of watches, single and as a set, and the events that trigger each.
 
 use core::ops::{BitAnd, BitOr};
 
 use znode_store::ZnodeEventKind;
 
-/// What a watch waits for, and whether it stays.
+/// Kind of a watch: the events that trigger it, and whether it persists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WatchKind {
-    /// Once: the znode is created, deleted, or its data is replaced. `getData` and `exists` leave such a watch.
+    /// One-shot: the znode is created or deleted, or its data is set. `getData` and `exists` leave
+    /// such a watch.
     Data,
-    /// Once: a child comes or goes, or the znode itself is deleted. `getChildren` leaves such a watch.
+    /// One-shot: a child is created or deleted, or the znode itself is deleted. `getChildren`
+    /// leaves such a watch.
     Children,
-    /// As both, and stays. `addWatch` with the mode `PERSISTENT`.
+    /// Persistent: all of these events. `addWatch` with the mode `PERSISTENT`.
     Persistent,
-    /// The znode or anything below it is created, deleted, or its data is replaced; and stays. That a child came or
-    /// went is told by the child's own event. `addWatch` with the mode `PERSISTENT_RECURSIVE`.
+    /// Persistent: the znode or a descendant is created or deleted, or its data is set. It does not
+    /// fire for changes of children, as the child's own event reports them. `addWatch` with the
+    /// mode `PERSISTENT_RECURSIVE`.
     PersistentRecursive,
 }
 
 impl WatchKind {
-    /// All of them, in the order of their declaration.
+    /// All kinds, in the order of their declaration.
     pub const ALL: [Self; 4] = [
         Self::Data,
         Self::Children,
@@ -28,22 +31,22 @@ impl WatchKind {
     ];
 }
 
-/// Which watches are to be removed, or looked for. The numbers are ZooKeeper's.
+/// Selector of the watches to remove or to look up. The numbers are ZooKeeper's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WatcherType {
-    /// Those of `getChildren`.
+    /// Child watches, left by `getChildren`.
     Children = 1,
-    /// Those of `getData` and `exists`.
+    /// Data watches, left by `getData` and `exists`.
     Data = 2,
-    /// Whatever there is.
+    /// All watches.
     Any = 3,
-    /// Those of `addWatch` with the mode `PERSISTENT`.
+    /// Watches that `addWatch` armed with the mode `PERSISTENT`.
     Persistent = 4,
-    /// Those of `addWatch` with the mode `PERSISTENT_RECURSIVE`.
+    /// Watches that `addWatch` armed with the mode `PERSISTENT_RECURSIVE`.
     PersistentRecursive = 5,
 }
 
-/// A set of kinds: what one watcher has at one path.
+/// Set of kinds: the watches of one watcher at one path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kinds(u8);
 
@@ -55,13 +58,14 @@ impl Kinds {
     pub(crate) const RECURSIVE: Self = Self(8);
     pub(crate) const ALL: Self = Self(15);
 
-    /// Those that end with the event that they waited for.
+    /// Kinds that fire once.
     pub(crate) const ONE_SHOT: Self = Self(Self::DATA.0 | Self::CHILDREN.0);
 
-    /// Those of a node itself that an event of it concerns.
+    /// Returns the kinds at a znode that an event of this znode triggers.
     ///
-    /// ZooKeeper keeps data and child watches in two tables: a creation and a change of data look into the one, a
-    /// change of children into the other, a deletion into both. Persistent watches stand in both.
+    /// ZooKeeper keeps data and child watches in two tables: a creation and a change of data
+    /// consult the one, a change of children the other, a deletion both. Persistent watches are in
+    /// both tables.
     pub(crate) fn triggered_by(event: ZnodeEventKind) -> Self {
         match event {
             ZnodeEventKind::Created | ZnodeEventKind::DataChanged => {

@@ -1,50 +1,53 @@
-//! Who is told of which change of the tree: ZooKeeper's watches, as one table without a network around it.
+//! ZooKeeper's watches as one table, without a network: decides which watchers a change of the tree
+//! notifies.
 //!
-//! A node of Lockgate applies commands to its [`Store`](znode_store::Store), and each command has
-//! [events](znode_store::ZnodeEvent). This crate decides who hears of them: a front end arms watches for its
-//! clients, the node fires the events in their order, and what comes out is [notices](Notice) for watchers.
+//! A Lockgate node applies commands to its [`Store`](znode_store::Store), and each command produces
+//! [events](znode_store::ZnodeEvent). A front end arms watches for its clients, the node fires the
+//! events in their order, and this crate returns [notices](Notice) for the watchers.
 //!
 //! # Vocabulary
 //!
 //! | word | meaning |
 //! |---|---|
-//! | watcher | one connection of a client, with what it has proven to be; ends with the connection |
-//! | [watch](WatchKind) | one kind at one path for one watcher. Arming it twice is arming it once |
-//! | [event](znode_store::ZnodeEvent) | what happened to a znode |
-//! | to fire | to find those whom an event concerns |
-//! | [notice](Notice) | what one of them is told |
+//! | watcher | one connection of a client, with its proven identities; ends with the connection |
+//! | [watch](WatchKind) | one kind at one path for one watcher; arming it again has no effect |
+//! | [event](znode_store::ZnodeEvent) | one change of a znode |
+//! | to fire an event | to notify the watchers whose watches it triggers |
+//! | [notice](Notice) | the notification of one watcher |
 //!
-//! # The rules
+//! # Rules
 //!
-//! | a watch of this kind on `/a` | is told of | and then |
+//! | a watch of this kind on `/a` | fires when | afterwards |
 //! |---|---|---|
-//! | [`Data`](WatchKind::Data) | `/a` created, deleted, its data changed | has ended |
-//! | [`Children`](WatchKind::Children) | the children of `/a` changed, `/a` deleted | has ended |
-//! | [`Persistent`](WatchKind::Persistent) | all of these | stays |
-//! | [`PersistentRecursive`](WatchKind::PersistentRecursive) | `/a`, or anything below it, created, deleted, its data changed | stays |
+//! | [`Data`](WatchKind::Data) | `/a` is created or deleted, its data is set | is removed |
+//! | [`Children`](WatchKind::Children) | the children of `/a` change, `/a` is deleted | is removed |
+//! | [`Persistent`](WatchKind::Persistent) | any of these happens | stays |
+//! | [`PersistentRecursive`](WatchKind::PersistentRecursive) | `/a` or a descendant is created or deleted, its data is set | stays |
 //!
-//! - **In order.** The creation of `/a/b` is told as `/a/b` created, then the children of `/a` changed; its deletion
-//!   as `/a/b` deleted, then the children of `/a` changed. What several operations of one command changed is told in
-//!   the order of the operations. This is the order in which the store has its events, and each watcher is told in it;
-//!   nothing is promised about two watchers.
-//! - **Once.** Of one event a watcher is told once, however many of its watches it concerns; and all of those that fire
-//!   once have ended with it.
-//! - **Only who may read.** A notice goes to those who may read the znode as it is when the event happens; of a
-//!   deletion, as it was. The one-shot watch of somebody who may not read has ended nevertheless. Both as in ZooKeeper
-//!   since the correction of CVE-2024-23944.
-//! - **Nothing is missed.** [`Watches::rearm`] arms the watches of a client that comes back from another node, and tells
-//!   what happened since it left; [`Watches::catch_up`] does as much for all watchers when a node's state is replaced.
+//! - **Order.** The creation of `/a/b` produces the notice for `/a/b` and then the one for the
+//!   children of `/a`; so does its deletion. Changes by several operations of one command follow
+//!   the order of the operations. This is the order of the store's events, and each watcher gets
+//!   its notices in it. There is no promise about the order between two watchers.
+//! - **At most once.** A watcher gets one notice of an event, however many of its watches it
+//!   triggers. All triggered one-shot watches are removed.
+//! - **Only readers.** A notice goes only to watchers that may read the znode as it is at the
+//!   event, or as it was before a deletion. The one-shot watch of a watcher that may not read is
+//!   still removed. Both rules are ZooKeeper's since the correction of CVE-2024-23944.
+//! - **No missed event.** [`Watches::rearm`] arms the watches of a client that reconnects through
+//!   another node, and reports the changes since it left. [`Watches::catch_up`] does the same for
+//!   all watchers when a node's state is replaced.
 //!
-//! The specification is what ZooKeeper 3.8 does (`DataTree`, `WatchManager`), with what 3.9 has corrected: the kinds of
-//! watches of one watcher at one path do not disturb each other (ZOOKEEPER-4466), and a removal ends the watches of its
-//! type and no others (ZOOKEEPER-4471, ZOOKEEPER-4472).
+//! The specification is the behaviour of ZooKeeper 3.8 (`DataTree`, `WatchManager`) with two
+//! corrections of 3.9: the kinds of one watcher's watches at one path are independent
+//! (ZOOKEEPER-4466), and a removal removes the watches of its type and no others (ZOOKEEPER-4471,
+//! ZOOKEEPER-4472).
 //!
-//! # What it costs
+//! # Cost
 //!
-//! An event costs a look at those who watch its path, and a look at each path above it at whose depth there are
-//! recursive watches; if nobody watches anything, a comparison. Nothing is allocated to fire. A watch has about 40 bytes
-//! wherever it is, and the path, which all who watch it share. Arming, removing and re-arming cost the same however many
-//! watches there are. [`WatchLimits`] bound it all.
+//! An event costs one lookup of its path, and one of each ancestor at a depth with recursive
+//! watches; without any watch, one comparison. Firing allocates nothing. A watch takes about 40
+//! bytes, and its path, which all of its watchers share. The cost of arming, removing and re-arming
+//! does not depend on the number of watches. [`WatchLimits`] bounds the memory.
 //!
 //! # Example
 //!
@@ -55,13 +58,13 @@
 //! let mut store = Store::new();
 //! let mut watches = Watches::new(WatchLimits::default(), 0x5eed);
 //!
-//! // A client looks whether the znode exists, and leaves a watch.
+//! // A client checks whether the znode exists, and leaves a watch.
 //! let client = watches.connect(Identities::none());
 //! let path = ZPath::parse("/greeting").unwrap();
 //! assert!(store.stat(&path).is_none());
 //! watches.arm(client, WatchKind::Data, &path).unwrap();
 //!
-//! // Somebody creates it.
+//! // Another client creates it.
 //! let create = Op::Create {
 //!     path: CreatePath::parse("/greeting", false).unwrap(),
 //!     data: "hello".into(),
@@ -73,28 +76,31 @@
 //! let entry = EntryContext { time_ms: 1_700_000_000_000, term: 1 };
 //! let applied = store.apply(&entry, Request::anonymous(Command::Write(create)), &mut events);
 //!
-//! let mut told = Vec::new();
+//! let mut notices = Vec::new();
 //! for event in &events {
 //!     if let Event::Znode(event) = event {
-//!         watches.fire(applied.zxid, event, store.sight(), |watcher, notice| told.push((watcher, notice.to_string())));
+//!         watches.fire(applied.zxid, event, store.sight(), |watcher, notice| notices.push((watcher, notice.to_string())));
 //!     }
 //! }
-//! assert_eq!(told, [(client, "created /greeting at 1".to_owned())]);
+//! assert_eq!(notices, [(client, "created /greeting at 1".to_owned())]);
 //! assert_eq!(watches.counts().watches, 0);
 //! ```
 //!
-//! # What is absent, on purpose
+//! # Deliberately absent
 //!
-//! - How a notice travels, and what becomes of a client that does not read: no channels, no tasks, no time.
-//! - Reading. Whether a request that leaves a watch may read, and whether the node must exist, is decided by whoever
-//!   answers the request.
-//! - Replication. Watches live on the node that their client is connected to, and end with it.
-//! - Waits for locks. They are granted by events of their own, which are no watch's business.
+//! - Delivery of notices, and the treatment of clients that do not read: no channels, no tasks, no
+//!   time.
+//! - Reads. The front end that answers a request decides whether it may read, and whether the znode
+//!   must exist.
+//! - Replication. Watches live on the node to which their client is connected, and end with the
+//!   connection.
+//! - Waits for locks. Events of their own grant them, which trigger no watch.
 //!
-//! # Where to find what
+//! # Where to look
 //!
-//! `watches` decides; `missed` is for those who come back; `kind` has the kinds and what concerns them; `table` is how
-//! it all lies in memory. tests/scripts states the rules one by one.
+//! `watches` decides; `catch_up` serves clients and nodes that were behind; `kind` defines the
+//! kinds and their triggers; `table` is the layout in memory. tests/scripts states the rules one by
+//! one.
 #![no_std]
 extern crate alloc;
 

@@ -1,38 +1,40 @@
-//! How many watches there may be. ZooKeeper has no such limits, and a single client can fill its memory.
+//! Limits on the number of watches. ZooKeeper has none, so a single client can fill its memory.
 
-/// How many watches there may be. A watch is one kind at one path for one watcher.
+/// Limits on the number of watches. A watch is one kind at one path for one watcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WatchLimits {
-    /// The most of one watcher.
+    /// Limit on the watches of one watcher.
     pub per_watcher: u32,
-    /// The most of all watchers together.
+    /// Limit on the watches of all watchers of the node.
     pub per_node: u32,
 }
 
 impl Default for WatchLimits {
     fn default() -> Self {
         Self {
-            // One for each child of a very large parent, which is what caches of ZooKeeper's older clients arm.
+            // One for each child of a very large parent, as caches of older ZooKeeper clients arm
+            // them.
             per_watcher: 100_000,
-            // Some 40 MB for the watches, and as much again for the paths if no two watches share one.
+            // About 40 MB for the watches, and as much again for the paths if no two watches share
+            // one.
             per_node: 1_000_000,
         }
     }
 }
 
-/// A watch was not armed, because there are too many already.
+/// Rejection of a new watch, because a limit is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TooManyWatches {
-    /// The watcher has as many as one may have.
+    /// The watcher has reached its limit.
     #[error("this client has {limit} watches, which is the limit per client")]
     OfWatcher {
-        /// [`WatchLimits::per_watcher`]
+        /// The limit, [`WatchLimits::per_watcher`].
         limit: u32,
     },
-    /// All watchers together have as many as there may be.
+    /// The node has reached its limit.
     #[error("this node has {limit} watches, which is its limit")]
     OfNode {
-        /// [`WatchLimits::per_node`]
+        /// The limit, [`WatchLimits::per_node`].
         limit: u32,
     },
 }

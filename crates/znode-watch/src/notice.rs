@@ -1,17 +1,18 @@
-//! What a watcher is told, and how it reads. How it travels is no matter of this crate.
+//! Notices, and their text. Delivery is not part of this crate.
 
 use core::fmt;
 
 use znode_store::{ZPath, ZnodeEventKind, Zxid};
 
-/// What a watcher is told.
+/// Notification of one watcher about one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// What happened.
+    /// Kind of the event.
     pub kind: ZnodeEventKind,
-    /// To which znode. With a recursive watch it may lie below the path that is watched.
+    /// Path of the changed znode. A recursive watch may be on an ancestor of it.
     pub path: ZPath,
-    /// At which position. For what was missed ([`crate::Watches::rearm`]) the last one that it can have been.
+    /// Position of the event. For a missed event ([`crate::Watches::rearm`]) the latest possible
+    /// one.
     pub zxid: Zxid,
 }
 

@@ -1,20 +1,20 @@
-//! Values found by a small number, which is used again when its value has gone. It knows nothing of what the values
-//! mean.
+//! Slab: values with small indices, which are reused after a removal. It does not interpret its
+//! values.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
-/// Stands for no slot at all, where a slot is stored.
+/// Stored index that refers to no slot.
 pub(crate) const NO_INDEX: u32 = u32::MAX;
 
 #[derive(Debug)]
 enum Slot<T> {
     Occupied(T),
-    /// And the slot that became free before this one.
+    /// Free slot, with the index of the slot that was freed before it.
     Free(u32),
 }
 
-/// See the module.
+/// Values with small indices; see the module.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<Slot<T>>,
@@ -54,7 +54,7 @@ impl<T> Slab<T> {
         })
     }
 
-    /// Puts a value into the slot that became free last, or into a new one.
+    /// Inserts a value into the most recently freed slot, or into a new one, and returns its index.
     pub(crate) fn insert(&mut self, value: T) -> u32 {
         self.len += 1;
         let at = self.free;
@@ -67,8 +67,8 @@ impl<T> Slab<T> {
                 at
             }
             None => {
-                let at = u32::try_from(self.slots.len()).expect("the limits are numbers of 32 bits");
-                assert!(at != NO_INDEX, "the limits are numbers of 32 bits");
+                let at = u32::try_from(self.slots.len()).expect("the limits on watches are 32-bit numbers");
+                assert!(at != NO_INDEX, "the limits on watches are 32-bit numbers");
                 self.slots.push(Slot::Occupied(value));
                 at
             }
@@ -83,7 +83,7 @@ impl<T> Slab<T> {
                 self.len -= 1;
                 value
             }
-            Slot::Free(_) => unreachable!("the slot {at} was taken"),
+            Slot::Free(_) => unreachable!("the slot {at} was occupied"),
         }
     }
 }
@@ -92,7 +92,7 @@ impl<T> Index<u32> for Slab<T> {
     type Output = T;
 
     fn index(&self, at: u32) -> &T {
-        self.get(at).expect("whoever knows a slot knows that it is taken")
+        self.get(at).expect("an index refers to an occupied slot")
     }
 }
 
@@ -100,7 +100,7 @@ impl<T> IndexMut<u32> for Slab<T> {
     fn index_mut(&mut self, at: u32) -> &mut T {
         match &mut self.slots[at as usize] {
             Slot::Occupied(value) => value,
-            Slot::Free(_) => unreachable!("whoever knows a slot knows that it is taken"),
+            Slot::Free(_) => unreachable!("an index refers to an occupied slot"),
         }
     }
 }

@@ -1,15 +1,16 @@
-//! How the watches lie in memory: a sparse matrix of paths and watchers. A cell holds the kinds that one watcher has at
-//! one path; it is found by its pair, from its path, and from its watcher, and each of that takes the same short time
-//! however many watches there are. It knows nothing of events.
+//! Memory layout of the watches: a sparse matrix of paths and watchers. A cell holds the kinds that
+//! one watcher has at one path. It can be found by its pair, from its path and from its watcher,
+//! each in constant time. The table does not know about events.
 //!
 //! ```text
 //!                    watcher 0      watcher 1
-//!   /a      ──────►  data ───────►  data, children     a row:    who is triggered by an event
-//!   /a/b    ──────────────────────► recursive          a column: what ends with a connection
+//!   /a      ──────►  data ───────►  data, children     a row:    the watchers that an event triggers
+//!   /a/b    ──────────────────────► recursive          a column: the watches that end with a connection
 //! ```
 //!
-//! A cell has 32 bytes and some 7 in the table of pairs; a path has 32 and some 7 in the table of paths, and its text,
-//! which all share. Places that became free are used again; memory is not given back.
+//! A cell takes 32 bytes and about 7 in the table of pairs; a path takes 32 and about 7 in the
+//! table of paths, and its text, which all of its watchers share. Freed slots are reused; the
+//! memory is not returned to the allocator.
 
 use core::ops::{Index, IndexMut};
 
@@ -20,21 +21,21 @@ use znode_store::{Identities, ZPath};
 use crate::kind::Kinds;
 use crate::slab::{NO_INDEX, Slab};
 
-/// The two lists that a cell stands in.
+/// The two lists that contain a cell.
 #[derive(Debug, Clone, Copy)]
 enum Axis {
     Row,
     Column,
 }
 
-/// The neighbours of a cell in one of its lists.
+/// Neighbours of a cell in one of its lists.
 #[derive(Debug, Clone, Copy)]
 struct Links {
     before: u32,
     after: u32,
 }
 
-/// The two ends of a list of cells.
+/// First and last cell of a list.
 #[derive(Debug, Clone, Copy)]
 struct Ends {
     first: u32,
@@ -50,7 +51,7 @@ impl Default for Ends {
     }
 }
 
-/// What one watcher has at one path.
+/// Watches of one watcher at one path.
 #[derive(Debug)]
 pub(crate) struct Cell {
     pub(crate) path: u32,
@@ -59,28 +60,28 @@ pub(crate) struct Cell {
     links: [Links; 2],
 }
 
-/// A path that somebody watches.
+/// Path with at least one watch.
 #[derive(Debug)]
 struct Row {
     path: ZPath,
-    /// Kept, so that a table that grows does not visit every text.
+    /// Stored, so that growing the hash table does not read every path.
     hash: u32,
     cells: Ends,
 }
 
-/// A watcher that is connected.
+/// Connected watcher.
 #[derive(Debug)]
 pub(crate) struct Column {
-    /// What sets it apart from those that had the same slot before.
+    /// Distinguishes it from earlier watchers in the same slot.
     pub(crate) generation: u32,
     pub(crate) identities: Identities,
     pub(crate) watches: u32,
-    /// The last event that it was last_notified of.
+    /// Number of the last event whose triggers included this watcher.
     pub(crate) last_notified: u64,
     cells: Ends,
 }
 
-/// See the module.
+/// Sparse matrix of paths and watchers; see the module.
 #[derive(Debug)]
 pub(crate) struct Table {
     cells: Slab<Cell>,
@@ -133,27 +134,28 @@ impl Table {
         })
     }
 
-    /// Removes a watcher, whose cells must have gone.
+    /// Removes a watcher.
+    ///
+    /// # Panics
+    ///
+    /// If it still has watches.
     pub(crate) fn remove_watcher(&mut self, watcher: u32) {
         let column = self.columns.remove(watcher);
-        assert!(
-            column.cells.first == NO_INDEX,
-            "a watcher that goes has no watches any more"
-        );
+        assert!(column.cells.first == NO_INDEX, "a removed watcher has no watches");
     }
 
     pub(crate) fn path(&self, path: u32) -> &ZPath {
         &self.rows[path].path
     }
 
-    /// The slot of a path that somebody watches.
+    /// Returns the index of a watched path.
     pub(crate) fn find_path(&self, text: &str) -> Option<u32> {
         let hash = self.hash(text);
         let is = |&row: &u32| self.rows[row].path.as_str() == text;
         self.by_path.find(spread(hash), is).copied()
     }
 
-    /// The slot of the cell of a pair.
+    /// Returns the index of the cell of a pair.
     pub(crate) fn find(&self, path: u32, watcher: u32) -> Option<u32> {
         let is = |&cell: &u32| {
             let cell = &self.cells[cell];
@@ -162,7 +164,7 @@ impl Table {
         self.by_pair.find(hash_pair(path, watcher), is).copied()
     }
 
-    /// The cell of a pair, which is made if there is none.
+    /// Returns the index of the cell of a pair, which is created if absent.
     pub(crate) fn find_or_add(&mut self, path: &ZPath, watcher: u32) -> u32 {
         let row = match self.find_path(path.as_str()) {
             Some(row) => row,
@@ -189,7 +191,7 @@ impl Table {
         cell
     }
 
-    /// Removes a cell, and its path if nobody else watches it.
+    /// Removes a cell, and its path if no other watcher watches it.
     pub(crate) fn remove(&mut self, cell: u32) {
         self.unlink(Axis::Row, cell);
         self.unlink(Axis::Column, cell);
@@ -199,33 +201,33 @@ impl Table {
             .find_entry(hash_pair(path, watcher), |&other| other == cell)
         {
             Ok(entry) => drop(entry.remove()),
-            Err(_) => unreachable!("every cell is found by its pair"),
+            Err(_) => unreachable!("every cell is in the table of pairs"),
         }
         if self.rows[path].cells.first == NO_INDEX {
             let row = self.rows.remove(path);
             match self.by_path.find_entry(spread(row.hash), |&other| other == path) {
                 Ok(entry) => drop(entry.remove()),
-                Err(_) => unreachable!("every path is found by its text"),
+                Err(_) => unreachable!("every path is in the table of paths"),
             }
         }
     }
 
-    /// The first cell of those who watch a path, and the one after a given one: in the order in which they came.
+    /// Returns the first cell of a path. Cells are in the order of their insertion.
     pub(crate) fn first_at(&self, path: u32) -> Option<u32> {
         index(self.rows[path].cells.first)
     }
 
-    /// See [`Table::first_at`].
+    /// Returns the cell after this one at the same path.
     pub(crate) fn next_at(&self, cell: u32) -> Option<u32> {
         index(self.cells[cell].links[Axis::Row as usize].after)
     }
 
-    /// The first cell of a watcher, and the one after a given one: in the order in which they came.
+    /// Returns the first cell of a watcher. Cells are in the order of their insertion.
     pub(crate) fn first_of(&self, watcher: u32) -> Option<u32> {
         index(self.columns[watcher].cells.first)
     }
 
-    /// See [`Table::first_of`].
+    /// Returns the cell after this one of the same watcher.
     pub(crate) fn next_of(&self, cell: u32) -> Option<u32> {
         index(self.cells[cell].links[Axis::Column as usize].after)
     }
@@ -244,7 +246,7 @@ impl Table {
     }
 
     fn hash(&self, text: &str) -> u32 {
-        // Half of it tells a few million paths apart well enough.
+        // Half of the hash is enough to distinguish a few million paths.
         xxh3_64_with_seed(text.as_bytes(), self.hash_seed) as u32
     }
 
@@ -298,7 +300,8 @@ fn index(stored: u32) -> Option<u32> {
     (stored != NO_INDEX).then_some(stored)
 }
 
-/// The numbers of places are small and dense; the table wants all bits to differ.
+/// Hashes a pair of indices. Indices are small and dense, but the hash table needs all bits to
+/// vary.
 fn hash_pair(path: u32, watcher: u32) -> u64 {
     scramble(u64::from(path) << 32 | u64::from(watcher))
 }
@@ -308,7 +311,8 @@ fn spread(hash: u32) -> u64 {
 }
 
 fn scramble(bits: u64) -> u64 {
-    // The golden ratio: neighbours end up far from each other. Folding brings the upper half into the lower.
+    // Multiplication by the golden ratio separates neighbours. Folding mixes the upper half into
+    // the lower.
     let product = u128::from(bits) * 0x9e37_79b9_7f4a_7c15;
     (product >> 64) as u64 ^ product as u64
 }
@@ -319,7 +323,7 @@ mod tests {
 
     #[test]
     fn watch_takes_32_bytes() {
-        // What the front page says; the tables come on top.
+        // The crate's documentation names these sizes; the hash tables come on top.
         assert_eq!(Slab::<Cell>::BYTES_EACH, 32);
         assert_eq!(Slab::<Row>::BYTES_EACH, 32);
     }

@@ -1,4 +1,4 @@
-//! Who watches what, and who is told of an event. What was missed is the matter of `missed`.
+//! Table of all watches of a node: arming, removal and firing. `catch_up` handles missed events.
 
 use znode_store::{Identities, MAX_PATH_DEPTH, Sight, ZPath, ZnodeEvent, ZnodeEventKind, Zxid};
 
@@ -7,50 +7,52 @@ use crate::limits::{TooManyWatches, WatchLimits};
 use crate::notice::Notice;
 use crate::table::Table;
 
-/// A watcher: one connection of a client.
+/// Watcher: one connection of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WatcherId {
     slot: u32,
     generation: u32,
 }
 
-/// There is no such watch.
+/// Rejection of a removal: the watcher has no such watch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no such watch on {0}")]
 pub struct NoWatch(
-    /// Where it was looked for.
+    /// Path of the removal.
     pub ZPath,
 );
 
-/// How much there is of what.
+/// Numbers of watchers, paths and watches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WatchCounts {
-    /// Watchers that are connected, with or without watches.
+    /// Connected watchers, with or without watches.
     pub watchers: u32,
-    /// Paths that somebody watches.
+    /// Paths with at least one watch.
     pub paths: u32,
     /// Watches of all kinds.
     pub watches: u32,
-    /// Recursive ones among them.
+    /// Recursive watches among them.
     pub recursive: u32,
 }
 
-/// All watches of a node. See the crate's front page for the rules.
+/// All watches of a node. The crate's documentation states the rules.
 #[derive(Debug)]
 pub struct Watches {
     pub(crate) table: Table,
     limits: WatchLimits,
     watches: u32,
     recursive: u32,
-    /// How many of them are armed at paths of each depth: where there are none, none are looked for.
+    /// Number of recursive watches on paths of each depth. A depth without any needs no lookup.
     recursive_at: [u32; MAX_PATH_DEPTH + 1],
-    /// How many events were fired. A watcher that was told of this one already is not told of it again.
+    /// Number of fired events. A watcher that was considered for the current event is not
+    /// considered again.
     events: u64,
     generations: u32,
 }
 
 impl Watches {
-    /// No watches. The seed should be drawn at random: who knows it can choose paths that make the tables slow.
+    /// Creates an empty table. The seed should be random: a client that knows it can choose paths
+    /// that make the hash tables slow.
     pub fn new(limits: WatchLimits, hash_seed: u64) -> Self {
         Self {
             table: Table::new(hash_seed),
@@ -63,7 +65,7 @@ impl Watches {
         }
     }
 
-    /// A client has connected, and has proven to be these.
+    /// Adds a watcher for a new connection with these proven identities.
     pub fn connect(&mut self, identities: Identities) -> WatcherId {
         self.generations = self.generations.wrapping_add(1);
         WatcherId {
@@ -72,18 +74,14 @@ impl Watches {
         }
     }
 
-    /// The client has proven more. What it is told from now on is decided by this.
-    ///
-    /// # Panics
-    ///
-    /// If the watcher is not connected.
+    /// Replaces a watcher's identities, which decide about its later notices.
     pub fn set_identities(&mut self, watcher: WatcherId, identities: Identities) {
         let slot = self.slot(watcher);
         self.table.column_mut(slot).identities = identities;
     }
 
-    /// The client has gone, and its watches with it. That takes time in proportion to them. A watcher that is not
-    /// connected any more is passed over.
+    /// Removes a watcher and its watches, in time proportional to their number. Does nothing if the
+    /// watcher is not connected.
     pub fn disconnect(&mut self, watcher: WatcherId) {
         let Some(slot) = self.find(watcher) else { return };
         while let Some(cell) = self.table.first_of(slot) {
@@ -92,17 +90,14 @@ impl Watches {
         self.table.remove_watcher(slot);
     }
 
-    /// Whether the watcher is connected.
+    /// Returns whether the watcher is connected.
     pub fn is_connected(&self, watcher: WatcherId) -> bool {
         self.find(watcher).is_some()
     }
 
-    /// Arms a watch. One that is armed already stays as it is. Whether the znode exists and may be read is decided by
-    /// whoever answers the request that leaves the watch (by [`znode_store::View::watch`], where nothing is read).
-    ///
-    /// # Panics
-    ///
-    /// If the watcher is not connected.
+    /// Arms a watch, unless it is armed already. The front end that answers the client's request
+    /// decides whether the znode must exist and be readable ([`znode_store::View::watch`] does, for
+    /// requests that read nothing).
     pub fn arm(&mut self, watcher: WatcherId, kind: WatchKind, path: &ZPath) -> Result<(), TooManyWatches> {
         let slot = self.slot(watcher);
         let kind = Kinds::from(kind);
@@ -148,21 +143,13 @@ impl Watches {
         Ok(())
     }
 
-    /// Whether the watcher has such a watch on this very path.
-    ///
-    /// # Panics
-    ///
-    /// If the watcher is not connected.
+    /// Returns whether the watcher has such a watch on exactly this path.
     pub fn is_armed(&self, watcher: WatcherId, path: &ZPath, which: WatcherType) -> bool {
         let slot = self.slot(watcher);
         !(self.kinds(slot, path) & which.into()).is_empty()
     }
 
-    /// A watcher's watches, in the order in which it came to their paths.
-    ///
-    /// # Panics
-    ///
-    /// If the watcher is not connected.
+    /// Returns a watcher's watches, in the order in which it first watched their paths.
     pub fn armed(&self, watcher: WatcherId) -> impl Iterator<Item = (&ZPath, WatchKind)> {
         let slot = self.slot(watcher);
         let cells = core::iter::successors(self.table.first_of(slot), |&cell| self.table.next_of(cell));
@@ -173,7 +160,7 @@ impl Watches {
         })
     }
 
-    /// How much there is of what.
+    /// Returns the numbers of watchers, paths and watches.
     pub fn counts(&self) -> WatchCounts {
         WatchCounts {
             watchers: self.table.watchers(),
@@ -183,11 +170,11 @@ impl Watches {
         }
     }
 
-    /// Tells of an event whom it concerns, each watcher once, and ends the watches that have waited for it. Fire the
-    /// events of a command in their order.
+    /// Fires an event: notifies each watcher that it triggers once, and removes the triggered
+    /// one-shot watches. The caller must fire the events of a command in their order.
     ///
-    /// Who may not read the znode, by its list or by the policies that `sight` knows, is not told; its watch has ended
-    /// nevertheless, as in ZooKeeper.
+    /// A watcher that may not read the znode, by its ACL or by the policies in `sight`, is not
+    /// notified; its one-shot watch is still removed, as in ZooKeeper.
     pub fn fire(
         &mut self,
         zxid: Zxid,
@@ -212,7 +199,7 @@ impl Watches {
             return;
         }
         for ancestor in ancestors(path) {
-            // Most depths have no recursive watch, and then there is nothing to look up.
+            // Most depths have no recursive watch and need no lookup.
             if self.recursive_at[ancestor.depth] > 0 {
                 self.fire_at(ancestor.text, Kinds::RECURSIVE, zxid, event, sight, &mut notify);
             }
@@ -254,7 +241,7 @@ impl Watches {
         }
     }
 
-    /// Ends some of the watches of a cell.
+    /// Removes some of the watches of a cell.
     pub(crate) fn clear(&mut self, cell: u32, which: Kinds) {
         let ended = self.table[cell].kinds & which;
         if ended.is_empty() {
@@ -278,7 +265,11 @@ impl Watches {
         self.table.first_of(self.slot(watcher))
     }
 
-    /// What a watcher has proven to be.
+    /// Returns the proven identities of a watcher.
+    ///
+    /// # Panics
+    ///
+    /// If the watcher is not connected.
     pub(crate) fn identities(&self, watcher: WatcherId) -> Identities {
         let column = self.table.column(self.slot(watcher));
         column.expect("the watcher is connected").identities.clone()
@@ -310,20 +301,20 @@ fn depth(path: &ZPath) -> usize {
     path.components().count()
 }
 
-/// A path above another one.
+/// Ancestor of a path.
 struct Ancestor<'p> {
     text: &'p str,
     depth: usize,
 }
 
-/// The paths above `path`, from the root downwards, without a copy of any of them.
+/// Returns the ancestors of `path`, from the root downwards, without copying them.
 fn ancestors(path: &str) -> impl Iterator<Item = Ancestor<'_>> {
     let slashes = path.bytes().enumerate().filter(|(_, byte)| *byte == b'/');
     let above = slashes.zip(0..).map(move |((at, _), depth)| Ancestor {
         text: if at == 0 { "/" } else { &path[..at] },
         depth,
     });
-    // The root has a slash and nothing above it.
+    // The root contains a slash but has no ancestor.
     above.filter(move |_| path != "/")
 }
 

@@ -1,15 +1,16 @@
-//! Watches as ZooKeeper 3.9 has them in its `DataTree` and `WatchManager`: two tables of paths, in which each watcher
-//! has its modes, and a walk over the whole of the path for every event. Slow, and easily compared with the original.
+//! Model of the watches, written as ZooKeeper 3.9's `DataTree` and `WatchManager`: two tables of
+//! paths, in which each watcher has its modes, and a walk over the whole path for every event.
+//! Slow, and easy to compare with the original.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use znode_store::{Acl, Identities, Perms, Store, ZPath, ZnodeEvent, ZnodeEventKind};
 use znode_watch::{WatchKind, WatchLists, WatcherType};
 
-/// Watchers are numbers here.
+/// Index of a client of the test.
 pub type ClientIndex = usize;
 
-/// What a watcher is notified. (Positions are the tested ones' own matter: ZooKeeper 3.8 sends none.)
+/// Notification of a watcher, without the position: ZooKeeper 3.8 sends none.
 pub type Notification = (ZnodeEventKind, String);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,7 +55,8 @@ impl WatchManager {
         })
     }
 
-    /// ClientIndex is triggered, without those to be suppressed; and their standard watches have ended.
+    /// Removes the triggered standard watches, and returns the triggered clients except those in
+    /// `suppress`.
     fn trigger_watch(
         &mut self,
         path: &str,

@@ -1,5 +1,5 @@
-//! What the policies of a secured state do not let a client see, no watch tells it: not when it fires, not when it is armed
-//! again, and not after the state was replaced.
+//! Tests that no watch reveals what the access policies of a secured state hide: not when it fires,
+//! not when it is re-armed, and not when the state is replaced.
 
 use znode_store::{
     AccessCommand, Acl, Command, CreateMode, CreatePath, EntryContext, Event, Identities, Identity, NewToken,
@@ -63,7 +63,7 @@ fn allow(store: &mut Store, at: &str) {
     );
 }
 
-/// A reader of `/a`, and `/a` and `/b`.
+/// Returns a secured store with `/a` and `/b`, and a token that may read `/a`.
 fn secured() -> Store {
     let mut store = Store::new();
     let secure = AccessCommand::Secure {
@@ -91,7 +91,7 @@ fn secured() -> Store {
     store
 }
 
-/// What the reader is notified of the events of one command.
+/// Fires the events of one command, and returns the reader's notices.
 fn fire(watches: &mut Watches, store: &Store, (zxid, events): (Zxid, Vec<Event>)) -> Vec<String> {
     let mut notified = Vec::new();
     for event in &events {
@@ -109,7 +109,7 @@ fn policies_filter_fired_watches() {
     let mut store = secured();
     let mut watches = Watches::new(WatchLimits::default(), 1);
     let reader = watches.connect(by(READER));
-    // Both from above, where it may not look.
+    // The watch covers `/a` and `/b` from the root, which the reader may not read.
     watches
         .arm(reader, WatchKind::PersistentRecursive, &path("/"))
         .unwrap();
@@ -119,7 +119,7 @@ fn policies_filter_fired_watches() {
     assert_eq!(fire(&mut watches, &store, change), [""; 0]);
     let change = create(&mut store, "/b/c");
     assert_eq!(fire(&mut watches, &store, change), [""; 0]);
-    // The rights that count are those of the moment.
+    // The rights at the time of the event count.
     allow(&mut store, "/b");
     let change = set(&mut store, "/a");
     assert_eq!(fire(&mut watches, &store, change), [""; 0]);
@@ -175,7 +175,7 @@ fn policies_filter_caught_up_watches() {
         notified
     };
     assert_eq!(catch_up(&now), ["/a"]);
-    // What was allowed before is no matter, also where something has gone.
+    // Earlier rights do not count, also for deleted znodes.
     apply(
         &mut now,
         by(ADMIN),

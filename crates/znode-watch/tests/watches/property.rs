@@ -1,5 +1,5 @@
-//! Random programs: clients come and go, arm and remove watches, and a tree changes under them. A failure prints the
-//! shortest list of steps that shows it.
+//! Random programs: clients connect and disconnect, arm and remove watches, and a tree changes. A
+//! failure prints the shortest list of steps that reproduces it.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use znode_watch::{WatchKind, WatchLimits, WatchLists, WatcherId, WatcherType, Wa
 use crate::model::{ClientIndex, Model, Notification};
 use crate::tree::{Tree, path};
 
-/// How many programs are tried, and how long one is.
+/// Number of programs.
 const CASES: u32 = 2_000;
 const STEPS: usize = 300;
 
-/// Clients at a time.
+/// Number of concurrent clients.
 const CLIENTS: u64 = 5;
 
-/// Few, and of all relations to each other: everything happens to everybody.
+/// Few paths in all relations to each other, so that most events concern most clients.
 const PATHS: [&str; 8] = ["/", "/a", "/a/b", "/a/b/c", "/a/c", "/ab", "/b", "/b/a"];
 
 const TYPES: [WatcherType; 5] = [
@@ -39,31 +39,31 @@ enum Step {
     Arm(ClientIndex, WatchKind, &'static str),
     Remove(ClientIndex, WatcherType, &'static str),
     Query(ClientIndex, WatcherType, &'static str),
-    /// With a position so far back.
+    /// Re-arms with a position this far back.
     Rearm(ClientIndex, u64, WatchLists),
     Change(Vec<Op>),
 }
 
-/// Where the choices for one step come from.
+/// Random choices for one step.
 struct Generator(u64);
 
 impl Generator {
-    /// A number below `sides`.
-    fn below(&mut self, sides: u64) -> u64 {
+    /// Returns a number below `limit`.
+    fn below(&mut self, limit: u64) -> u64 {
         // The next number of splitmix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (bits ^ (bits >> 31)) % sides
+        (bits ^ (bits >> 31)) % limit
     }
 
     fn one_of<T: Copy, const N: usize>(&mut self, choices: [T; N]) -> T {
         choices[self.below(N as u64) as usize]
     }
 
-    fn some<T>(&mut self, below: u64, mut one: impl FnMut(&mut Self) -> T) -> Vec<T> {
-        (0..self.below(below)).map(|_| one(self)).collect()
+    fn some<T>(&mut self, limit: u64, mut one: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        (0..self.below(limit)).map(|_| one(self)).collect()
     }
 
     fn step(&mut self) -> Step {
@@ -118,7 +118,8 @@ impl Generator {
         }
     }
 
-    /// Everybody may change everything, so that something happens; reading is for some.
+    /// Returns an ACL that lets every client change the znode, so that changes happen, and only
+    /// some read it.
     fn acl(&mut self) -> Acl {
         let readers = match self.below(6) {
             0 => ("world", "anyone", 0),
@@ -147,7 +148,7 @@ impl Generator {
     }
 }
 
-/// A step by the number that its choices follow from; shown as what it is.
+/// Seed of a step; its debug format is the step.
 #[derive(Clone, Copy)]
 struct Seed(u64);
 
@@ -170,7 +171,7 @@ fn identities(user: Option<&str>) -> Identities {
     }))
 }
 
-/// A tree, and clients that watch it.
+/// Tree with clients that watch it.
 struct Clients {
     tree: Tree,
     watches: Watches,
@@ -212,7 +213,7 @@ impl Clients {
         notified
     }
 
-    /// What is armed, in an order of its own.
+    /// Returns a client's watches, sorted.
     fn armed(&self, client: ClientIndex) -> Vec<(String, WatchKind)> {
         let armed = self.watches.armed(self.clients[client]);
         let mut armed: Vec<_> = armed
@@ -223,7 +224,7 @@ impl Clients {
     }
 }
 
-/// What each client was notified, in order. In which order the clients were notified is nobody's business.
+/// Groups notifications by client, each in order. Their order between clients is unspecified.
 fn by_client(notified: Vec<(ClientIndex, Notification)>) -> BTreeMap<ClientIndex, Vec<Notification>> {
     let mut clients: BTreeMap<ClientIndex, Vec<Notification>> = BTreeMap::new();
     for (client, what) in notified {
@@ -317,13 +318,14 @@ fn assert_counts(world: &Clients) {
     assert_eq!(counts.recursive, recursive.count() as u32);
 }
 
-/// Two nodes with the same clients: one applies what happens step by step, the other has its state replaced.
+/// Compares two nodes with the same clients: one applies each change, the other has its state
+/// replaced.
 fn run_catch_up(before: &[Seed], missed: &[Seed]) {
     let mut live = Clients::new();
     let mut behind = Clients::new();
     for seed in before {
         match seed.step() {
-            // Only where the store answers does `getChildren` leave a watch.
+            // `getChildren` leaves a watch only if the store returns an answer.
             Step::Arm(client, kind, at)
                 if kind != WatchKind::Children || live.tree.store.stat(&path(at)).is_some() =>
             {
@@ -343,7 +345,7 @@ fn run_catch_up(before: &[Seed], missed: &[Seed]) {
     let armed: Vec<_> = (0..CLIENTS as ClientIndex)
         .map(|client| live.armed(client))
         .collect();
-    // The rights are another test's matter, and clients that prove nothing would not hear of all that happens.
+    // Other tests cover rights, and clients without identities would miss some events.
     for client in 0..CLIENTS as ClientIndex {
         live.watches
             .set_identities(live.clients[client], identities(Some("super")));
@@ -376,7 +378,10 @@ fn run_catch_up(before: &[Seed], missed: &[Seed]) {
     for (client, armed) in armed.iter().enumerate() {
         let notified = caught_up.get(&client).cloned().unwrap_or_default();
         if lost.contains(&behind.clients[client]) {
-            assert!(notified.is_empty(), "client is lost will apply");
+            assert!(
+                notified.is_empty(),
+                "a watcher that must reconnect is not notified"
+            );
             continue;
         }
         let received = received.get(&client).cloned().unwrap_or_default();
@@ -399,7 +404,7 @@ fn run_catch_up(before: &[Seed], missed: &[Seed]) {
                 let end = |(kind, path): &Notification| *kind == ZnodeEventKind::Deleted && path == at;
                 assert!(
                     notified.iter().any(|(_, path)| path == at),
-                    "{client} was not notified of {at}"
+                    "{client} got no notice of {at}"
                 );
                 assert!(notified.iter().filter(|notified| end(notified)).count() <= 1);
             }

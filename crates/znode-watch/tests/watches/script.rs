@@ -1,21 +1,22 @@
-//! The language of the golden scripts. Watchers have names, sessions have numbers, data is text. A change prints its
-//! position and what it was answered, and then each notice on a line of its own, behind the name of whom it is for.
+//! Language of the golden scripts. Watchers have names, sessions have numbers, data is text. A
+//! change prints its position and its answer, and then each notice on a line of its own, after the
+//! name of its watcher.
 //!
 //! | command | meaning |
 //! |---|---|
 //! | `connect NAME [as=IDENTITY,…]` | a client connects: `ip:ADDRESS`, `digest:USER:HASH`, `super` |
-//! | `authenticate NAME as=IDENTITY,…` | it has proven to be all of these |
-//! | `disconnect NAME` | it goes |
+//! | `authenticate NAME as=IDENTITY,…` | replaces its identities by these |
+//! | `disconnect NAME` | it disconnects |
 //! | `watch NAME KIND PATH…` | arms `data`, `children`, `persistent` or `recursive` watches |
 //! | `unwatch NAME TYPE PATH` | removes watches of a type; `any` is one |
-//! | `is_watched NAME TYPE PATH`, `watched NAME`, `counts` | what is armed |
+//! | `is_watched NAME TYPE PATH`, `watched NAME`, `counts` | prints the watches |
 //! | `rearm NAME since=N [data=PATH,…] [exists=] [children=] [persistent=] [recursive=]` | `setWatches` |
-//! | `create PATH [DATA] [ephemeral=SESSION] [acl=SCHEME:ID:PERMS,…]` | changes of the tree |
+//! | `create PATH [DATA] [ephemeral=SESSION] [acl=SCHEME:ID:PERMS,…]` | changes the tree |
 //! | `delete PATH`, `delete_recursive PATH`, `set PATH [DATA]`, `set_acl PATH ACL` | likewise |
-//! | `multi` … `end` | the changes between them as one command |
-//! | `open N`, `close N` | sessions |
-//! | `behind` … `catch_up` | the changes between them are missed, and then the state is replaced by theirs |
-//! | `limits watcher=N node=N` | begins anew with these limits |
+//! | `multi` … `end` | applies the changes between them as one command |
+//! | `open N`, `close N` | opens or closes a session |
+//! | `behind` … `catch_up` | the node misses the changes between them, and then replaces its state |
+//! | `limits watcher=N node=N` | starts again with these limits |
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -33,13 +34,13 @@ use crate::tree::Tree;
 
 struct Script {
     tree: Tree,
-    /// The tree as the watchers know it, and what they have missed since.
+    /// Tree as of the last notices, and the changes missed since.
     known: Tree,
     missed: Vec<Request>,
     is_behind: bool,
     watches: Watches,
     watchers: BTreeMap<String, WatcherId>,
-    /// The operations of a transaction that is not complete yet.
+    /// Operations of an open transaction.
     multi: Option<Vec<Op>>,
 }
 
@@ -80,7 +81,7 @@ impl Script {
         Ok(output)
     }
 
-    /// Applies an operation, or adds it to the transaction.
+    /// Applies an operation, or adds it to the open transaction.
     fn write(&mut self, session: Option<SessionId>, op: Op) -> Output {
         if let Some(ops) = &mut self.multi {
             ops.push(op);
@@ -93,11 +94,11 @@ impl Script {
     }
 
     fn watcher(&self, args: &mut ArgumentConsumer<'_>) -> Result<WatcherId, Box<dyn Error>> {
-        let name = args.next_pos().ok_or("which watcher?")?;
+        let name = args.next_pos().ok_or("missing watcher")?;
         Ok(*self
             .watchers
             .get(name)
-            .ok_or("nobody of this name is connected")?)
+            .ok_or("no client of this name is connected")?)
     }
 }
 
@@ -108,7 +109,7 @@ impl Runner for Script {
         let mut args = line.consume_args();
         let output = match line.name.as_str() {
             "connect" => {
-                let name = args.next_pos().ok_or("client?")?.to_owned();
+                let name = args.next_pos().ok_or("missing name")?.to_owned();
                 let watcher = self.watches.connect(identities(&mut args)?);
                 self.watchers.insert(name, watcher);
                 String::new()
@@ -126,7 +127,7 @@ impl Runner for Script {
             }
             "watch" => {
                 let watcher = self.watcher(&mut args)?;
-                let kind = kind(args.next_pos().ok_or("which kind?")?)?;
+                let kind = kind(args.next_pos().ok_or("missing kind")?)?;
                 let mut output = String::new();
                 while let Some(path) = args.next_pos() {
                     if let Err(refusal) = self.watches.arm(watcher, kind, &ZPath::parse(path)?) {
@@ -137,7 +138,7 @@ impl Runner for Script {
             }
             "unwatch" => {
                 let watcher = self.watcher(&mut args)?;
-                let which = watcher_type(args.next_pos().ok_or("which type?")?)?;
+                let which = watcher_type(args.next_pos().ok_or("missing type")?)?;
                 match self.watches.remove(watcher, &path(&mut args)?, which) {
                     Ok(()) => "removed".to_owned(),
                     Err(refusal) => format!("refused: {refusal}"),
@@ -145,7 +146,7 @@ impl Runner for Script {
             }
             "is_watched" => {
                 let watcher = self.watcher(&mut args)?;
-                let which = watcher_type(args.next_pos().ok_or("which type?")?)?;
+                let which = watcher_type(args.next_pos().ok_or("missing type")?)?;
                 match self.watches.is_armed(watcher, &path(&mut args)?, which) {
                     true => "yes".to_owned(),
                     false => "no".to_owned(),
@@ -172,7 +173,7 @@ impl Runner for Script {
             }
             "rearm" => {
                 let watcher = self.watcher(&mut args)?;
-                let since = Zxid(args.take_key("since").ok_or("since when?")?.parse()?);
+                let since = Zxid(args.take_key("since").ok_or("missing position")?.parse()?);
                 let lists = WatchLists {
                     data: paths(&mut args, "data")?,
                     exists: paths(&mut args, "exists")?,
@@ -195,7 +196,7 @@ impl Runner for Script {
             "create" => {
                 let owner = args.take_key("ephemeral").map(session).transpose()?;
                 let op = Op::Create {
-                    path: CreatePath::parse(args.next_pos().ok_or("which path?")?, false)?,
+                    path: CreatePath::parse(args.next_pos().ok_or("missing path")?, false)?,
                     data: args.next_pos().unwrap_or("").into(),
                     acl: args.take_key("acl").map_or(Ok(Acl::open()), acl)?,
                     mode: match owner {
@@ -225,7 +226,7 @@ impl Runner for Script {
             "set_acl" => {
                 let op = Op::SetAcl {
                     path: path(&mut args)?,
-                    acl: acl(args.next_pos().ok_or("which list?")?)?,
+                    acl: acl(args.next_pos().ok_or("missing ACL")?)?,
                     aversion: -1,
                 };
                 self.write(None, op)?
@@ -235,12 +236,12 @@ impl Runner for Script {
                 String::new()
             }
             "end" => {
-                let ops = self.multi.take().ok_or("end of what?")?;
+                let ops = self.multi.take().ok_or("end without multi")?;
                 self.apply(Request::anonymous(Command::Multi(ops)))?
             }
             "open" => {
                 let command = Command::OpenSession {
-                    session: session(args.next_pos().ok_or("which session?")?)?,
+                    session: session(args.next_pos().ok_or("missing session")?)?,
                     password: Password([0; 16]),
                     timeout_ms: 10_000,
                     name: "".into(),
@@ -249,7 +250,7 @@ impl Runner for Script {
                 self.apply(Request::anonymous(command))?
             }
             "close" => {
-                let session = session(args.next_pos().ok_or("which session?")?)?;
+                let session = session(args.next_pos().ok_or("missing session")?)?;
                 self.apply(Request::anonymous(Command::CloseSession { session }))?
             }
             "behind" => {
@@ -275,14 +276,14 @@ impl Runner for Script {
             }
             "limits" => {
                 let limits = WatchLimits {
-                    per_watcher: args.take_key("watcher").ok_or("how many?")?.parse()?,
-                    per_node: args.take_key("node").ok_or("how many?")?.parse()?,
+                    per_watcher: args.take_key("watcher").ok_or("missing limit")?.parse()?,
+                    per_node: args.take_key("node").ok_or("missing limit")?.parse()?,
                 };
                 self.watches = Watches::new(limits, 1);
                 self.watchers.clear();
                 String::new()
             }
-            name => return Err(format!("what is {name:?}?").into()),
+            name => return Err(format!("unknown command {name:?}").into()),
         };
         args.reject_next()?;
         Ok(output)
@@ -291,11 +292,11 @@ impl Runner for Script {
 
 fn name(watchers: &BTreeMap<String, WatcherId>, watcher: WatcherId) -> &str {
     let mut named = watchers.iter().filter(|(_, other)| **other == watcher);
-    named.next().map_or("somebody client is gone", |(name, _)| name)
+    named.next().map_or("a disconnected watcher", |(name, _)| name)
 }
 
 fn path(args: &mut ArgumentConsumer<'_>) -> Result<ZPath, Box<dyn Error>> {
-    Ok(ZPath::parse(args.next_pos().ok_or("which path?")?)?)
+    Ok(ZPath::parse(args.next_pos().ok_or("missing path")?)?)
 }
 
 fn paths(args: &mut ArgumentConsumer<'_>, key: &str) -> Result<Vec<ZPath>, Box<dyn Error>> {
@@ -303,7 +304,7 @@ fn paths(args: &mut ArgumentConsumer<'_>, key: &str) -> Result<Vec<ZPath>, Box<d
     Ok(texts.map(ZPath::parse).collect::<Result<_, _>>()?)
 }
 
-/// Sessions have small numbers in scripts.
+/// Parses a session number.
 fn session(text: &str) -> Result<SessionId, Box<dyn Error>> {
     Ok(SessionId(u64::from_str_radix(text, 16)?))
 }
@@ -315,7 +316,7 @@ fn identities(args: &mut ArgumentConsumer<'_>) -> Result<Identities, Box<dyn Err
             Some(("ip", address)) => Identity::Ip(address.parse()?),
             Some(("digest", id)) => Identity::Digest(id.into()),
             None if text == "super" => Identity::Super,
-            _ => return Err(format!("nobody can prove to be {text:?}").into()),
+            _ => return Err(format!("unknown identity {text:?}").into()),
         })
     });
     Ok(Identities::new(proven.collect::<Result<Vec<_>, _>>()?))
@@ -323,15 +324,15 @@ fn identities(args: &mut ArgumentConsumer<'_>) -> Result<Identities, Box<dyn Err
 
 fn acl(text: &str) -> Result<Acl, Box<dyn Error>> {
     let entries = text.split(',').map(|entry| -> Result<_, Box<dyn Error>> {
-        let (client, perms) = entry.rsplit_once(':').ok_or("which rights?")?;
-        let (scheme, id) = client.split_once(':').ok_or("whose rights?")?;
+        let (client, perms) = entry.rsplit_once(':').ok_or("missing permissions")?;
+        let (scheme, id) = client.split_once(':').ok_or("missing identity")?;
         let bits = perms.chars().map(|letter| match letter {
             'r' => Ok(Perms::READ),
             'w' => Ok(Perms::WRITE),
             'c' => Ok(Perms::CREATE),
             'd' => Ok(Perms::DELETE),
             'a' => Ok(Perms::ADMIN),
-            _ => Err(format!("{letter:?} is no right")),
+            _ => Err(format!("unknown permission {letter:?}")),
         });
         Ok(AclEntry {
             perms: bits
@@ -346,7 +347,7 @@ fn acl(text: &str) -> Result<Acl, Box<dyn Error>> {
 
 fn kind(text: &str) -> Result<WatchKind, String> {
     let mut named = WatchKind::ALL.into_iter().filter(|&kind| word(kind) == text);
-    named.next().ok_or_else(|| format!("{text:?} is no kind"))
+    named.next().ok_or_else(|| format!("unknown kind {text:?}"))
 }
 
 fn word(kind: WatchKind) -> &'static str {
@@ -365,7 +366,7 @@ fn watcher_type(text: &str) -> Result<WatcherType, String> {
         "children" => WatcherType::Children,
         "persistent" => WatcherType::Persistent,
         "recursive" => WatcherType::PersistentRecursive,
-        _ => return Err(format!("{text:?} is no type")),
+        _ => return Err(format!("unknown type {text:?}")),
     })
 }
 
@@ -380,7 +381,7 @@ fn scripts() {
     paths.sort();
     let mut failed = Vec::new();
     for path in paths {
-        // Each script has its say before the test fails, so that one run shows all differences.
+        // All scripts run before the test fails, so that one run shows all differences.
         let run = std::panic::catch_unwind(|| goldenscript::run(&mut Script::new(), &path));
         match run {
             Ok(Ok(())) => {}
@@ -391,5 +392,5 @@ fn scripts() {
             Err(_) => failed.push(path),
         }
     }
-    assert!(failed.is_empty(), "these scripts do not hold: {failed:?}");
+    assert!(failed.is_empty(), "these scripts failed: {failed:?}");
 }

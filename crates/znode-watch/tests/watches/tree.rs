@@ -1,4 +1,4 @@
-//! A store, and the events of what is applied to it.
+//! Store whose changes return their events.
 
 use znode_store::{Command, EntryContext, Event, Request, Store, ZPath, ZnodeEvent, Zxid};
 
@@ -6,7 +6,7 @@ pub struct Tree {
     pub store: Store,
 }
 
-/// What a command was answered, and which events watches could tell.
+/// Result of a command, with the events that may trigger watches.
 pub struct Applied {
     pub text: String,
     pub zxid: Zxid,
