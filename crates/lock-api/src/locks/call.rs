@@ -4,13 +4,15 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use raft_node::{ProposeError, Verdict};
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use znode_store::{
     Applied, AttemptId, ContenderEnd, Grant, HolderId, Identities, LockCommand, LockMode, LockName, Refusal,
-    Reply, Request, SessionFate, SessionId, Standing, WithdrawCause,
+    Reply, Request, SessionFate, SessionId, Standing, Store, WithdrawCause,
 };
 
 use super::Shared;
@@ -181,40 +183,30 @@ impl Call {
             session: self.session,
             upgrades: matches!(self.what, What::Upgrade(_)),
         };
-        let mut patience = std::pin::pin!(until(deadline));
-        let mut granted = Vec::with_capacity(places.len());
-        // One that was granted early may have been taken away again while the call waited for the others. So they are all
-        // looked at once more, which takes no time.
-        let looks = if places.len() > 1 { 2 } else { 1 };
-        for (lock, holder) in places.iter().cycle().take(looks * places.len()) {
-            let ended = tokio::select! {
-                biased;
-                ended = lookout.end(lock, holder) => ended,
-                () = &mut patience => {
-                    let late = lock.clone();
-                    return self.time_out(places, late).await;
-                }
-                () = shared.closing.cancelled() => return self.send_away(places).await,
-            };
-            match ended {
-                Ok(grant) => granted.push(grant),
-                // Without this one the others are of no use.
-                Err(error) if places.len() > 1 => {
-                    self.withdraw(places, WithdrawCause::Abandoned).await?;
-                    return Err(error);
-                }
-                Err(error) => {
-                    self.stage = Stage::Over;
-                    return Err(error);
-                }
-            }
+        let ended = tokio::select! {
+            biased;
+            ended = lookout.all(&places) => ended,
+            () = until(deadline) => return self.time_out(places).await,
+            () = shared.closing.cancelled() => return self.send_away(places).await,
+        };
+        // Without one of several the others are of no use.
+        if ended.is_err() && places.len() > 1 {
+            self.withdraw(places, WithdrawCause::Abandoned).await?;
         }
         self.stage = Stage::Over;
-        Ok(granted.split_off(granted.len() - places.len()))
+        ended
     }
 
-    /// The caller's time is over while it waits for the lock `late`. Whether the grant was faster is decided in the log.
-    async fn time_out(mut self, places: Places, late: LockName) -> Result<Vec<Grant>, LockError> {
+    /// The caller's time is over. Whether the grant was faster is decided in the log.
+    async fn time_out(mut self, places: Places) -> Result<Vec<Grant>, LockError> {
+        let waits = |store: &Store| {
+            let mut late = places.iter().filter(|(lock, holder)| {
+                !matches!(store.standing(lock, holder), Some(Standing::Holds(_)))
+            });
+            late.next().map(|(lock, _)| lock.clone())
+        };
+        let late = self.shared.node.read(waits);
+        let late = late.unwrap_or_else(|| places[0].0.clone());
         let reply = self.withdraw(places, WithdrawCause::TimedOut).await?;
         grants(reply).ok_or_else(|| Refusal::LockTimeout(late).into())
     }
@@ -262,6 +254,53 @@ struct Lookout {
 }
 
 impl Lookout {
+    /// Waits until all of the contenders hold their locks at one moment, or one of them is gone: no matter which one, and whether
+    /// it held its lock by then.
+    async fn all(&self, places: &Places) -> Result<Vec<Grant>, LockError> {
+        if let [(lock, holder)] = places.as_slice() {
+            return Ok(vec![self.end(lock, holder).await?]);
+        }
+        let ends = places.iter().map(|(lock, holder)| self.gone(lock, holder));
+        let mut ends: FuturesUnordered<_> = ends.collect();
+        let granted = async {
+            for (lock, holder) in places {
+                self.end(lock, holder).await?;
+            }
+            Ok::<(), LockError>(())
+        };
+        tokio::select! {
+            biased;
+            Some(error) = ends.next() => return Err(error),
+            granted = granted => granted?,
+        }
+        // One that was granted early may have gone since, and its end is not heard yet.
+        let held = |store: &Store| {
+            let held = places.iter().map(|(lock, holder)| match store.standing(lock, holder)? {
+                Standing::Holds(grant) | Standing::Upgrades(grant) => Some(grant),
+                Standing::Waits(_) => None,
+            });
+            held.collect::<Option<Vec<Grant>>>()
+        };
+        match self.shared.node.read(held) {
+            Some(grants) => Ok(grants),
+            None => Err(ends.next().await.expect("there is one for each place")),
+        }
+    }
+
+    /// Waits until a contender is gone, and says why.
+    async fn gone(&self, lock: &LockName, holder: &HolderId) -> LockError {
+        loop {
+            match self.shared.node.wait_for_end(lock, holder).verdict().await {
+                Verdict::Ended(how) => return self.ended(lock, holder, how).into(),
+                Verdict::Granted(_) | Verdict::Lost => {
+                    if let Err(gone) = self.look_again(lock, holder).await {
+                        return gone;
+                    }
+                }
+            }
+        }
+    }
+
     /// Waits until one of the contenders holds its lock, or is gone.
     async fn end(&self, lock: &LockName, holder: &HolderId) -> Result<Grant, LockError> {
         let node = &self.shared.node;

@@ -8,7 +8,7 @@ use raft_node::{MemberAddress, NodeConfig, WatchKind};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use znode_store::{Identities, LockMode, LockView, Refusal, Store};
+use znode_store::{Identities, LockMode, LockView, Op, Refusal, Store};
 
 use super::*;
 
@@ -346,6 +346,105 @@ async fn an_operator_breaks_holders_and_waiters() {
         .break_holder(lock("none"), grant.holder, "10.0.0.7", "hangs", None)
         .await;
     assert_eq!(refused(no_lock), Refusal::NoLock(lock("none")));
+    world.stop().await;
+}
+
+/// What takes a place from a caller.
+#[derive(Debug, Clone, Copy)]
+enum Loss {
+    Break,
+    Delete,
+    Release,
+    EndOfSession,
+}
+
+async fn lose(world: &World, session: SessionId, place: &Place, loss: Loss) {
+    let Place { lock, holder } = place.clone();
+    let change = match loss {
+        Loss::Break => {
+            let broken = world.locks.break_holder(lock, holder, "10.0.0.7", "hangs", None);
+            return broken.await.unwrap();
+        }
+        Loss::Release => {
+            assert_eq!(world.locks.release(session, lock, holder, None).await, Ok(0));
+            return;
+        }
+        Loss::Delete => Command::Write(Op::Delete {
+            path: lock.znode().join(&holder).unwrap(),
+            version: -1,
+        }),
+        Loss::EndOfSession => Command::CloseSession { session },
+    };
+    let request = Request {
+        session: None,
+        request_id: None,
+        caller: Identities::none(),
+        command: change,
+    };
+    world.node.propose(request).await.unwrap().outcome.unwrap();
+}
+
+#[derive(Debug, Clone)]
+struct Place {
+    lock: LockName,
+    holder: HolderId,
+}
+
+#[tokio::test]
+async fn without_one_of_its_places_a_call_for_several_locks_ends_at_once() {
+    let world = World::new().await;
+    let blocker = world.session().await;
+    let names = ["early", "held", "late"];
+    // The place is granted already, or waits itself, or comes behind the one that the call waits for.
+    for (at, loss) in [
+        (0, Loss::Break),
+        (0, Loss::Delete),
+        (0, Loss::Release),
+        (0, Loss::EndOfSession),
+        (1, Loss::Break),
+        (2, Loss::Break),
+        (2, Loss::Delete),
+        (2, Loss::Release),
+    ] {
+        let case = format!("{loss:?} of {}", names[at]);
+        let caller = world.session().await;
+        let held = world.held(blocker, "held").await;
+        let (locks, wishes) = (world.locks.clone(), names.map(exclusive).to_vec());
+        let call =
+            tokio::spawn(async move { locks.acquire_many(caller, wishes, WaitFor::Forever, None, 0).await });
+        world.until_waiters("held", 1).await;
+        let view = world.locks.get(&lock(names[at])).unwrap();
+        let holder = match view.holders.first().filter(|holder| holder.session == caller) {
+            Some(holder) => holder.holder.clone(),
+            None => view.queue[0].holder.clone(),
+        };
+        let place = Place {
+            lock: lock(names[at]),
+            holder,
+        };
+        lose(&world, caller, &place, loss).await;
+        let ended = tokio::time::timeout(LONG, call).await;
+        let ended = refused(ended.unwrap_or_else(|_| panic!("{case}: it goes on waiting")).unwrap());
+        let Place { lock, holder } = place;
+        let expected = match loss {
+            Loss::Break => Refusal::Broken {
+                lock,
+                holder,
+                by: "10.0.0.7".into(),
+                reason: "hangs".into(),
+            },
+            Loss::Delete | Loss::Release => Refusal::NotHolder { lock, holder },
+            Loss::EndOfSession => Refusal::SessionEnded(caller),
+        };
+        assert_eq!(ended, expected, "{case}");
+        // Whoever is answered finds all of it taken back.
+        for name in names {
+            let view = world.locks.get(&LockName::parse(name).unwrap());
+            let left = view.map_or(0, |view| view.holders.len() + view.queue.len());
+            assert_eq!(left, usize::from(name == "held"), "{case}: {name}");
+        }
+        world.release(blocker, &held).await.unwrap();
+    }
     world.stop().await;
 }
 
