@@ -2,7 +2,8 @@
 
 use futures_util::FutureExt;
 use znode_store::{
-    Acl, AclEntry, Command, EntryContext, Grant, LockMode, Password, Perms, Request, Sight, ZnodeEvent, ZnodeEventKind,
+    Acl, AclEntry, Command, EntryContext, Grant, LockMode, Password, Perms, Request, Sight, ZnodeEvent,
+    ZnodeEventKind,
 };
 use znode_watch::WatchLimits;
 
