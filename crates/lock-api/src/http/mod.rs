@@ -29,6 +29,7 @@ mod load;
 mod lock_types;
 mod locks;
 mod multilock;
+mod lookahead;
 mod metrics;
 mod members;
 mod mirror;

@@ -187,6 +187,14 @@ async fn a_waiter_whose_caller_hangs_up_leaves_the_queue() {
     call.stream.shutdown().await.unwrap();
     until_queued(&server, "a", 0).await;
 
+    // Nor does it matter what it has sent behind its request.
+    for behind in ["\r\n\r\n", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"] {
+        let mut call = queue(&server, "a", body.clone(), 1).await;
+        call.stream.write_all(behind.as_bytes()).await.unwrap();
+        drop(call);
+        until_queued(&server, "a", 0).await;
+    }
+
     // Its session lives on, and nothing is left of its calls: the next one gets the lock.
     let release = json!({"session": first, "holder": grant["holder"]});
     server.post("/v1/locks/a/release", release).await.expect(200);
