@@ -25,6 +25,7 @@ mod dashboard;
 mod happening_types;
 mod happenings;
 mod history;
+mod lenient;
 mod load;
 mod lock_types;
 mod locks;
