@@ -36,6 +36,9 @@ pub struct HttpConfig {
     /// How long a caller may leave what was sent to it without taking it, before its connection is cut: its host may have
     /// vanished, or its program may have stopped.
     pub send_timeout: Duration,
+    /// How long the place of a caller that waits for a lock under a `request_id` is kept after its connection was cut, for the same
+    /// request sent again. Zero: not at all.
+    pub waiter_grace: Duration,
     /// How long a stopping server waits for requests in progress before it cuts their connections.
     pub drain_timeout: Duration,
     /// What this node knows of its operator's token; `None`: it has no operator over HTTP, and cannot be secured that way.
@@ -145,6 +148,9 @@ impl Default for HttpConfig {
             // Long enough for a person who pauses a download. Else a stream that somebody follows would stay open for a
             // quarter of an hour after its client's host has vanished, and for ever after its client was stopped.
             send_timeout: Duration::from_secs(300),
+            // Who is cut off by a proxy asks again at once, or after a first pause. Others wait no longer than that for somebody
+            // who does not come back.
+            waiter_grace: Duration::from_secs(5),
             // What does not wait in a queue is answered within a commit; a commit within the proposer's
             // timeout of the node is long over by then or will not come.
             drain_timeout: Duration::from_secs(5),

@@ -18,6 +18,7 @@ use utoipa::IntoParams;
 use znode_store::SessionId;
 
 use super::Api;
+use super::lenient::{self, in_words};
 use super::problem::Problem;
 
 /// How much of a body that is too large is read and thrown away, so that a caller which is still sending gets to
@@ -100,20 +101,25 @@ async fn collect(body: Body, limit: usize, patience: Duration) -> Result<Bytes, 
     }
 }
 
-/// Reads JSON, whatever the `Content-Type` says, so that `curl -d` does. No body is an empty object.
+/// Reads JSON, whatever the `Content-Type` says, so that `curl -d` does. No body is an empty object, and a whole number is one
+/// however it is written.
 pub fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
     match bytes.trim_ascii_start().first() {
         None => Ok(serde_json::from_slice(b"{}")?),
-        Some(b'{') => Ok(serde_json::from_slice(bytes)?),
+        Some(b'{') => Ok(serde_json::from_slice(bytes).or_else(|_| lenient::json(bytes))?),
         // serde would read the elements of a list as fields in their order, which nobody means.
         Some(_) => Err(Problem::bad_request("the body: a JSON object is expected")),
     }
 }
 
-/// Reads the query. Unknown parameters are refused by the type.
+/// Reads the query. Unknown parameters are refused by the type, and numbers are taken as in JSON.
 pub fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
-    let Query(query) = Query::try_from_uri(uri)?;
-    Ok(query)
+    if let Ok(Query(query)) = Query::try_from_uri(uri) {
+        return Ok(query);
+    }
+    let Query(parameters) = Query::try_from_uri(uri)?;
+    lenient::query(parameters)
+        .map_err(|error| Problem::bad_request(format!("the query: {}", in_words(&error))))
 }
 
 /// For routes that have no parameters.

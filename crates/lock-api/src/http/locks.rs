@@ -8,10 +8,10 @@ use axum::extract::State;
 use axum::http::{Method, Uri};
 use serde::Deserialize;
 use utoipa::IntoParams;
-use znode_store::{Downgraded, LockName, Zxid};
+use znode_store::{Downgraded, Grant, LockName, SessionId, Zxid};
 
 use super::audit;
-use super::door::while_allowed;
+use super::door::Vigil;
 use super::exchange::{
     Answer, fresh, no_content, no_query, ok, page_length, parse, query, read_body, session_id,
 };
@@ -24,7 +24,7 @@ use super::openapi::words;
 use super::problem::Problem;
 use super::url::{Verb, lock_and_verb};
 use super::{Api, Peer, Shared, history};
-use crate::locks::{Begun, Locks};
+use crate::locks::{LockError, Locks, Started, only};
 
 /// The methods of a lock's own address.
 const OF_A_LOCK: &str = "GET,HEAD,PUT";
@@ -39,6 +39,11 @@ fn target(uri: &Uri) -> Result<(LockName, Option<Verb>), Problem> {
 /// The lock service on behalf of whoever calls.
 pub fn locks_of(api: &Api, peer: &Peer) -> Locks {
     api.locks.on_behalf_of(peer.identities())
+}
+
+/// The same for a call that may wait: if its connection is cut it finds its place again.
+pub fn waiting_locks_of(api: &Api, peer: &Peer) -> Locks {
+    locks_of(api, peer).keeping_places(api.config().waiter_grace)
 }
 
 /// `POST /v1/locks/{name}/{verb}`
@@ -63,18 +68,31 @@ pub async fn act(State(api): State<Shared>, peer: Peer, method: Method, uri: Uri
     }
 }
 
+/// Waits for what was begun, for as long as its caller is let in. If the caller hangs up this future is dropped, and with it the
+/// place in the queue; if it is let in no more the place is given up at once.
+pub async fn granted(
+    api: &Api,
+    peer: &Peer,
+    session: SessionId,
+    started: Started,
+) -> Result<Vec<Grant>, LockError> {
+    match started {
+        // Whether the caller may was decided in the log with it.
+        Started::Granted(grants) => Ok(grants),
+        Started::Queued(queued) => {
+            let mut vigil = Vigil::begin(&api.node, peer);
+            queued
+                .granted_unless(vigil.lost(|view| view.may_use(session)))
+                .await
+        }
+    }
+}
+
 async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer {
     let asked = parse::<AcquireBody<'_>>(body)?.check(lock, peer.shown())?;
-    let (locks, session) = (locks_of(api, &peer), asked.session);
-    let begun = locks.begin_acquire(session, asked.wish, asked.wait, asked.request_id, asked.retry);
-    let grant = match begun.await? {
-        // Whether the caller may was decided in the log with it.
-        Begun::Granted(grant) => grant,
-        // If the caller hangs up, or is let in no more, this future is dropped, and with it the place in the queue.
-        Begun::Queued(queued) => {
-            while_allowed(&api.node, &peer, |view| view.may_use(session), queued.granted()).await?
-        }
-    };
+    let (locks, session) = (waiting_locks_of(api, &peer), asked.session);
+    let started = locks.begin_acquire(session, asked.wish, asked.wait, asked.request_id, asked.retry);
+    let grant = only(granted(api, &peer, session, started.await?).await?)?;
     Ok(ok(&GrantAnswer::from(&grant)))
 }
 
@@ -115,9 +133,9 @@ async fn upgrade(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer {
     within("holder", &body.holder, MAX_HOLDER_BYTES)?;
     let (session, holder) = (session_id(&body.session)?, body.holder.into_owned());
     let retry = body.retry.unwrap_or_default();
-    let locks = locks_of(api, &peer);
-    let grant = locks.upgrade(session, lock, holder, body.wait_ms, body.request_id, retry);
-    let grant = while_allowed(&api.node, &peer, |view| view.may_use(session), grant).await?;
+    let locks = waiting_locks_of(api, &peer);
+    let started = locks.begin_upgrade(session, lock, holder, body.wait_ms, body.request_id, retry);
+    let grant = only(granted(api, &peer, session, started.await?).await?)?;
     Ok(ok(&GrantAnswer::from(&grant)))
 }
 

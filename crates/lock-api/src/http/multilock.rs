@@ -9,12 +9,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use znode_store::{HolderId, LockName, MAX_LOCKS_AT_ONCE, RequestId};
 
-use super::door::while_allowed;
 use super::exchange::{Answer, no_query, ok, parse, read_body, session_id};
 use super::lock_types::{
     GrantAnswer, MAX_HOLDER_BYTES, ModeWord, NamesWord, Wanted, no_wait, wait_for, within,
 };
-use super::locks::locks_of;
+use super::locks::{granted, locks_of, waiting_locks_of};
 use super::openapi::words;
 use super::problem::Problem;
 use super::{Api, Peer, Shared};
@@ -139,10 +138,9 @@ pub async fn acquire(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body
     let wishes = wishes.collect::<Result<Vec<_>, Problem>>()?;
     let session = session_id(&body.session)?;
     let retry = body.retry.unwrap_or_default();
-    let locks = locks_of(&api, &peer);
-    // If the caller hangs up, or is let in no more, this future is dropped, and with it the places in all queues.
-    let grants = locks.acquire_many(session, wishes, body.wait_ms, body.request_id, retry);
-    let grants = while_allowed(&api.node, &peer, |view| view.may_use(session), grants).await?;
+    let locks = waiting_locks_of(&api, &peer);
+    let started = locks.begin_acquire_many(session, wishes, body.wait_ms, body.request_id, retry);
+    let grants = granted(&api, &peer, session, started.await?).await?;
     Ok(ok(&GrantsAnswer {
         holders: grants.iter().map(GrantAnswer::from).collect(),
     }))

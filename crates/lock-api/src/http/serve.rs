@@ -4,10 +4,11 @@
 //! nor the number of connections. It knows no route; who is let in is `front_door`'s to say.
 
 use std::convert::Infallible;
-use std::future::ready;
+use std::future::{poll_fn, ready};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -31,6 +32,7 @@ use raft_node::{Node, fail_step};
 use super::config::{HttpConfig, LiveConfig};
 use super::front::Front;
 use super::load::refuse_early;
+use super::lookahead::Lookahead;
 use super::peer::Peer;
 use super::problem::{Code, Problem};
 
@@ -61,7 +63,8 @@ fn refusal(problem: Problem) -> Vec<u8> {
 /// node is stopped, so do both while this drains; whatever still runs after [`HttpConfig::drain_timeout`] is
 /// cut off. All connections are gone when this returns.
 ///
-/// A caller that hangs up has its handler's future dropped at once, which takes it out of a lock's queue.
+/// A caller that hangs up, or closes its sending side, has its handler's future dropped at once, which takes it out of a lock's
+/// queue; also if it has sent more behind the request.
 ///
 /// While the node that is given as `busy` has enough to do, requests for something new are refused here, before their route is even
 /// looked for. Administration is never refused, and gives none.
@@ -254,14 +257,27 @@ impl Talk {
             .max_buf_size(MAX_HEAD_BYTES)
             // A caller that closes its sending side has gone: it must not keep its place in a queue.
             .half_close(false);
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-        tokio::select! {
-            biased;
-            ended = connection.as_mut() => ended,
-            () = draining.cancelled() => {
+        let stream = Lookahead::new(stream);
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream.clone()), service));
+        let mut draining = pin!(draining.cancelled());
+        let mut drains = false;
+        poll_fn(|context| {
+            loop {
+                stream.begin();
+                if let Poll::Ready(ended) = connection.as_mut().poll(context) {
+                    return Poll::Ready(ended);
+                }
+                if drains || draining.as_mut().poll(context).is_pending() {
+                    break;
+                }
+                drains = true;
                 connection.as_mut().graceful_shutdown();
-                connection.await
             }
-        }
+            stream.poll_hang_up(context).map(|()| {
+                debug!("a caller hung up behind its next request");
+                Ok(())
+            })
+        })
+        .await
     }
 }

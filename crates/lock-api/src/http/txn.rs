@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use znode_store::{Command, LockName, Op, Reply, Request, RequestId, ZPath, Zxid};
+use znode_store::{Command, LockName, Op, Reply, Request, RequestId, Stat, ZPath, Zxid};
 
 use super::acl_types::{EntryBody, acl};
 use super::exchange::{Answer, no_query, ok, parse, read_body, session_id};
@@ -191,13 +191,37 @@ impl OpBody<'_> {
 #[serde(rename_all = "snake_case")]
 #[schema(as = OpResult)]
 pub enum OpAnswer {
-    Created { path: String, stat: StatAnswer },
-    Set { stat: StatAnswer },
-    Deleted {},
-    AclSet { stat: StatAnswer },
-    Checked {},
-    Held {},
+    Created(CreatedResult),
+    Set(StatResult),
+    Deleted(EmptyResult),
+    AclSet(StatResult),
+    Checked(EmptyResult),
+    Held(EmptyResult),
 }
+
+/// Of an operation that created a znode.
+#[derive(Serialize, ToSchema)]
+pub struct CreatedResult {
+    path: String,
+    stat: StatAnswer,
+}
+
+/// Of an operation that changed a znode.
+#[derive(Serialize, ToSchema)]
+pub struct StatResult {
+    stat: StatAnswer,
+}
+
+impl From<&Stat> for StatResult {
+    fn from(stat: &Stat) -> Self {
+        let stat = StatAnswer::from(stat);
+        Self { stat }
+    }
+}
+
+/// Of an operation of which there is nothing to tell.
+#[derive(Serialize, ToSchema)]
+pub struct EmptyResult {}
 
 #[derive(Serialize, ToSchema)]
 pub struct TxnAnswer {
@@ -238,19 +262,15 @@ pub async fn txn(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) ->
 
 fn result(reply: Reply) -> Result<OpAnswer, Problem> {
     match reply {
-        Reply::Created { path, stat } => Ok(OpAnswer::Created {
+        Reply::Created { path, stat } => Ok(OpAnswer::Created(CreatedResult {
             path: path.into(),
             stat: StatAnswer::from(&stat),
-        }),
-        Reply::Set(stat) => Ok(OpAnswer::Set {
-            stat: StatAnswer::from(&stat),
-        }),
-        Reply::Deleted => Ok(OpAnswer::Deleted {}),
-        Reply::AclSet(stat) => Ok(OpAnswer::AclSet {
-            stat: StatAnswer::from(&stat),
-        }),
-        Reply::Checked => Ok(OpAnswer::Checked {}),
-        Reply::Held => Ok(OpAnswer::Held {}),
+        })),
+        Reply::Set(stat) => Ok(OpAnswer::Set(StatResult::from(&stat))),
+        Reply::Deleted => Ok(OpAnswer::Deleted(EmptyResult {})),
+        Reply::AclSet(stat) => Ok(OpAnswer::AclSet(StatResult::from(&stat))),
+        Reply::Checked => Ok(OpAnswer::Checked(EmptyResult {})),
+        Reply::Held => Ok(OpAnswer::Held(EmptyResult {})),
         other => Err(Problem::internal(format!(
             "an operation was answered by {other:?}"
         ))),

@@ -3,22 +3,25 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use raft_node::{ProposeError, Verdict};
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use znode_store::{
     Applied, AttemptId, ContenderEnd, Grant, HolderId, Identities, LockCommand, LockMode, LockName, Refusal,
-    Reply, Request, SessionFate, SessionId, Standing, WithdrawCause,
+    Reply, Request, SessionFate, SessionId, Standing, Store, WithdrawCause,
 };
 
 use super::Shared;
-use super::clean_up::{BARRIER_PAUSE, clean_up};
+use super::clean_up::{Abandoned, BARRIER_PAUSE};
 use super::error::LockError;
 
 /// One call of `acquire` or `upgrade`, for one lock or several. Dropped before it is over, it is tidied up after in the
-/// background.
+/// background: at once, or, if its caller may come back under the same request, after a grace.
 pub(super) struct Call {
     pub shared: Arc<Shared>,
     pub session: SessionId,
@@ -26,6 +29,10 @@ pub(super) struct Call {
     pub attempt: AttemptId,
     /// Whether the caller can make it again.
     repeatable: bool,
+    /// How long what the call stands for is kept for the same request, if its future is dropped.
+    grace: Duration,
+    /// When the caller's time is over.
+    deadline: Option<Instant>,
     stage: Stage,
     /// Where the clean-up runs: a future may be dropped where there is no runtime.
     runtime: Handle,
@@ -113,6 +120,15 @@ pub(super) fn withdrawal(mut places: Places, attempt: AttemptId, cause: Withdraw
     }
 }
 
+/// For how long a call waits, and what becomes of it if its caller hangs up.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    /// When the caller's time is over.
+    pub deadline: Option<Instant>,
+    /// How long the places of a call that can be made again are kept once its future is dropped.
+    pub grace: Duration,
+}
+
 impl Call {
     /// Proposes the command of a call, which says of itself that it is `attempt`.
     pub fn propose(
@@ -122,6 +138,7 @@ impl Call {
         session: SessionId,
         what: What,
         attempt: AttemptId,
+        terms: Terms,
     ) -> Self {
         let repeatable = request.request_id.is_some();
         let node = shared.node.clone();
@@ -131,6 +148,8 @@ impl Call {
             what,
             attempt,
             repeatable,
+            grace: if repeatable { terms.grace } else { Duration::ZERO },
+            deadline: terms.deadline,
             stage: Stage::Proposed(Box::pin(async move { node.propose(request).await })),
             runtime: Handle::current(),
             place: Some(place),
@@ -169,52 +188,43 @@ impl Call {
         }
     }
 
-    /// Waits in the queues, until all is granted.
-    pub async fn wait(mut self, deadline: Option<Instant>) -> Result<Vec<Grant>, LockError> {
+    /// Waits in the queues, until all is granted, or the caller is dismissed.
+    pub async fn wait(mut self, dismissed: impl Future<Output = Refusal>) -> Result<Vec<Grant>, LockError> {
         let Stage::Waiting(places) = &self.stage else {
             unreachable!("only a call that was queued waits");
         };
         let places = places.clone();
+        let lookout = Lookout::new(self.shared.clone(), self.session, &self.what);
         let shared = self.shared.clone();
-        let lookout = Lookout {
-            shared: shared.clone(),
-            session: self.session,
-            upgrades: matches!(self.what, What::Upgrade(_)),
-        };
-        let mut patience = std::pin::pin!(until(deadline));
-        let mut granted = Vec::with_capacity(places.len());
-        // One that was granted early may have been taken away again while the call waited for the others. So they are all
-        // looked at once more, which takes no time.
-        let looks = if places.len() > 1 { 2 } else { 1 };
-        for (lock, holder) in places.iter().cycle().take(looks * places.len()) {
-            let ended = tokio::select! {
-                biased;
-                ended = lookout.end(lock, holder) => ended,
-                () = &mut patience => {
-                    let late = lock.clone();
-                    return self.time_out(places, late).await;
-                }
-                () = shared.closing.cancelled() => return self.send_away(places).await,
-            };
-            match ended {
-                Ok(grant) => granted.push(grant),
-                // Without this one the others are of no use.
-                Err(error) if places.len() > 1 => {
-                    self.withdraw(places, WithdrawCause::Abandoned).await?;
-                    return Err(error);
-                }
-                Err(error) => {
-                    self.stage = Stage::Over;
-                    return Err(error);
-                }
+        let ended = tokio::select! {
+            biased;
+            ended = lookout.all(&places) => ended,
+            refusal = dismissed => {
+                // Whoever may not wait any more may not come back either.
+                self.grace = Duration::ZERO;
+                return Err(refusal.into());
             }
+            () = until(self.deadline) => return self.time_out(places).await,
+            () = shared.closing.cancelled() => return self.send_away(places).await,
+        };
+        // Without one of several the others are of no use.
+        if ended.is_err() && places.len() > 1 {
+            self.withdraw(places, WithdrawCause::Abandoned).await?;
         }
         self.stage = Stage::Over;
-        Ok(granted.split_off(granted.len() - places.len()))
+        ended
     }
 
-    /// The caller's time is over while it waits for the lock `late`. Whether the grant was faster is decided in the log.
-    async fn time_out(mut self, places: Places, late: LockName) -> Result<Vec<Grant>, LockError> {
+    /// The caller's time is over. Whether the grant was faster is decided in the log.
+    async fn time_out(mut self, places: Places) -> Result<Vec<Grant>, LockError> {
+        let waits = |store: &Store| {
+            let mut late = places
+                .iter()
+                .filter(|(lock, holder)| !matches!(store.standing(lock, holder), Some(Standing::Holds(_))));
+            late.next().map(|(lock, _)| lock.clone())
+        };
+        let late = self.shared.node.read(waits);
+        let late = late.unwrap_or_else(|| places[0].0.clone());
         let reply = self.withdraw(places, WithdrawCause::TimedOut).await?;
         grants(reply).ok_or_else(|| Refusal::LockTimeout(late).into())
     }
@@ -254,7 +264,7 @@ impl Call {
 }
 
 /// Waits for the ends of a call's places.
-struct Lookout {
+pub(super) struct Lookout {
     shared: Arc<Shared>,
     session: SessionId,
     /// Whether it is a holder that wants to be the only one.
@@ -262,6 +272,70 @@ struct Lookout {
 }
 
 impl Lookout {
+    pub fn new(shared: Arc<Shared>, session: SessionId, what: &What) -> Self {
+        Self {
+            shared,
+            session,
+            upgrades: matches!(what, What::Upgrade(_)),
+        }
+    }
+
+    /// Waits until one of the contenders holds its lock or is gone: false if it is gone.
+    pub async fn first(&self, places: &Places) -> bool {
+        let ends = places.iter().map(|(lock, holder)| self.end(lock, holder));
+        let mut ends: FuturesUnordered<_> = ends.collect();
+        matches!(ends.next().await, Some(Ok(_)))
+    }
+
+    /// Waits until all of the contenders hold their locks at one moment, or one of them is gone: no matter which one, and whether
+    /// it held its lock by then.
+    async fn all(&self, places: &Places) -> Result<Vec<Grant>, LockError> {
+        if let [(lock, holder)] = places.as_slice() {
+            return Ok(vec![self.end(lock, holder).await?]);
+        }
+        let ends = places.iter().map(|(lock, holder)| self.gone(lock, holder));
+        let mut ends: FuturesUnordered<_> = ends.collect();
+        let granted = async {
+            for (lock, holder) in places {
+                self.end(lock, holder).await?;
+            }
+            Ok::<(), LockError>(())
+        };
+        tokio::select! {
+            biased;
+            Some(error) = ends.next() => return Err(error),
+            granted = granted => granted?,
+        }
+        // One that was granted early may have gone since, and its end is not heard yet.
+        let held = |store: &Store| {
+            let held = places
+                .iter()
+                .map(|(lock, holder)| match store.standing(lock, holder)? {
+                    Standing::Holds(grant) | Standing::Upgrades(grant) => Some(grant),
+                    Standing::Waits(_) => None,
+                });
+            held.collect::<Option<Vec<Grant>>>()
+        };
+        match self.shared.node.read(held) {
+            Some(grants) => Ok(grants),
+            None => Err(ends.next().await.expect("there is one for each place")),
+        }
+    }
+
+    /// Waits until a contender is gone, and says why.
+    async fn gone(&self, lock: &LockName, holder: &HolderId) -> LockError {
+        loop {
+            match self.shared.node.wait_for_end(lock, holder).verdict().await {
+                Verdict::Ended(how) => return self.ended(lock, holder, how).into(),
+                Verdict::Granted(_) | Verdict::Lost => {
+                    if let Err(gone) = self.look_again(lock, holder).await {
+                        return gone;
+                    }
+                }
+            }
+        }
+    }
+
     /// Waits until one of the contenders holds its lock, or is gone.
     async fn end(&self, lock: &LockName, holder: &HolderId) -> Result<Grant, LockError> {
         let node = &self.shared.node;
@@ -344,14 +418,16 @@ impl Drop for Call {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Over => {}
             stage => {
-                let shared = self.shared.clone();
-                let tidied = clean_up(
-                    shared,
-                    self.session,
-                    self.what.locks().to_vec(),
-                    self.attempt,
-                    stage,
-                );
+                let now = Instant::now();
+                let end = now + self.grace;
+                let abandoned = Abandoned {
+                    shared: self.shared.clone(),
+                    session: self.session,
+                    what: self.what.clone(),
+                    attempt: self.attempt,
+                    kept_until: self.deadline.map_or(end, |deadline| deadline.min(end)),
+                };
+                let tidied = abandoned.clean_up(stage);
                 let place = self.place.take();
                 self.runtime.spawn(async move {
                     tidied.await;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use znode_store::{AttemptId, Identities, Identity, LockName, SessionFate, SessionId, Store, WithdrawCause};
 
 use super::Shared;
-use super::call::{Places, Stage, places, withdrawal};
+use super::call::{Lookout, Places, Stage, What, places, withdrawal};
 use super::error::LockError;
 
 /// After a proposal that failed: the node has waited for a leader meanwhile, this only keeps a node that cannot even
@@ -23,30 +23,62 @@ pub(super) const BARRIER_PAUSE: Duration = Duration::from_millis(100);
 /// given up is not sent again, so it can be late by the time that a frame is on its way, and no more.
 const SEEK_PATIENCE: u32 = 2;
 
-/// Takes a call back, however far it has come.
-pub(super) async fn clean_up(
-    shared: Arc<Shared>,
-    session: SessionId,
-    locks: Vec<LockName>,
-    attempt: AttemptId,
-    stage: Stage,
-) {
-    let found = match stage {
-        Stage::Over => return,
-        Stage::Waiting(places) => Some(places),
-        Stage::Unknown => seek(&shared, session, &locks, attempt).await,
-        Stage::Proposed(proposal) => match proposal.await.map_err(LockError::from) {
-            Ok(applied) => match applied.outcome {
-                Ok(reply) => places(&reply),
-                // Refused: it has left nothing behind.
-                Err(_) => None,
+/// Once a place that is kept for its caller holds its lock, it is kept for at most so long: others wait for somebody who may not come
+/// back. Enough for a client that asks again at once, or after a first pause.
+pub const GRANTED_GRACE: Duration = Duration::from_secs(1);
+
+/// A call whose caller has gone.
+pub(super) struct Abandoned {
+    pub shared: Arc<Shared>,
+    pub session: SessionId,
+    pub what: What,
+    pub attempt: AttemptId,
+    /// Until when its places are kept for the same request; a time that has passed if they are not.
+    pub kept_until: Instant,
+}
+
+impl Abandoned {
+    /// Takes the call back, however far it has come. If its caller has come back meanwhile, a later call stands in its place, and
+    /// nothing of that is taken.
+    pub async fn clean_up(self, stage: Stage) {
+        let (session, attempt) = (self.session, self.attempt);
+        let shared = &*self.shared;
+        let found = match stage {
+            Stage::Over => return,
+            Stage::Waiting(places) => Some(places),
+            Stage::Unknown => seek(shared, session, self.what.locks(), attempt).await,
+            Stage::Proposed(proposal) => match proposal.await.map_err(LockError::from) {
+                Ok(applied) => match applied.outcome {
+                    Ok(reply) => places(&reply),
+                    // Refused: it has left nothing behind.
+                    Err(_) => None,
+                },
+                Err(LockError::OutcomeUnknown(_)) => seek(shared, session, self.what.locks(), attempt).await,
+                Err(LockError::Unavailable(_) | LockError::Refused(_)) => None,
             },
-            Err(LockError::OutcomeUnknown(_)) => seek(&shared, session, &locks, attempt).await,
-            Err(LockError::Unavailable(_) | LockError::Refused(_)) => None,
-        },
-    };
-    if let Some(places) = found {
-        withdraw(&shared, session, places, attempt).await;
+        };
+        if let Some(places) = found {
+            if self.kept_until > Instant::now() {
+                self.keep(&places).await;
+            }
+            withdraw(shared, session, places, attempt).await;
+        }
+    }
+
+    /// Waits for as long as the places are kept: until the end, until one of them is lost, or, once one of them holds its lock, a
+    /// while more. A node that stops keeps none.
+    async fn keep(&self, places: &Places) {
+        let lookout = Lookout::new(self.shared.clone(), self.session, &self.what);
+        let kept = async {
+            if let Ok(true) = tokio::time::timeout_at(self.kept_until, lookout.first(places)).await {
+                let end = self.kept_until.min(Instant::now() + GRANTED_GRACE);
+                tokio::time::sleep_until(end).await;
+            }
+        };
+        tokio::select! {
+            () = kept => {}
+            () = self.shared.closing.cancelled() => {}
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod operate;
 #[cfg(test)]
 mod tests;
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,11 +24,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use znode_store::{
-    AttemptId, Command, Downgraded, Grant, HolderId, Identities, LockCommand, LockName, LockWish, Reply,
-    Request, RequestId, SessionId,
+    AttemptId, Command, Downgraded, Grant, HolderId, Identities, LockCommand, LockName, LockWish, Refusal,
+    Reply, Request, RequestId, SessionId,
 };
 
-use call::{Call, What};
+use call::{Call, Terms, What};
+pub use clean_up::GRANTED_GRACE;
 use draws::Draws;
 pub use error::{LockError, LockHistoryError};
 pub use looks::LockPage;
@@ -56,6 +58,7 @@ pub enum WaitFor {
 pub struct Locks {
     shared: Arc<Shared>,
     caller: Identities,
+    grace: Duration,
 }
 
 struct Shared {
@@ -70,7 +73,7 @@ struct Shared {
 }
 
 /// What a call has come to when its command is carried out.
-enum Started {
+pub(crate) enum Started {
     /// It has all its locks.
     Granted(Vec<Grant>),
     /// It stands in the queue of one of them.
@@ -81,29 +84,21 @@ impl Started {
     async fn granted(self) -> Result<Vec<Grant>, LockError> {
         match self {
             Self::Granted(grants) => Ok(grants),
-            Self::Queued(Queued { call, deadline }) => call.wait(deadline).await,
+            Self::Queued(queued) => queued.granted_unless(pending()).await,
         }
     }
 }
 
-/// The same for a call for one lock.
-pub(crate) enum Begun {
-    /// It has its lock.
-    Granted(Grant),
-    /// It stands in the queue.
-    Queued(Queued),
-}
-
 /// A call that stands in the queue. Dropped, it is given up.
-pub(crate) struct Queued {
-    call: Call,
-    deadline: Option<Instant>,
-}
+pub(crate) struct Queued(Call);
 
 impl Queued {
-    /// Waits for the lock.
-    pub async fn granted(self) -> Result<Grant, LockError> {
-        only(self.call.wait(self.deadline).await?)
+    /// Waits for the locks, until the caller is dismissed with a refusal.
+    pub async fn granted_unless(
+        self,
+        dismissed: impl Future<Output = Refusal>,
+    ) -> Result<Vec<Grant>, LockError> {
+        self.0.wait(dismissed).await
     }
 }
 
@@ -120,19 +115,31 @@ impl Locks {
         Self {
             shared: Arc::new(shared),
             caller: Identities::none(),
+            grace: Duration::ZERO,
         }
     }
 
     /// The same locks on behalf of somebody who has proven to be `caller`.
     pub fn on_behalf_of(&self, caller: Identities) -> Self {
         let shared = self.shared.clone();
-        Self { shared, caller }
+        let grace = self.grace;
+        Self {
+            shared,
+            caller,
+            grace,
+        }
+    }
+
+    /// The same locks for callers that may be cut off: a call that waits under a `request_id` and whose future is dropped keeps its
+    /// places for so long, for the same request sent again. What is granted meanwhile is kept for at most [`GRANTED_GRACE`].
+    pub fn keeping_places(self, grace: Duration) -> Self {
+        Self { grace, ..self }
     }
 
     /// Acquires a lock, or enters once more where the owner is already.
     ///
     /// Dropping the future gives the call up: its place in the queue is left, and a grant that nobody has learnt of is
-    /// given back. With a `request_id` a call whose outcome is not known can be made again, on any node, and with
+    /// given back (with [`Locks::keeping_places`] after a grace). With a `request_id` a call whose outcome is not known can be made again, on any node, and with
     /// another time to wait: what is left of it, for ever, or none, which ends a wait that goes on elsewhere.
     pub async fn acquire(
         &self,
@@ -155,10 +162,7 @@ impl Locks {
         retry: u16,
     ) -> Result<Grant, LockError> {
         let begun = self.begin_acquire(session, wish, wait, request_id, retry);
-        match begun.await? {
-            Begun::Granted(grant) => Ok(grant),
-            Begun::Queued(queued) => queued.granted().await,
-        }
+        only(begun.await?.granted().await?)
     }
 
     /// [`Locks::acquire_again`] until its command is carried out, for whoever looks after a caller that waits.
@@ -169,7 +173,7 @@ impl Locks {
         wait: WaitFor,
         request_id: Option<RequestId>,
         retry: u16,
-    ) -> Result<Begun, LockError> {
+    ) -> Result<Started, LockError> {
         let attempt = self.shared.draws.attempt(retry);
         let what = What::Acquire(vec![wish.lock.clone()]);
         let command = LockCommand::Acquire {
@@ -178,11 +182,8 @@ impl Locks {
             attempt,
             wait: may_wait(wait),
         };
-        let begun = self.begin(session, command, what, wait, request_id, attempt);
-        match begun.await? {
-            Started::Granted(grants) => Ok(Begun::Granted(only(grants)?)),
-            Started::Queued(queued) => Ok(Begun::Queued(queued)),
-        }
+        self.begin(session, command, what, wait, request_id, attempt)
+            .await
     }
 
     /// Acquires several locks, or none: all of them are waited for at once, so that two such calls never wait for each
@@ -195,6 +196,19 @@ impl Locks {
         request_id: Option<RequestId>,
         retry: u16,
     ) -> Result<Vec<Grant>, LockError> {
+        let begun = self.begin_acquire_many(session, wishes, wait, request_id, retry);
+        begun.await?.granted().await
+    }
+
+    /// [`Locks::acquire_many`] until its command is carried out.
+    pub(crate) async fn begin_acquire_many(
+        &self,
+        session: SessionId,
+        wishes: Vec<LockWish>,
+        wait: WaitFor,
+        request_id: Option<RequestId>,
+        retry: u16,
+    ) -> Result<Started, LockError> {
         let attempt = self.shared.draws.attempt(retry);
         let what = What::Acquire(wishes.iter().map(|wish| wish.lock.clone()).collect());
         let command = LockCommand::AcquireMany {
@@ -203,8 +217,8 @@ impl Locks {
             attempt,
             wait: may_wait(wait),
         };
-        let started = self.begin(session, command, what, wait, request_id, attempt);
-        started.await?.granted().await
+        self.begin(session, command, what, wait, request_id, attempt)
+            .await
     }
 
     /// Makes an upgradeable holder the only one, when those who share the lock with it are gone. If that is not granted it
@@ -218,6 +232,20 @@ impl Locks {
         request_id: Option<RequestId>,
         retry: u16,
     ) -> Result<Grant, LockError> {
+        let begun = self.begin_upgrade(session, lock, holder, wait, request_id, retry);
+        only(begun.await?.granted().await?)
+    }
+
+    /// [`Locks::upgrade`] until its command is carried out.
+    pub(crate) async fn begin_upgrade(
+        &self,
+        session: SessionId,
+        lock: LockName,
+        holder: HolderId,
+        wait: WaitFor,
+        request_id: Option<RequestId>,
+        retry: u16,
+    ) -> Result<Started, LockError> {
         let attempt = self.shared.draws.attempt(retry);
         let what = What::Upgrade(lock.clone());
         let command = LockCommand::Upgrade {
@@ -226,8 +254,8 @@ impl Locks {
             attempt,
             wait: may_wait(wait),
         };
-        let started = self.begin(session, command, what, wait, request_id, attempt);
-        only(started.await?.granted().await?)
+        self.begin(session, command, what, wait, request_id, attempt)
+            .await
     }
 
     /// Lets a holder go on with fewer rights, and lets those in at once who get along with that. The token stays.
@@ -270,10 +298,17 @@ impl Locks {
             caller: self.caller.clone(),
             command: Command::Lock(command),
         };
-        let mut call = Call::propose(&self.shared, place, request, session, what, attempt);
+        // Whoever only tries has no place to keep.
+        let grace = if may_wait(wait) {
+            self.grace
+        } else {
+            Duration::ZERO
+        };
+        let terms = Terms { deadline, grace };
+        let mut call = Call::propose(&self.shared, place, request, session, what, attempt, terms);
         match call.outcome().await? {
             Some(grants) => Ok(Started::Granted(grants)),
-            None => Ok(Started::Queued(Queued { call, deadline })),
+            None => Ok(Started::Queued(Queued(call))),
         }
     }
 
@@ -375,7 +410,7 @@ fn may_wait(wait: WaitFor) -> bool {
 }
 
 /// The grant of a call that was for one lock.
-fn only(grants: Vec<Grant>) -> Result<Grant, LockError> {
+pub(crate) fn only(grants: Vec<Grant>) -> Result<Grant, LockError> {
     let mut grants = grants.into_iter();
     match (grants.next(), grants.next()) {
         (Some(grant), None) => Ok(grant),

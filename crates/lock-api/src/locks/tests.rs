@@ -8,7 +8,7 @@ use raft_node::{MemberAddress, NodeConfig, WatchKind};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use znode_store::{Identities, LockMode, LockView, Refusal, Store};
+use znode_store::{Identities, LockMode, LockView, Op, Refusal, Store};
 
 use super::*;
 
@@ -349,6 +349,112 @@ async fn an_operator_breaks_holders_and_waiters() {
     world.stop().await;
 }
 
+/// What takes a place from a caller.
+#[derive(Debug, Clone, Copy)]
+enum Loss {
+    Break,
+    Delete,
+    Release,
+    EndOfSession,
+}
+
+async fn lose(world: &World, session: SessionId, place: &Place, loss: Loss) {
+    let Place { lock, holder } = place.clone();
+    let change = match loss {
+        Loss::Break => {
+            let broken = world.locks.break_holder(lock, holder, "10.0.0.7", "hangs", None);
+            return broken.await.unwrap();
+        }
+        Loss::Release => {
+            assert_eq!(world.locks.release(session, lock, holder, None).await, Ok(0));
+            return;
+        }
+        Loss::Delete => Command::Write(Op::Delete {
+            path: lock.znode().join(&holder).unwrap(),
+            version: -1,
+        }),
+        Loss::EndOfSession => Command::CloseSession { session },
+    };
+    let request = Request {
+        session: None,
+        request_id: None,
+        caller: Identities::none(),
+        command: change,
+    };
+    world.node.propose(request).await.unwrap().outcome.unwrap();
+}
+
+#[derive(Debug, Clone)]
+struct Place {
+    lock: LockName,
+    holder: HolderId,
+}
+
+#[tokio::test]
+async fn without_one_of_its_places_a_call_for_several_locks_ends_at_once() {
+    let world = World::new().await;
+    let blocker = world.session().await;
+    let names = ["early", "held", "late"];
+    // The place is granted already, or waits itself, or comes behind the one that the call waits for.
+    for (at, loss) in [
+        (0, Loss::Break),
+        (0, Loss::Delete),
+        (0, Loss::Release),
+        (0, Loss::EndOfSession),
+        (1, Loss::Break),
+        (2, Loss::Break),
+        (2, Loss::Delete),
+        (2, Loss::Release),
+    ] {
+        let case = format!("{loss:?} of {}", names[at]);
+        let caller = world.session().await;
+        let held = world.held(blocker, "held").await;
+        let (locks, wishes) = (world.locks.clone(), names.map(exclusive).to_vec());
+        let call = tokio::spawn(async move {
+            locks
+                .acquire_many(caller, wishes, WaitFor::Forever, None, 0)
+                .await
+        });
+        world.until_waiters("held", 1).await;
+        let view = world.locks.get(&lock(names[at])).unwrap();
+        let holder = match view.holders.first().filter(|holder| holder.session == caller) {
+            Some(holder) => holder.holder.clone(),
+            None => view.queue[0].holder.clone(),
+        };
+        let place = Place {
+            lock: lock(names[at]),
+            holder,
+        };
+        lose(&world, caller, &place, loss).await;
+        let ended = tokio::time::timeout(LONG, call).await;
+        let ended = refused(
+            ended
+                .unwrap_or_else(|_| panic!("{case}: it goes on waiting"))
+                .unwrap(),
+        );
+        let Place { lock, holder } = place;
+        let expected = match loss {
+            Loss::Break => Refusal::Broken {
+                lock,
+                holder,
+                by: "10.0.0.7".into(),
+                reason: "hangs".into(),
+            },
+            Loss::Delete | Loss::Release => Refusal::NotHolder { lock, holder },
+            Loss::EndOfSession => Refusal::SessionEnded(caller),
+        };
+        assert_eq!(ended, expected, "{case}");
+        // Whoever is answered finds all of it taken back.
+        for name in names {
+            let view = world.locks.get(&LockName::parse(name).unwrap());
+            let left = view.map_or(0, |view| view.holders.len() + view.queue.len());
+            assert_eq!(left, usize::from(name == "held"), "{case}: {name}");
+        }
+        world.release(blocker, &held).await.unwrap();
+    }
+    world.stop().await;
+}
+
 #[tokio::test]
 async fn a_repeated_request_has_the_effect_of_one() {
     let world = World::new().await;
@@ -471,6 +577,219 @@ async fn shared_and_semaphores() {
     world.stop().await;
 }
 
+/// Longer than any test waits for a place to be given up.
+const EVER: Duration = Duration::from_secs(3600);
+
+/// Waits under the request id `w`, as the first or a later copy, and keeps its place for so long.
+fn kept(
+    world: &World,
+    session: SessionId,
+    retry: u16,
+    grace: Duration,
+) -> JoinHandle<Result<Grant, LockError>> {
+    let locks = world.locks.clone().keeping_places(grace);
+    let id = Some(RequestId::parse("w").unwrap());
+    tokio::spawn(async move {
+        locks
+            .acquire_again(session, exclusive("job"), WaitFor::Forever, id, retry)
+            .await
+    })
+}
+
+/// The caller's connection is cut.
+async fn cut(call: JoinHandle<Result<Grant, LockError>>) {
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+}
+
+#[tokio::test]
+async fn a_caller_that_was_cut_off_finds_its_place_again() {
+    let world = World::new().await;
+    let (a, b, c) = (
+        world.session().await,
+        world.session().await,
+        world.session().await,
+    );
+    let grant = world.held(a, "job").await;
+    let first = kept(&world, b, 0, EVER);
+    world.until_waiters("job", 1).await;
+    let other = world.waiting(c, exclusive("job"), WaitFor::Forever);
+    world.until_waiters("job", 2).await;
+    cut(first).await;
+    // What would be taken back at once is so by then.
+    world.session().await;
+    let again = kept(&world, b, 1, EVER);
+    world.release(a, &grant).await.unwrap();
+    let grant = again.await.unwrap().unwrap();
+    // The grant is not taken back with the call that was cut off.
+    world.until_calls(1).await;
+    assert_eq!(world.release(b, &grant).await, Ok(0));
+    let last = other.await.unwrap().unwrap();
+    world.release(c, &last).await.unwrap();
+    world.until_free("job").await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_caller_that_does_not_come_back_leaves_the_queue_after_the_grace() {
+    let world = World::new().await;
+    let (a, b) = (world.session().await, world.session().await);
+    world.held(a, "job").await;
+    let call = kept(&world, b, 0, Duration::from_millis(50));
+    world.until_waiters("job", 1).await;
+    cut(call).await;
+    world.until_waiters("job", 0).await;
+
+    // At once without a request id, with which it could come back.
+    let locks = world.locks.clone().keeping_places(EVER);
+    let call = tokio::spawn(async move { locks.acquire(b, exclusive("job"), WaitFor::Forever, None).await });
+    world.until_waiters("job", 1).await;
+    cut(call).await;
+    world.until_waiters("job", 0).await;
+
+    // No longer than it would have waited.
+    let locks = world.locks.clone().keeping_places(EVER);
+    let (wait, id) = (
+        WaitFor::For(Duration::from_secs(1)),
+        RequestId::parse("short").unwrap(),
+    );
+    let call = tokio::spawn(async move { locks.acquire(b, exclusive("job"), wait, Some(id)).await });
+    world.until_waiters("job", 1).await;
+    cut(call).await;
+    world.until_waiters("job", 0).await;
+
+    // At once if it may not wait any more.
+    let locks = world.locks.clone().keeping_places(EVER);
+    let id = Some(RequestId::parse("dismissed").unwrap());
+    let begun = locks.begin_acquire(b, exclusive("job"), WaitFor::Forever, id, 0);
+    let Started::Queued(queued) = begun.await.unwrap() else {
+        panic!("the lock is held");
+    };
+    let dismissal = Refusal::SessionRequired;
+    let dismissed = queued.granted_unless(std::future::ready(dismissal.clone())).await;
+    assert_eq!(dismissed, Err(dismissal.into()));
+    world.until_waiters("job", 0).await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_granted_to_a_caller_that_was_cut_off_is_kept_for_a_moment_only() {
+    let world = World::new().await;
+    let (a, b, c) = (
+        world.session().await,
+        world.session().await,
+        world.session().await,
+    );
+    let grant = world.held(a, "job").await;
+    let call = kept(&world, b, 0, EVER);
+    world.until_waiters("job", 1).await;
+    let other = world.waiting(c, exclusive("job"), WaitFor::Forever);
+    world.until_waiters("job", 2).await;
+    cut(call).await;
+    let released = Instant::now();
+    world.release(a, &grant).await.unwrap();
+    let holder = |store: &Store| store.lock(&lock("job")).unwrap().holders[0].session;
+    assert_eq!(world.node.read(holder), b);
+    let grant = other.await.unwrap().unwrap();
+    assert!(released.elapsed() >= GRANTED_GRACE);
+
+    // Who comes back in that time has it.
+    let call = kept(&world, b, 1, EVER);
+    world.until_waiters("job", 1).await;
+    cut(call).await;
+    world.release(c, &grant).await.unwrap();
+    let grant = kept(&world, b, 2, EVER).await.unwrap().unwrap();
+    world.until_calls(0).await;
+    assert_eq!(world.release(b, &grant).await, Ok(0));
+    world.until_free("job").await;
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn several_locks_and_upgrades_are_kept_likewise() {
+    let world = World::new().await;
+    let (a, b) = (world.session().await, world.session().await);
+    let id = |text: &str| Some(RequestId::parse(text).unwrap());
+    let locks = world.locks.clone().keeping_places(EVER);
+    let grant = world.held(a, "held").await;
+    let many = |retry: u16| {
+        let (locks, wishes) = (locks.clone(), vec![exclusive("held"), exclusive("held, too")]);
+        let id = id("many");
+        tokio::spawn(async move { locks.acquire_many(b, wishes, WaitFor::Forever, id, retry).await })
+    };
+    let also = world.held(a, "held, too").await;
+    let first = many(0);
+    world.until_waiters("held, too", 1).await;
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
+    let other = world.waiting(a, exclusive("other"), WaitFor::Forever);
+    other.await.unwrap().unwrap();
+    let again = many(1);
+    for held in [&grant, &also] {
+        world.release(a, held).await.unwrap();
+    }
+    let grants = again.await.unwrap().unwrap();
+    world.until_calls(0).await;
+    for grant in &grants {
+        assert_eq!(world.release(b, grant).await, Ok(0));
+    }
+
+    let acquire = async |session, mode| {
+        let wish = wish("book", mode);
+        world
+            .locks
+            .acquire(session, wish, WaitFor::Try, None)
+            .await
+            .unwrap()
+    };
+    let reader = acquire(a, LockMode::Shared).await;
+    let upgradeable = acquire(b, LockMode::Upgradeable).await;
+    let upgrade = |retry: u16| {
+        let (locks, holder) = (locks.clone(), upgradeable.holder.clone());
+        let id = id("upgrade");
+        tokio::spawn(async move {
+            locks
+                .upgrade(b, lock("book"), holder, WaitFor::Forever, id, retry)
+                .await
+        })
+    };
+    let upgrading = |store: &Store, _: Option<&LockView>| {
+        matches!(
+            store.standing(&lock("book"), &upgradeable.holder),
+            Some(znode_store::Standing::Upgrades(_))
+        )
+    };
+    let first = upgrade(0);
+    world.until("book", upgrading).await;
+    cut(first).await;
+    let again = upgrade(1);
+    assert!(world.node.read(|store| upgrading(store, None)));
+    world.release(a, &reader).await.unwrap();
+    let alone = again.await.unwrap().unwrap();
+    world.until_calls(0).await;
+    assert_eq!(alone.mode, LockMode::Exclusive);
+    let standing = world
+        .node
+        .read(|store| store.standing(&lock("book"), &alone.holder));
+    assert_eq!(standing, Some(znode_store::Standing::Holds(alone)));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_that_stops_keeps_no_places() {
+    let world = World::new().await;
+    let (a, b) = (world.session().await, world.session().await);
+    world.held(a, "job").await;
+    let call = kept(&world, b, 0, EVER);
+    world.until_waiters("job", 1).await;
+    cut(call).await;
+    tokio::time::timeout(LONG, world.locks.close())
+        .await
+        .expect("it waits for a caller that is gone");
+    assert_eq!(world.locks.get(&lock("job")).unwrap().queue, []);
+    world.stop().await;
+}
+
 #[tokio::test]
 async fn before_the_node_stops_those_who_wait_are_sent_away() {
     let world = World::new().await;
@@ -531,14 +850,14 @@ async fn orphan(world: &World, session: SessionId, attempt: AttemptId) {
 }
 
 fn tidy_up(world: &World, session: SessionId, attempt: AttemptId) -> JoinHandle<()> {
-    let shared = world.locks.shared.clone();
-    tokio::spawn(clean_up::clean_up(
-        shared,
+    let abandoned = clean_up::Abandoned {
+        shared: world.locks.shared.clone(),
         session,
-        vec![lock("job")],
+        what: What::Acquire(vec![lock("job")]),
         attempt,
-        call::Stage::Unknown,
-    ))
+        kept_until: Instant::now(),
+    };
+    tokio::spawn(abandoned.clean_up(call::Stage::Unknown))
 }
 
 #[tokio::test]

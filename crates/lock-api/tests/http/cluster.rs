@@ -1,8 +1,10 @@
 //! What those see who look after the cluster.
 
 use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
-use crate::support::Server;
+use crate::support::{Call, Server};
 
 #[tokio::test]
 async fn a_node_tells_how_it_is() {
@@ -125,7 +127,7 @@ async fn what_a_node_measures_is_in_the_format_of_prometheus() {
     let reply = server.get("/metrics").await;
     assert_eq!(reply.status, 200);
     let format = reply.header("content-type").unwrap();
-    assert!(format.starts_with("application/openmetrics-text"), "{format}");
+    assert_eq!(format, "text/plain; version=0.0.4; charset=utf-8");
     let value = |name: &str| {
         let line = reply.body.lines().find_map(|line| line.strip_prefix(name));
         let value = line.and_then(|line| line.trim().parse::<f64>().ok());
@@ -146,6 +148,23 @@ async fn what_a_node_measures_is_in_the_format_of_prometheus() {
         value("lockgate_log_sync_duration_seconds_bucket{le=\"+Inf\"} "),
         syncs
     );
+    assert!(
+        reply
+            .body
+            .contains("# TYPE lockgate_http_requests_total counter\n")
+    );
+
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let head = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: application/openmetrics-text; version=1.0.0\r\n\
+                Connection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let reply = Call::of_another_server(stream).reply().await;
+    let format = reply.header("content-type").unwrap();
+    assert_eq!(
+        format,
+        "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    );
+    assert!(reply.body.contains("# TYPE lockgate_http_requests counter\n"));
     assert!(reply.body.ends_with("# EOF\n"), "{}", reply.body);
     server.get("/metrics?x=1").await.problem(400, "bad_request");
     server.stop().await;

@@ -219,3 +219,59 @@ async fn unknown_addresses_and_methods_say_so() {
     }
     server.stop().await;
 }
+
+#[tokio::test]
+async fn whole_numbers_are_taken_however_they_are_written() {
+    let server = Server::start().await;
+    let opened = server
+        .call("POST", "/v1/sessions", Some(r#"{"ttl_ms": 6e4}"#))
+        .await;
+    let opened = opened.expect(201);
+    assert_eq!(opened["ttl_ms"], 60_000);
+    let session = opened["session"].as_str().unwrap();
+    let acquire = async |limit: &str| {
+        let body = format!(
+            r#"{{"session": "{session}", "mode": "semaphore", "limit": {limit}, "wait_ms": 5000.0}}"#
+        );
+        server.call("POST", "/v1/locks/a/acquire", Some(&body)).await
+    };
+    for limit in ["3", "3.0", "3e0"] {
+        acquire(limit).await.expect(200);
+    }
+    let txn = format!(
+        r#"{{"session": "{session}", "ops": [{{"create": {{"path": "/a", "data": ""}}}}, {{"set": {{"path": "/a", "data": "", "version": 0.0}}}}]}}"#
+    );
+    server.call("POST", "/v1/txn", Some(&txn)).await.expect(200);
+    for (limit, words) in [
+        (
+            "3.5",
+            "limit: invalid value: `3.5`, expected a whole number from 0 to 4294967295",
+        ),
+        (
+            "-3",
+            "limit: invalid value: integer `-3`, expected a whole number from 0 to 4294967295",
+        ),
+        (
+            "\"3\"",
+            "limit: invalid type: string \"3\", expected a whole number from 0 to 4294967295",
+        ),
+    ] {
+        let problem = acquire(limit).await.problem(400, "bad_request");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.starts_with(&format!("the body: {words}")), "{detail}");
+    }
+
+    for count in ["1", "1.0", "1e0"] {
+        let page = server.get(&format!("/v1/locks?count={count}")).await.expect(200);
+        assert_eq!(page["locks"].as_array().unwrap().len(), 1);
+    }
+    let problem = server
+        .get("/v1/locks?count=1.5")
+        .await
+        .problem(400, "bad_request");
+    assert_eq!(
+        problem["detail"],
+        "the query: count: invalid value: `1.5`, expected a whole number from 0 to 18446744073709551615"
+    );
+    server.stop().await;
+}

@@ -187,10 +187,45 @@ async fn a_waiter_whose_caller_hangs_up_leaves_the_queue() {
     call.stream.shutdown().await.unwrap();
     until_queued(&server, "a", 0).await;
 
+    // Nor does it matter what it has sent behind its request.
+    for behind in ["\r\n\r\n", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"] {
+        let mut call = queue(&server, "a", body.clone(), 1).await;
+        call.stream.write_all(behind.as_bytes()).await.unwrap();
+        drop(call);
+        until_queued(&server, "a", 0).await;
+    }
+
     // Its session lives on, and nothing is left of its calls: the next one gets the lock.
     let release = json!({"session": first, "holder": grant["holder"]});
     server.post("/v1/locks/a/release", release).await.expect(200);
     assert_eq!(acquire(&server, "a", body).await.expect(200)["holds"], 1);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_waiter_that_is_cut_off_finds_its_place_under_the_same_request_id() {
+    let server = Server::start().await;
+    let (holder, first, second) = (
+        server.session().await,
+        server.session().await,
+        server.session().await,
+    );
+    let grant = acquire(&server, "a", json!({"session": holder}))
+        .await
+        .expect(200);
+    let body = |retry: u16| json!({"session": first, "wait_ms": null, "request_id": "w", "retry": retry});
+    let cut = queue(&server, "a", body(0), 1).await;
+    let other = queue(&server, "a", json!({"session": second, "wait_ms": null}), 2).await;
+    drop(cut);
+    let again = queue(&server, "a", body(1), 2).await;
+    let release = json!({"session": holder, "holder": grant["holder"]});
+    server.post("/v1/locks/a/release", release).await.expect(200);
+    let grant = again.reply().await.expect(200);
+    assert_eq!(grant["holds"], 1);
+    until_queued(&server, "a", 1).await;
+    let release = json!({"session": first, "holder": grant["holder"]});
+    server.post("/v1/locks/a/release", release).await.expect(200);
+    other.reply().await.expect(200);
     server.stop().await;
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, Bytes};
 use axum::routing::get;
 use lock_api::http::{HttpConfig, Peer, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -32,6 +33,15 @@ struct Loop {
     task: JoinHandle<()>,
 }
 
+/// Counts a handler out when it is over, or its answer is.
+struct Leave(Arc<AtomicUsize>);
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 async fn start(config: HttpConfig) -> Loop {
     let gate = Gate {
         inside: Arc::default(),
@@ -39,20 +49,24 @@ async fn start(config: HttpConfig) -> Loop {
     };
     let held = gate.clone();
     let wait = move || async move {
-        struct Leave(Arc<AtomicUsize>);
-        impl Drop for Leave {
-            fn drop(&mut self) {
-                self.0.fetch_sub(1, Ordering::SeqCst);
-            }
-        }
         held.inside.fetch_add(1, Ordering::SeqCst);
         let _leave = Leave(held.inside);
         held.open.acquire().await.unwrap().forget();
         "through"
     };
     let address = |peer: Peer| async move { peer.shown().to_string() };
+    let streamed = gate.inside.clone();
+    let stream = move || async move {
+        streamed.fetch_add(1, Ordering::SeqCst);
+        let leave = Leave(streamed);
+        Body::from_stream(futures_util::stream::once(async move {
+            let _leave = leave;
+            std::future::pending::<Result<Bytes, std::io::Error>>().await
+        }))
+    };
     let router = Router::new()
         .route("/wait", get(wait))
+        .route("/stream", get(stream))
         .route("/address", get(address));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -111,6 +125,62 @@ async fn a_caller_that_hangs_up_takes_its_handler_with_it() {
     server.until_inside(1).await;
     call.stream.shutdown().await.unwrap();
     server.until_inside(0).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_hang_up_is_seen_behind_whatever_was_sent_after_the_request() {
+    let server = start(HttpConfig::default()).await;
+    let next = "GET /address HTTP/1.1\r\nHost: test\r\n\r\n";
+    for path in ["/wait", "/stream"] {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
+        for behind in ["\r\n", "\r\n\r\n", "GET /addr", next, &next.repeat(100)] {
+            for at_once in [true, false] {
+                for half in [true, false] {
+                    let mut stream = TcpStream::connect(server.address).await.unwrap();
+                    if at_once {
+                        let both = format!("{head}{behind}");
+                        stream.write_all(both.as_bytes()).await.unwrap();
+                        server.until_inside(1).await;
+                    } else {
+                        stream.write_all(head.as_bytes()).await.unwrap();
+                        server.until_inside(1).await;
+                        stream.write_all(behind.as_bytes()).await.unwrap();
+                    }
+                    if half {
+                        stream.shutdown().await.unwrap();
+                    } else {
+                        drop(stream);
+                    }
+                    server.until_inside(0).await;
+                }
+            }
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_sent_behind_a_request_is_served_after_it() {
+    let server = start(HttpConfig::default()).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let wait = "GET /wait HTTP/1.1\r\nHost: test\r\n\r\n";
+    let next = "GET /address HTTP/1.1\r\nHost: test\r\n\r\n";
+    stream
+        .write_all(format!("{wait}{next}").as_bytes())
+        .await
+        .unwrap();
+    server.until_inside(1).await;
+    // Some of it is read ahead, and some comes when the first request is served already.
+    stream.write_all(next.repeat(200).as_bytes()).await.unwrap();
+    server.gate.open.add_permits(1);
+    let last = "GET /address HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+    stream.write_all(last.as_bytes()).await.unwrap();
+    let mut answers = String::new();
+    in_time("the answers come", stream.read_to_string(&mut answers))
+        .await
+        .unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 203);
     server.stop().await;
 }
 

@@ -307,6 +307,7 @@ impl Settings<'_> {
         self.duration("http.header_timeout_ms", &mut http.header_timeout);
         self.duration("http.body_timeout_ms", &mut http.body_timeout);
         self.duration("http.send_timeout_ms", &mut http.send_timeout);
+        self.duration("http.waiter_grace_ms", &mut http.waiter_grace);
         self.duration("http.drain_timeout_ms", &mut http.drain_timeout);
         self.list("http.allowed_hosts", &mut http.names.hosts);
         self.list("http.allowed_origins", &mut http.names.origins);

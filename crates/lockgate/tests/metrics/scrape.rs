@@ -33,6 +33,10 @@ impl Scrape {
         for line in text.lines() {
             if let Some(declared) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = declared.split_once(' ').expect("a name and a type");
+                let name = match kind {
+                    "counter" => name.strip_suffix("_total").expect("a counter's name"),
+                    _ => name,
+                };
                 family = name.to_owned();
                 let before = scrape.types.insert(family.clone(), kind.to_owned());
                 assert_eq!(before, None, "{name} is told twice");
@@ -41,7 +45,7 @@ impl Scrape {
                 scrape.take(&family, line);
             }
         }
-        assert!(text.ends_with("# EOF\n"), "the scrape is cut off: {text}");
+        assert!(text.ends_with('\n'), "the scrape is cut off: {text}");
         scrape
     }
 

@@ -1,4 +1,4 @@
-//! Waits for a lock's grant. Each one is for one contender, and is decided once.
+//! Waits for a lock's grant, and for the end of a contender. Each one is for one contender, and is decided once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub enum Verdict {
     Lost,
 }
 
-/// A wait for one contender's grant. Dropping it ends the wait, not the contender.
+/// A wait for one contender's grant, or for its end. Dropping it ends the wait, not the contender.
 #[derive(Debug)]
 pub struct GrantWait {
     verdict: oneshot::Receiver<Verdict>,
@@ -38,7 +38,7 @@ impl GrantWait {
         }
     }
 
-    /// Waits until the contender holds its lock or is gone. Given up, it can be called again.
+    /// Waits until what is waited for happens, or the contender is gone. Given up, it can be called again.
     pub async fn verdict(&mut self) -> Verdict {
         (&mut self.verdict).await.unwrap_or(Verdict::Lost)
     }
@@ -65,20 +65,46 @@ impl Drop for Registration {
     }
 }
 
-/// All waits for grants.
+/// Which event decides a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Until {
+    /// The grant, or the end of the contender.
+    Granted,
+    /// Only the end of the contender, whether it holds by then or not.
+    Ended,
+}
+
+/// One wait.
+#[derive(Debug)]
+struct Waiter {
+    until: Until,
+    tell: oneshot::Sender<Verdict>,
+}
+
+/// All waits for contenders.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
     next_id: u64,
-    waits: HashMap<(LockName, HolderId), BTreeMap<u64, oneshot::Sender<Verdict>>>,
+    waits: HashMap<(LockName, HolderId), BTreeMap<u64, Waiter>>,
 }
 
 impl Grants {
-    pub(super) fn wait(&mut self, hub: &Arc<Hub>, lock: &LockName, holder: &HolderId) -> GrantWait {
-        let (tx, verdict) = oneshot::channel();
+    pub(super) fn wait(
+        &mut self,
+        hub: &Arc<Hub>,
+        lock: &LockName,
+        holder: &HolderId,
+        until: Until,
+    ) -> GrantWait {
+        let (tell, verdict) = oneshot::channel();
         let id = self.next_id;
         self.next_id += 1;
         let contender = (lock.clone(), holder.clone());
-        self.waits.entry(contender.clone()).or_default().insert(id, tx);
+        let waiter = Waiter { until, tell };
+        self.waits
+            .entry(contender.clone())
+            .or_default()
+            .insert(id, waiter);
         GrantWait {
             verdict,
             _registration: Some(Registration {
@@ -89,14 +115,41 @@ impl Grants {
         }
     }
 
-    pub(super) fn decide(&mut self, lock: &LockName, holder: &HolderId, verdict: Verdict) {
+    /// Tells those who wait for a grant. The contender stays.
+    pub(super) fn decide(&mut self, lock: &LockName, holder: &HolderId, verdict: &Verdict) {
+        self.tell(lock, holder, verdict, |until| until == Until::Granted);
+    }
+
+    /// The contender is gone.
+    pub(super) fn end(&mut self, lock: &LockName, holder: &HolderId, how: &ContenderEnd) {
+        self.tell(lock, holder, &Verdict::Ended(how.clone()), |_| true);
+    }
+
+    fn tell(
+        &mut self,
+        lock: &LockName,
+        holder: &HolderId,
+        verdict: &Verdict,
+        concerns: impl Fn(Until) -> bool,
+    ) {
         if self.waits.is_empty() {
             return;
         }
-        let waiters = self.waits.remove(&(lock.clone(), holder.clone()));
-        for sender in waiters.into_iter().flat_map(BTreeMap::into_values) {
-            // A waiter that was dropped just now needs no verdict.
-            let _ = sender.send(verdict.clone());
+        let contender = (lock.clone(), holder.clone());
+        let Some(waiters) = self.waits.remove(&contender) else {
+            return;
+        };
+        let mut rest = BTreeMap::new();
+        for (id, waiter) in waiters {
+            if concerns(waiter.until) {
+                // A waiter that was dropped just now needs no verdict.
+                let _ = waiter.tell.send(verdict.clone());
+            } else {
+                rest.insert(id, waiter);
+            }
+        }
+        if !rest.is_empty() {
+            self.waits.insert(contender, rest);
         }
     }
 

@@ -32,8 +32,8 @@ pub use self::armed::ArmedWatches;
 pub(crate) use self::backlog::Backlog;
 pub use self::backlog::WatchesLost;
 use self::connections::SessionConnections;
-use self::grants::Grants;
 pub use self::grants::{GrantWait, Verdict};
+use self::grants::{Grants, Until};
 use self::happenings::Recent;
 use self::session_events::SessionEvents;
 use crate::config::{SessionEventsConfig, WatchConfig};
@@ -218,11 +218,20 @@ impl Hub {
 
     /// Waits for a contender that is queued. Call it while the state is locked.
     pub fn wait_for_grant(self: &Arc<Self>, lock: &LockName, holder: &HolderId) -> GrantWait {
+        self.wait_for(lock, holder, Until::Granted)
+    }
+
+    /// Waits for the end of a contender that is queued or holds. Call it while the state is locked.
+    pub fn wait_for_end(self: &Arc<Self>, lock: &LockName, holder: &HolderId) -> GrantWait {
+        self.wait_for(lock, holder, Until::Ended)
+    }
+
+    fn wait_for(self: &Arc<Self>, lock: &LockName, holder: &HolderId, until: Until) -> GrantWait {
         let mut tables = self.tables.lock();
         if tables.is_stopped {
             return GrantWait::decided(Verdict::Lost);
         }
-        tables.grants.wait(self, lock, holder)
+        tables.grants.wait(self, lock, holder, until)
     }
 
     /// Changes whenever who may do what does.
@@ -264,19 +273,19 @@ impl Hub {
                 }
                 Event::Granted { grant, .. } => {
                     let verdict = Verdict::Granted(grant.clone());
-                    tables.grants.decide(&grant.lock, &grant.holder, verdict);
+                    tables.grants.decide(&grant.lock, &grant.holder, &verdict);
                 }
                 Event::ContenderEnded {
                     lock, holder, how, ..
-                } => tables.grants.decide(lock, holder, Verdict::Ended(how.clone())),
+                } => tables.grants.end(lock, holder, how),
                 Event::ModeChanged { grant, .. } => {
                     let verdict = Verdict::Granted(grant.clone());
-                    tables.grants.decide(&grant.lock, &grant.holder, verdict);
+                    tables.grants.decide(&grant.lock, &grant.holder, &verdict);
                 }
                 // Whoever waits for it under a request that was sent again elsewhere, and withdrawn there.
                 Event::UpgradeWithdrawn { lock, holder, .. } => {
                     let verdict = Verdict::Ended(ContenderEnd::Withdrawn);
-                    tables.grants.decide(lock, holder, verdict);
+                    tables.grants.decide(lock, holder, &verdict);
                 }
                 Event::SessionEnded { session, .. } => {
                     if let Some(watcher) = tables.connections.ended(*session) {

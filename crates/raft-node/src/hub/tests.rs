@@ -1,7 +1,9 @@
 //! Notices reach those who wait for them, and nobody waits for what cannot come.
 
+use futures_util::FutureExt;
 use znode_store::{
-    Acl, AclEntry, Command, EntryContext, Password, Perms, Request, Sight, ZnodeEvent, ZnodeEventKind,
+    Acl, AclEntry, Command, EntryContext, Grant, LockMode, Password, Perms, Request, Sight, ZnodeEvent,
+    ZnodeEventKind,
 };
 use znode_watch::WatchLimits;
 
@@ -353,6 +355,47 @@ fn what_is_watched_is_told_with_its_session() {
     assert_eq!(hub.watching(), 2);
     drop((one_notice, silent, connection));
     assert_eq!((hub.armed(), hub.watching()), (vec![], 0));
+}
+
+#[tokio::test]
+async fn a_grant_is_not_the_end_of_a_contender() {
+    let hub = hub();
+    let (lock, holder) = (LockName::parse("job").unwrap(), "holder".to_owned());
+    let mut granted = hub.wait_for_grant(&lock, &holder);
+    let mut ended = hub.wait_for_end(&lock, &holder);
+    let grant = Grant {
+        lock: lock.clone(),
+        mode: LockMode::Exclusive,
+        permits: 1,
+        holder: holder.clone(),
+        fencing_token: Zxid(1),
+        holds: 1,
+    };
+    let session = SessionId(1);
+    let events = [
+        Event::Granted {
+            session,
+            grant: grant.clone(),
+        },
+        Event::UpgradeWithdrawn {
+            session,
+            lock: lock.clone(),
+            holder: holder.clone(),
+        },
+    ];
+    hub.dispatch(Zxid(1), &events, Sight::open());
+    assert_eq!(granted.verdict().await, Verdict::Granted(grant));
+    assert!(ended.verdict().now_or_never().is_none(), "it holds");
+    let how = ContenderEnd::Released;
+    let end = Event::ContenderEnded {
+        session,
+        lock,
+        holder,
+        how: how.clone(),
+    };
+    hub.dispatch(Zxid(2), &[end], Sight::open());
+    assert_eq!(ended.verdict().await, Verdict::Ended(how));
+    assert!(!hub.is_awaited());
 }
 
 #[tokio::test]

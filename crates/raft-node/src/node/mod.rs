@@ -401,6 +401,12 @@ impl Node {
         self.inner.replica.wait_for_grant(lock, holder, true)
     }
 
+    /// Waits for the end of a contender that was queued, whether it is granted before or not. If it is gone already the verdict
+    /// is [`crate::Verdict::Lost`].
+    pub fn wait_for_end(&self, lock: &LockName, holder: &HolderId) -> GrantWait {
+        self.inner.replica.wait_for_end(lock, holder)
+    }
+
     /// Has this node write a snapshot of what it has applied, and shorten its log; waits until it is there. If nothing
     /// was applied since the newest one, that is the answer.
     pub async fn make_snapshot(&self) -> Result<SnapshotMade, Unavailable> {

@@ -277,6 +277,15 @@ impl Replica {
         }
     }
 
+    /// Waits for the end of a contender, or says at once that it is gone.
+    pub fn wait_for_end(&self, lock: &LockName, holder: &HolderId) -> GrantWait {
+        let store = self.store.read();
+        match store.standing(lock, holder) {
+            Some(_) => self.hub.wait_for_end(lock, holder),
+            None => GrantWait::decided(Verdict::Lost),
+        }
+    }
+
     /// Puts proposals that were not carried out back into the queue.
     pub fn resubmit(&self, calls: Vec<(u64, Bytes)>) {
         for call in calls {

@@ -1,7 +1,8 @@
-//! `GET /metrics`: what the node, its front ends and the process measure, in the text format that Prometheus reads. What is
+//! `GET /metrics`: what the node, its front ends and the process measure, in the text formats that Prometheus reads. What is
 //! measured is for those to say who register it; docs/metrics.md has every name.
 
 mod doors;
+mod format;
 mod process;
 pub mod requests;
 
@@ -9,13 +10,14 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderValue, Uri};
+use axum::http::header::{CONTENT_TYPE, VARY};
+use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::response::Response;
 use prometheus_client::encoding::text;
 use raft_node::Node;
 use raft_node::metrics::sheet::{self, Registry};
 
+use self::format::Format;
 use self::requests::Requests;
 use super::Shared;
 use super::exchange::{Answer, no_query};
@@ -23,9 +25,6 @@ use super::problem::Problem;
 use super::trace::Tracing;
 
 pub use doors::register_doors;
-
-/// The format: OpenMetrics, which Prometheus asks for first, and which everything else that scrapes reads, too.
-const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Has the node, its process and the HTTP front end asked at every scrape.
 pub fn register(registry: &mut Registry, node: &Node, requests: &Arc<Requests>) {
@@ -41,14 +40,15 @@ pub fn register_traces(registry: &mut Registry, tracing: Tracing) {
 }
 
 /// `GET /metrics`.
-pub async fn metrics(State(api): State<Shared>, uri: Uri) -> Answer {
+pub async fn metrics(State(api): State<Shared>, uri: Uri, headers: HeaderMap) -> Answer {
     no_query(&uri)?;
     let mut text = String::new();
     text::encode(&mut text, &api.registry)
         .map_err(|error| Problem::internal(format!("the metrics cannot be written: {error}")))?;
-    let mut response = Response::new(Body::from(text));
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(FORMAT));
+    let format = Format::of(&headers);
+    let mut response = Response::new(Body::from(format.written(text)));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
+    headers.insert(VARY, HeaderValue::from_static("accept"));
     Ok(response)
 }

@@ -81,10 +81,8 @@ fn make() -> Value {
         }
     }
     let mut schemas = json!(components);
-    for schema in schemas.as_object_mut().expect("they have names").values_mut() {
-        close_choices(schema);
-    }
     flatten(&mut schemas);
+    name_objects(&mut schemas);
     bound_lists(&mut schemas);
     // What was only a part of others is named by nobody any more.
     let text = format!("{schemas}{}", json!(paths));
@@ -114,20 +112,53 @@ fn make() -> Value {
 const INTRODUCTION: &str = "Every node answers every request; one that does not lead passes writes on. Bodies are JSON, whatever \
     their `Content-Type` says. Unknown fields and unknown query parameters are refused, so that a typo never silently means the \
     default; `null` for a field that may be left away means the same as leaving it away, unless the field says otherwise. Answers \
-    may get more fields. Integers are written without a fraction or an exponent. Durations are integers in milliseconds (`…_ms`), times RFC 3339 UTC (`…_at`). Limits of texts count \
+    may get more fields. A whole number may be written in any way that JSON has for it (`5000`, `5000.0`, `5e3`); answers have it without a fraction or an exponent. Durations are integers in milliseconds (`…_ms`), times RFC 3339 UTC (`…_at`). Limits of texts count \
     bytes of UTF-8. A body of more bytes than the server's configuration allows is `too_large`. Where nothing is served the \
     answer is 404, `no_route`; by another method 405, `method_not_allowed`, with `Allow`.";
 
-/// An enumeration with data has exactly one field, its variant's: serde refuses others, which utoipa does not say.
-fn close_choices(schema: &mut Value) {
-    let Some(choices) = schema.get_mut("oneOf").and_then(Value::as_array_mut) else {
-        return;
-    };
-    for choice in choices {
-        if choice["type"] == "object" {
+/// Gives every object a name, for generators of clients make a type of each schema, and nothing usable of an object without a name.
+/// The choices of an enumeration with data are named for both: `{"create": …}` of `OpBody` is `OpBodyCreate`.
+fn name_objects(schemas: &mut Value) {
+    let mut named = Map::new();
+    for (name, schema) in schemas.as_object_mut().expect("they have names") {
+        let choices = schema.get_mut("oneOf").and_then(Value::as_array_mut);
+        for choice in choices.into_iter().flatten() {
+            let Some(variant) = choice["properties"]
+                .as_object()
+                .and_then(|fields| fields.keys().next())
+            else {
+                continue;
+            };
+            let name = format!("{name}{}", in_camel_case(variant));
+            // Such a choice has exactly one field, its variant's: serde refuses others, which utoipa does not say.
             choice["additionalProperties"] = json!(false);
+            named.insert(name.clone(), std::mem::replace(choice, reference(&name)));
         }
     }
+    let entry = schemas.pointer_mut("/Problem/properties/cycle/items");
+    let entry = entry.expect("a problem may have a cycle");
+    let name = "CycleEntry";
+    named.insert(name.to_owned(), std::mem::replace(entry, reference(name)));
+    for (name, schema) in named {
+        let before = schemas
+            .as_object_mut()
+            .expect("they have names")
+            .insert(name, schema);
+        assert!(before.is_none(), "two schemas have one name");
+    }
+}
+
+fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+/// `set_acl` as `SetAcl`.
+fn in_camel_case(word: &str) -> String {
+    let parts = word.split('_').map(|part| {
+        let (first, rest) = part.split_at(part.len().min(1));
+        first.to_ascii_uppercase() + rest
+    });
+    parts.collect()
 }
 
 /// Schemas of types that contain others without a field of their own (`serde(flatten)`) become one list of fields, which is

@@ -96,3 +96,39 @@ fn the_page_shows_every_operation_and_schema_and_fetches_nothing() {
         );
     }
 }
+
+#[test]
+fn every_object_has_a_name() {
+    let document = openapi();
+    let mut nameless = Vec::new();
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+        for (field, value) in schema.as_object().unwrap() {
+            nameless_objects(&format!("{name}/{field}"), value, &mut nameless);
+        }
+    }
+    nameless_objects("paths", &document["paths"], &mut nameless);
+    assert_eq!(nameless, [""; 0]);
+}
+
+fn nameless_objects(at: &str, value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            let choices = ["oneOf", "anyOf", "allOf"]
+                .iter()
+                .filter_map(|of| fields.get(*of));
+            let is_choice = choices
+                .flat_map(|choices| choices.as_array().unwrap())
+                .any(|choice| choice["type"] == "object");
+            if is_choice
+                || fields.get("type").is_some_and(|of| of == "object") && fields.contains_key("properties")
+            {
+                found.push(at.to_owned());
+            }
+            for (name, value) in fields {
+                nameless_objects(&format!("{at}/{name}"), value, found);
+            }
+        }
+        Value::Array(all) => all.iter().for_each(|value| nameless_objects(at, value, found)),
+        _ => {}
+    }
+}

@@ -20,6 +20,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use znode_store::{AccessRefusal, BadPath, BadRequestId, Limited, LockMode, Party, Refusal};
 
+use super::lenient::in_words;
 use crate::locks::{LockError, LockHistoryError};
 
 /// Begins the `type` of every problem; the code follows. A name, not an address: there is nothing to fetch.
@@ -298,7 +299,7 @@ impl Problem {
 }
 
 /// The beginning of a caller's own text.
-fn echo(text: &str) -> String {
+pub fn echo(text: &str) -> String {
     text.chars().take(MAX_ECHO_CHARS).collect()
 }
 
@@ -619,10 +620,10 @@ impl Problem {
     }
 }
 
-/// What is wrong with a body or a query: serde's own sentence names the field.
+/// What is wrong with a body.
 impl From<serde_json::Error> for Problem {
     fn from(error: serde_json::Error) -> Self {
-        Self::bad_request(format!("the body: {error}"))
+        Self::bad_request(format!("the body: {}", in_words(&error)))
     }
 }
 

@@ -93,6 +93,18 @@ pub(super) const HTTP: Section = Section {
                 connection is cut: 5 minutes.",
         },
         Setting {
+            name: "http.waiter_grace_ms",
+            kind: Kind::Number {
+                least: 0,
+                most: 60_000,
+            },
+            usual: Usual::Is("5000"),
+            sample: Shown::Usual,
+            reload: Reload::Live,
+            meaning: "So long the place of a caller that waits for a lock under a request_id is kept after \
+                its connection was cut, by a proxy for instance, for the same request sent again. 0: not at all.",
+        },
+        Setting {
             name: "http.drain_timeout_ms",
             kind: Kind::Milliseconds { most: YEAR_MS },
             usual: Usual::Is("5000"),

@@ -264,10 +264,9 @@ pub fn health() -> Vec<Operation> {
             .fails(&[Code::Unavailable])
             .for_everybody(),
         Operation::get("/metrics", "metrics", "Shows what this node measures")
-            .answers_in(
-                "application/openmetrics-text",
-                "OpenMetrics text. Names begin with `lockgate_`.",
-                json!({"type": "string"}),
+            .answers_in_any(
+                &["text/plain", "application/openmetrics-text"],
+                "Prometheus' text format 0.0.4, or OpenMetrics 1.0.0 if `Accept` names that first. Names begin with `lockgate_`.",
             )
             .fails(&[Code::BadRequest, Code::Internal, Code::Forbidden]),
         Operation::get("/v1/openapi.json", "openApi", "This document")

@@ -1,0 +1,188 @@
+//! The two text formats of metrics, and which of them a caller gets. They are nearly one: OpenMetrics names a counter without
+//! `_total` where it is introduced, escapes quotes in its description, and says where the text ends.
+
+use axum::http::HeaderMap;
+use axum::http::header::ACCEPT;
+
+/// How what is measured is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Prometheus' own, version 0.0.4: what everything reads, and who names nothing gets.
+    Text,
+    /// OpenMetrics 1.0.0, for whoever names it and not the other one before it.
+    OpenMetrics,
+}
+
+/// One of the formats that a caller takes, and how gladly: in thousandths.
+struct Range<'a> {
+    name: &'a str,
+    version: Option<&'a str>,
+    weight: u16,
+}
+
+impl<'a> Range<'a> {
+    fn parse(text: &'a str) -> Self {
+        let mut pieces = text.split(';').map(str::trim);
+        let name = pieces.next().unwrap_or_default();
+        let parameter = |name: &str| {
+            let mut named = pieces.clone().filter_map(|piece| piece.split_once('='));
+            named
+                .find(|(key, _)| key.eq_ignore_ascii_case(name))
+                .map(|(_, value)| value.trim_matches('"'))
+        };
+        let weight = parameter("q").and_then(|weight| weight.parse::<f32>().ok());
+        Self {
+            name,
+            version: parameter("version"),
+            weight: (weight.unwrap_or(1.0).clamp(0.0, 1.0) * 1_000.0) as u16,
+        }
+    }
+}
+
+impl Format {
+    /// The one for a request with these headers.
+    pub fn of(headers: &HeaderMap) -> Self {
+        let accepted = headers
+            .get_all(ACCEPT)
+            .iter()
+            .filter_map(|text| text.to_str().ok());
+        let ranges: Vec<Range<'_>> = accepted
+            .flat_map(|text| text.split(','))
+            .map(Range::parse)
+            .collect();
+        let weight = |name: &str, version: &str| {
+            let named = ranges
+                .iter()
+                .filter(|range| range.name.eq_ignore_ascii_case(name));
+            let of_version = named.filter(|range| range.version.is_none_or(|of| of == version));
+            of_version.map(|range| range.weight).max().unwrap_or(0)
+        };
+        let open_metrics = weight("application/openmetrics-text", "1.0.0");
+        if open_metrics > 0 && open_metrics >= weight("text/plain", "0.0.4") {
+            Self::OpenMetrics
+        } else {
+            Self::Text
+        }
+    }
+
+    /// Its name.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+
+    /// A text of OpenMetrics in this format.
+    pub fn written(self, open_metrics: String) -> String {
+        match self {
+            Self::Text => text(&open_metrics),
+            Self::OpenMetrics => open_metrics,
+        }
+    }
+}
+
+fn text(open_metrics: &str) -> String {
+    let mut text = String::with_capacity(open_metrics.len() + open_metrics.len() / 16);
+    let mut lines = open_metrics.lines().peekable();
+    while let Some(line) = lines.next() {
+        if line == "# EOF" {
+            continue;
+        }
+        let Some((name, help)) = introduced(line, "# HELP ") else {
+            text.push_str(line);
+            text.push('\n');
+            continue;
+        };
+        let kind = lines.next_if(|next| introduced(next, "# TYPE ").is_some_and(|(of, _)| of == name));
+        let kind = kind
+            .and_then(|line| introduced(line, "# TYPE "))
+            .map(|(_, kind)| kind);
+        let total = if kind == Some("counter") { "_total" } else { "" };
+        text.push_str(&format!("# HELP {name}{total} {}\n", help.replace("\\\"", "\"")));
+        if let Some(kind) = kind {
+            text.push_str(&format!("# TYPE {name}{total} {kind}\n"));
+        }
+    }
+    text
+}
+
+/// The name of the metric that a line introduces, and what it says about it.
+fn introduced<'a>(line: &'a str, how: &str) -> Option<(&'a str, &'a str)> {
+    line.strip_prefix(how)?.split_once(' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_gets_the_format_that_it_names_first() {
+        for (accept, format) in [
+            (None, Format::Text),
+            (Some("*/*"), Format::Text),
+            (Some("text/plain"), Format::Text),
+            (Some("text/html, */*;q=0.8"), Format::Text),
+            (Some("application/openmetrics-text"), Format::OpenMetrics),
+            (
+                Some("Application/OpenMetrics-Text; version=\"1.0.0\"; charset=utf-8"),
+                Format::OpenMetrics,
+            ),
+            (Some("application/openmetrics-text;q=0"), Format::Text),
+            (Some("application/openmetrics-text;version=0.0.1"), Format::Text),
+            (
+                Some("application/openmetrics-text;q=0.4, text/plain;version=0.0.4;q=0.5"),
+                Format::Text,
+            ),
+            // Prometheus, of two versions.
+            (
+                Some(
+                    "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+                ),
+                Format::OpenMetrics,
+            ),
+            (
+                Some(
+                    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
+                ),
+                Format::OpenMetrics,
+            ),
+        ] {
+            let headers = accept.map(|accept| (ACCEPT, accept.parse().unwrap()));
+            assert_eq!(Format::of(&headers.into_iter().collect()), format, "{accept:?}");
+        }
+    }
+
+    #[test]
+    fn prometheus_text_names_counters_as_they_are_and_has_no_end() {
+        let open_metrics = "\
+# HELP lockgate_ready Whether it is \\\"ready\\\".
+# TYPE lockgate_ready gauge
+lockgate_ready 1
+# HELP lockgate_grants Grants.
+# TYPE lockgate_grants counter
+lockgate_grants_total{mode=\"shared\"} 3
+# HELP lockgate_wait_seconds Waits.
+# TYPE lockgate_wait_seconds histogram
+lockgate_wait_seconds_sum 0.5
+lockgate_wait_seconds_count 1
+lockgate_wait_seconds_bucket{le=\"+Inf\"} 1
+# EOF
+";
+        let text = "\
+# HELP lockgate_ready Whether it is \"ready\".
+# TYPE lockgate_ready gauge
+lockgate_ready 1
+# HELP lockgate_grants_total Grants.
+# TYPE lockgate_grants_total counter
+lockgate_grants_total{mode=\"shared\"} 3
+# HELP lockgate_wait_seconds Waits.
+# TYPE lockgate_wait_seconds histogram
+lockgate_wait_seconds_sum 0.5
+lockgate_wait_seconds_count 1
+lockgate_wait_seconds_bucket{le=\"+Inf\"} 1
+";
+        assert_eq!(Format::Text.written(open_metrics.to_owned()), text);
+        assert_eq!(Format::OpenMetrics.written(open_metrics.to_owned()), open_metrics);
+    }
+}
