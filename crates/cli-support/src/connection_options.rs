@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
-use lock_client::Token;
+use lock_client::{LockClient, Token};
 use transport_security::ClientTls;
 
 use crate::credentials::Credentials;
+use crate::usage::UsageError;
 
 /// The token itself, where no file has it. There is no option for it: other users of a machine see what a program is called with.
 const TOKEN_VARIABLE: &str = "LOCKGATE_TOKEN";
@@ -51,7 +52,8 @@ impl ConnectionOptions {
         match &self.ca {
             Some(ca) => ClientTls::new(ca, own).map(Some).context("--ca, --cert, --key"),
             None if own.is_some() => {
-                bail!("--cert is shown to servers with TLS only: give their authority with --ca")
+                let told = "--cert is shown to servers with TLS only: give their authority with --ca";
+                Err(UsageError(told.to_owned()).into())
             }
             None => Ok(None),
         }
@@ -61,9 +63,31 @@ impl ConnectionOptions {
 fn token_of_environment() -> anyhow::Result<Option<Token>> {
     match std::env::var(TOKEN_VARIABLE) {
         Ok(text) if text.is_empty() => Ok(None),
-        Ok(text) => Token::parse(&text).map(Some).context(TOKEN_VARIABLE),
+        Ok(text) => match Token::parse(&text) {
+            Ok(token) => Ok(Some(token)),
+            Err(error) => Err(UsageError(format!("{TOKEN_VARIABLE}: {error}")).into()),
+        },
         Err(std::env::VarError::NotPresent) => Ok(None),
         // What is in it is not repeated.
-        Err(std::env::VarError::NotUnicode(_)) => bail!("{TOKEN_VARIABLE}: it is no text"),
+        Err(std::env::VarError::NotUnicode(_)) => {
+            Err(UsageError(format!("{TOKEN_VARIABLE}: it is no text")).into())
+        }
+    }
+}
+
+/// Addresses of nodes as `host:port`. `option` names where they were given.
+pub fn addresses(
+    option: &str,
+    given: &[String],
+    credentials: &Credentials,
+) -> Result<Vec<String>, UsageError> {
+    let builder = LockClient::builder(given);
+    let builder = match &credentials.tls {
+        Some(tls) => builder.tls(tls.clone()),
+        None => builder,
+    };
+    match builder.build() {
+        Ok(client) => Ok(client.addresses()),
+        Err(error) => Err(UsageError(format!("{option}: {error}"))),
     }
 }

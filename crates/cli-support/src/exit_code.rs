@@ -1,5 +1,7 @@
-//! Exit codes of the commands that call a cluster, and of a node that was removed. docs/command-line.md repeats this table.
+//! Exit codes of the commands. docs/command-line.md repeats this table.
 
+/// Wrong arguments, or a wrong variable of the environment.
+pub const USAGE: u8 = 2;
 /// The node that was run is no member of its cluster any more: whoever starts processes need not start it again.
 pub const REMOVED: u8 = 3;
 /// No server could serve: nothing was done.

@@ -1,5 +1,5 @@
 //! Shared parts of the commands of `lockgate` that call a cluster: connection options of the command line, an HTTP client for nodes,
-//! files with secrets and certificates, output, progress, and exit codes.
+//! files with secrets and certificates, output, progress, signals, orphans, and exit codes.
 //!
 //! The load generator, the migration, the launcher of local clusters and the command line itself are built on it. It calls nodes only
 //! over HTTP. It must know neither the server (consensus, state machine, front ends) nor any command that uses it.
@@ -11,9 +11,12 @@ pub mod credentials;
 pub mod exit_code;
 pub mod http_client;
 pub mod open_files;
+pub mod orphans;
 pub mod output;
 pub mod progress;
 pub mod secret_file;
+pub mod signals;
+pub mod usage;
 
 use anyhow::Context as _;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
+use cli_support::output::say;
 use local_cluster::{LocalCluster, START_TIMEOUT, STOP_TIMEOUT};
 use serde::Serialize;
 use tokio::time::Instant;
@@ -74,19 +75,19 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     if args.json {
         return report::print_json(&report);
     }
-    println!(
+    say(format!(
         "{} znodes: caught up after {} ms, with {} writes/s ({} before)",
         report.znodes, report.caught_up_ms, report.writes_per_second, report.writes_per_second_before
-    );
+    ))?;
     println!(
         "longest: no write acknowledged for {} ms; a read at the leader took {} ms, at the follower {} ms",
         report.longest_write_gap_ms, report.longest_leader_read_ms, report.longest_follower_read_ms
     );
-    println!(
+    say(format!(
         "most memory: leader {} MB, the member {} MB",
         report.leader_peak_memory_bytes / 1_000_000,
         report.member_peak_memory_bytes / 1_000_000
-    );
+    ))?;
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::Args;
 use cli_support::api_client::{ApiClient, CallError, HeldLock, KeptSession};
+use cli_support::output::say;
 use futures_util::FutureExt as _;
 use local_cluster::{LocalCluster, Ports, START_TIMEOUT, STOP_TIMEOUT};
 use nix::sys::signal::Signal;
@@ -95,10 +96,11 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
         loss,
         args.kills,
         args.clients,
-        |round, ms, gap_ms| {
-            if !args.json {
-                println!("{round:>3}: first new grant after {ms} ms, no write for {gap_ms} ms");
-            }
+        |round, ms, gap_ms| match args.json {
+            true => Ok(()),
+            false => say(format!(
+                "{round:>3}: first new grant after {ms} ms, no write for {gap_ms} ms"
+            )),
         },
     )
     .await;
@@ -108,7 +110,7 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     let report = report?;
     match args.json {
         true => report::print_json(&report)?,
-        false => print(&report),
+        false => print(&report)?,
     }
     ensure!(
         report.violations.is_empty(),
@@ -118,7 +120,7 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn print(report: &FailoverReport) {
+fn print(report: &FailoverReport) -> anyhow::Result<()> {
     println!(
         "{} leaders lost, {} clients; {} violations",
         report.first_grant_ms.len(),
@@ -132,17 +134,18 @@ fn print(report: &FailoverReport) {
         let mut sorted = times.clone();
         sorted.sort_unstable();
         let at = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1];
-        println!(
+        say(format!(
             "{what}: min {} ms, median {} ms, p90 {} ms, max {} ms",
             sorted[0],
             at(50),
             at(90),
             sorted[sorted.len() - 1]
-        );
+        ))?;
     }
     for violation in &report.violations {
-        println!("  {violation}");
+        say(format!("  {violation}"))?;
     }
+    Ok(())
 }
 
 /// How the leader is lost.
@@ -161,7 +164,7 @@ pub async fn measure(
     loss: Loss,
     kills: usize,
     clients: usize,
-    mut tell: impl FnMut(usize, u64, u64),
+    mut tell: impl FnMut(usize, u64, u64) -> anyhow::Result<()>,
 ) -> anyhow::Result<FailoverReport> {
     let mut report = FailoverReport {
         clients,
@@ -171,7 +174,7 @@ pub async fn measure(
         let one = round(cluster, loss, number, clients, &mut report);
         LocalSet::new().run_until(one).await?;
         let last = |of: &[u64]| of.last().copied().unwrap_or_default();
-        tell(number, last(&report.first_grant_ms), last(&report.write_gap_ms));
+        tell(number, last(&report.first_grant_ms), last(&report.write_gap_ms))?;
     }
     Ok(report)
 }

@@ -12,7 +12,8 @@ use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use clap::Args;
 use cli_support::api_client::request_id;
-use cli_support::output::say;
+use cli_support::output::{say, tell};
+use cli_support::signals;
 use futures_util::FutureExt as _;
 use serde::Serialize;
 use tokio::task::LocalSet;
@@ -348,10 +349,10 @@ pub async fn watch<O: Open>(open: O, writers: usize, lasts: Duration) -> anyhow:
     let writers = Writers::start(open, writers).await?;
     writers.begin();
     // Whoever does something to the servers has to know from when on it is seen.
-    eprintln!("{count} writers write");
+    tell(format!("{count} writers write"));
     tokio::select! {
         () = tokio::time::sleep(lasts) => {}
-        interrupted = tokio::signal::ctrl_c() => interrupted.context("listening for SIGINT")?,
+        interrupted = signals::interrupted() => interrupted?,
     }
     Ok(writers.report())
 }

@@ -37,7 +37,8 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use nix::unistd::Pid;
 
-use cli_support::connection_options::ConnectionOptions;
+use cli_support::connection_options::{ConnectionOptions, addresses};
+use cli_support::credentials::Credentials;
 use load::LoadArgs;
 use local_cluster::LocalCluster;
 use nodes::Nodes;
@@ -151,7 +152,7 @@ impl Target {
     fn zookeeper_nodes(&self) -> anyhow::Result<Nodes> {
         let given = self.secured.credentials()?;
         let Some(cluster) = self.local()? else {
-            return Ok(Nodes::new(self.target.clone(), given));
+            return self.named(given);
         };
         let of = |node: &local_cluster::LocalNode| {
             let address = node.zookeeper.clone();
@@ -161,13 +162,19 @@ impl Target {
         Ok(Nodes::new(addresses, given.or(cluster.credentials())))
     }
 
+    /// The nodes that are named.
+    fn named(&self, credentials: Credentials) -> anyhow::Result<Nodes> {
+        let named = addresses("--target", &self.target, &credentials)?;
+        Ok(Nodes::new(named, credentials))
+    }
+
     /// Where the nodes serve HTTP, and what is shown to them: of a cluster on this machine what its administrator has, unless
     /// something else is given.
     fn nodes(&self) -> anyhow::Result<Nodes> {
         let given = self.secured.credentials()?;
         Ok(match self.local()? {
             Some(cluster) => Nodes::new(cluster.http_addresses(), given.or(cluster.credentials())),
-            None => Nodes::new(self.target.clone(), given),
+            None => self.named(given)?,
         })
     }
 }

@@ -1,9 +1,11 @@
 //! What the kernel knows of a process: its memory and its time on the processor.
 
-use std::fs;
+use std::io::ErrorKind;
 use std::time::Duration;
+use std::{fs, io};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
+use nix::errno::Errno;
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
 /// The most memory that a process has had, in bytes.
@@ -16,9 +18,34 @@ pub fn memory(pid: Pid) -> anyhow::Result<u64> {
     kib(pid, "VmRSS:")
 }
 
+/// What the kernel shows there of a process, which may have ended since its id was looked up.
+fn read(pid: Pid, path: &str) -> anyhow::Result<String> {
+    fs::read_to_string(path).map_err(|error: io::Error| {
+        let is_gone =
+            error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(Errno::ESRCH as i32);
+        match is_gone {
+            true => has_ended(pid),
+            false => anyhow::Error::from(error).context(path.to_owned()),
+        }
+    })
+}
+
+/// Whether a process has ended and waits to be collected: then it has no memory any more.
+fn is_zombie(status: &str) -> bool {
+    let state = status.lines().find_map(|line| line.strip_prefix("State:"));
+    state.is_some_and(|state| state.trim_start().starts_with('Z'))
+}
+
+fn has_ended(pid: Pid) -> anyhow::Error {
+    anyhow!("the cluster went away during the measurement: the node with process {pid} has ended")
+}
+
 fn kib(pid: Pid, name: &str) -> anyhow::Result<u64> {
     let path = format!("/proc/{pid}/status");
-    let status = fs::read_to_string(&path).with_context(|| path.clone())?;
+    let status = read(pid, &path)?;
+    if is_zombie(&status) {
+        return Err(has_ended(pid));
+    }
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     kib.map(|kib| kib * 1024)
@@ -28,7 +55,7 @@ fn kib(pid: Pid, name: &str) -> anyhow::Result<u64> {
 /// How long all threads of a process have run, in user and kernel mode together.
 pub fn cpu_time(pid: Pid) -> anyhow::Result<Duration> {
     let path = format!("/proc/{pid}/stat");
-    let stat = fs::read_to_string(&path).with_context(|| path.clone())?;
+    let stat = read(pid, &path)?;
     let ticks_per_second = sysconf(SysconfVar::CLK_TCK)
         .context("the length of a tick")?
         .context("ticks have no length here")?;
@@ -59,5 +86,23 @@ mod tests {
             Some(11 + 12)
         );
         assert_eq!(ticks("7 (a) S 1 2"), None);
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_called_so() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = Pid::from_raw(child.id() as i32);
+        let ended = format!("the node with process {pid} has ended");
+        while cpu_time(pid).is_ok() && memory(pid).is_ok() {
+            std::thread::yield_now();
+        }
+        assert!(
+            memory(pid).unwrap_err().to_string().contains(&ended),
+            "as a zombie"
+        );
+        child.wait().unwrap();
+        for told in [cpu_time(pid).map(drop), memory(pid).map(drop)] {
+            assert!(told.unwrap_err().to_string().contains(&ended));
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use clap::Args;
 use cli_support::api_client::{ApiClient, request_id};
+use cli_support::output::say;
 use local_cluster::{LocalCluster, START_TIMEOUT, STOP_TIMEOUT};
 use serde::Serialize;
 use serde_json::json;
@@ -65,24 +66,24 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     if args.json {
         return report::print_json(&report);
     }
-    println!(
+    say(format!(
         "{} znodes, {} MB on the disk of a node, at most {} MB of memory",
         report.znodes,
         report.disk_bytes / 1_000_000,
         report.peak_memory_bytes / 1_000_000
-    );
-    println!(
+    ))?;
+    say(format!(
         "one follower restarted, until it is ready:   {:?} ms",
         report.one_ready_ms
-    );
-    println!(
+    ))?;
+    say(format!(
         "all restarted at once, until the first write: {:?} ms",
         report.all_first_write_ms
-    );
-    println!(
+    ))?;
+    say(format!(
         "all restarted at once, until all are ready:   {:?} ms",
         report.all_ready_ms
-    );
+    ))?;
     Ok(())
 }
 

@@ -11,6 +11,7 @@ mod certificates;
 pub mod layout;
 mod learners;
 pub mod members;
+mod mixed_up;
 pub mod process;
 pub mod secured;
 
@@ -34,12 +35,16 @@ use transport_security::ClientTls;
 use cli_support::credentials::Credentials;
 use cli_support::http_client;
 pub use layout::{HTTP_BASE_PORT, LocalNode, MAX_NODES, PEER_BASE_PORT, Ports, ZOOKEEPER_BASE_PORT};
+pub use mixed_up::mixed_up;
 
 /// How often nodes are asked whether they serve. They cannot tell: there is no connection to tell it over.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
 /// A living node answers such a question at once; one that takes longer is not of use now.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How often it is checked, while nodes are awaited, that all of them are of one cluster.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// How many nodes start, elect and serve within this even on a machine that is busy with something else.
 pub const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -84,6 +89,8 @@ pub struct NodeReport {
     pub pid: Option<i32>,
     /// Its part in the cluster, if it answers.
     pub role: Option<Role>,
+    /// The id of the cluster that its data directory belongs to, if it answers and has one.
+    pub cluster_id: Option<String>,
     /// Whether it can serve.
     pub ready: bool,
     /// What it says a person should look at, in the whole cluster.
@@ -247,7 +254,7 @@ impl LocalCluster {
     }
 
     /// Starts those nodes that do not live, from what is on their disks, and waits until all serve. Says which
-    /// ones were started.
+    /// ones were started. Fails if their data directories are of several clusters.
     pub async fn up(&mut self, timeout: Duration) -> anyhow::Result<Vec<NodeId>> {
         let mut started = Vec::new();
         for id in self.ids() {
@@ -259,6 +266,7 @@ impl LocalCluster {
         }
         let deadline = Instant::now() + timeout;
         let mut awaited = self.ids();
+        let mut checked = Instant::now();
         // All are looked at in turn: one that serves only when the others do must not be what these are waiting for.
         while !awaited.is_empty() {
             for id in std::mem::take(&mut awaited) {
@@ -274,12 +282,23 @@ impl LocalCluster {
                 }
                 awaited.push(id);
             }
+            if awaited.is_empty() || checked.elapsed() >= CHECK_EVERY {
+                self.ensure_one_cluster().await?;
+                checked = Instant::now();
+            }
             if !awaited.is_empty() {
                 tokio::time::sleep(ASK_EVERY).await;
             }
         }
         started.sort_unstable();
         Ok(started)
+    }
+
+    async fn ensure_one_cluster(&self) -> anyhow::Result<()> {
+        match mixed_up(&self.status().await?) {
+            Some(told) => bail!(told),
+            None => Ok(()),
+        }
     }
 
     /// Waits until nobody listens at a node's addresses, but not for long: a process that ends gives its claim and its sockets
@@ -501,6 +520,10 @@ impl LocalCluster {
                 id: node.id,
                 pid: pid.map(Pid::as_raw),
                 role: view.as_ref().map(|view| view.role),
+                cluster_id: view
+                    .as_ref()
+                    .map(|view| view.cluster_id.clone())
+                    .filter(|id| !id.is_empty()),
                 ready: view.as_ref().is_some_and(|view| view.ready),
                 alarms: view.map(|view| view.alarms).unwrap_or_default(),
                 url: self.url_of(node),

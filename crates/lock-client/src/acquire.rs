@@ -249,6 +249,13 @@ impl Acquire {
         let servers = self.core.servers.clone();
         let server = servers.current();
         let mut suspicions = servers.suspicions(server);
+        let give_up_at = self.give_up_at;
+        let is_over = async {
+            match give_up_at {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
         let doubted_before = std::mem::replace(&mut self.in_doubt, true);
         // From now on, dropped or not, the cluster may hear of it.
         let call = self.request.next();
@@ -264,6 +271,7 @@ impl Acquire {
                 servers.turn_away(server);
                 return Ok(Verdict::InDoubt("the server is silent".to_owned()));
             }
+            () = is_over => return Ok(Verdict::InDoubt("no server has answered in time".to_owned())),
         };
         self.unanswered.pop();
         match &verdict {

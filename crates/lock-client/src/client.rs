@@ -7,7 +7,7 @@ use std::time::Duration;
 use transport_security::ClientTls;
 
 use crate::deadline::Margin;
-use crate::servers::{Patience, Servers};
+use crate::servers::{Patience, SHORTEST_TRY, Servers};
 use crate::session::SessionBuilder;
 use crate::token::{TokenProvider, is_on_this_machine};
 use crate::znodes::Znodes;
@@ -124,7 +124,8 @@ impl LockClient {
 }
 
 impl ClientBuilder {
-    /// How long a call is tried at all servers before it fails (15 s). What belongs to a session fails with it.
+    /// How long a call is tried at all servers before it fails (15 s). What belongs to a session fails with it. Each server gets its part of
+    /// this time at most, and half a second at least, so that one that is silent does not use up the time of the others.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience.total = patience;
         self
@@ -179,7 +180,7 @@ impl ClientBuilder {
     }
 
     /// The client.
-    pub fn build(self) -> Result<LockClient, AddressError> {
+    pub fn build(mut self) -> Result<LockClient, AddressError> {
         let addresses: Vec<String> = self
             .addresses
             .iter()
@@ -195,6 +196,10 @@ impl ClientBuilder {
         {
             return Err(AddressError::TokenInPlain(far.clone()));
         }
+        let count = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+        let each = (self.patience.total / count).max(SHORTEST_TRY);
+        self.patience.answer = self.patience.answer.min(each);
+        self.patience.connect = self.patience.connect.min(each);
         Ok(LockClient {
             servers: Arc::new(Servers::new(
                 addresses,

@@ -18,8 +18,8 @@ use crate::sse::{Block, Blocks};
 /// is gone, as far as this is concerned.
 const LONGEST_SILENCE: Duration = Duration::from_secs(45);
 
-/// When a server has no stream for this client (it is older, or has too many, or does not let the client in), so long nobody is
-/// asked again. The heartbeats go on.
+/// When there is no stream for this client (the server is older, or has too many, or does not let the client in; or the process has no
+/// file descriptor to spare), so long nobody is asked again. The heartbeats go on.
 const DO_WITHOUT: Duration = Duration::from_secs(10);
 
 /// The largest event: how things stand with a session of many thousand locks.
@@ -130,6 +130,7 @@ async fn listen(core: &Core, server: usize, last: &mut String) -> Over {
         Ok(Ok(Opened::Stream(chunks))) => chunks,
         Ok(Ok(Opened::Answer(answer))) => return refused(core, answer.status, &answer.body),
         Ok(Err(SendError::NotSent(why) | SendError::Broken(why))) => return Over::Elsewhere(why),
+        Ok(Err(SendError::NoDescriptor(why))) => return Over::DoWithout(why),
         Err(_) => return Over::Elsewhere(format!("no answer in {silence:?}")),
     };
     core.life.set_followed(true);
@@ -139,6 +140,9 @@ async fn listen(core: &Core, server: usize, last: &mut String) -> Over {
             chunk = tokio::time::timeout(silence, chunks.next()) => chunk,
             // Its heartbeats go unanswered. (The sender lives as long as the servers.)
             _ = suspicions.changed() => return Over::Elsewhere("it does not answer".to_owned()),
+            () = core.servers.descriptor_needed() => {
+                return Over::DoWithout("a request needs its file descriptor".to_owned());
+            }
         };
         let bytes = match chunk {
             Ok(Some(Ok(bytes))) => bytes,

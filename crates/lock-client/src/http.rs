@@ -1,8 +1,8 @@
 //! One request to one server: the only door to the HTTP library. No retries, no meaning.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
@@ -12,6 +12,8 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use nix::errno::Errno;
+use tokio::sync::Notify;
 use transport_security::ClientTls;
 
 use crate::connector::Connector;
@@ -33,6 +35,8 @@ pub(crate) struct Http {
     scheme: &'static str,
     /// Says who calls; none: nobody in particular, or whoever the certificate names.
     token: Option<Arc<dyn TokenProvider>>,
+    /// Notifies open streams when a request finds no file descriptor for a connection.
+    descriptor_needed: Arc<Notify>,
 }
 
 impl fmt::Debug for Http {
@@ -77,6 +81,8 @@ pub(crate) struct Chunks(Incoming);
 pub(crate) enum SendError {
     /// There was no connection: the server has seen nothing of it.
     NotSent(String),
+    /// Nor was there, because this process has as many files open as it may have.
+    NoDescriptor(String),
     /// It was sent, or begun to be: nobody knows what became of it.
     Broken(String),
 }
@@ -105,14 +111,25 @@ impl Http {
             client,
             scheme,
             token,
+            descriptor_needed: Arc::default(),
         }
     }
 
     /// Sends a request to `server` (`host:port`) and reads the answer. Dropped before that, it closes the connection, by
     /// which the server knows that nobody waits any more.
     pub(crate) async fn send(&self, server: &str, call: &Call) -> Result<Answer, SendError> {
-        let response = self.begin(server, call).await?;
+        let response = self.begin(server, call).await.inspect_err(|error| {
+            if matches!(error, SendError::NoDescriptor(_)) {
+                self.descriptor_needed.notify_waiters();
+            }
+        })?;
         read(server, response).await
+    }
+
+    /// Waits until a request finds no descriptor. A stream, without which a client can do, then gives its own up: heartbeats and releases
+    /// need one.
+    pub(crate) async fn descriptor_needed(&self) {
+        self.descriptor_needed.notified().await;
     }
 
     /// Asks `server` for a stream. Dropped, or when the stream is, the connection is closed.
@@ -156,6 +173,7 @@ impl Http {
         self.client.request(request).await.map_err(|error| {
             let told = format!("{server}: {}", with_causes(&error));
             match error.is_connect() {
+                true if is_out_of_descriptors(&error) => SendError::NoDescriptor(told),
                 true => SendError::NotSent(told),
                 false => SendError::Broken(told),
             }
@@ -188,6 +206,21 @@ impl Chunks {
             }
         }
     }
+}
+
+/// Whether the reason is that this process, or the machine, has no file descriptor left.
+fn is_out_of_descriptors(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let code = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::raw_os_error);
+        if code.is_some_and(|code| [Errno::EMFILE, Errno::ENFILE].contains(&Errno::from_raw(code))) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// An error in one line: hyper's own text says little without what caused it.

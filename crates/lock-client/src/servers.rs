@@ -25,6 +25,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 /// failover, and so would what `Retry-After` says, which counts in seconds.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
+/// How long a server may take for an answer or a connection at least, however little time is left for all of them: one that is well takes
+/// less, wherever it is, and a request that is given up too early has an unknown outcome.
+pub(crate) const SHORTEST_TRY: Duration = Duration::from_millis(500);
+
 /// How a client behaves when servers do not.
 #[derive(Debug, Clone)]
 pub(crate) struct Patience {
@@ -183,10 +187,15 @@ impl Servers {
             let address = &self.servers[server].address;
             match self.http.send(address, call).await {
                 Ok(answer) => judge(address, answer),
-                Err(SendError::NotSent(why)) => Verdict::NotDone(why),
+                Err(SendError::NotSent(why) | SendError::NoDescriptor(why)) => Verdict::NotDone(why),
                 Err(SendError::Broken(why)) => Verdict::InDoubt(why),
             }
         })
+    }
+
+    /// Waits until a request finds no descriptor for a connection.
+    pub(crate) async fn descriptor_needed(&self) {
+        self.http.descriptor_needed().await;
     }
 
     /// Opens a stream at one server. Boxed like [`Servers::send`].
@@ -205,7 +214,7 @@ impl Servers {
             .await
     }
 
-    /// Likewise, for a request that may take so long to be answered.
+    /// Likewise, for `total`, and as long as one server may take to answer. If that is longer, the request is sent once.
     pub(crate) async fn call_within(
         &self,
         call: &Call,
@@ -215,9 +224,10 @@ impl Servers {
         let deadline = Instant::now() + total;
         let (mut pauses, mut in_doubt) = (Pauses::new(), false);
         let changes = call.method != Method::GET;
+        let mut within = answer;
         loop {
             let server = self.current();
-            let sent = tokio::time::timeout(answer, self.send(server, call)).await;
+            let sent = tokio::time::timeout(within, self.send(server, call)).await;
             let why = match sent {
                 Ok(Verdict::Done(body)) => return Ok(body),
                 // Who calls may have had the right when an earlier try was carried out, and has lost it since.
@@ -232,7 +242,7 @@ impl Servers {
                 }
                 Err(_) => {
                     in_doubt = true;
-                    format!("{}: no answer in {answer:?}", self.servers[server].address)
+                    format!("{}: no answer in {within:?}", self.servers[server].address)
                 }
             };
             self.turn_away(server);
@@ -244,6 +254,8 @@ impl Servers {
                 });
             }
             tokio::time::sleep(pause).await;
+            let left = deadline.saturating_duration_since(Instant::now());
+            within = answer.min(left.max(SHORTEST_TRY));
         }
     }
 

@@ -7,6 +7,8 @@
 use std::fmt::Write as _;
 use std::io;
 
+use cli_support::output::is_shown;
+
 /// How an escape looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Escapes {
@@ -69,18 +71,6 @@ fn harmless(line: &[u8], escapes: Escapes) -> Option<String> {
     }
     escaped.push_str(end);
     Some(escaped)
-}
-
-/// Whether a character is shown, and does nothing but that.
-fn is_shown(character: char) -> bool {
-    let directs = matches!(character,
-        // What turns the direction of text, so that a line can be made to look like another one.
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-        // What some programs take for the end of a line.
-        | '\u{2028}' | '\u{2029}'
-        // What is not seen at all: spaces without width, marks of byte order, tags.
-        | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
-    !character.is_control() && !directs
 }
 
 #[cfg(test)]

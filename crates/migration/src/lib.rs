@@ -30,8 +30,11 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use cli_support::api_client::ApiClient;
-use cli_support::connection_options::ConnectionOptions;
+use cli_support::connection_options::{ConnectionOptions, addresses};
+use cli_support::ensure_usage;
 use cli_support::exit_code::NOT_THE_SAME;
+use cli_support::signals::{Listener, Signal};
+use cli_support::usage::UsageError;
 use serde_json::json;
 use tokio::time::Instant;
 use transport_security::ClientTls;
@@ -122,14 +125,13 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 }
 
 async fn run_until_signal(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let mut terminate = Listener::new(Signal::SIGTERM)?;
+    let mut interrupt = Listener::new(Signal::SIGINT)?;
     let follows = !(arguments.once || arguments.switch || arguments.verify_only);
     tokio::select! {
         done = carry_out(arguments) => done,
-        _ = terminate.recv() => interrupted(follows),
-        _ = interrupt.recv() => interrupted(follows),
+        _ = terminate.next() => interrupted(follows),
+        _ = interrupt.next() => interrupted(follows),
     }
 }
 
@@ -223,12 +225,12 @@ async fn carry_out(arguments: Arguments) -> anyhow::Result<ExitCode> {
 
 impl Arguments {
     fn mirror(&self) -> anyhow::Result<Mirror> {
-        ensure!(
+        ensure_usage!(
             self.root.starts_with('/') && (self.root == "/" || !self.root.ends_with('/')),
             "--root: a path begins with a slash, and does not end with one"
         );
         let own = scope::is_within(&self.root, "/zookeeper");
-        ensure!(!own, "--root: what is below /zookeeper is the clusters' own");
+        ensure_usage!(!own, "--root: what is below /zookeeper is the clusters' own");
         let from = self
             .from
             .iter()
@@ -241,13 +243,9 @@ impl Arguments {
                 None => Vec::new(),
             },
         };
-        for server in &self.to {
-            ensure!(
-                server.contains(':'),
-                "--to: {server:?} has no port: nodes are HOST:PORT of their HTTP API"
-            );
-        }
-        let client = ApiClient::new(&self.to, 0, self.patience).with(self.secured.credentials()?);
+        let credentials_there = self.secured.credentials()?;
+        let to = addresses("--to, LOCKGATE_SERVERS", &self.to, &credentials_there)?;
+        let client = ApiClient::new(&to, 0, self.patience).with(credentials_there);
         let source = Source::new(from, credentials, self.patience);
         Ok(Mirror::new(source, Target::new(client), Scope::new(&self.root)))
     }
@@ -259,7 +257,8 @@ impl Arguments {
                 .map(Some)
                 .context("--from-ca, --from-cert, --from-key"),
             None if own.is_some() => {
-                bail!("--from-cert is shown over TLS only: give the source's authority with --from-ca")
+                let told = "--from-cert is shown over TLS only: give the source's authority with --from-ca";
+                Err(UsageError(told.to_owned()).into())
             }
             None => Ok(None),
         }
@@ -268,16 +267,14 @@ impl Arguments {
 
 /// A server of ZooKeeper as connection strings name it; a path behind it would be another root.
 fn with_port(server: &str) -> anyhow::Result<String> {
-    ensure!(!server.is_empty(), "--from: an address is empty");
-    ensure!(
+    ensure_usage!(!server.is_empty(), "--from: an address is empty");
+    ensure_usage!(
         !server.contains('/'),
         "--from: {server:?} has a path in it: name that with --root"
     );
     match server.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() && !port.contains(']') => {
-            port.parse::<u16>()
-                .ok()
-                .with_context(|| format!("--from: {port:?} is no port"))?;
+            ensure_usage!(port.parse::<u16>().is_ok(), "--from: {port:?} is no port");
             Ok(server.to_owned())
         }
         _ => Ok(format!("{server}:{SOURCE_PORT}")),

@@ -4,6 +4,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
+use cli_support::output::shown;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -180,7 +181,7 @@ impl Progress {
         }
         self.close_line();
         // Whoever reads this may have gone; the work goes on.
-        writeln!(io::stderr(), "{text}").ok();
+        writeln!(io::stderr(), "{}", shown(text)).ok();
     }
 
     /// Something for programs, with its name.

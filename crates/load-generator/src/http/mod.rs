@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use cli_support::api_client::{ApiClient, KeptSession, request_id};
+use cli_support::signals;
 use serde_json::{Value, json};
 use tokio::task::LocalSet;
 
@@ -45,9 +46,7 @@ pub(super) async fn run_all(
     let here = LocalSet::new();
     let done = tokio::select! {
         done = here.run_until(all) => done,
-        interrupted = tokio::signal::ctrl_c() => interrupted
-            .context("listening for SIGINT")
-            .and_then(|()| Err(anyhow::anyhow!("interrupted"))),
+        interrupted = signals::interrupted() => interrupted.and_then(|()| Err(anyhow::anyhow!("interrupted"))),
     };
     // With the clients that an interruption has left.
     drop(here);

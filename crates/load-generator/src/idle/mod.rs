@@ -12,8 +12,9 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use cli_support::open_files;
-use cli_support::output::say;
+use cli_support::output::{say, tell};
 use cli_support::progress::Progress;
+use cli_support::signals;
 use futures_util::FutureExt as _;
 use nix::unistd::Pid;
 use serde::Serialize;
@@ -305,8 +306,8 @@ fn report_of(
 async fn interruptible(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     tokio::select! {
         done = work => done,
-        interrupted = tokio::signal::ctrl_c() => {
-            interrupted.context("listening for SIGINT")?;
+        interrupted = signals::interrupted() => {
+            interrupted?;
             bail!("interrupted")
         }
     }
@@ -323,11 +324,11 @@ async fn hold(args: &Arguments, mut lost: impl FnMut() -> anyhow::Result<usize>)
         anyhow::Ok(())
     };
     // Whoever looks at the servers has to know from when on all are there.
-    eprintln!("{} sessions are open", args.sessions);
+    tell(format!("{} sessions are open", args.sessions));
     tokio::select! {
         () = sleep_until(end) => {}
         ended = watched => ended?,
-        interrupted = tokio::signal::ctrl_c() => interrupted.context("listening for SIGINT")?,
+        interrupted = signals::interrupted() => interrupted?,
     }
     Ok(begin.elapsed())
 }

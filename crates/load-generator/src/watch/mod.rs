@@ -11,6 +11,7 @@ use cli_support::api_client::request_id;
 use cli_support::open_files;
 use cli_support::output::say;
 use cli_support::progress::Progress;
+use cli_support::signals;
 use nix::unistd::Pid;
 use serde::Serialize;
 use tokio::task::LocalSet;
@@ -91,9 +92,7 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     let clients = LocalSet::new();
     let measured = tokio::select! {
         measured = clients.run_until(measure(&args, &servers, &tree)) => measured,
-        interrupted = tokio::signal::ctrl_c() => interrupted
-            .context("listening for SIGINT")
-            .and_then(|()| Err(anyhow::anyhow!("interrupted"))),
+        interrupted = signals::interrupted() => interrupted.and_then(|()| Err(anyhow::anyhow!("interrupted"))),
     };
     // With the clients that an interruption has left.
     drop(clients);

@@ -12,6 +12,7 @@ use anyhow::Context;
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use cli_support::api_client::request_id;
+use cli_support::signals;
 use tokio::task::LocalSet;
 use zk_wire::Request;
 
@@ -113,9 +114,7 @@ pub(super) async fn run_workloads(
     let clients = LocalSet::new();
     let measured = tokio::select! {
         measured = clients.run_until(measure(&plan, workloads, pace, &tree)) => measured,
-        interrupted = tokio::signal::ctrl_c() => interrupted
-            .context("listening for SIGINT")
-            .and_then(|()| Err(anyhow::anyhow!("interrupted"))),
+        interrupted = signals::interrupted() => interrupted.and_then(|()| Err(anyhow::anyhow!("interrupted"))),
     };
     // With the clients that an interruption has left.
     drop(clients);

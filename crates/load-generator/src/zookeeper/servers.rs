@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use cli_support::connection_options::ConnectionOptions;
+use cli_support::connection_options::{ConnectionOptions, addresses};
 use local_cluster::{LocalCluster, LocalNode};
 use nix::unistd::Pid;
 
@@ -28,7 +28,10 @@ impl Servers {
     pub fn nodes(&self) -> anyhow::Result<Nodes> {
         let given = self.secured.credentials()?;
         match self.local()? {
-            None => Ok(Nodes::new(self.servers.clone(), given)),
+            None => {
+                let named = addresses("--servers", &self.servers, &given)?;
+                Ok(Nodes::new(named, given))
+            }
             Some(cluster) => {
                 let addresses = cluster.nodes().map(address).collect::<anyhow::Result<_>>()?;
                 Ok(Nodes::new(addresses, given.or(cluster.credentials())))

@@ -1,14 +1,13 @@
 //! `lockgate access`: whether it counts who may do what, and the step from which on it does.
 
 use clap::{Args, Subcommand};
-use cli_support::output::say;
+use cli_support::output::{say, shown};
 use lock_client::{Caller, Grant};
 
 use super::exit::Failure;
 use super::locks::say_json;
 use super::made::Out;
 use super::servers::Servers;
-use super::table::shown;
 
 /// What can be done.
 #[derive(Debug, Subcommand)]

@@ -2,7 +2,10 @@
 
 use std::process::ExitCode;
 
-use cli_support::exit_code::{LOST, NOT_ALLOWED, NOT_FREE, REMOVED, UNAVAILABLE, UNKNOWN};
+use anyhow::anyhow;
+use cli_support::exit_code::{LOST, NOT_ALLOWED, NOT_FREE, REMOVED, UNAVAILABLE, UNKNOWN, USAGE};
+use cli_support::output::shown;
+use cli_support::usage::UsageError;
 use lock_client::{Code, Error};
 
 use crate::serve::Removed;
@@ -28,6 +31,7 @@ impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         let code = match error.is::<Removed>() {
             true => ExitCode::from(REMOVED),
+            false if error.is::<UsageError>() => ExitCode::from(USAGE),
             false => ExitCode::FAILURE,
         };
         Self { code, error }
@@ -42,8 +46,10 @@ impl From<Error> for Failure {
             Error::Lost(_) => LOST,
             Error::Refused(_) if error.is_not_free() || error.is(Code::Draining) => NOT_FREE,
             Error::Refused(_) if error.is(Code::Unauthenticated) || error.is(Code::Forbidden) => NOT_ALLOWED,
+            Error::Refused(_) if error.is(Code::BadPath) || error.is(Code::BadLockName) => USAGE,
             Error::Refused(_) => 1,
         };
-        Self::new(code, error.into())
+        // Names, notes and reasons in it are other people's text.
+        Self::new(code, anyhow!("{}", shown(&error.to_string())))
     }
 }

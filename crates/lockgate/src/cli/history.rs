@@ -4,12 +4,12 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use cli_support::exit_code::{NOT_ALLOWED, UNAVAILABLE};
 use cli_support::http_client::{self, encode_path};
-use cli_support::output::say;
+use cli_support::output::{say, shown};
 use serde_json::Value;
 
 use super::exit::Failure;
 use super::servers::Servers;
-use super::table::{shown, table as draw};
+use super::table::table as draw;
 
 /// Which lock, and whom to ask.
 #[derive(Debug, Args)]
@@ -58,14 +58,14 @@ async fn ask(arguments: &Arguments) -> Result<Value, Failure> {
             Ok(response) => {
                 let document = response.json();
                 let detail = document["detail"].as_str().unwrap_or("no reason was given");
-                silent.push(format!("{node}: {detail}"));
+                silent.push(format!("{node}: {}", shown(detail)));
                 match response.status {
                     // Its index is only being opened, or its disk is full.
                     503 => {}
                     // Another node may keep what this one does not.
                     404 => code = 1,
-                    401 | 403 => return Err(Failure::new(NOT_ALLOWED, anyhow!("{detail}"))),
-                    _ => return Err(anyhow!("{detail}").into()),
+                    401 | 403 => return Err(Failure::new(NOT_ALLOWED, anyhow!("{}", shown(detail)))),
+                    _ => return Err(anyhow!("{}", shown(detail)).into()),
                 }
             }
             Err(error) => silent.push(format!("{node}: {error}")),
@@ -182,9 +182,9 @@ mod tests {
         assert_eq!(
             table(&document),
             "TOKEN  FROM                      UNTIL                     ENDED                          MODE       WHO                      NOTE\n\
-             9      2026-01-01T00:00:00.000Z  holds                     -                              exclusive  5d996fd7c6557613 worker  a [2Jb\n\
-             7      2026-01-01T00:00:00.000Z  2026-01-01T00:00:01.000Z  broken (stuck) by ip:10.0.0.9  exclusive  5d996fd7c6557613 worker  a [2Jb\n\
-             5      ?                         T1 .. T2                  unknown                        2 of 4     5d996fd7c6557613 worker  a [2Jb\n\
+             9      2026-01-01T00:00:00.000Z  holds                     -                              exclusive  5d996fd7c6557613 worker  a\\u{1b}[2Jb\n\
+             7      2026-01-01T00:00:00.000Z  2026-01-01T00:00:01.000Z  broken (stuck) by ip:10.0.0.9  exclusive  5d996fd7c6557613 worker  a\\u{1b}[2Jb\n\
+             5      ?                         T1 .. T2                  unknown                        2 of 4     5d996fd7c6557613 worker  a\\u{1b}[2Jb\n\
              Something may be missing from T1 to T2.\n\
              There is more: --before 5"
         );

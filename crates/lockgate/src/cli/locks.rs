@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use cli_support::output::say;
+use cli_support::output::{say, shown};
 use lock_client::{Contender, LockView};
 use serde::Serialize;
 
@@ -158,7 +158,7 @@ pub async fn show(arguments: Show) -> Result<(), Failure> {
         (false, Some(_)) => ", closed for a while after a loss: nobody is let in",
         (false, None) => "",
     };
-    say(format!("{}: {used}{shut}", view.lock))?;
+    say(format!("{}: {used}{shut}", shown(&view.lock)))?;
     if view.holders.is_empty() && view.queue.is_empty() {
         return Ok(());
     }
@@ -217,19 +217,20 @@ pub async fn take_away(arguments: Break) -> Result<(), Failure> {
         }
     };
     match holders.len() {
-        0 => return Err(anyhow!("nobody holds the lock {name}").into()),
+        0 => return Err(anyhow!("nobody holds the lock {}", shown(name)).into()),
         1 => {}
         _ if arguments.all => {}
         count => {
             return Err(anyhow!(
-                "{count} hold the lock {name}: say --holder HOLDER (see `lockgate show`) or --all"
+                "{count} hold the lock {}: say --holder HOLDER (see `lockgate show`) or --all",
+                shown(name)
             )
             .into());
         }
     }
     for holder in &holders {
         client.break_lock(name, holder, &arguments.reason).await?;
-        say(format!("{holder} has lost the lock {name}"))?;
+        say(format!("{} has lost the lock {}", shown(holder), shown(name)))?;
     }
     Ok(())
 }

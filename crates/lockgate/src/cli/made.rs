@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use cli_support::output::say;
+use cli_support::output::{say, shown, tell};
 use cli_support::secret_file::SecretFile;
 use lock_client::NewToken;
 
@@ -33,7 +33,7 @@ impl Out {
             Some(end) => format!("it counts until {end}"),
             None => "it counts until it is revoked".to_owned(),
         };
-        let told = format!("token {} of role {}: {until}", new.id, new.role);
+        let told = format!("token {} of role {}: {until}", shown(&new.id), shown(&new.role));
         match (file, &self.out) {
             (Some(file), Some(path)) => {
                 // What cannot be kept is worth nothing, and is revoked by its name.
@@ -44,7 +44,7 @@ impl Out {
             _ if self.json => say_json(&new.with_secret())?,
             _ => {
                 // Beside what scripts read.
-                eprintln!("{told}. It is shown this once.");
+                tell(format!("{told}. It is shown this once."));
                 say(new.token.expose())?;
             }
         }

@@ -20,13 +20,14 @@ mod token;
 mod znodes;
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::builder::Resettable;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use cli_support::block_on;
+use cli_support::output::{say, say_bytes, shown_lines, tell};
 
 use crate::snapshot;
 
@@ -92,7 +93,10 @@ enum Command {
 
 /// Does what this process's arguments ask for.
 pub fn main() -> ExitCode {
-    let done = match Cli::parse_from(understood(std::env::args_os().collect())).command {
+    let matches =
+        without_empty_variables(Cli::command()).get_matches_from(understood(std::env::args_os().collect()));
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let done = match cli.command {
         Command::Client(command) => client::carry_out(command),
         Command::Config { command } => block_on(config::run(command)).map_err(exit::Failure::from),
         #[cfg(feature = "migrate")]
@@ -102,10 +106,24 @@ pub fn main() -> ExitCode {
             .map_err(exit::Failure::from),
     };
     done.unwrap_or_else(|failure| {
-        // One line: causes are joined by colons.
-        eprintln!("lockgate: {:#}", failure.error);
+        // One line: causes are joined by colons. (Of a configuration all errors are told, each on a line of its own.)
+        tell(shown_lines(&format!("lockgate: {:#}", failure.error)));
         failure.code
     })
+}
+
+/// The same command, for which a variable of the environment with nothing in it is no variable.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |argument: &clap::Arg| {
+        let value = argument.get_env().and_then(std::env::var_os);
+        value.is_some_and(|value| value.is_empty())
+    };
+    command
+        .mut_args(|argument| match is_empty(&argument) {
+            true => argument.env(Resettable::Reset),
+            false => argument,
+        })
+        .mut_subcommands(without_empty_variables)
 }
 
 /// `lockgate lock show NAME` says the same as `lockgate show NAME`. A lock may be called `show` all the same: to run a
@@ -131,18 +149,13 @@ fn run(command: Command) -> anyhow::Result<()> {
         #[cfg(feature = "migrate")]
         Command::Migrate(_) => unreachable!("it has exit codes of its own, and was carried out before"),
         Command::Openapi => {
-            let mut out = std::io::stdout();
-            serde_json::to_writer_pretty(&mut out, lock_api::http::openapi())
-                .map_err(std::io::Error::from)
-                .and_then(|()| writeln!(out))
-                .context("writing to standard output")
+            let document = serde_json::to_string_pretty(lock_api::http::openapi());
+            say(document.context("the document as JSON")?)
         }
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "lockgate", &mut text);
-            std::io::stdout()
-                .write_all(&text)
-                .context("writing to standard output")
+            say_bytes(&text)
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `lockgate policy`: what roles allow, and which certificates have one.
 
 use clap::{Args, Subcommand};
-use cli_support::output::say;
+use cli_support::output::{say, shown};
 use lock_client::{CertificateView, Grant, RoleView};
 
 use super::exit::Failure;
@@ -103,7 +103,11 @@ pub async fn run(command: Command) -> Result<(), Failure> {
             servers,
         }) => {
             servers.client()?.access().set_role(&role, &grants).await?;
-            Ok(say(format!("role {role} allows {}", in_words(&grants)))?)
+            Ok(say(format!(
+                "role {} allows {}",
+                shown(&role),
+                shown(&in_words(&grants))
+            ))?)
         }
         Command::List(List { json, servers }) => {
             let roles = servers.client()?.access().roles().await?;
@@ -120,13 +124,13 @@ pub async fn run(command: Command) -> Result<(), Failure> {
                 return Ok(say_json(&view)?);
             }
             for grant in &view.grants {
-                say(grant.to_string())?;
+                say(shown(&grant.to_string()))?;
             }
             Ok(())
         }
         Command::Delete(Delete { role, servers }) => {
             servers.client()?.access().delete_role(&role).await?;
-            Ok(say(format!("role {role} is no more"))?)
+            Ok(say(format!("role {} is no more", shown(&role)))?)
         }
         Command::Certificate { command } => certificate(command).await,
     }
@@ -141,7 +145,7 @@ async fn certificate(command: Certificate) -> Result<(), Failure> {
         } => {
             let access = servers.client()?.access();
             access.set_certificate(&subject, &role).await?;
-            Ok(say(format!("certificate {subject:?} has role {role}"))?)
+            Ok(say(format!("certificate {subject:?} has role {}", shown(&role)))?)
         }
         Certificate::List(List { json, servers }) => {
             let certificates = servers.client()?.access().certificates().await?;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
 use clap::Args;
 use cli_support::connection_options::ConnectionOptions;
 use cli_support::credentials::Credentials;
+use cli_support::ensure_usage;
+use cli_support::usage::UsageError;
 use lock_client::LockClient;
 
 /// The nodes of `lockgate cluster up`.
@@ -34,19 +35,25 @@ pub struct Servers {
 impl Servers {
     /// A client of them.
     pub fn client(&self) -> anyhow::Result<LockClient> {
+        self.client_within(self.patience)
+    }
+
+    /// A client of them that tries a request for at most so long, whatever `--patience` is.
+    pub fn client_within(&self, limit: Duration) -> anyhow::Result<LockClient> {
         let Credentials { tls, token, insecure } = self.credentials()?;
-        let mut builder = LockClient::builder(&self.servers).patience(self.patience);
+        let mut builder = LockClient::builder(&self.servers).patience(self.patience.min(limit));
         if let Some(tls) = tls {
             builder = builder.tls(tls);
         }
         if let Some(token) = token {
-            ensure!(
+            ensure_usage!(
                 !token.is_operators() || self.servers.len() == 1,
                 "an operator's token counts at its own node alone: name that one with --server"
             );
             builder = builder.token(token).insecure(insecure);
         }
-        builder.build().context("--server")
+        let built = builder.build();
+        Ok(built.map_err(|error| UsageError(format!("--server, LOCKGATE_SERVERS: {error}")))?)
     }
 
     /// What protects connections to them, and what is shown over them.

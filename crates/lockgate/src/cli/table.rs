@@ -1,6 +1,8 @@
 //! Tables for people: columns under their headings, as wide as they need to be. What clients wrote of themselves stands in
 //! them, too, and has no power over the terminal.
 
+use cli_support::output::shown;
+
 /// Between two columns.
 const GAP: &str = "  ";
 
@@ -27,13 +29,6 @@ pub fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> Strin
     lines().map(draw).collect::<Vec<_>>().join("\n")
 }
 
-/// A text that a client wrote: on one line, and without control characters.
-pub fn shown(text: &str) -> String {
-    text.chars()
-        .map(|letter| if letter.is_control() { ' ' } else { letter })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +45,6 @@ mod tests {
     #[test]
     fn what_clients_wrote_stays_on_its_line() {
         let rows = [["a\n\u{1b}[2Jb".to_owned()]];
-        assert_eq!(table(["NOTE"], &rows), "NOTE\na  [2Jb");
+        assert_eq!(table(["NOTE"], &rows), "NOTE\na\\n\\u{1b}[2Jb");
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use cli_support::output::say;
+use cli_support::output::{say, shown};
 use lock_client::TokenView;
 
 use super::exit::Failure;
@@ -96,7 +96,7 @@ pub async fn run(command: Command) -> Result<(), Failure> {
         Command::Revoke(arguments) => {
             let client = arguments.servers.client()?;
             client.access().revoke_token(&arguments.id).await?;
-            Ok(say(format!("token {} is revoked", arguments.id))?)
+            Ok(say(format!("token {} is revoked", shown(&arguments.id)))?)
         }
     }
 }

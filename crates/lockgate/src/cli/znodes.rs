@@ -1,13 +1,14 @@
 //! `ls`, `get`, `set`, `create`, `rm`, `stat` and `watch`: the tree from the command line.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use clap::{Args, ValueEnum};
-use cli_support::output::say;
+use cli_support::output::{say, say_bytes, say_to_reader, shown, shown_on_terminal};
+use cli_support::usage::UsageError;
 use lock_client::{CreateMode, WatchKind};
 use serde_json::json;
 
@@ -184,7 +185,7 @@ pub async fn ls(arguments: Ls) -> Result<(), Failure> {
     }
     if !arguments.long {
         for child in children {
-            say(child.name)?;
+            say(shown_on_terminal(&child.name))?;
         }
         return Ok(());
     }
@@ -218,16 +219,15 @@ pub async fn get(arguments: Get) -> Result<(), Failure> {
             &json!({ "path": arguments.path, name: data, "stat": znode.stat }),
         )?);
     }
-    let mut out = std::io::stdout().lock();
-    out.write_all(&znode.data).context("writing to standard output")?;
     // Text for people ends its line, whatever else there is goes out as it is.
-    if znode
+    let ends_its_line = znode
         .text()
-        .is_some_and(|text| !text.is_empty() && !text.ends_with('\n'))
-    {
-        writeln!(out).context("writing to standard output")?;
+        .is_none_or(|text| text.is_empty() || text.ends_with('\n'));
+    let mut bytes = znode.data.to_vec();
+    if !ends_its_line {
+        bytes.push(b'\n');
     }
-    Ok(())
+    Ok(say_bytes(&bytes)?)
 }
 
 /// Does `lockgate set`.
@@ -251,7 +251,8 @@ pub async fn create(arguments: Create) -> Result<(), Failure> {
         (Kind::Persistent, Some(ttl)) => CreateMode::Ttl(ttl),
         (Kind::PersistentSequential, Some(ttl)) => CreateMode::TtlSequential(ttl),
         (Kind::Container, Some(_)) => {
-            return Err(anyhow!("a container has no --ttl: its children decide").into());
+            let told = "a container has no --ttl: its children decide";
+            return Err(anyhow::Error::from(UsageError(told.to_owned())).into());
         }
     };
     let znodes = arguments.servers.client()?.znodes();
@@ -261,7 +262,7 @@ pub async fn create(arguments: Create) -> Result<(), Failure> {
         .await?;
     Ok(match arguments.json {
         true => say_json(&json!({ "path": path, "stat": stat })),
-        false => say(path),
+        false => say(shown_on_terminal(&path)),
     }?)
 }
 
@@ -289,7 +290,7 @@ pub async fn stat(arguments: Stat) -> Result<(), Failure> {
     let fields = fields.as_object().context("a stat has fields")?;
     for (name, value) in fields {
         let value = match value {
-            serde_json::Value::String(text) => text.clone(),
+            serde_json::Value::String(text) => shown(text),
             serde_json::Value::Null => "-".to_owned(),
             other => other.to_string(),
         };
@@ -313,11 +314,11 @@ pub async fn watch(arguments: Watch) -> Result<(), Failure> {
             Some(seen) => znodes.watch_after(&arguments.path, kind, seen).await?,
             None => znodes.watch(&arguments.path, kind).await?,
         };
-        say(match arguments.json {
+        let line = match arguments.json {
             true => serde_json::to_string(&event).context("the event as JSON")?,
-            false => format!("{:<16}  {}  at {}", event.event, event.path, event.zxid),
-        })?;
-        if arguments.once {
+            false => format!("{:<16}  {}  at {}", event.event, shown(&event.path), event.zxid),
+        };
+        if !say_to_reader(line)? || arguments.once {
             return Ok(());
         }
         seen = Some(event.zxid).filter(|_| kind != WatchKind::Recursive);

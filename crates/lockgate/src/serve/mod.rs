@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use cli_support::orphans::Orphans;
 use local_cluster::process::PidFile;
 use lock_api::http::Tracing;
 use tokio::runtime::{self, Runtime};
@@ -124,6 +125,10 @@ async fn run(config: ServeConfig, mut reloader: Reloader, turns: &Turns) -> anyh
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let mut hangup = signal(SignalKind::hangup()).context("listening for SIGHUP")?;
+    // In a container this may be the first process, to which orphans of `exec` come. A node has no children of its own.
+    if std::process::id() == 1 {
+        Orphans::collect()?;
+    }
     let node_id = config.node.node_id;
     let cluster = config.node.cluster.clone();
     info!(

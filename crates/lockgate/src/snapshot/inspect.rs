@@ -6,6 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::ValueEnum;
+use cli_support::output::shown;
 use raft_node::backup::{Inspection, inspect_told};
 use serde_json::{Value, json};
 use znode_store::{Store, ZPath};
@@ -77,11 +78,11 @@ pub fn text(inspection: &Inspection) -> String {
          \n  locks in use   {}\
          \n  size           {} bytes\
          \n  checked        all checksums, and the state's digest {:016x}",
-        head.cluster,
+        shown(&head.cluster),
         hex(&head.cluster_id),
         at(head.made_at_ms),
         head.node_id,
-        head.program,
+        shown(&head.program),
         inspection.zxid,
         at(inspection.last_command_at_ms),
         head.index,

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Subcommand;
-use cli_support::connection_options::ConnectionOptions;
+use cli_support::connection_options::{ConnectionOptions, addresses};
 use cli_support::output::say;
 use cli_support::progress::Progress;
 use raft_node::backup::{MOVED_AT_LEAST, RestoreOptions, Restored, restore_told};
@@ -73,6 +73,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
             secured,
         } => {
             let credentials = secured.credentials()?;
+            let node = addresses("--node", &[node], &credentials)?.remove(0);
             let saved = save(&node, &credentials, &file, !stale)
                 .await
                 .with_context(|| format!("saving a backup of {node}"))?;

@@ -20,7 +20,7 @@ const LEASE: Duration = Duration::from_secs(30);
 async fn no_lock_is_lost_and_none_granted_twice() {
     let mut cluster = TestCluster::start().await;
     let kills = rounds(2);
-    let report = failover::measure(&mut cluster, failover::Loss::Killed, kills, 50, |_, _, _| {})
+    let report = failover::measure(&mut cluster, failover::Loss::Killed, kills, 50, |_, _, _| Ok(()))
         .await
         .unwrap();
     println!(

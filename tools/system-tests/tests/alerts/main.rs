@@ -29,7 +29,7 @@ mod troubled;
 
 use std::collections::BTreeSet;
 
-use self::prometheus::{Job, Prometheus, check_rules};
+use self::prometheus::{Job, Prometheus, check_rules, test_rules};
 use crate::harness::TestCluster;
 use crate::project::{file, root};
 
@@ -100,6 +100,14 @@ fn every_rule_says_what_it_means_and_where_to_read_on() {
     let rules: BTreeSet<String> = rules::rules().into_iter().map(|rule| rule.alert).collect();
     for heading in headings {
         assert!(rules.contains(heading), "there is no rule {heading}");
+    }
+}
+
+#[test]
+fn summaries_have_whole_numbers() {
+    let texts = "tools/system-tests/tests/alerts/texts.yml";
+    if let Some(tested) = test_rules(&root().join(texts)) {
+        tested.unwrap();
     }
 }
 

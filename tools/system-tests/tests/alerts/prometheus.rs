@@ -72,8 +72,17 @@ fn missing(program: &str) {
 
 /// Whether Prometheus finds the rules in order; `None` where it is not installed.
 pub fn check_rules(path: &std::path::Path) -> Option<Result<String, String>> {
+    promtool("check", path)
+}
+
+/// Evaluates rules on given series, and compares what they say; `None` where promtool is not installed.
+pub fn test_rules(path: &std::path::Path) -> Option<Result<String, String>> {
+    promtool("test", path)
+}
+
+fn promtool(command: &str, path: &std::path::Path) -> Option<Result<String, String>> {
     let checked = Command::new("promtool")
-        .args(["check", "rules"])
+        .args([command, "rules"])
         .arg(path)
         .output();
     let Ok(output) = checked else {

@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use cli_support::connection_options::ConnectionOptions;
+use cli_support::connection_options::{ConnectionOptions, addresses};
+use cli_support::credentials::Credentials;
+use cli_support::usage::UsageError;
 use local_cluster::members::{Changed, Members};
 use local_cluster::{LocalCluster, STOP_TIMEOUT};
 use raft_node::{MemberAddress, NodeId};
@@ -123,13 +124,16 @@ pub async fn run(command: Command, executable: &Path) -> anyhow::Result<String> 
                 true => add_local(&at.dir, executable, id, wait).await,
                 false => match (id, peer, http) {
                     (Some(id), Some(peer), Some(http)) => {
-                        let mut members = Members::at(&at.node).with(at.secured.credentials()?);
-                        let address = MemberAddress { peer, http };
+                        let address = member_address(peer, http)?;
+                        let mut members = members(&at, executable)?;
                         let added = members.add(id, &address).await?;
                         let said = said(&added, format!("node {id} is a learner"));
                         promoted(&mut members, id, wait, said).await
                     }
-                    _ => bail!("a node elsewhere is added by its id, --peer and --http"),
+                    _ => {
+                        let told = "a node elsewhere is added by its id, --peer and --http";
+                        Err(UsageError(told.to_owned()).into())
+                    }
                 },
             }
         }
@@ -168,8 +172,8 @@ pub async fn run(command: Command, executable: &Path) -> anyhow::Result<String> 
             Ok(said(&moved, format!("node {leader} leads")))
         }
         Command::SetAddress { at, id, peer, http } => {
+            let address = member_address(peer, http)?;
             let mut members = members(&at, executable)?;
-            let address = MemberAddress { peer, http };
             let set = members.set_address(id, &address).await?;
             let MemberAddress { peer, http } = address;
             Ok(said(
@@ -216,16 +220,26 @@ async fn promoted(
 fn members(at: &Where, executable: &Path) -> anyhow::Result<Members> {
     match at.node.is_empty() {
         true => LocalCluster::open(&at.dir, executable)?.members(),
-        false => Ok(Members::at(&at.node).with(at.secured.credentials()?)),
+        false => {
+            let credentials = at.secured.credentials()?;
+            let nodes = addresses("--node", &at.node, &credentials)?;
+            Ok(Members::at(&nodes).with(credentials))
+        }
     }
+}
+
+/// Where a node is found. By either address others have to be able to connect to it.
+fn member_address(peer: String, http: String) -> Result<MemberAddress, UsageError> {
+    for (option, address) in [("--peer", &peer), ("--http", &http)] {
+        addresses(option, std::slice::from_ref(address), &Credentials::default())?;
+    }
+    Ok(MemberAddress { peer, http })
 }
 
 async fn named(members: &mut Members, node: &str) -> anyhow::Result<NodeId> {
     match node {
         "leader" => members.leader().await,
-        id => id
-            .parse()
-            .with_context(|| format!("{id:?} is neither a node's id nor \"leader\"")),
+        id => super::parsed(id),
     }
 }
 

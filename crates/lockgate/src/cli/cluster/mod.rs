@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
-use cli_support::output::say;
+use cli_support::output::{say, shown};
+use cli_support::usage::UsageError;
 use local_cluster::secured::SETTINGS as SECURED;
 use local_cluster::{
     HTTP_BASE_PORT, LocalCluster, NodeReport, PEER_BASE_PORT, Ports, START_TIMEOUT, STOP_TIMEOUT,
-    ZOOKEEPER_BASE_PORT,
+    ZOOKEEPER_BASE_PORT, mixed_up,
 };
 use raft_node::{Alarm, NodeId, Role, SnapshotMade};
 
@@ -196,10 +197,13 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
 async fn named(cluster: &LocalCluster, node: &str) -> anyhow::Result<NodeId> {
     match node {
         "leader" => cluster.leader(START_TIMEOUT).await,
-        id => id
-            .parse()
-            .with_context(|| format!("{id:?} is neither a node's id nor \"leader\"")),
+        id => parsed(id),
     }
+}
+
+fn parsed(id: &str) -> anyhow::Result<NodeId> {
+    let told = || UsageError(format!("{id:?} is neither a node's id nor \"leader\""));
+    Ok(id.parse().map_err(|_| told())?)
 }
 
 /// What is asked of a local cluster.
@@ -297,13 +301,16 @@ fn table(reports: &[NodeReport]) -> String {
         let (id, url) = (report.id, &report.url);
         text.push_str(&format!("\n{id:<4}  {pid:<7}  {role:<9}  {url:<22}  {data}"));
     }
+    if let Some(told) = mixed_up(reports) {
+        text.push_str(&format!("\n\nNote: {told}."));
+    }
     for alarm in alarms(reports) {
         let of = alarm
             .node_id
             .map_or("the cluster".to_owned(), |id| format!("node {id}"));
         let kind = alarm.kind.word();
-        text.push_str(&format!("\n\nALARM {kind} of {of}: {}", alarm.detail));
-        text.push_str(&format!("\n  What to do: {}", alarm.action));
+        text.push_str(&format!("\n\nALARM {kind} of {of}: {}", shown(&alarm.detail)));
+        text.push_str(&format!("\n  What to do: {}", shown(&alarm.action)));
     }
     text
 }

@@ -23,9 +23,8 @@ impl Group {
     /// The group that `child` leads. If this program is in the foreground of a terminal the group is from now on: it can
     /// read from it, and Ctrl-C goes to it.
     pub fn of(child: &Child) -> anyhow::Result<Self> {
-        let id = child.id().context("the command was just started")?;
         let mut group = Self {
-            id: Pid::from_raw(i32::try_from(id).context("a process id")?),
+            id: super::pid_of(child)?,
             has_terminal: false,
             changes: signal(SignalKind::child()).context("listening for the command's state")?,
         };

@@ -4,20 +4,23 @@
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use cli_support::exit_code;
+use cli_support::orphans::Orphans;
+use cli_support::output::{shown, tell};
 use lock_client::{AcquireOptions, Error, LockGuard, LockSession, Loss, Standing};
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use tokio::process::Child;
 use tokio::time::Instant;
 
 use super::exit::Failure;
 use super::servers::Servers;
-use super::table::shown;
 use crate::cli::run::group::Group;
 
 mod group;
@@ -25,6 +28,21 @@ mod signals;
 mod suspend;
 
 use signals::Signals;
+
+/// How long `--try`, and a shorter `--wait`, leave the servers to answer at all: twice as long as an election takes after a leader stood still.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+/// A server says that a wait is over so much later at most; else the wait ends without it.
+const ANSWER_AFTER_WAIT: Duration = Duration::from_millis(250);
+
+/// How long a session without a lock is tried to be closed. It ends by itself after its ttl; to close it lets others pass in the queue earlier.
+const CLOSE_WITHIN: Duration = Duration::from_secs(1);
+
+/// The longest wait that the API takes.
+const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// The longest lock delay that the API takes.
+const LONGEST_LOCK_DELAY: Duration = Duration::from_secs(60);
 
 /// What is done while it is not sure whether the lock will be held much longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -72,10 +90,9 @@ lockgate lock [OPTIONS] <NAME> -- <COMMAND>...
 #[command(after_help = "\
 The command gets LOCKGATE_FENCING_TOKEN, LOCKGATE_LOCK and LOCKGATE_SESSION in its environment. Its exit code is passed on; \
 a signal's is 128 + its number.\n\n\
-  69  no server could serve, the command was not run\n\
-  70  it is not known whether the lock was acquired, the command was not run\n\
-  75  the lock was not free, or not in time, or is drained\n\
-  79  the lock was lost, the command was ended\n\
+  69  no server could serve, or none kept the session alive; the command was not run\n\
+  75  the lock was not free, or not in time, or is drained; the command was not run\n\
+  79  the lock was lost while the command ran, and the command was ended\n\
  126  the command cannot be executed\n\
  127  the command was not found")]
 pub struct Arguments {
@@ -90,16 +107,18 @@ pub struct Arguments {
     /// How many permits of the semaphore are taken
     #[arg(long, value_name = "N", requires = "semaphore")]
     permits: Option<u32>,
-    /// Give up after this time if the lock is not free (30s, 5min); without it the command waits as long as it takes
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    /// Give up if the lock is not granted within this time from the start (30s, 5min; at most 7days); without it the command waits as long as
+    /// it takes. Servers that do not answer are given 2s at least
+    #[arg(long, value_name = "TIME", value_parser = wait_time)]
     wait: Option<Duration>,
-    /// Give up at once if the lock is not free
+    /// Give up at once if the lock is not free, and after 2s if no server answers
     #[arg(long = "try", conflicts_with = "wait")]
     try_only: bool,
-    /// How long the lock outlives this program if it vanishes, and how long it survives an outage of the network
+    /// How long the lock outlives this program if it vanishes, and how long it survives an outage of the network. The cluster has bounds for
+    /// it (by default 2s to 5min)
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
     ttl: Duration,
-    /// A text for whoever looks at the lock (the command, if not given)
+    /// A text for whoever looks at the lock or at its history (the name of the command's program, if not given)
     #[arg(long)]
     note: Option<String>,
     /// What happens while no heartbeat is confirmed for half of the ttl
@@ -109,7 +128,7 @@ pub struct Arguments {
     #[arg(long, value_name = "WHAT", value_enum, default_value = "continue")]
     on_revoke: OnRevoke,
     /// How long the lock stays closed if this program vanishes and its session expires: at most 1min
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = lock_delay_time)]
     lock_delay: Option<Duration>,
     /// How long a command that has lost its lock may take to end after SIGTERM, before SIGKILL
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
@@ -122,7 +141,24 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    fn options(&self) -> AcquireOptions {
+    /// When the wait for the lock is over; none: never.
+    fn wait_until(&self, start: Instant) -> Option<Instant> {
+        match (self.try_only, self.wait) {
+            (true, _) => Some(start),
+            (false, wait) => wait.map(|wait| start + wait),
+        }
+    }
+
+    /// How long all may take until the command runs; none: as long as it takes.
+    fn limit(&self) -> Option<Duration> {
+        match (self.try_only, self.wait) {
+            (true, _) => Some(ANSWER_WITHIN),
+            (false, wait) => wait.map(|wait| ANSWER_WITHIN.max(wait + ANSWER_AFTER_WAIT)),
+        }
+    }
+
+    /// What is wanted of the lock from now on.
+    fn options(&self, start: Instant) -> AcquireOptions {
         let mut options = match (self.shared, self.semaphore) {
             (true, _) => AcquireOptions::shared(),
             (false, Some(Limit::Of(limit))) => AcquireOptions::semaphore(limit),
@@ -135,19 +171,39 @@ impl Arguments {
         if let Some(delay) = self.lock_delay {
             options = options.lock_delay(delay);
         }
-        options = match (self.try_only, self.wait) {
+        options = match (self.try_only, self.wait_until(start)) {
             (true, _) => options.try_only(),
-            (false, Some(wait)) => options.wait_at_most(wait),
+            (false, Some(until)) => options.wait_at_most(until.saturating_duration_since(Instant::now())),
             (false, None) => options,
         };
-        options.note(self.note.as_deref().unwrap_or(&self.shown_command()))
+        options.note(self.note.as_deref().unwrap_or(&self.program()))
     }
 
-    /// The command as people know it, cut to what a note can hold.
-    fn shown_command(&self) -> String {
+    /// The name of the command's program, cut to what a note can hold. Its arguments may have secrets in them, and everybody who may read
+    /// the lock sees the note.
+    fn program(&self) -> String {
         const LONGEST: usize = 200;
-        let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
-        words.join(" ").chars().take(LONGEST).collect()
+        let program = Path::new(&self.command[0]);
+        let name = program.file_name().unwrap_or(program.as_os_str());
+        name.to_string_lossy().chars().take(LONGEST).collect()
+    }
+
+    /// The failure of one that waits when its time is over and no server has said so.
+    fn out_of_time(&self) -> Failure {
+        let name = shown(&self.name);
+        match self.wait {
+            Some(wait) => Failure::new(
+                exit_code::NOT_FREE,
+                anyhow!(
+                    "the lock {name} was not granted within {}",
+                    humantime::format_duration(wait)
+                ),
+            ),
+            None => Failure::new(
+                exit_code::UNAVAILABLE,
+                anyhow!("no server has said in time whether the lock {name} is free"),
+            ),
+        }
     }
 }
 
@@ -159,24 +215,65 @@ enum End {
     Lost(Loss),
 }
 
+/// A value of `--wait`.
+fn wait_time(text: &str) -> Result<Duration, String> {
+    time_up_to(LONGEST_WAIT, text)
+        .map_err(|error| format!("{error}; without --wait the command waits as long as it takes"))
+}
+
+/// A value of `--lock-delay`.
+fn lock_delay_time(text: &str) -> Result<Duration, String> {
+    time_up_to(LONGEST_LOCK_DELAY, text)
+}
+
+fn time_up_to(longest: Duration, text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    match time <= longest {
+        true => Ok(time),
+        false => Err(format!("at most {}", humantime::format_duration(longest))),
+    }
+}
+
 /// Does `lockgate lock`.
 pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let client = arguments.servers.client()?;
+    let start = Instant::now();
+    let limit = arguments.limit();
+    let give_up_at = limit.map(|limit| start + limit);
+    let client = match limit {
+        Some(limit) => arguments.servers.client_within(limit)?,
+        None => arguments.servers.client()?,
+    };
     // From now on signals are passed on, instead of ending this program and leaving a command without a lock.
     let mut signals = Signals::listen()?;
+    let orphans = Orphans::collect()?;
     let name = format!("lockgate lock, process {}", std::process::id());
     let session = tokio::select! {
-        opened = client.session().ttl(arguments.ttl).name(name).open() => opened?,
+        opened = within(give_up_at, client.session().ttl(arguments.ttl).name(name).open()) => {
+            opened.unwrap_or_else(|| Err(Failure::new(exit_code::UNAVAILABLE, anyhow!("no server has answered in time"))))?
+        }
         // If one was opened nobody knows it, and it ends by itself.
         signal = signals.next_ending() => return Ok(by_signal(signal?)),
     };
+    if session.ttl().as_millis() != arguments.ttl.as_millis() {
+        tell(format!(
+            "lockgate: the ttl is {}: the cluster does not allow {}",
+            humantime::format_duration(session.ttl()),
+            humantime::format_duration(arguments.ttl)
+        ));
+    }
     let acquired = tokio::select! {
-        acquired = session.acquire(&arguments.name, arguments.options()) => acquired.map_err(Failure::from),
+        acquired = within(give_up_at, session.acquire(&arguments.name, arguments.options(start))) => {
+            acquired.unwrap_or_else(|| Err(arguments.out_of_time()))
+        }
         signal = signals.next_ending() => {
             close(session).await;
             return Ok(by_signal(signal?));
         }
     };
+    let acquired = acquired.and_then(|guard| match guard.check() {
+        Ok(_) => Ok(guard),
+        Err(loss) => Err(not_run(loss)),
+    });
     let guard = match acquired {
         Ok(guard) => guard,
         Err(failure) => {
@@ -184,7 +281,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             return Err(failure);
         }
     };
-    let outcome = supervised(&arguments, &session, &guard, &mut signals).await;
+    let outcome = supervised(&arguments, &session, &guard, &mut signals, &orphans).await;
     if let Ok(End::Lost(loss)) = outcome {
         // The session has lost its lock, or will: all that is left to do is to say so to whoever waits for it.
         close(session).await;
@@ -200,27 +297,63 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         }
         (End::Itself(_), Err(Error::Refused(refusal))) => Err(Failure::new(
             exit_code::LOST,
-            anyhow!("the lock was taken away before the command ended: {refusal}"),
+            anyhow!(
+                "the lock was taken away before the command ended: {}",
+                shown(&refusal.to_string())
+            ),
         )),
         (End::Itself(status), released) => {
             // The command has done its work. If the lock is not given back now, it is when the session's time is over.
             if let (Err(error), Err(_)) = (released, closed) {
-                eprintln!(
-                    "lockgate: the lock {} is not given back yet: {error}",
-                    arguments.name
-                );
+                tell(format!(
+                    "lockgate: the lock {} is not given back yet: {}",
+                    shown(&arguments.name),
+                    shown(&error.to_string())
+                ));
             }
             Ok(status_code(status))
         }
     }
 }
 
+/// What comes of a call, if it ends before this moment.
+async fn within<T>(
+    give_up_at: Option<Instant>,
+    call: impl Future<Output = Result<T, Error>>,
+) -> Option<Result<T, Failure>> {
+    let done = match give_up_at {
+        Some(at) => tokio::time::timeout_at(at, call).await.ok()?,
+        None => call.await,
+    };
+    Some(done.map_err(not_run))
+}
+
+/// A call that has failed before the command ran. Nothing is done by then: whatever the session may hold ends with it.
+fn not_run(error: Error) -> Failure {
+    let why = match error {
+        Error::Refused(_) => return error.into(),
+        Error::Unavailable(why) | Error::Unknown(why) => why,
+        Error::Lost(loss) => loss.to_string(),
+    };
+    Failure::new(
+        exit_code::UNAVAILABLE,
+        anyhow!("the lock was not acquired: {}", shown(&why)),
+    )
+}
+
 /// Ends a session, and with it its place in the queue. That is awaited: the program is about to end, and with it
 /// everything in the background.
 async fn close(session: LockSession) {
-    if let Err(error) = session.close().await {
-        eprintln!("lockgate: the session was not closed, it ends by itself: {error}");
-    }
+    let ttl = humantime::format_duration(session.ttl());
+    let why = match tokio::time::timeout(CLOSE_WITHIN, session.close()).await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "no server has answered".to_owned(),
+    };
+    tell(format!(
+        "lockgate: the session was not closed, it ends by itself within {ttl}: {}",
+        shown(&why)
+    ));
 }
 
 /// Runs the command until it ends or has to.
@@ -229,8 +362,9 @@ async fn supervised(
     session: &LockSession,
     guard: &LockGuard,
     signals: &mut Signals,
+    orphans: &Orphans,
 ) -> Result<End, Failure> {
-    let mut child = spawn(arguments, session, guard)?;
+    let mut child = spawn(arguments, session, guard, orphans)?;
     let mut group = Group::of(&child)?;
     let mut standing = session.standing_changes();
     let mut loss = std::pin::pin!(guard.lost());
@@ -246,19 +380,19 @@ async fn supervised(
                 let now = standing.borrow_and_update().clone();
                 match (now, arguments.on_uncertain) {
                     (Standing::Uncertain, OnUncertain::Pause) => {
-                        eprintln!("lockgate: no heartbeat is confirmed, the command is paused");
+                        tell("lockgate: no heartbeat is confirmed, the command is paused");
                         group.send(Signal::SIGSTOP)?;
                     }
                     (Standing::Uncertain, OnUncertain::Kill) => break End::Lost(Loss::NoHeartbeat),
                     (Standing::Uncertain, OnUncertain::Continue) => {
-                        eprintln!("lockgate: no heartbeat is confirmed, the lock may soon be lost");
+                        tell("lockgate: no heartbeat is confirmed, the lock may soon be lost");
                     }
                     (Standing::Sure, OnUncertain::Pause) => {
-                        eprintln!("lockgate: heartbeats are confirmed again, the command goes on");
+                        tell("lockgate: heartbeats are confirmed again, the command goes on");
                         group.wake()?;
                     }
                     (Standing::Sure, OnUncertain::Continue | OnUncertain::Kill) => {
-                        eprintln!("lockgate: heartbeats are confirmed again");
+                        tell("lockgate: heartbeats are confirmed again");
                     }
                     // The loss itself is told by the guard.
                     (Standing::Lost(_), _) => {}
@@ -268,7 +402,7 @@ async fn supervised(
             asked = &mut revocation, if !is_asked => {
                 is_asked = true;
                 let (by, reason) = (shown(&asked.by), shown(&asked.reason));
-                eprintln!("lockgate: {by} asks that the lock be given up: {reason}");
+                tell(format!("lockgate: {by} asks that the lock be given up: {reason}"));
                 if arguments.on_revoke == OnRevoke::End {
                     break End::Itself(end(&mut child, &group, arguments.grace).await?);
                 }
@@ -287,10 +421,10 @@ async fn supervised(
         }
     };
     if let End::Lost(loss) = &ended {
-        eprintln!(
+        tell(format!(
             "lockgate: {:#}; the command is ended",
             told(&arguments.name, loss)
-        );
+        ));
         end(&mut child, &group, arguments.grace).await?;
     }
     // Whatever the command has left running in its group goes on without the lock, as after any other command.
@@ -298,7 +432,12 @@ async fn supervised(
     Ok(ended)
 }
 
-fn spawn(arguments: &Arguments, session: &LockSession, guard: &LockGuard) -> Result<Child, Failure> {
+fn spawn(
+    arguments: &Arguments,
+    session: &LockSession,
+    guard: &LockGuard,
+    orphans: &Orphans,
+) -> Result<Child, Failure> {
     let (program, rest) = arguments
         .command
         .split_first()
@@ -312,7 +451,11 @@ fn spawn(arguments: &Arguments, session: &LockSession, guard: &LockGuard) -> Res
         // A group of its own, so that all it starts can be paused and ended with it, and this program cannot.
         .process_group(0)
         .kill_on_drop(true);
-    command.spawn().map_err(|error| {
+    let spawned = command.spawn();
+    if let Ok(child) = &spawned {
+        orphans.spare(pid_of(child)?);
+    }
+    spawned.map_err(|error| {
         let code = match error.kind() {
             ErrorKind::NotFound => exit_code::NOT_FOUND,
             _ => exit_code::NOT_EXECUTABLE,
@@ -331,15 +474,20 @@ async fn end(child: &mut Child, group: &Group, grace: Duration) -> Result<ExitSt
     // One that stands still has to go on to be able to end.
     group.send(Signal::SIGCONT)?;
     if tokio::time::timeout_at(deadline, child.wait()).await.is_err() {
-        eprintln!("lockgate: the command has not ended in time and is killed");
+        tell("lockgate: the command has not ended in time and is killed");
     }
     // And what the command has left behind in its group: it must not go on without the lock.
     group.send(Signal::SIGKILL)?;
     Ok(child.wait().await.context("waiting for the command")?)
 }
 
+fn pid_of(child: &Child) -> anyhow::Result<Pid> {
+    let id = child.id().context("the command was just started")?;
+    Ok(Pid::from_raw(i32::try_from(id).context("a process id")?))
+}
+
 fn told(name: &str, loss: &Loss) -> anyhow::Error {
-    anyhow!("the lock {name} is lost: {loss}")
+    anyhow!("{}", shown(&format!("the lock {name} is lost: {loss}")))
 }
 
 fn by_signal(signal: Signal) -> ExitCode {

@@ -1,8 +1,7 @@
 //! The signals that are the command's, not this program's.
 
-use anyhow::Context;
+use cli_support::signals::Listener;
 use nix::sys::signal::Signal;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::suspend::suspend;
 
@@ -22,7 +21,7 @@ const PASSED_ON: [Signal; 8] = [
 /// Those of them that end a program which does nothing about them.
 const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 
-/// Signals as they come.
+/// Signals as they come. Those that the caller ignores are not among them: they stay ignored, and the command ignores them, too.
 pub struct Signals {
     arrived: tokio::sync::mpsc::UnboundedReceiver<Signal>,
     /// Ends with this.
@@ -36,10 +35,16 @@ impl Signals {
         let (tell, arrived) = tokio::sync::mpsc::unbounded_channel();
         let mut listeners = tokio::task::JoinSet::new();
         for which in PASSED_ON {
-            let mut listener = signal(SignalKind::from_raw(which as i32)).context("listening for signals")?;
+            let mut listener = Listener::new(which)?;
             let tell = tell.clone();
-            listeners
-                .spawn(async move { while listener.recv().await.is_some() && tell.send(which).is_ok() {} });
+            listeners.spawn(async move {
+                loop {
+                    listener.next().await;
+                    if tell.send(which).is_err() {
+                        return;
+                    }
+                }
+            });
         }
         Ok(Self {
             arrived,

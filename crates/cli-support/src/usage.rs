@@ -1,0 +1,16 @@
+//! Wrong arguments and wrong variables of the environment, which end a command with exit code 2 before it has called anybody.
+
+/// What is wrong with the arguments, or with a variable. Arguments that clap refuses itself have the same exit code.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UsageError(pub String);
+
+/// Fails with a [`UsageError`] unless the condition holds.
+#[macro_export]
+macro_rules! ensure_usage {
+    ($holds:expr, $($told:tt)+) => {
+        if !$holds {
+            return Err($crate::usage::UsageError(format!($($told)+)).into());
+        }
+    };
+}
