@@ -23,9 +23,9 @@ pub type Tree = BTreeMap<String, Facts>;
 pub struct Facts {
     /// What decides when it goes.
     pub kind: Kind,
+    /// Of its data; `None` if that is null.
+    pub data_sha256: Option<[u8; 32]>,
     /// Of its data.
-    pub data_sha256: [u8; 32],
-    /// Likewise.
     pub data_length: u32,
     /// Who may do what. Most znodes share a few lists.
     pub acl: AclList,
@@ -179,7 +179,10 @@ pub fn differences(source: &Facts, target: &Facts) -> Vec<String> {
         }
     };
     add("kind", source.kind.to_string(), target.kind.to_string());
-    let data = |facts: &Facts| format!("{} bytes ({})", facts.data_length, hex(&facts.data_sha256[..4]));
+    let data = |facts: &Facts| match &facts.data_sha256 {
+        Some(hash) => format!("{} bytes ({})", facts.data_length, hex(&hash[..4])),
+        None => "null".to_owned(),
+    };
     add("data", data(source), data(target));
     let acl = |facts: &Facts| {
         let entry = |entry: &AclEntry| format!("{}:{}:{}", entry.scheme, shown_id(entry), entry.perms);
@@ -234,7 +237,9 @@ pub fn digest<'t>(znodes: impl Iterator<Item = (&'t String, &'t Facts)>, has_cou
         let line = format!(
             "{path:?} {} {} {acl:?} {} {} {} {} {}\n",
             facts.kind,
-            hex(&facts.data_sha256),
+            facts
+                .data_sha256
+                .map_or_else(|| "null".to_owned(), |hash| hex(&hash)),
             facts.version,
             facts.aversion,
             facts.created_ms,
@@ -298,7 +303,7 @@ mod tests {
         let mut lists = Lists::default();
         let mut facts = |id: &str| Facts {
             kind: Kind::Persistent,
-            data_sha256: hash(b""),
+            data_sha256: Some(hash(b"")),
             data_length: 0,
             acl: lists.of_zookeeper(vec![zk_wire::AclEntry {
                 perms: 1,

@@ -56,7 +56,7 @@ impl Mark {
         };
         let facts = Facts {
             kind: Kind::Persistent,
-            data_sha256: hash(&data),
+            data_sha256: Some(hash(&data)),
             data_length: data.len() as u32,
             acl: vec![everybody].into(),
             version: 0,

@@ -475,7 +475,7 @@ impl Mirror {
                 if known.stat.pzxid != stat.pzxid || known.stat.num_children != stat.num_children {
                     parents.push(path.clone());
                 }
-                if known.stat != stat || known.facts.data_sha256 != super::facts::hash(&data) {
+                if known.stat != stat || known.facts.data_sha256 != data.as_deref().map(super::facts::hash) {
                     changed.insert(path.clone());
                 }
                 progress.looked();
@@ -501,6 +501,9 @@ impl Mirror {
             mut facts,
             data,
         } = node;
+        if facts.data_sha256.is_none() && !self.target.tells_null() {
+            facts.data_sha256 = Some(super::facts::hash(b""));
+        }
         self.foreign.remove(&path);
         let here = self.here.get(&path);
         let is_same = here.is_some_and(|here| self.is_alike(&path, &facts, here));

@@ -115,7 +115,7 @@ mod tests {
         };
         Facts {
             kind: Kind::Persistent,
-            data_sha256: [0; 32],
+            data_sha256: Some([0; 32]),
             data_length,
             acl: vec![entry].into(),
             version: 0,

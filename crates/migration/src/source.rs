@@ -44,7 +44,7 @@ pub struct Node {
     pub stat: Stat,
     /// What is compared.
     pub facts: Facts,
-    /// Its data.
+    /// Its data; no bytes if it is null.
     pub data: Bytes,
 }
 
@@ -232,7 +232,7 @@ impl Source {
                 Ok(other) => return Err(unexpected("getACL", &other)),
             }
         }
-        let node = |(index, found): (usize, Option<(Bytes, Stat)>)| {
+        let node = |(index, found): (usize, Option<(Option<Bytes>, Stat)>)| {
             // One that went between the two reads is told of by its watch.
             let ((data, mut stat), acl) = (found?, lists[index].clone()?);
             // Of the time at which its list was read: a later one is told of as another change of the stat.
@@ -242,12 +242,12 @@ impl Source {
         Ok(found.into_iter().enumerate().map(node).collect())
     }
 
-    /// Reads data and stats.
+    /// Reads data, which may be null, and stats.
     pub async fn data(
         &mut self,
         paths: &[String],
         known: &KnownTree,
-    ) -> Result<Vec<Option<(Bytes, Stat)>>, SourceError> {
+    ) -> Result<Vec<Option<(Option<Bytes>, Stat)>>, SourceError> {
         let mut found = Vec::with_capacity(paths.len());
         if !self.multi_read {
             let requests = paths.iter().map(|path| get_data(path)).collect();
@@ -255,7 +255,7 @@ impl Source {
             self.zxid = zxid;
             for (path, outcome) in paths.iter().zip(outcomes) {
                 found.push(match outcome {
-                    Ok(Reply::Data(data, stat)) => Some((data.unwrap_or_default(), stat)),
+                    Ok(Reply::Data(data, stat)) => Some((data, stat)),
                     Err(ErrorCode::NO_NODE) => None,
                     Err(code) => return Err(refused(path, code)),
                     Ok(other) => return Err(unexpected("getData", &other)),
@@ -282,7 +282,7 @@ impl Source {
                 };
                 for (path, result) in chunk.iter().zip(results) {
                     found.push(match result {
-                        MultiResult::GetData(data, stat) => Some((data.unwrap_or_default(), stat)),
+                        MultiResult::GetData(data, stat) => Some((data, stat)),
                         MultiResult::Error(ErrorCode::NO_NODE) => None,
                         MultiResult::Error(code) => return Err(refused(path, code)),
                         other => return Err(unexpected("getData", &other)),
@@ -321,12 +321,12 @@ fn get_data(path: &str) -> Request {
     }
 }
 
-fn node(data: Bytes, stat: Stat, acl: AclList) -> Node {
+fn node(data: Option<Bytes>, stat: Stat, acl: AclList) -> Node {
     Node {
         facts: Facts {
             kind: Kind::of_owner(stat.ephemeral_owner),
-            data_sha256: hash(&data),
-            data_length: data.len() as u32,
+            data_sha256: data.as_deref().map(hash),
+            data_length: data.as_ref().map_or(0, Bytes::len) as u32,
             acl,
             version: stat.version,
             aversion: stat.aversion,
@@ -335,7 +335,7 @@ fn node(data: Bytes, stat: Stat, acl: AclList) -> Node {
             creations: creations(stat.cversion, stat.num_children),
         },
         stat,
-        data,
+        data: data.unwrap_or_default(),
     }
 }
 

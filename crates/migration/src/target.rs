@@ -39,6 +39,8 @@ pub struct Target {
     client: ApiClient,
     lists: Lists,
     limits: Limits,
+    /// See [`Target::tells_null`].
+    tells_null: bool,
 }
 
 #[derive(Deserialize)]
@@ -57,6 +59,8 @@ struct Shown {
     ttl_ms: Option<u64>,
     data_length: u32,
     data_sha256: String,
+    /// What is older does not say it, and takes null for no bytes.
+    data_is_null: Option<bool>,
     acl: Vec<AclEntry>,
     version: i32,
     aversion: i32,
@@ -72,7 +76,13 @@ impl Target {
             client,
             lists: Lists::default(),
             limits: Limits::default(),
+            tells_null: true,
         }
+    }
+
+    /// Whether null data is kept apart from no bytes there.
+    pub fn tells_null(&self) -> bool {
+        self.tells_null
     }
 
     /// What a znode may be there, as it was said when the tree was last read.
@@ -134,6 +144,7 @@ impl Target {
                 shown.path
             ),
         };
+        self.tells_null &= shown.data_is_null.is_some();
         let mut data_sha256 = [0; 32];
         anyhow::ensure!(
             shown.data_sha256.len() == 64 && shown.data_sha256.is_ascii(),
@@ -145,7 +156,7 @@ impl Target {
         }
         let facts = Facts {
             kind,
-            data_sha256,
+            data_sha256: (shown.data_is_null != Some(true)).then_some(data_sha256),
             data_length: shown.data_length,
             acl: self.lists.shared(shown.acl),
             version: shown.version,
@@ -251,6 +262,8 @@ fn document(step: &Step) -> Value {
                 "creations": facts.creations,
             });
             match std::str::from_utf8(data) {
+                // Whoever does not know null takes it for no bytes.
+                Ok(_) if facts.data_sha256.is_none() => put["data"] = Value::Null,
                 Ok(text) if escaped_bytes(text) <= base64_bytes(data) => put["data"] = text.into(),
                 _ => put["data_base64"] = BASE64.encode(data).into(),
             }
@@ -285,7 +298,7 @@ mod tests {
     fn put(data: &[u8]) -> Step {
         let facts = Facts {
             kind: Kind::Persistent,
-            data_sha256: super::super::facts::hash(data),
+            data_sha256: Some(super::super::facts::hash(data)),
             data_length: data.len() as u32,
             acl: Vec::new().into(),
             version: 0,
@@ -308,5 +321,12 @@ mod tests {
         // What people read stays what people read, also when bodies are written down.
         assert_eq!(document(&put(b"{\"a\": 1}"))["put"]["data"], "{\"a\": 1}");
         assert_eq!(document(&put(b"plain"))["put"]["data"], "plain");
+        // Null is not the same as no bytes.
+        assert_eq!(document(&put(b""))["put"]["data"], "");
+        let mut null = put(b"");
+        if let Step::Put(_, facts, _) = &mut null {
+            facts.data_sha256 = None;
+        }
+        assert_eq!(document(&null)["put"].get("data"), Some(&Value::Null));
     }
 }

@@ -13,13 +13,19 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use znode_store::{AccessCommand, Command, LockCommand, Op, Step};
+use znode_store::{AccessCommand, Command, Data, LockCommand, MirrorStep, Op, Request, Step};
 
 use crate::config::NodeId;
 use crate::peers::wire::{OLDEST_WIRE_VERSION, WIRE_VERSION};
 
 /// The newest kinds of commands that this program can apply.
-pub const COMMANDS_VERSION: u8 = 2;
+pub const COMMANDS_VERSION: u8 = 3;
+
+/// The version in which data came to be null. Before, null was taken for no bytes.
+const NULL_DATA: u8 = 3;
+
+/// The version in which the tree of another server came.
+const MIRROR: u8 = 2;
 
 /// What every member can apply of whom nothing is known yet.
 pub const OLDEST_COMMANDS_VERSION: u8 = 1;
@@ -124,7 +130,7 @@ pub fn since(command: &Command) -> u8 {
             step: Step::CloseSession,
             ..
         } => 1,
-        Command::Mirror(_) => 2,
+        Command::Mirror(steps) => steps.iter().map(since_step).max().unwrap_or(MIRROR),
         Command::Write(op)
         | Command::InTurn {
             step: Step::Write(op),
@@ -155,6 +161,7 @@ pub fn since(command: &Command) -> u8 {
 
 fn since_op(op: &Op) -> u8 {
     match op {
+        Op::Create { data, .. } | Op::Set { data, .. } if data.is_null() => NULL_DATA,
         Op::Create { .. }
         | Op::Delete { .. }
         | Op::DeleteRecursive { .. }
@@ -165,9 +172,104 @@ fn since_op(op: &Op) -> u8 {
     }
 }
 
+fn since_step(step: &MirrorStep) -> u8 {
+    match step {
+        MirrorStep::Put(znode) if znode.data.is_null() => NULL_DATA,
+        MirrorStep::Put(_) | MirrorStep::Remove { .. } => MIRROR,
+    }
+}
+
+/// Makes of a request what it was before some of what it says could be said, if members are not `known` to apply it: clients
+/// write null data, and must be able to while a cluster is upgraded. What has no older form stays as it is, and is
+/// refused.
+pub fn restrain(request: &mut Request, known: impl FnOnce() -> u8) {
+    if since(&request.command) < NULL_DATA || known() >= NULL_DATA {
+        return;
+    }
+    match &mut request.command {
+        Command::Write(op)
+        | Command::InTurn {
+            step: Step::Write(op),
+            ..
+        } => no_null(op),
+        Command::Multi(ops)
+        | Command::InTurn {
+            step: Step::Multi(ops),
+            ..
+        } => ops.iter_mut().for_each(no_null),
+        Command::Mirror(steps) => {
+            for step in steps {
+                if let MirrorStep::Put(znode) = step
+                    && znode.data.is_null()
+                {
+                    znode.data = Data::empty();
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn no_null(op: &mut Op) {
+    if let Op::Create { data, .. } | Op::Set { data, .. } = op
+        && data.is_null()
+    {
+        *data = Data::empty();
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use znode_store::{Acl, CreateMode, CreatePath, Turn, ZPath, Zxid};
+
     use super::*;
+
+    fn with(data: Data) -> [Request; 3] {
+        let create = Op::Create {
+            path: CreatePath::parse("/a", false).unwrap(),
+            data: data.clone(),
+            acl: Acl::open(),
+            mode: CreateMode::Persistent,
+            parents: false,
+        };
+        let set = Op::Set {
+            path: ZPath::root(),
+            data,
+            version: -1,
+        };
+        let turn = Turn {
+            since: Zxid(1),
+            number: 0,
+        };
+        let step = Step::Write(set.clone());
+        [
+            Command::Write(create.clone()),
+            Command::Multi(vec![set, create]),
+            Command::InTurn { turn, step },
+        ]
+        .map(Request::anonymous)
+    }
+
+    #[test]
+    fn null_data_is_no_bytes_until_all_members_know_it() {
+        for ((null, empty), bytes) in with(Data::null())
+            .into_iter()
+            .zip(with(Data::empty()))
+            .zip(with("x".into()))
+        {
+            assert_eq!(since(&null.command), NULL_DATA);
+            assert_eq!(since(&empty.command), 1);
+            let mut restrained = null.clone();
+            restrain(&mut restrained, || NULL_DATA - 1);
+            assert_eq!(restrained, empty);
+            let mut as_it_is = null.clone();
+            restrain(&mut as_it_is, || NULL_DATA);
+            assert_eq!(as_it_is, null);
+            let mut others = bytes.clone();
+            restrain(&mut others, || unreachable!("nobody is asked for what is old"));
+            assert_eq!(others, bytes);
+        }
+    }
 
     fn range(oldest: u16, newest: u16) -> WireRange {
         WireRange { oldest, newest }

@@ -27,7 +27,7 @@ use crate::outstanding::{Answer, Asked, Awaits, Barrier, Done, Outstanding};
 use crate::pulse::{Over, Pulse};
 use crate::reads::{Looker, Seen};
 use crate::requests::Came;
-use crate::socket::{self, Sender, Stream};
+use crate::socket::{self, Receiver, Sender, Stream};
 use crate::trace::{self, Traced};
 use crate::translate::{self, Shape};
 
@@ -148,6 +148,17 @@ impl Connection {
     /// long as the connection lives: what is long, and rarely waited for, is in a box that is made when it is.
     pub async fn serve(&mut self, stream: &mut Stream, stop: &CancellationToken) -> Result<End, Broken> {
         let (mut receiver, mut sender) = socket::halves(stream);
+        let ended = self.serve_on(&mut receiver, &mut sender, stop).await;
+        sender.say_farewell();
+        ended
+    }
+
+    async fn serve_on(
+        &mut self,
+        receiver: &mut Receiver<'_>,
+        sender: &mut Sender<'_>,
+        stop: &CancellationToken,
+    ) -> Result<End, Broken> {
         // All connections listen for the same stop, so to begin that anew with every request would have them wait for each other.
         let mut stopped = pin!(stop.cancelled());
         loop {
@@ -157,13 +168,12 @@ impl Connection {
             let more = self.take_requests()?;
             let outstanding = self.outstanding.len() as u64;
             self.client.outstanding.store(outstanding, Ordering::Relaxed);
-            self.send(&mut sender)?;
+            self.send(sender)?;
             if self.outstanding.is_empty()
                 && self.out.is_empty()
                 && !sender.holds_back()
                 && let Some(end) = &self.ending
             {
-                sender.say_farewell();
                 return Ok(end.clone());
             }
             let sender_holds_back = sender.holds_back();
@@ -189,7 +199,7 @@ impl Connection {
                     self.tell_more();
                 }
                 writable = async { Box::pin(sender.writable()).await }, if !self.out.is_empty() || sender_holds_back => writable?,
-                received = handshake::receive(&mut receiver, &mut self.inbox), if listens && !more => {
+                received = handshake::receive(receiver, &mut self.inbox), if listens && !more => {
                     received?;
                     self.pulse.heard();
                 }
@@ -481,6 +491,7 @@ impl Connection {
             session: self.session,
             caller: self.proven.identities(),
             watches: &self.watches,
+            node: self.front.node(),
         };
         let Seen { zxid, outcome } = looker.look(request)?;
         self.answer(xid, since, zxid, outcome)

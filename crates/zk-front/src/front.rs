@@ -66,11 +66,12 @@ impl Bounds {
 pub(crate) struct Traffic {
     received: AtomicU64,
     sent: AtomicU64,
-    /// Requests that were answered, and how long that took in all and at least and at most, in microseconds.
+    /// Requests that were answered, and how long that took in all and at least and at most: in milliseconds that have passed, as
+    /// ZooKeeper measures. So the mean is between the shortest time and the longest, as they are shown.
     answered: AtomicU64,
-    sum_us: AtomicU64,
-    min_us: AtomicU64,
-    max_us: AtomicU64,
+    sum_ms: AtomicU64,
+    min_ms: AtomicU64,
+    max_ms: AtomicU64,
 }
 
 impl Default for Traffic {
@@ -79,9 +80,9 @@ impl Default for Traffic {
             received: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             answered: AtomicU64::new(0),
-            sum_us: AtomicU64::new(0),
-            min_us: AtomicU64::new(u64::MAX),
-            max_us: AtomicU64::new(0),
+            sum_ms: AtomicU64::new(0),
+            min_ms: AtomicU64::new(u64::MAX),
+            max_ms: AtomicU64::new(0),
         }
     }
 }
@@ -94,28 +95,27 @@ pub struct Counts {
     /// Answers and notifications that were sent.
     pub sent: u64,
     /// The shortest time until an answer.
-    pub min_ms: f64,
+    pub min_ms: u64,
     /// The mean.
     pub mean_ms: f64,
     /// The longest.
-    pub max_ms: f64,
+    pub max_ms: u64,
 }
 
 impl Traffic {
     fn counts(&self) -> Counts {
         let get = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let answered = get(&self.answered);
-        let ms = |us: u64| us as f64 / 1_000.0;
         Counts {
             received: get(&self.received),
             sent: get(&self.sent),
-            min_ms: if answered == 0 { 0.0 } else { ms(get(&self.min_us)) },
+            min_ms: if answered == 0 { 0 } else { get(&self.min_ms) },
             mean_ms: if answered == 0 {
                 0.0
             } else {
-                ms(get(&self.sum_us)) / answered as f64
+                get(&self.sum_ms) as f64 / answered as f64
             },
-            max_ms: ms(get(&self.max_us)),
+            max_ms: get(&self.max_ms),
         }
     }
 
@@ -124,20 +124,20 @@ impl Traffic {
             &self.received,
             &self.sent,
             &self.answered,
-            &self.sum_us,
-            &self.max_us,
+            &self.sum_ms,
+            &self.max_ms,
         ] {
             number.store(0, Ordering::Relaxed);
         }
-        self.min_us.store(u64::MAX, Ordering::Relaxed);
+        self.min_ms.store(u64::MAX, Ordering::Relaxed);
     }
 
     fn answered(&self, took: Duration) {
-        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         self.answered.fetch_add(1, Ordering::Relaxed);
-        self.sum_us.fetch_add(us, Ordering::Relaxed);
-        self.min_us.fetch_min(us, Ordering::Relaxed);
-        self.max_us.fetch_max(us, Ordering::Relaxed);
+        self.sum_ms.fetch_add(ms, Ordering::Relaxed);
+        self.min_ms.fetch_min(ms, Ordering::Relaxed);
+        self.max_ms.fetch_max(ms, Ordering::Relaxed);
     }
 }
 

@@ -172,7 +172,11 @@ async fn begin(
         () = stop.cancelled() => return Err(Refused::Stopping),
     };
     let asked = match first {
-        Err(refused) => return Err(refused),
+        Err(refused) => {
+            // What it has sent and nobody has read would else reset the connection.
+            stream.shutdown().await?;
+            return Err(refused);
+        }
         Ok(First::Word(word)) => {
             answer(front, client, word, &mut stream).await?;
             return Ok(None);

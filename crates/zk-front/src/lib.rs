@@ -26,6 +26,7 @@ mod front;
 mod handshake;
 mod socket;
 mod connection;
+mod ensemble;
 mod pulse;
 mod outstanding;
 mod requests;

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use raft_node::{NotArmed, WatchConnection, WatchKind, WatchLists, WatchesLost, WatchingLook};
+use raft_node::{Node, NotArmed, WatchConnection, WatchKind, WatchLists, WatchesLost, WatchingLook};
 use zk_wire::{ErrorCode, MultiResult, Outcome, Reply, Request, SetWatches};
-use znode_store::{Identities, SessionId, Store, ZPath, Zxid};
+use znode_store::{BadPath, Identities, SessionId, Store, ZPath, Zxid};
 
+use crate::ensemble;
 use crate::translate::{self, code, stat};
 
 /// Who looks.
@@ -17,6 +18,8 @@ pub(crate) struct Looker<'a> {
     pub caller: &'a Identities,
     /// Its connection's watches.
     pub watches: &'a WatchConnection,
+    /// Where it looks.
+    pub node: &'a Node,
 }
 
 /// What was seen, and as of when.
@@ -32,7 +35,11 @@ impl Looker<'_> {
         let look = self.watches.look();
         let zxid = look.store().zxid();
         let outcome = match self.answer(&look, request) {
-            Ok(reply) => Ok(reply),
+            Ok(mut reply) => {
+                drop(look);
+                ensemble::fill_in(self.node, request, &mut reply);
+                Ok(reply)
+            }
             Err(Refused::With(code)) => Err(code),
             Err(Refused::Lost(lost)) => return Err(lost),
         };
@@ -43,10 +50,10 @@ impl Looker<'_> {
         match request {
             // Leaves a watch also where nothing is.
             Request::Exists { path, watch } => {
-                let path = ZPath::parse(path).map_err(|_| no_such_path(path))?;
+                let at = readable(path).map_err(|_| no_such_path(path))?;
                 let view = look.store().seen_by(self.caller);
-                view.watch(&path).map_err(|refusal| code(&refusal))?;
-                if *watch {
+                view.watch(&at).map_err(|refusal| code(&refusal))?;
+                if *watch && let Ok(path) = ZPath::parse(path) {
                     look.arm(WatchKind::Data, &path)?;
                 }
                 Ok(see(look.store(), self.caller, request)?)
@@ -62,15 +69,15 @@ impl Looker<'_> {
                 let paths = paths.map_err(|refusal| code(&refusal))?;
                 Ok(Reply::Paths(paths.into_iter().map(String::from).collect()))
             }
-            Request::WhoAmI => Ok(Reply::Identities(
-                self.caller.iter().map(translate::identity).collect(),
-            )),
+            Request::WhoAmI => Ok(Reply::Identities(translate::identities(self.caller))),
             Request::AddWatch { path, mode } => {
                 let kind = translate::watch_kind(*mode).ok_or(ErrorCode::MARSHALLING_ERROR)?;
-                let path = legal(path)?;
+                let at = readable(path).map_err(|_| ErrorCode::BAD_ARGUMENTS)?;
                 let view = look.store().seen_by(self.caller);
-                view.watch(&path).map_err(|refusal| code(&refusal))?;
-                look.arm(kind, &path)?;
+                view.watch(&at).map_err(|refusal| code(&refusal))?;
+                if let Ok(path) = ZPath::parse(path) {
+                    look.arm(kind, &path)?;
+                }
                 Ok(Reply::Number(ErrorCode::OK.0))
             }
             Request::CheckWatches { path, kind } => {
@@ -109,8 +116,8 @@ impl Looker<'_> {
         kind: WatchKind,
     ) -> Result<Reply, Refused> {
         let reply = see(look.store(), self.caller, request)?;
-        if watch {
-            look.arm(kind, &legal(path)?)?;
+        if watch && let Ok(path) = ZPath::parse(path) {
+            look.arm(kind, &path)?;
         }
         Ok(reply)
     }
@@ -123,16 +130,16 @@ impl Looker<'_> {
 ///
 /// If the request is of another kind.
 pub fn see(store: &Store, caller: &Identities, request: &Request) -> Outcome {
-    let parse = |path: &str| ZPath::parse(path).map_err(|_| ErrorCode::NO_NODE);
+    let parse = |path: &str| readable(path).map_err(|_| ErrorCode::NO_NODE);
     let view = store.seen_by(caller);
     let reply = match request {
         Request::Exists { path, .. } => {
-            let path = ZPath::parse(path).map_err(|_| no_such_path(path))?;
+            let path = readable(path).map_err(|_| no_such_path(path))?;
             view.exists(&path).map(|of| Reply::Stat(stat(&of)))
         }
         Request::GetData { path, .. } => view
             .get(&parse(path)?)
-            .map(|(data, of)| Reply::Data(Some(Bytes::copy_from_slice(data.as_bytes())), stat(&of))),
+            .map(|(data, of)| Reply::Data(data.non_null().map(Bytes::copy_from_slice), stat(&of))),
         Request::GetAcl { path } => view
             .acl(&parse(path)?)
             .map(|(acl, of)| Reply::Acl(translate::acl_entries(&acl), stat(&of))),
@@ -144,6 +151,8 @@ pub fn see(store: &Store, caller: &Identities, request: &Request) -> Outcome {
             .map(|(found, of)| Reply::NamesAndStat(names(&found), stat(&of))),
         Request::GetAllChildrenNumber { path } => view
             .descendants(&parse(path)?)
+            // The root is below its other name.
+            .map(|number| number + u64::from(path.is_empty()))
             .map(|number| Reply::Number(number.try_into().unwrap_or(i32::MAX))),
         Request::MultiRead(items) => {
             let result = |item| see(store, caller, item).map_or_else(MultiResult::Error, multi_result);
@@ -166,8 +175,13 @@ fn names(names: &[Arc<str>]) -> Vec<String> {
     names.iter().map(|name| name.to_string()).collect()
 }
 
-fn legal(path: &str) -> Result<ZPath, ErrorCode> {
-    ZPath::parse(path).map_err(|_| ErrorCode::BAD_ARGUMENTS)
+/// The path that a read means. The root has another name in ZooKeeper, no text at all, by which it can be read and nothing
+/// else. What watches that name is never told of anything, so nothing is kept of it.
+fn readable(path: &str) -> Result<ZPath, BadPath> {
+    match path {
+        "" => Ok(ZPath::root()),
+        path => ZPath::parse(path),
+    }
 }
 
 /// ZooKeeper looks a path up, and does not ask whether it could be one.

@@ -115,12 +115,15 @@ impl Sender<'_> {
         }
     }
 
-    /// Tells the other end that nothing follows, as TLS has it. The socket has room for so little, or the connection is of no
-    /// more use anyway.
+    /// Tells the other end that nothing follows. The socket has room for so little, or the connection is of no more use anyway.
+    ///
+    /// A socket that is closed with something unread in it is reset. After this its client still reads an end, as after
+    /// ZooKeeper's.
     pub fn say_farewell(&mut self) {
-        if let Self::Tls { half, .. } = self {
-            let mut now = Context::from_waker(Waker::noop());
-            let _ = Pin::new(half).poll_shutdown(&mut now);
-        }
+        let mut now = Context::from_waker(Waker::noop());
+        let _ = match self {
+            Self::Plain(half) => Pin::new(half).poll_shutdown(&mut now),
+            Self::Tls { half, .. } => Pin::new(half).poll_shutdown(&mut now),
+        };
     }
 }

@@ -2,7 +2,7 @@
 
 use zk_wire::{CreateCall, ErrorCode, MultiResult, Notification, Request, event_type, keeper_state};
 use znode_store::{
-    Acl, AclEntry, CreateMode, CreatePath, Data, Identity, Op, Perms, Refusal, Reply, Stat, ZPath,
+    Acl, AclEntry, CreateMode, CreatePath, Identities, Identity, Op, Perms, Refusal, Reply, Stat, ZPath,
     ZnodeEventKind,
 };
 
@@ -27,7 +27,7 @@ pub fn op(request: &Request, in_multi: bool) -> Result<Op, ErrorCode> {
             let path = CreatePath::parse(path, mode.is_sequential()).map_err(|_| ErrorCode::BAD_ARGUMENTS)?;
             Op::Create {
                 path,
-                data: bytes(data.as_deref()),
+                data: data.as_deref().into(),
                 acl: acl_of(acl.as_deref()),
                 mode,
                 parents: false,
@@ -44,7 +44,7 @@ pub fn op(request: &Request, in_multi: bool) -> Result<Op, ErrorCode> {
         },
         Request::SetData { path, data, version } => Op::Set {
             path: legal(path)?,
-            data: bytes(data.as_deref()),
+            data: data.as_deref().into(),
             version: *version,
         },
         Request::SetAcl { path, acl, version } => Op::SetAcl {
@@ -286,8 +286,40 @@ pub fn notification(notice: &Notice) -> Notification {
     }
 }
 
+/// What whoAmI says of a client, in ZooKeeper's order: that of a Java hash table of its ids.
+pub fn identities(of: &Identities) -> Vec<(String, String)> {
+    let mut all: Vec<&Identity> = of.iter().collect();
+    // Such a table has 16 places, and twice as many whenever they are three quarters full.
+    let mut places = 16;
+    while all.len() >= places / 4 * 3 {
+        places *= 2;
+    }
+    all.sort_by_key(|identity| {
+        let hash = java_hash_of_id(identity);
+        (hash ^ hash >> 16) as usize & (places - 1)
+    });
+    all.into_iter().map(identity).collect()
+}
+
+/// What Java's `hashCode` of the id says that ZooKeeper would have of this identity.
+fn java_hash_of_id(identity: &Identity) -> u32 {
+    let of_text = |text: &str| {
+        let add = |hash: u32, unit: u16| hash.wrapping_mul(31).wrapping_add(unit.into());
+        text.encode_utf16().fold(0, add)
+    };
+    let (scheme, name) = self::identity(identity);
+    let id = match identity {
+        // With the hash of the password.
+        Identity::Digest(id) => of_text(id),
+        _ => of_text(&name),
+    };
+    [of_text(&scheme), id]
+        .into_iter()
+        .fold(17, |hash, part| hash.wrapping_mul(37).wrapping_add(part))
+}
+
 /// What whoAmI says of an identity: its scheme, and a name without secrets.
-pub fn identity(identity: &Identity) -> (String, String) {
+fn identity(identity: &Identity) -> (String, String) {
     let (scheme, name) = match identity {
         Identity::Ip(address) => ("ip", address.to_string()),
         Identity::Digest(id) => ("digest", id.split(':').next().unwrap_or_default().to_owned()),
@@ -320,10 +352,6 @@ pub fn watcher_type(kind: i32) -> Option<WatcherType> {
     }
 }
 
-fn bytes(data: Option<&[u8]>) -> Data {
-    data.unwrap_or_default().into()
-}
-
 fn acl_of(entries: Option<&[zk_wire::AclEntry]>) -> Acl {
     let entry = |entry: &zk_wire::AclEntry| AclEntry {
         perms: Perms(entry.perms.cast_unsigned()),
@@ -331,4 +359,31 @@ fn acl_of(entries: Option<&[zk_wire::AclEntry]>) -> Acl {
         id: entry.id.as_str().into(),
     };
     Acl::new(entries.unwrap_or_default().iter().map(entry).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_come_in_the_order_of_zookeepers_hash_table() {
+        // As ZooKeeper 3.8 answers it, with the passwords 1, 2, 3 and passwd1, in whichever order they are shown.
+        let ids = [
+            Identity::Ip([127, 0, 0, 1].into()),
+            Identity::Digest("c:sDHJ4j5y11CoXndS3/c4J9FhncA=".into()),
+            Identity::Digest("a:3om/rwYkUJGnhzKQp5NgRhIwIkc=".into()),
+            Identity::Digest("b:zdbHuLwinQKXeWY2Cch1CZ4zJUE=".into()),
+            Identity::Digest("user1:5+MFzh0cEq73TnJOg149FWoaj4g=".into()),
+        ];
+        let expected = [
+            ("digest", "a"),
+            ("digest", "user1"),
+            ("digest", "b"),
+            ("ip", "127.0.0.1"),
+            ("digest", "c"),
+        ]
+        .map(|(scheme, name)| (scheme.to_owned(), name.to_owned()));
+        assert_eq!(identities(&Identities::new(ids.clone())), expected);
+        assert_eq!(identities(&Identities::new(ids.into_iter().rev())), expected);
+    }
 }

@@ -13,6 +13,7 @@ use crate::ids::{Data, Password, RequestId, SessionId, Zxid};
 use crate::limits::Limits;
 use crate::mirror::MirrorStep;
 use crate::path::{CreatePath, LockName, ZPath};
+use crate::written::WrittenOp;
 
 /// One request of one client, as it stands in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,7 +135,8 @@ pub enum Step {
 }
 
 /// One change of the tree.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "WrittenOp<'_>")]
 pub enum Op {
     /// Creates a znode.
     Create {

@@ -8,6 +8,8 @@ use core::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::stable_hash;
+
 /// A position in the history of the tree: the state counts one up for every command that it applies.
 ///
 /// It never goes back and never skips, over terms, restarts and restores. Fencing tokens are zxids.
@@ -128,11 +130,15 @@ impl From<RequestId> for String {
 /// The largest data of one znode in bytes: ZooKeeper's default (`jute.maxbuffer`, just under 1 MiB).
 pub const MAX_DATA_BYTES: usize = 1024 * 1024 - 1;
 
-/// The data of a znode. Cheap to clone; encoded as one run of bytes.
+/// The data of a znode: some bytes, none, or null. ZooKeeper's clients can write null, and tell it from no bytes. Cheap to clone.
+///
+/// It cannot be serialized by itself, for in the log and in snapshots null is told apart in another place than where
+/// the bytes are: see [`bytes_alone`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Data(
-    /// `None`: no bytes, and no allocation for them. triomphe's counts no weak references as the standard one does, which are eight
-    /// bytes for each of a million znodes, and sixteen for those whose data then fit into the allocator's next smaller size.
+    /// `None`: no bytes, and no allocation for them. An allocation of no bytes is null, which is rarer. triomphe's counts no
+    /// weak references as the standard one does, which are eight bytes for each of a million znodes, and sixteen for those
+    /// whose data then fit into the allocator's next smaller size.
     Option<triomphe::Arc<[u8]>>,
 );
 
@@ -142,9 +148,24 @@ impl Data {
         Self(None)
     }
 
-    /// The bytes.
+    /// Null.
+    pub fn null() -> Self {
+        Self(Some([].as_slice().into()))
+    }
+
+    /// Whether it is null.
+    pub fn is_null(&self) -> bool {
+        self.0.as_ref().is_some_and(|bytes| bytes.is_empty())
+    }
+
+    /// The bytes; none if it is null.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_deref().unwrap_or_default()
+    }
+
+    /// The bytes; `None` if it is null.
+    pub fn non_null(&self) -> Option<&[u8]> {
+        (!self.is_null()).then(|| self.as_bytes())
     }
 
     /// How many there are.
@@ -152,9 +173,16 @@ impl Data {
         self.as_bytes().len()
     }
 
-    /// Whether there are none.
+    /// Whether there are none. There are none in null either.
     pub fn is_empty(&self) -> bool {
-        self.0.is_none()
+        self.len() == 0
+    }
+
+    /// What it adds to a digest.
+    pub(crate) fn digest(&self) -> u64 {
+        let bytes = stable_hash::of_bytes(self.as_bytes());
+        // Whatever differs from the hash of no bytes would do.
+        if self.is_null() { !bytes } else { bytes }
     }
 
     /// Where the bytes lie in memory: other bytes may lie there as soon as nobody has these.
@@ -185,6 +213,13 @@ impl From<&[u8]> for Data {
     }
 }
 
+/// `None` is null.
+impl From<Option<&[u8]>> for Data {
+    fn from(bytes: Option<&[u8]>) -> Self {
+        bytes.map_or_else(Self::null, Self::from)
+    }
+}
+
 impl From<Vec<u8>> for Data {
     fn from(bytes: Vec<u8>) -> Self {
         Self((!bytes.is_empty()).then(|| bytes.into()))
@@ -199,21 +234,23 @@ impl From<&str> for Data {
 
 impl fmt::Debug for Data {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match core::str::from_utf8(self.as_bytes()) {
-            Ok(text) => write!(f, "{text:?}"),
-            Err(_) => write!(f, "({} bytes)", self.len()),
+        match self.non_null().map(core::str::from_utf8) {
+            None => f.write_str("null"),
+            Some(Ok(text)) => write!(f, "{text:?}"),
+            Some(Err(_)) => write!(f, "({} bytes)", self.len()),
         }
     }
 }
 
-impl Serialize for Data {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(self.as_bytes())
-    }
-}
+/// Data as one run of bytes, for places where null is told otherwise (or cannot be): null becomes no bytes.
+pub(crate) mod bytes_alone {
+    use super::*;
 
-impl<'de> Deserialize<'de> for Data {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+    pub(crate) fn serialize<S: Serializer>(data: &Data, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(data.as_bytes())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Data, D::Error> {
         struct Bytes;
         impl serde::de::Visitor<'_> for Bytes {
             type Value = Data;

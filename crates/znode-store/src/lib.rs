@@ -153,6 +153,7 @@ mod sessions;
 mod store;
 mod text;
 mod write;
+mod written;
 
 mod lock;
 

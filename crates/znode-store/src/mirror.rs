@@ -13,7 +13,7 @@ use crate::apply::Context;
 use crate::command::MAX_TTL_MS;
 use crate::create::MAX_SEQUENCE;
 use crate::event::ContenderEnd;
-use crate::ids::Data;
+use crate::ids::{Data, bytes_alone};
 use crate::path::ZPath;
 use crate::quota::is_stats_of_quota;
 use crate::read::View;
@@ -21,12 +21,14 @@ use crate::reply::{Outcome, Refusal, Reply};
 use crate::stat::{Kind, Stat};
 use crate::store::Store;
 use crate::tree::{NodeIndex, Restated};
+use crate::written::WrittenStep;
 
 /// How many steps one command may have, and how many znodes a page shows: nothing else is applied meanwhile.
 pub const MAX_MIRRORED: usize = 1_000;
 
 /// One step towards the other tree. To take it twice is to take it once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "WrittenStep<'_>")]
 pub enum MirrorStep {
     /// The znode is as given from now on; it is created if need be, below a parent that exists. Quotas stop nobody here:
     /// what is there is there.
@@ -53,7 +55,8 @@ impl MirrorStep {
 pub struct Mirrored {
     /// Where.
     pub path: ZPath,
-    /// Its data.
+    /// Its data. Null stands in another place: see [`crate::written`].
+    #[serde(with = "bytes_alone")]
     pub data: Data,
     /// Its list, word for word: entries of schemes that mean nothing here are kept, and match nobody.
     pub acl: Acl,

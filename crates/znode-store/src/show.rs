@@ -378,6 +378,9 @@ impl Display for WithdrawCause {
 
 impl Display for Data {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.is_null() {
+            return f.write_str("null");
+        }
         Count(self.len() as u64, "byte").fmt(f)
     }
 }

@@ -101,6 +101,11 @@ impl Store {
         self.tree.len()
     }
 
+    /// How many bytes the paths and the data of all znodes have.
+    pub fn approximate_data_size(&self) -> u64 {
+        self.tree.bytes()
+    }
+
     /// A live session.
     pub fn session(&self, session: SessionId) -> Option<SessionView> {
         self.sessions.get(session).map(|state| state.view(session))

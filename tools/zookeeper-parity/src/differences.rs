@@ -30,7 +30,7 @@ pub struct Chapter {
 }
 
 /// All of them.
-pub const CHAPTERS: [Chapter; 6] = [TREE, RIGHTS, QUOTAS, WATCHES, REQUESTS, WORDS];
+pub const CHAPTERS: [Chapter; 7] = [TREE, RIGHTS, QUOTAS, WATCHES, ENSEMBLE, REQUESTS, WORDS];
 
 const TREE: Chapter = Chapter {
     title: "The tree",
@@ -54,15 +54,6 @@ const TREE: Chapter = Chapter {
             example: None,
         },
         Known {
-            name: "configuration",
-            zookeeper: "`/zookeeper/config` names the servers of the ensemble with their ports, for `config` of \
-                        `zkCli.sh`, and for Curator, which connects to those from then on.",
-            lockgate: "It is empty: a client goes on with the addresses that it was given.",
-            reason: "A member's address for ZooKeeper's clients is known to that member alone, and Curator would \
-                     give up good addresses for bad ones.",
-            example: None,
-        },
-        Known {
             name: "limits",
             zookeeper: "A request of at most 1 MiB (`jute.maxbuffer`) is accepted, whatever it says; a larger one \
                         ends the connection.",
@@ -80,13 +71,6 @@ const TREE: Chapter = Chapter {
             lockgate: "They are allowed.",
             reason: "The halves are forbidden, not the characters. Java's client does not send them anyway.",
             example: Some(|| vec![create(0, "/p/\u{1f600}")]),
-        },
-        Known {
-            name: "null-data",
-            zookeeper: "Data that is null and data of no bytes are two things.",
-            lockgate: "Both are data of no bytes.",
-            reason: "No recipe tells them apart, and clients of other languages than C and Java cannot.",
-            example: None,
         },
         Known {
             name: "order",
@@ -299,6 +283,54 @@ const WATCHES: Chapter = Chapter {
     ],
 };
 
+const ENSEMBLE: Chapter = Chapter {
+    title: "Sessions and the ensemble",
+    known: &[
+        Known {
+            name: "session-timeouts",
+            zookeeper: "A session's timeout is at least 2 ticks and at most 20: 4 to 40 s, unless it is configured. \
+                        Spark and Curator ask for 60 s and get 40.",
+            lockgate: "It is 2 to 300 s: Spark and Curator get the 60 s that they ask for, and what a dead client \
+                       owned goes after 60 s. `sessions.min_ms = 4000` and `sessions.max_ms = 40000` are \
+                       ZooKeeper's bounds.",
+            reason: "Clients are told which timeout they have, and most ask for the one that they want. The bounds \
+                     hold for the sessions of HTTP, too. There are no ticks: a session ends when its time is over, \
+                     not at the next tick.",
+            example: None,
+        },
+        Known {
+            name: "configuration",
+            zookeeper: "`/zookeeper/config` names the servers of the ensemble, for `config` of `zkCli.sh` and for \
+                        `getConfig`, with the ports that they have for each other and, if they are configured so, \
+                        for clients. Curator connects to the latter from then on.",
+            lockgate: "It names the members, whose one port for each other stands for both of ZooKeeper's, and no \
+                       ports for clients: a client goes on with the addresses that it was given. `version` is where \
+                       the membership stands in the log. The znode's stat and its watches tell of no change, and \
+                       over HTTP it is empty: `GET /v1/cluster` says more.",
+            reason: "A member's address for ZooKeeper's clients is known to that member alone, and Curator would \
+                     give up good addresses for bad ones.",
+            example: None,
+        },
+        Known {
+            name: "reconfig",
+            zookeeper: "`reconfig` changes the ensemble, if every server is configured to allow it.",
+            lockgate: "It is answered as by a ZooKeeper that does not allow it. Members come and go by `lockgate \
+                       cluster` and by HTTP.",
+            reason: "A new member is told by its data directory from one that was there before, for which `reconfig` \
+                     has no place.",
+            example: None,
+        },
+        Known {
+            name: "read-only-mode",
+            zookeeper: "A server without a majority serves reads to clients that accept this, if it is configured \
+                        so. `isro` then says `ro`.",
+            lockgate: "A node without a majority serves nobody, and `isro` never says `ro`.",
+            reason: "What it would show may be older than what the same client has seen written elsewhere.",
+            example: None,
+        },
+    ],
+};
+
 const REQUESTS: Chapter = Chapter {
     title: "Requests that make no sense",
     known: &[
@@ -372,9 +404,9 @@ const WORDS: Chapter = Chapter {
         Known {
             name: "words-lines-left-out",
             zookeeper: "`mntr` has some five hundred lines, `srvr` and `stat` of a leader the sizes of proposals, \
-                        `conf` the ensemble, `envi` Java and its memory.",
-            lockgate: "These are left out. `mntr` has versions, latencies, packets, connections, znodes, watches, \
-                       sessions, files and followers under ZooKeeper's names.",
+                        `conf` the ensemble and `tickTime`, `envi` Java and its memory.",
+            lockgate: "These are left out. `mntr` has versions, latencies, packets, connections, znodes, how large \
+                       they are, watches, sessions, files and followers under ZooKeeper's names.",
             reason: "A figure is shown where Lockgate has the thing that it is about. What it measures besides is \
                      at `GET /metrics`, and its members at `GET /v1/cluster`.",
             example: None,

@@ -188,14 +188,7 @@ impl Recorder {
             Reply::Path(path) => self.path(path),
             Reply::Created(path, stat) => format!("{} {}", self.path(path), self.stat(stat)),
             Reply::Stat(stat) => self.stat(stat),
-            // Null and no bytes are the same here: see `null-data` in `differences`.
-            Reply::Data(data, stat) => {
-                format!(
-                    "{} {}",
-                    Data(Some(data.as_deref().unwrap_or_default())),
-                    self.stat(stat)
-                )
-            }
+            Reply::Data(data, stat) => format!("{} {}", Data(data.as_deref()), self.stat(stat)),
             Reply::Names(names) => self.names(names),
             Reply::NamesAndStat(names, stat) => format!("{} {}", self.names(names), self.stat(stat)),
             Reply::Acl(entries, stat) => {
@@ -207,11 +200,7 @@ impl Recorder {
             }
             Reply::Number(number) => number.to_string(),
             Reply::Paths(paths) => self.names(paths),
-            Reply::Identities(identities) => {
-                let mut identities = identities.clone();
-                identities.sort();
-                format!("{identities:?}")
-            }
+            Reply::Identities(identities) => format!("{identities:?}"),
             Reply::Results(results) => {
                 let mut text = format!("results of {}", results.len());
                 for result in results {

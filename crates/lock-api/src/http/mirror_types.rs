@@ -15,7 +15,7 @@ use super::acl_types::{EntryAnswer, EntryBody, acl, shown};
 use super::exchange::At;
 use super::openapi::words;
 use super::problem::Problem;
-use super::znode_types::data;
+use super::znode_types::{TextData, data};
 
 /// The body of `POST /v1/mirror`.
 #[derive(Deserialize, ToSchema)]
@@ -50,9 +50,9 @@ pub struct PutBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = words::ZnodePath)]
     path: Cow<'a, str>,
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     #[schema(value_type = Option<words::Data>)]
-    data: Option<Cow<'a, str>>,
+    data: TextData<'a>,
     #[serde(borrow)]
     #[schema(value_type = Option<words::DataBase64>)]
     data_base64: Option<Cow<'a, str>>,
@@ -232,8 +232,10 @@ pub struct ShownAnswer<'a> {
     ttl_ms: Option<u64>,
     /// How many bytes the data has.
     data_length: u32,
-    /// What the data comes to by SHA-256, in hexadecimal digits.
+    /// What the data comes to by SHA-256, in hexadecimal digits; that of no bytes if it is null.
     data_sha256: String,
+    /// Whether the data is null.
+    data_is_null: bool,
     acl: Vec<EntryAnswer>,
     version: i32,
     aversion: i32,
@@ -271,6 +273,7 @@ impl<'a> From<&'a Shown> for ShownAnswer<'a> {
             ttl_ms: owner.ttl_ms(),
             data_length: stat.data_length,
             data_sha256: format!("{:x}", Sha256::digest(node.data.as_bytes())),
+            data_is_null: node.data.is_null(),
             acl: shown(&node.acl),
             version: stat.version,
             aversion: stat.aversion,

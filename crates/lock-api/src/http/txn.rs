@@ -13,7 +13,7 @@ use super::acl_types::{EntryBody, acl};
 use super::exchange::{Answer, no_query, ok, parse, read_body, session_id};
 use super::openapi::words;
 use super::problem::Problem;
-use super::znode_types::{ANY_VERSION, Creation, ModeWord, StatAnswer, any_version, set_op};
+use super::znode_types::{ANY_VERSION, Creation, ModeWord, StatAnswer, TextData, any_version, set_op};
 use super::{Peer, Shared};
 
 /// How many operations a transaction may have: while it is applied, nothing else is.
@@ -57,9 +57,9 @@ pub struct CreateOp<'a> {
     #[serde(borrow)]
     #[schema(value_type = words::ZnodePath)]
     path: Cow<'a, str>,
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     #[schema(value_type = Option<words::Data>)]
-    data: Option<Cow<'a, str>>,
+    data: TextData<'a>,
     #[serde(borrow)]
     #[schema(value_type = Option<words::DataBase64>)]
     data_base64: Option<Cow<'a, str>>,
@@ -82,9 +82,9 @@ pub struct SetOp<'a> {
     #[serde(borrow)]
     #[schema(value_type = words::ZnodePath)]
     path: Cow<'a, str>,
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     #[schema(value_type = Option<words::Data>)]
-    data: Option<Cow<'a, str>>,
+    data: TextData<'a>,
     #[serde(borrow)]
     #[schema(value_type = Option<words::DataBase64>)]
     data_base64: Option<Cow<'a, str>>,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 use znode_store::{Acl, CreateMode, CreatePath, Data, Op, Page, RequestId, Stat, ZPath};
 
@@ -64,16 +64,36 @@ impl ModeWord {
     }
 }
 
-/// The data of a request; `None` if it has none.
-pub fn data(text: Option<Cow<'_, str>>, base64: Option<Cow<'_, str>>) -> Result<Option<Data>, Problem> {
+/// What a request says in its field `data`.
+#[derive(Debug, Default)]
+pub enum TextData<'a> {
+    /// Nothing: the field is not there.
+    #[default]
+    Absent,
+    /// That the data is null, which is not the same as no bytes.
+    Null,
+    /// The data, which is text.
+    Text(Cow<'a, str>),
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for TextData<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text: Option<Cow<'a, str>> = Option::deserialize(deserializer)?;
+        Ok(text.map_or(Self::Null, Self::Text))
+    }
+}
+
+/// The data of a request; `None` if it has none. A field `data_base64` that is null is as good as absent.
+pub fn data(text: TextData<'_>, base64: Option<Cow<'_, str>>) -> Result<Option<Data>, Problem> {
     match (text, base64) {
-        (Some(_), Some(_)) => Err(Problem::bad_request("data and data_base64 exclude each other")),
-        (Some(text), None) => Ok(Some(Data::from(&*text))),
-        (None, Some(base64)) => match BASE64.decode(base64.as_bytes()) {
+        (TextData::Text(_), Some(_)) => Err(Problem::bad_request("data and data_base64 exclude each other")),
+        (TextData::Text(text), None) => Ok(Some(Data::from(&*text))),
+        (TextData::Absent | TextData::Null, Some(base64)) => match BASE64.decode(base64.as_bytes()) {
             Ok(bytes) => Ok(Some(bytes.into())),
             Err(error) => Err(Problem::bad_request(format!("data_base64: {error}"))),
         },
-        (None, None) => Ok(None),
+        (TextData::Null, None) => Ok(Some(Data::null())),
+        (TextData::Absent, None) => Ok(None),
     }
 }
 
@@ -81,9 +101,9 @@ pub fn data(text: Option<Cow<'_, str>>, base64: Option<Cow<'_, str>>) -> Result<
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateBody<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     #[schema(value_type = Option<words::Data>)]
-    data: Option<Cow<'a, str>>,
+    data: TextData<'a>,
     #[serde(borrow)]
     #[schema(value_type = Option<words::DataBase64>)]
     data_base64: Option<Cow<'a, str>>,
@@ -125,7 +145,7 @@ impl CreateBody<'_> {
 /// What a body says of a znode that is to be created.
 pub struct Creation<'a> {
     /// The data as text.
-    pub data: Option<Cow<'a, str>>,
+    pub data: TextData<'a>,
     /// Or as base64.
     pub data_base64: Option<Cow<'a, str>>,
     /// Its kind.
@@ -156,9 +176,9 @@ impl Creation<'_> {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetBody<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     #[schema(value_type = Option<words::Data>)]
-    data: Option<Cow<'a, str>>,
+    data: TextData<'a>,
     #[serde(borrow)]
     #[schema(value_type = Option<words::DataBase64>)]
     data_base64: Option<Cow<'a, str>>,
@@ -181,7 +201,7 @@ impl SetBody<'_> {
 /// A replacement of data. Unlike a creation it must say by what: nobody means to empty a node by saying nothing.
 pub fn set_op(
     path: &str,
-    text: Option<Cow<'_, str>>,
+    text: TextData<'_>,
     base64: Option<Cow<'_, str>>,
     version: i32,
 ) -> Result<Op, Problem> {
@@ -262,10 +282,10 @@ pub struct ChangedAnswer<'a> {
 pub struct ZnodeAnswer<'a> {
     #[schema(value_type = words::ZnodePath)]
     path: &'a str,
-    /// The data if it is text.
+    /// The data if it is text, or null.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = words::Data)]
-    data: Option<&'a str>,
+    #[schema(value_type = Option<words::Data>)]
+    data: Option<Option<&'a str>>,
     /// The data if it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = words::DataBase64)]
@@ -288,7 +308,7 @@ pub struct ZnodeAnswer<'a> {
 impl<'a> ZnodeAnswer<'a> {
     /// Data and stat alone.
     pub fn new(path: &'a ZPath, data: &'a Data, stat: &Stat) -> Self {
-        let text = std::str::from_utf8(data.as_bytes()).ok();
+        let text = data.non_null().map(std::str::from_utf8).transpose().ok();
         Self {
             path: path.as_str(),
             data: text,
@@ -367,6 +387,16 @@ mod tests {
         );
         let (_, data, ..) = created("/a", r#"{"data": "h\u00e9"}"#);
         assert_eq!(data.as_bytes(), "hé".as_bytes());
+        for (body, null) in [
+            (r#"{"data": null}"#, true),
+            (r#"{"data": null, "data_base64": null}"#, true),
+            (r#"{"data": null, "data_base64": ""}"#, false),
+            (r#"{"data": ""}"#, false),
+            ("{}", false),
+        ] {
+            let (_, data, ..) = created("/a", body);
+            assert_eq!((data.is_null(), data.len()), (null, 0), "{body}");
+        }
         let (_, data, ..) = created("/a", r#"{"data_base64": "AP8="}"#);
         assert_eq!(data.as_bytes(), [0, 255]);
         let (path, _, mode, parents) = created("/q/", r#"{"mode": "ephemeral_sequential", "parents": true}"#);
@@ -446,6 +476,8 @@ mod tests {
                 version: 3
             })
         );
+        assert!(matches!(set(r#"{"data": null}"#), Ok(Op::Set { data, .. }) if data.is_null()));
         assert_eq!(set("{}"), Err(Code::BadRequest));
+        assert_eq!(set(r#"{"data_base64": null}"#), Err(Code::BadRequest));
     }
 }

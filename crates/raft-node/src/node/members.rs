@@ -1,6 +1,7 @@
 //! Changes of the membership and of leadership, as front ends ask for them.
 
 use futures_util::future::BoxFuture;
+use openraft::async_runtime::watch::WatchReceiver;
 
 use super::Node;
 use crate::config::{MemberAddress, NodeId};
@@ -83,6 +84,13 @@ impl Node {
     pub fn members_news(&self) -> BoxFuture<'_, Result<Vec<MemberNews>, Unavailable>> {
         let inner = &self.inner;
         Box::pin(inner.asker.members(&inner.disks, &inner.raft))
+    }
+
+    /// The position in the log of the entry that set the membership: it grows with every change.
+    pub fn membership_index(&self) -> u64 {
+        let metrics = self.inner.raft.metrics();
+        let set_by = *metrics.borrow_watched().membership_config.log_id();
+        set_by.map_or(0, |id| id.index)
     }
 
     /// Whether this node has learnt that it was removed from the cluster. It has failed then, see [`Node::failed`].

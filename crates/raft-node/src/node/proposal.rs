@@ -17,6 +17,7 @@ use crate::error::{ProposeError, Unavailable};
 use crate::metrics::Ended;
 use crate::subject::Subject;
 use crate::traces::Scope;
+use crate::versions;
 
 /// A proposal that is on its way. Ready when this node has applied it, or has given it up; see [`Node::propose`]. A caller
 /// that drops it takes its call along: it is then carried out or not, and nobody is told.
@@ -38,10 +39,11 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    pub(super) fn submit(node: &Node, request: Request, place: Place) -> Result<Self, ProposeError> {
+    pub(super) fn submit(node: &Node, mut request: Request, place: Place) -> Result<Self, ProposeError> {
         let inner = &node.inner;
         let asked = Instant::now();
         let subject = Subject::of(&request.command);
+        versions::restrain(&mut request, || inner.gate.commands_of_all());
         #[cfg(feature = "planted")]
         let request = at_the_door(node, request);
         let (number, envelope, answer) = inner.replica.calls.enter(place, |call| {

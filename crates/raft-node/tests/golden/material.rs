@@ -516,7 +516,50 @@ pub fn later_requests() -> Vec<(&'static str, Request)> {
             path: path("/copy/old"),
         },
     ];
-    vec![("mirror", Request::anonymous(Command::Mirror(steps)))]
+    let null = |mut step| {
+        if let MirrorStep::Put(znode) = &mut step {
+            znode.data = Data::null();
+        }
+        step
+    };
+    let create_null = match create("/null", "", CreateMode::PersistentSequential) {
+        Op::Create {
+            path,
+            acl,
+            mode,
+            parents,
+            data: _,
+        } => Op::Create {
+            path,
+            data: Data::null(),
+            acl,
+            mode,
+            parents,
+        },
+        other => other,
+    };
+    let set_null = Op::Set {
+        path: path("/a"),
+        data: Data::null(),
+        version: 3,
+    };
+    let mirror_null = vec![
+        null(put("/copy/null", MirroredKind::Persistent)),
+        put("/copy/other", MirroredKind::Persistent),
+    ];
+    vec![
+        ("mirror", Request::anonymous(Command::Mirror(steps))),
+        (
+            "create_null",
+            Request::anonymous(Command::Write(create_null.clone())),
+        ),
+        ("set_null", Request::anonymous(Command::Write(set_null.clone()))),
+        (
+            "multi_null",
+            Request::anonymous(Command::Multi(vec![set_null, create_null])),
+        ),
+        ("mirror_null", Request::anonymous(Command::Mirror(mirror_null))),
+    ]
 }
 
 pub fn envelope(call: u64, request: Request) -> Envelope {

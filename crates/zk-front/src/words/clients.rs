@@ -73,9 +73,9 @@ fn in_full(text: &mut String, client: &Client) {
         client.last_zxid.load(Ordering::Relaxed),
         client.last_answer_ms.load(Ordering::Relaxed),
         client.last_latency_us.load(Ordering::Relaxed) / 1_000,
-        whole(counts.min_ms),
+        counts.min_ms,
         whole(counts.mean_ms),
-        whole(counts.max_ms),
+        counts.max_ms,
     )
     .expect("a String takes everything");
 }

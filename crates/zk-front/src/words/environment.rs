@@ -28,8 +28,6 @@ pub(super) fn conf(front: &Front) -> String {
         add("dataLogDir", &sizes.log_dir.display());
         add("dataLogSize", &sizes.log_bytes);
     }
-    // ZooKeeper's shortest session has two ticks.
-    add("tickTime", &(sessions.min / 2).as_millis());
     add("maxClientCnxns", &front.config().max_connections_per_address);
     add("minSessionTimeout", &sessions.min.as_millis());
     add("maxSessionTimeout", &sessions.max.as_millis());

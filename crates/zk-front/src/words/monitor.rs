@@ -8,7 +8,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use raft_node::Role;
 
 use super::server::{mode, outstanding, version};
-use super::text::{Mean, line, whole};
+use super::text::{Mean, line};
 use crate::front::Front;
 
 pub(super) fn mntr(front: &Front) -> String {
@@ -22,19 +22,26 @@ pub(super) fn mntr(front: &Front) -> String {
 
     let counts = front.counts();
     add("avg_latency", &Mean(counts.mean_ms));
-    add("max_latency", &whole(counts.max_ms));
-    add("min_latency", &whole(counts.min_ms));
+    add("max_latency", &counts.max_ms);
+    add("min_latency", &counts.min_ms);
     add("packets_received", &counts.received);
     add("packets_sent", &counts.sent);
     add("num_alive_connections", &front.connections());
     add("outstanding_requests", &outstanding(front));
     add("uptime", &front.uptime().as_millis());
 
-    let (znodes, sessions) = node.read(|store| (store.node_count(), store.sessions()));
+    let (znodes, bytes, sessions) = node.read(|store| {
+        (
+            store.node_count(),
+            store.approximate_data_size(),
+            store.sessions(),
+        )
+    });
     let ephemerals: u64 = sessions.iter().map(|session| u64::from(session.ephemerals)).sum();
     add("znode_count", &znodes);
     add("watch_count", &node.watch_counts().watches);
     add("ephemerals_count", &ephemerals);
+    add("approximate_data_size", &bytes);
     add("global_sessions", &sessions.len());
     // Every session is known to all nodes.
     add("local_sessions", &0);

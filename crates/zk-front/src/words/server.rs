@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use raft_node::{ClusterStatus, Role};
 
 use super::clients;
-use super::text::{Mean, line, minute, whole};
+use super::text::{Mean, line, minute};
 use crate::front::{Client, Front};
 
 /// The version of ZooKeeper whose protocol and words are spoken here, and the program that speaks them. Clients read
@@ -82,13 +82,7 @@ fn figures(front: &Front) -> String {
     let (zxid, znodes) = front.node().read(|store| (store.zxid().0, store.node_count()));
     let mut text = String::new();
     let mut add = |name: &str, value: &dyn Display| line(&mut text, format_args!("{name}: {value}"));
-    let latency = format_args!(
-        "{}/{}/{}",
-        whole(counts.min_ms),
-        Mean(counts.mean_ms),
-        whole(counts.max_ms)
-    )
-    .to_string();
+    let latency = format_args!("{}/{}/{}", counts.min_ms, Mean(counts.mean_ms), counts.max_ms).to_string();
     add("Latency min/avg/max", &latency);
     add("Received", &counts.received);
     add("Sent", &counts.sent);

@@ -30,7 +30,7 @@ impl fmt::Display for Mean {
     }
 }
 
-/// A time that is measured exactly and shown in whole milliseconds, those that have passed.
+/// A mean that is shown in whole milliseconds, those that have passed.
 pub(super) fn whole(ms: f64) -> u64 {
     ms as u64
 }

@@ -10,6 +10,7 @@ mod client;
 mod cluster;
 
 mod handshake;
+mod letter;
 mod load;
 mod order;
 mod quorum;

@@ -290,6 +290,7 @@ async fn what_there_is_to_watch_over() {
         "zk_znode_count",
         "zk_watch_count",
         "zk_ephemerals_count",
+        "zk_approximate_data_size",
         "zk_global_sessions",
         "zk_local_sessions",
         "zk_open_file_descriptor_count",
@@ -367,10 +368,9 @@ async fn where_and_with_what_it_runs() {
         conf,
         format!(
             "clientPort={}\nsecureClientPort=-1\ndataDir={data}/snapshots\ndataDirSize=0\ndataLogDir={data}/log\n\
-             dataLogSize={bytes}\ntickTime={}\nmaxClientCnxns=5000\nminSessionTimeout={min}\n\
+             dataLogSize={bytes}\nmaxClientCnxns=5000\nminSessionTimeout={min}\n\
              maxSessionTimeout={max}\nclientPortListenBacklog=-1\nserverId=1\n",
             cluster.address(1).port(),
-            min / 2,
         )
     );
     let dirs = ask(&cluster, 1, "dirs").await;

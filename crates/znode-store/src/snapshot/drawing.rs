@@ -11,7 +11,7 @@ use crate::limits::Limits;
 use crate::lock::KeptState;
 use crate::remembered::{Kept, Remembered};
 use crate::sessions::SessionRecord;
-use crate::snapshot::{FORMAT, Part, SnapshotPart};
+use crate::snapshot::{FORMAT, OLDEST_FORMAT, Part, SnapshotPart};
 use crate::store::Store;
 use crate::tree::{Acls, Node, NodeIndex, Tree, ZnodeRecord};
 
@@ -26,6 +26,7 @@ pub(crate) struct Drawing {
     time_ms: u64,
     limits: Limits,
     digest: u64,
+    format: u32,
     access: Arc<Access>,
     stage: Stage,
     /// As they were at the beginning. Their memories are shared with the live sessions until those change.
@@ -35,6 +36,8 @@ pub(crate) struct Drawing {
     locks: Vec<KeptState>,
     /// The place in the slab that is visited next.
     cursor: NodeIndex,
+    /// Of the znodes of the last part, those whose data is null, until a part tells so.
+    nulls: Vec<NodeIndex>,
     /// The places that existed at the beginning.
     slots: u32,
     /// Nodes at or behind the cursor that have changed or gone, as they were at the beginning.
@@ -52,6 +55,7 @@ enum Stage {
     /// So many records were drawn.
     Requests(usize),
     Znodes,
+    NullData,
     Locks,
     End,
 }
@@ -87,6 +91,10 @@ impl Store {
             time_ms: self.time_ms,
             limits: self.limits,
             digest: self.digest(),
+            format: match self.tree.nulls() {
+                0 => OLDEST_FORMAT,
+                _ => FORMAT,
+            },
             access: self.access.clone(),
             stage: Stage::Begin,
             sessions: self.sessions.records().into(),
@@ -94,6 +102,7 @@ impl Store {
             sessionless: self.remembered.clone(),
             locks: self.locks.kept_states(),
             cursor: NodeIndex::ROOT,
+            nulls: Vec::new(),
             slots: self.tree.slab().slots(),
             before: BTreeMap::new(),
         });
@@ -123,7 +132,7 @@ impl Store {
                     false => Stage::Sessions,
                 };
                 Part::Begin {
-                    format: FORMAT,
+                    format: drawing.format,
                     zxid: drawing.zxid,
                     time_ms: drawing.time_ms,
                     limits: drawing.limits,
@@ -181,13 +190,25 @@ impl Store {
                     visited += 1;
                     if let Some(record) = drawing.visit(index, &self.tree) {
                         bytes += record.data.len();
+                        if record.data.is_null() {
+                            drawing.nulls.push(index);
+                        }
                         znodes.push(record);
                     }
                 }
-                if drawing.cursor.0 == drawing.slots {
-                    drawing.stage = Stage::Locks;
-                }
+                drawing.stage = match (drawing.nulls.is_empty(), drawing.cursor.0 == drawing.slots) {
+                    (false, _) => Stage::NullData,
+                    (true, false) => Stage::Znodes,
+                    (true, true) => Stage::Locks,
+                };
                 Part::Znodes(znodes)
+            }
+            Stage::NullData => {
+                drawing.stage = match drawing.cursor.0 == drawing.slots {
+                    false => Stage::Znodes,
+                    true => Stage::Locks,
+                };
+                Part::NullData(core::mem::take(&mut drawing.nulls))
             }
             Stage::Locks => {
                 drawing.stage = Stage::End;

@@ -26,10 +26,14 @@ use crate::limits::Limits;
 use crate::lock::KeptState;
 use crate::remembered::Kept;
 use crate::sessions::SessionRecord;
-use crate::tree::ZnodeRecord;
+use crate::tree::{NodeIndex, ZnodeRecord};
 
 /// The layout of the parts. Counted up whenever an older build could not read them.
-const FORMAT: u32 = 6;
+const FORMAT: u32 = 7;
+
+/// The oldest layout that is read, and written as long as it says all: format 7 added [`Part::NullData`], which there is
+/// only after all members were known to read it (null data comes by commands of the same release).
+const OLDEST_FORMAT: u32 = 6;
 
 /// A piece of a snapshot. They are added to a [`Restorer`] in the order in which they were drawn.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -56,6 +60,8 @@ enum Part {
     End {
         digest: u64,
     },
-    /// Who may do what: after the first part, and only where that counts. Named last, for a part is known by its place here.
+    /// Who may do what: after the first part, and only where that counts. Named here, for a part is known by its place here.
     Access(Vec<AccessRecord>),
+    /// Which of the znodes of the part before have null as their data: their records hold no bytes. From format 7 on.
+    NullData(Vec<NodeIndex>),
 }

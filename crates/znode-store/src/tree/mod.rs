@@ -45,6 +45,10 @@ pub(crate) struct Tree {
     acls: Acls,
     /// The sum of what all nodes add to it.
     digest: u64,
+    /// How many bytes all paths and all data have.
+    bytes: u64,
+    /// How many nodes have null as their data.
+    nulls: u64,
     /// Containers that had children and have none, by the time at which they lost the last one.
     emptied: BTreeSet<(u64, NodeIndex)>,
     /// TTL nodes without children, by the time at which they end.
@@ -63,6 +67,8 @@ impl Tree {
             slab: Slab::default(),
             acls: Acls::default(),
             digest: 0,
+            bytes: 0,
+            nulls: 0,
             emptied: BTreeSet::new(),
             expiring: BTreeSet::new(),
             undo: None,
@@ -72,9 +78,8 @@ impl Tree {
             let (kind, data) = (Kind::Persistent, Data::empty());
             Node::new(path.name(), parent, kind, data, acls::AclIndex::OPEN, Zxid(0), 0)
         };
-        let root = new(&ZPath::root(), NodeIndex::ROOT);
-        tree.digest = root.own_digest(PathHash::of("/"), tree.acls.hash(root.acl));
-        tree.slab.insert(root);
+        let root = tree.slab.insert(new(&ZPath::root(), NodeIndex::ROOT));
+        tree.add_own_share(root, PathHash::of("/"));
         for (index, parent, path) in SPECIAL {
             let path = ZPath::parse(path).expect("it is written here");
             let mut node = new(&path, parent);
@@ -94,6 +99,16 @@ impl Tree {
 
     pub(crate) fn digest(&self) -> u64 {
         self.digest
+    }
+
+    /// How many bytes all paths and all data have.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How many nodes have null as their data.
+    pub(crate) fn nulls(&self) -> u64 {
+        self.nulls
     }
 
     pub(crate) fn slab(&self) -> &Slab {
@@ -361,6 +376,8 @@ impl Tree {
         let node = &self.slab[index];
         let share = node.own_digest(path, self.acls.hash(node.acl));
         self.digest = self.digest.wrapping_add(share);
+        self.bytes += (path.length + node.data.len()) as u64;
+        self.nulls += u64::from(node.data.is_null());
         self.emptied
             .extend(node.emptied_at_ms().map(|emptied| (emptied, index)));
         self.expiring
@@ -372,6 +389,8 @@ impl Tree {
         let node = &self.slab[index];
         let share = node.own_digest(path, self.acls.hash(node.acl));
         self.digest = self.digest.wrapping_sub(share);
+        self.bytes -= (path.length + node.data.len()) as u64;
+        self.nulls -= u64::from(node.data.is_null());
         if let Some(emptied) = node.emptied_at_ms() {
             self.emptied.remove(&(emptied, index));
         }

@@ -33,13 +33,20 @@ impl NodeIndex {
     }
 }
 
-/// The hash of a node's path, which is computed once for several digests.
+/// The hash of a node's path, which is computed once for several digests, and its length.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PathHash(u64);
+pub(crate) struct PathHash {
+    hash: u64,
+    /// In bytes.
+    pub(crate) length: usize,
+}
 
 impl PathHash {
     pub(crate) fn of(path: &str) -> Self {
-        Self(stable_hash::of_bytes(path.as_bytes()))
+        Self {
+            hash: stable_hash::of_bytes(path.as_bytes()),
+            length: path.len(),
+        }
     }
 }
 
@@ -170,8 +177,8 @@ impl Node {
     /// What the node itself adds to the tree's digest: all but what its children change.
     pub(crate) fn own_digest(&self, path: PathHash, acl_hash: u64) -> u64 {
         stable_hash::of_words([
-            path.0,
-            stable_hash::of_bytes(self.data.as_bytes()),
+            path.hash,
+            self.data.digest(),
             acl_hash,
             self.czxid.0,
             self.mzxid.0,
@@ -191,7 +198,7 @@ impl Node {
             return 0;
         };
         stable_hash::of_words([
-            path.0,
+            path.hash,
             family.facts.pzxid.0,
             family.facts.creations,
             family.children.len() as u64,

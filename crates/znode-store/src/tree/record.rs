@@ -7,7 +7,7 @@ use ecow::EcoString;
 use serde::{Deserialize, Serialize};
 
 use crate::acl::Acl;
-use crate::ids::{Data, Zxid};
+use crate::ids::{Data, Zxid, bytes_alone};
 use crate::stat::EphemeralOwner;
 use crate::tree::Damage;
 use crate::tree::acls::Acls;
@@ -19,6 +19,8 @@ pub(crate) struct ZnodeRecord {
     pub(crate) index: NodeIndex,
     pub(crate) parent: NodeIndex,
     pub(crate) name: EcoString,
+    /// Null stands beside the records: see [`crate::snapshot`].
+    #[serde(with = "bytes_alone")]
     pub(crate) data: Data,
     acl: Acl,
     pub(crate) owner: EphemeralOwner,

@@ -381,7 +381,10 @@ impl World {
     }
 
     fn op(&self, change: &Change) -> Op {
-        let data = |n: &u8| Data::from(vec![*n; usize::from(*n) / 8]);
+        let data = |n: &u8| match n {
+            0..8 => Data::null(),
+            n => Data::from(vec![*n; usize::from(*n - 8) / 8]),
+        };
         match change {
             Change::Create {
                 place,

@@ -566,9 +566,12 @@ fn version(args: &mut ArgumentConsumer<'_>) -> Result<i32, Box<dyn Error>> {
     Ok(args.next_pos().map_or(Ok(-1), str::parse)?)
 }
 
-/// Text, or `bytes:N` for many of the same.
+/// Text, or `bytes:N` for many of the same, or `null:`.
 pub fn data(text: Option<&str>) -> Data {
     let text = text.unwrap_or("");
+    if text == "null:" {
+        return Data::null();
+    }
     match text.strip_prefix("bytes:").and_then(|count| count.parse().ok()) {
         Some(count) => vec![b'x'; count].into(),
         None => text.into(),

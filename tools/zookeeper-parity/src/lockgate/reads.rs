@@ -61,9 +61,7 @@ impl Lockgate {
             }
             Request::Sync { path } => Ok(Ok(Reply::Path(path.clone()))),
             Request::Ping => Ok(Ok(Reply::Done)),
-            Request::WhoAmI => Ok(Ok(Reply::Identities(
-                caller.iter().map(translate::identity).collect(),
-            ))),
+            Request::WhoAmI => Ok(Ok(Reply::Identities(translate::identities(caller)))),
             Request::AddWatch { path, mode } => {
                 let Some(kind) = translate::watch_kind(*mode) else {
                     return Ok(Err(ErrorCode::MARSHALLING_ERROR));

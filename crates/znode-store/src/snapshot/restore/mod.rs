@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::lock::KeptState;
 use crate::planted::{self, Bug};
 use crate::sessions::{Session, SessionFate};
-use crate::snapshot::{FORMAT, Part, SnapshotPart};
+use crate::snapshot::{FORMAT, OLDEST_FORMAT, Part, SnapshotPart};
 use crate::store::Store;
 use crate::tree::{Damage, Rebuild};
 use crate::write::lock_of_child;
@@ -19,7 +19,7 @@ pub(crate) const NEVER_COUNTED: u64 = 1 << 63;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
     /// It was drawn by another version of this crate.
-    #[error("the snapshot has format {0}, and this version reads format {FORMAT}")]
+    #[error("the snapshot has format {0}, and this version reads formats {OLDEST_FORMAT} to {FORMAT}")]
     UnknownFormat(u32),
     /// Its parts are not in the order in which they were drawn.
     #[error("the parts of the snapshot are out of order")]
@@ -69,7 +69,7 @@ impl Restorer {
             return Err(SnapshotError::OutOfOrder);
         }
         match (part.0, &mut self.store) {
-            (Part::Begin { format, .. }, None) if format != FORMAT => {
+            (Part::Begin { format, .. }, None) if !(OLDEST_FORMAT..=FORMAT).contains(&format) => {
                 return Err(SnapshotError::UnknownFormat(format));
             }
             (Part::Begin { zxid, .. }, None) if zxid.0 >= NEVER_COUNTED => {
@@ -139,6 +139,9 @@ impl Restorer {
                 for record in records {
                     self.tree.add(record, store.zxid)?;
                 }
+            }
+            (Part::NullData(nodes), Some(_)) => {
+                nodes.into_iter().try_for_each(|node| self.tree.make_null(node))?;
             }
             (Part::Locks(states), Some(_)) => self.locks.extend(states),
             (Part::End { digest }, Some(_)) => self.digest = Some(digest),

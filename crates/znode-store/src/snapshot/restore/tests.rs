@@ -5,12 +5,12 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::ids::{Password, RequestId, SessionId, Zxid};
-use crate::path::LockName;
+use crate::ids::{Data, Password, RequestId, SessionId, Zxid};
+use crate::path::{LockName, ZPath};
 use crate::remembered::Kept;
 use crate::reply::{Place, Reply};
 use crate::tree::{NodeIndex, ZnodeRecord};
-use crate::{Command, EntryContext, Request};
+use crate::{Command, EntryContext, Op, Request};
 
 /// A state with a session, at position 1.
 fn parts() -> Vec<Part> {
@@ -159,4 +159,63 @@ fn a_request_that_waits_without_a_session() {
         }));
     };
     refused_requests(waits, "waits without a session");
+}
+
+/// A state whose root has null as its data, and `/zookeeper` some bytes. Its parts have been bytes.
+fn with_null() -> Vec<Part> {
+    let mut store = Store::new();
+    for (path, data) in [("/", Data::null()), ("/zookeeper", "x".into())] {
+        let op = Op::Set {
+            path: ZPath::parse(path).expect("it is a path"),
+            data,
+            version: -1,
+        };
+        let entry = EntryContext { time_ms: 1, term: 1 };
+        let request = Request::anonymous(Command::Write(op));
+        let applied = store.apply(&entry, request, &mut Vec::new());
+        applied.outcome.expect("it is there");
+    }
+    store.begin_snapshot();
+    let config = bincode::config::standard();
+    core::iter::from_fn(|| store.next_snapshot_part(100))
+        .map(|part| {
+            let bytes = bincode::serde::encode_to_vec(&part.0, config).expect("it can be encoded");
+            bincode::serde::decode_from_slice(&bytes, config)
+                .expect("it can be decoded")
+                .0
+        })
+        .collect()
+}
+
+#[test]
+fn a_snapshot_is_of_the_former_format_while_that_says_all() {
+    let format = |parts: &[Part]| match parts[0] {
+        Part::Begin { format, .. } => format,
+        _ => unreachable!("it is the first part"),
+    };
+    assert_eq!(format(&parts()), OLDEST_FORMAT);
+    let with_null = with_null();
+    assert_eq!(format(&with_null), FORMAT);
+    let restored = restore(&with_null).unwrap_or_else(|error| panic!("{error}"));
+    let root = restored.get(&ZPath::root()).expect("it is the root").0;
+    assert!(root.is_null());
+}
+
+#[test]
+fn null_data_belongs_to_a_znode_and_has_no_bytes() {
+    for (node, why) in [
+        (NodeIndex(99), "null data in it is of no znode"),
+        (NodeIndex::SYSTEM, "null data in it has bytes"),
+    ] {
+        let mut parts = with_null();
+        for part in &mut parts {
+            if let Part::NullData(told) = part {
+                *told = Vec::from([node]);
+            }
+        }
+        match restore(&parts) {
+            Err(SnapshotError::Damaged(told)) => assert_eq!(told, why),
+            other => panic!("{:?}", other.map(|_| ())),
+        }
+    }
 }

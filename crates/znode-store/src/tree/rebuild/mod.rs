@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::ids::Zxid;
+use crate::ids::{Data, Zxid};
 use crate::path::{MAX_PATH_BYTES, MAX_PATH_DEPTH, ZPath, check_component};
 use crate::planted::{self, Bug};
 use crate::snapshot::NEVER_COUNTED;
@@ -55,6 +55,17 @@ impl Rebuild {
         }
     }
 
+    /// Makes null the data, of no bytes, of the node that lay at `before`, whose record came already.
+    pub(crate) fn make_null(&mut self, before: NodeIndex) -> Result<(), Damage> {
+        let now = self.places.get(before).ok_or("null data in it is of no znode")?;
+        let data = &mut self.slab[now].data;
+        match data.is_empty() {
+            true => *data = Data::null(),
+            false => return Err("null data in it has bytes"),
+        }
+        Ok(())
+    }
+
     /// The tree, and all its ephemeral nodes with their paths, the oldest first.
     ///
     /// Nodes are taken in the order in which they lie, in which those with the same parent mostly follow each other: then their
@@ -77,6 +88,8 @@ impl Rebuild {
             slab: self.slab,
             acls: self.acls,
             digest: 0,
+            bytes: 0,
+            nulls: 0,
             emptied: Default::default(),
             expiring: Default::default(),
             undo: None,

@@ -138,7 +138,7 @@ function showAcl(detail, acl) {
 }
 
 function dataOf(node) {
-  const all = node.data !== undefined ? new TextEncoder().encode(node.data) : fromBase64(node.data_base64 ?? "");
+  const all = typeof node.data === "string" ? new TextEncoder().encode(node.data) : fromBase64(node.data_base64 ?? "");
   const some = all.subarray(0, SHOWN_BYTES);
   const text = node.data !== undefined ? new TextDecoder().decode(some) : null;
   let tree;

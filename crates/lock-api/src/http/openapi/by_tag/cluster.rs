@@ -116,6 +116,7 @@ fn mirror() -> Vec<Operation> {
         "kind": "persistent",
         "ttl_ms": null,
         "data_length": 4,
+        "data_is_null": false,
         "data_sha256": "3a6eb0790f39ac87c94f3856b2dd2c5d110e6811602261a9a923d3bb23adc8b7",
         "acl": [{"perms": "cdrwa", "scheme": "world", "id": "anyone"}],
         "version": 1,

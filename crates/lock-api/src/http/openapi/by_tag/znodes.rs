@@ -49,14 +49,15 @@ fn single() -> Vec<Operation> {
             .with_words::<words::PageCount>()
             .answers::<ZnodeAnswer<'_>>(
                 StatusCode::OK,
-                "The znode; the data as text if it is text, and else in base64.",
+                "The znode; the data as text if it is text, as null if it is null, and else in base64.",
                 json!({"path": "/orders/42", "data": "paid", "stat": stat()}),
             )
             .fails(&[Code::BadPath, Code::NoNode, Code::Forbidden])
             .fails(&FRESH),
         one(Operation::post("/v1/znodes/{path}", "createZnode", "Creates a znode"))
             .says(
-                "`data` and `data_base64` exclude each other. Ephemeral ones need a `session`; `ttl_ms` belongs to the modes `ttl` and \
+                "`data` and `data_base64` exclude each other; without either there are no bytes, and with `\"data\": null` it is null. \
+                 Ephemeral ones need a `session`; `ttl_ms` belongs to the modes `ttl` and \
                  `ttl_sequential`. The contenders of locks are created by `acquire` alone.",
             )
             .takes::<CreateBody<'_>>(false, json!({"data": "new", "parents": true}))
@@ -72,7 +73,7 @@ fn single() -> Vec<Operation> {
             .fails(&CHANGE)
             .fails(&GROWS),
         one(Operation::put("/v1/znodes/{path}", "setZnode", "Replaces the data of a znode"))
-            .says("By `data` or `data_base64`: one of them, and not both.")
+            .says("By `data` (which may be null) or `data_base64`: one of them, and not both.")
             .asks::<SetQuery>(&[])
             .with_words::<words::Version>()
             .takes::<SetBody<'_>>(true, json!({"data": "paid"}))

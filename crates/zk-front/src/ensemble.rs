@@ -1,0 +1,60 @@
+//! `/zookeeper/config`: the servers of the ensemble, for `config` of `zkCli.sh` and for `getConfig`. What is stored there has no
+//! bytes: the members are known to each node, and whoever reads the znode's data or stat gets them.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use raft_node::{ClusterStatus, Node, Role};
+use zk_wire::{MultiResult, Reply, Request};
+
+/// The znode.
+const CONFIG: &str = "/zookeeper/config";
+
+/// Puts the members into an answer about the znode. A node that is alone is a server without an ensemble, and says nothing.
+pub(crate) fn fill_in(node: &Node, request: &Request, reply: &mut Reply) {
+    let is_config = |request: &Request| matches!(request, Request::GetData { path, .. } | Request::Exists { path, .. } if path == CONFIG);
+    let items = match request {
+        Request::MultiRead(items) => items.iter().any(is_config).then_some(&items[..]),
+        request if is_config(request) => Some(&[][..]),
+        _ => None,
+    };
+    let Some(items) = items else {
+        return;
+    };
+    let status = node.status();
+    if status.members.len() < 2 {
+        return;
+    }
+    let text = Bytes::from(servers(&status, node.membership_index()));
+    let length = i32::try_from(text.len()).expect("a cluster has few members");
+    match reply {
+        Reply::Stat(stat) => stat.data_length = length,
+        Reply::Data(data, stat) => (*data, stat.data_length) = (Some(text), length),
+        Reply::Results(results) => {
+            for (_, result) in items.iter().zip(results).filter(|(item, _)| is_config(item)) {
+                if let MultiResult::GetData(data, stat) = result {
+                    (*data, stat.data_length) = (Some(text.clone()), length);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The members as ZooKeeper writes them, and at which version they are. Peers have one port here, which stands for ZooKeeper's two.
+/// No address for clients is told: a member knows its own alone, and Curator gives up the addresses that it was given for
+/// those that it finds here.
+fn servers(status: &ClusterStatus, version: u64) -> String {
+    let mut text = String::new();
+    for member in &status.members {
+        let (id, peer) = (member.node_id, &member.peer);
+        let port = peer.rsplit_once(':').map_or("", |(_, port)| port);
+        let role = match member.role {
+            Role::Learner => "observer",
+            Role::Leader | Role::Follower | Role::Candidate => "participant",
+        };
+        writeln!(text, "server.{id}={peer}:{port}:{role}").expect("a String takes everything");
+    }
+    write!(text, "version={version:x}").expect("a String takes everything");
+    text
+}
