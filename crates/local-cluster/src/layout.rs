@@ -414,13 +414,17 @@ mod tests {
     fn a_created_cluster_is_read_back() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(read(dir.path()).unwrap(), []);
-        let base = free_ports(1).unwrap()[0];
-        let ports = Ports::Fixed {
-            http: base,
-            peer: base + 10,
-            zookeeper: base + 20,
-        };
-        let created = create(dir.path(), 3, ports, "").unwrap();
+        // The nine ports of a cluster are not a run that `free_ports` knows, so another process may have one of them.
+        let mut attempts = (0..100).map(|_| {
+            let base = free_ports(1).unwrap()[0];
+            let ports = Ports::Fixed {
+                http: base,
+                peer: base + 10,
+                zookeeper: base + 20,
+            };
+            create(dir.path(), 3, ports, "").map(|created| (base, created))
+        });
+        let (base, created) = attempts.find_map(Result::ok).unwrap();
         assert_eq!(created, read(&dir.path().canonicalize().unwrap()).unwrap());
         assert_eq!(created[2].http, format!("127.0.0.1:{}", base + 3));
         assert_eq!(created[2].peer, format!("127.0.0.1:{}", base + 13));

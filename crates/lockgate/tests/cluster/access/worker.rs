@@ -168,7 +168,7 @@ async fn a_worker_may_lock_what_it_may_lock_and_nothing_else() {
         text(&worker),
     ])
     .await;
-    assert!(plain.code == 1 && plain.err.contains("without TLS"), "{plain:?}");
+    assert!(plain.code == 2 && plain.err.contains("without TLS"), "{plain:?}");
     assert!(plain.err.contains("--insecure"), "{plain:?}");
 
     // The launcher knows its administrator.

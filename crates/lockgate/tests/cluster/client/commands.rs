@@ -96,7 +96,7 @@ async fn locks_and_sessions_are_shown_and_broken() {
     let noted = anna.acquire("noted", noted).await.unwrap();
     let shown = says(&cluster, &["show", "noted"]).await;
     assert!(
-        shown.ends_with("one two [2J\n") && shown.lines().count() == 3,
+        shown.ends_with("one\\ntwo\\u{1b}[2J\n") && shown.lines().count() == 3,
         "{shown}"
     );
     noted.release().await.unwrap();
@@ -230,7 +230,7 @@ async fn znodes_are_created_read_written_watched_and_removed() {
         ["ls", "config"],
         ["watch", "config"],
     ] {
-        let told = fails(&cluster, 1, &no_path).await;
+        let told = fails(&cluster, 2, &no_path).await;
         assert!(told.contains("it has to begin with a slash"), "{told}");
     }
     let nobody = ["ls", "/", "--server", "127.0.0.1:1", "--patience", "100ms"];

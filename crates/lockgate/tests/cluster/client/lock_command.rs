@@ -15,8 +15,9 @@ use local_cluster::process::send_signal;
 
 /// Starts one whose output is read as it comes.
 fn start(cluster: &TestCluster, arguments: &[&str]) -> (Family, Lines<BufReader<ChildStdout>>) {
-    let mut child = Command::new(LOCKGATE)
-        .arg("lock")
+    // Whoever runs the tests in the background ignores SIGINT, and the program would go on to ignore it.
+    let mut child = Command::new("env")
+        .args(["--default-signal=INT", LOCKGATE, "lock"])
         .args(arguments)
         .env("LOCKGATE_SERVERS", cluster.http_addresses().join(","))
         .stdout(Stdio::piped())

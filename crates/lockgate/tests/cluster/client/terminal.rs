@@ -67,7 +67,8 @@ impl Terminal {
 
     /// Of a shell. What is typed in before its prompt may get lost.
     async fn shell(cluster: &TestCluster) -> Self {
-        let mut terminal = Self::open(cluster, &["bash", "--norc", "--noprofile", "--noediting", "-i"]);
+        let shell = ["bash", "--norc", "--noprofile", "--noediting", "-i"];
+        let mut terminal = Self::open(cluster, &[&["env", "--default-signal=INT"][..], &shell].concat());
         terminal.line("the shell is ready").await;
         terminal
     }
