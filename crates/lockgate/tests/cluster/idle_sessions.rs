@@ -22,7 +22,9 @@ struct Idle {
 impl Idle {
     /// Returns when all are open.
     async fn open(cluster: &TestCluster, arguments: &[&str]) -> Self {
-        let mut process = Command::new(LOCKGATE)
+        // Whoever runs the tests in the background ignores SIGINT, and the program would go on to ignore it.
+        let mut process = Command::new("env")
+            .args(["--default-signal=INT", LOCKGATE])
             .args(["bench", "idle", "--json", "--seconds", "3600", "--dir"])
             .arg(cluster.dir())
             .args(arguments)

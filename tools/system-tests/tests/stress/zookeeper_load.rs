@@ -16,7 +16,9 @@ fn load(cluster: &TestCluster, arguments: &[&str]) -> Child {
         .nodes()
         .map(|node| node.zookeeper.as_deref().unwrap())
         .collect();
-    Command::new(LOCKGATE)
+    // Whoever runs the tests in the background ignores SIGINT, and the program would go on to ignore it.
+    Command::new("env")
+        .args(["--default-signal=INT", LOCKGATE])
         .args(["bench", "zookeeper", "--json", "--servers", &servers.join(",")])
         .args(arguments)
         .stdout(Stdio::piped())
