@@ -106,7 +106,7 @@ async fn locks_and_sessions_are_shown_and_broken() {
     .await;
     let history = says(&cluster, &["history", "noted"]).await;
     assert!(
-        history.ends_with("one two [2J\n") && history.lines().count() == 2,
+        history.ends_with("one\\ntwo\\u{1b}[2J\n") && history.lines().count() == 2,
         "{history}"
     );
     let nobody = ["history", "noted", "--server", "127.0.0.1:1"];
@@ -239,7 +239,7 @@ async fn znodes_are_created_read_written_watched_and_removed() {
         told.starts_with("lockgate: no server could serve the request: 127.0.0.1:1"),
         "{told}"
     );
-    fails(&cluster, 1, &["ls", "/", "--server", "nonsense"]).await;
+    fails(&cluster, 2, &["ls", "/", "--server", "nonsense"]).await;
     let completions = says(&cluster, &["completions", "bash"]).await;
     assert!(completions.contains("lockgate"));
 }
