@@ -133,7 +133,7 @@ pub const MAX_DATA_BYTES: usize = 1024 * 1024 - 1;
 /// The data of a znode: some bytes, none, or null. ZooKeeper's clients can write null, and tell it from no bytes. Cheap to clone.
 ///
 /// It cannot be serialized by itself, for in the log and in snapshots null is told apart in another place than where
-/// the bytes are: see [`bytes_alone`].
+/// the bytes are: see `bytes_alone`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Data(
     /// `None`: no bytes, and no allocation for them. An allocation of no bytes is null, which is rarer. triomphe's counts no

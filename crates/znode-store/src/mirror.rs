@@ -55,7 +55,7 @@ impl MirrorStep {
 pub struct Mirrored {
     /// Where.
     pub path: ZPath,
-    /// Its data. Null stands in another place: see [`crate::written`].
+    /// Its data. Null stands in another place: see `written.rs`.
     #[serde(with = "bytes_alone")]
     pub data: Data,
     /// Its list, word for word: entries of schemes that mean nothing here are kept, and match nobody.
