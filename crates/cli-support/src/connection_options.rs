@@ -75,7 +75,7 @@ fn token_of_environment() -> anyhow::Result<Option<Token>> {
     }
 }
 
-/// Addresses of nodes as `host:port`. `option` names where they were given.
+/// Checks addresses of nodes and returns them as `host:port`. Errors name `option`, by which they were given.
 pub fn addresses(
     option: &str,
     given: &[String],

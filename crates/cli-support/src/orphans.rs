@@ -9,17 +9,17 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// No process: what [`Orphans`] has before it is told of one.
+/// Initial value of [`Orphans::spared`]: no process has this id.
 const NOBODY: i32 = 0;
 
-/// Collector of all children that have ended, but one that somebody else waits for.
+/// Collector of all children that have ended, except one for which its owner waits.
 #[derive(Debug, Clone)]
 pub struct Orphans {
     spared: Arc<AtomicI32>,
 }
 
 impl Orphans {
-    /// Collects them from now on, on this runtime.
+    /// Starts the collection as a task of the current runtime.
     pub fn collect() -> anyhow::Result<Self> {
         let mut endings = signal(SignalKind::child()).context("listening for the end of children")?;
         let orphans = Self {
@@ -37,13 +37,15 @@ impl Orphans {
         Ok(orphans)
     }
 
-    /// Leaves this child to whoever has started it. Has to be said before the runtime's thread does anything else.
+    /// Excludes a child, so that its owner can wait for it. To be called right after the child was started, before the task of the
+    /// current-thread runtime runs.
     pub fn spare(&self, child: Pid) {
         self.spared.store(child.as_raw(), Ordering::Relaxed);
     }
 }
 
-/// Collects what has ended by now, up to the child that is spared: behind it the kernel shows no other. Those are collected later.
+/// Collects children that have ended. It stops at the spared child, because the kernel shows no other one before that is collected; the
+/// next call collects the rest.
 fn collect_ended(spared: Pid) {
     let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     while let Ok(WaitStatus::Exited(child, _) | WaitStatus::Signaled(child, ..)) = waitid(Id::All, look) {

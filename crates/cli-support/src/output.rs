@@ -1,4 +1,4 @@
-//! Output of commands: lines on standard output and on standard error, and other people's text in them.
+//! Output of commands on standard output and standard error, and escaping of untrusted text in it.
 //!
 //! Names, notes, paths and reasons are written by clients. [`shown`] makes them safe for a terminal.
 
@@ -68,7 +68,7 @@ fn escaped(text: &str, stays: impl Fn(char) -> bool) -> String {
     shown
 }
 
-/// Whether a character shows itself and has no other effect.
+/// Returns whether a character is visible and has no effect on a terminal.
 pub fn is_shown(character: char) -> bool {
     if character.is_ascii() {
         return !character.is_ascii_control();

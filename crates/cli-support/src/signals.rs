@@ -1,5 +1,5 @@
-//! Signals of commands. What the caller ignores (`nohup`, `trap '' INT`) stays ignored: a program that listens to such a signal would
-//! undo that, for itself and for the programs that it starts.
+//! Signals of commands. A signal that is ignored at the start (`nohup`, `trap '' INT`) stays ignored: a handler would undo that, for this
+//! program and for the programs that it starts.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ pub struct Ignored {
 }
 
 impl Ignored {
-    /// Those that are ignored now. Without /proc none is known.
+    /// Reads the signals that are ignored now; none without /proc.
     pub fn now() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         Self {
@@ -23,7 +23,7 @@ impl Ignored {
         }
     }
 
-    /// Whether this one is among them.
+    /// Returns whether a signal is ignored.
     pub fn contains(self, signal: Signal) -> bool {
         self.mask & (1 << (signal as u32 - 1)) != 0
     }
@@ -35,7 +35,7 @@ fn mask_of(status: &str) -> Option<u64> {
     u64::from_str_radix(mask.trim(), 16).ok()
 }
 
-/// A signal as it comes.
+/// Listener for one signal.
 #[derive(Debug)]
 pub struct Listener {
     /// None: the caller ignores it.
@@ -43,7 +43,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens to a signal, unless it is ignored. Else from now on it does nothing but arrive here.
+    /// Installs a handler for the signal, unless the process ignores it. The signal's default action is off from then on.
     pub fn new(which: Signal) -> anyhow::Result<Self> {
         let arrivals = match Ignored::now().contains(which) {
             true => None,
@@ -55,7 +55,7 @@ impl Listener {
         Ok(Self { arrivals })
     }
 
-    /// Waits until it comes the next time.
+    /// Waits for the next arrival; for ever if the signal is ignored.
     pub async fn next(&mut self) {
         if let Some(arrivals) = &mut self.arrivals
             && arrivals.recv().await.is_some()

@@ -1,6 +1,6 @@
 //! Wrong arguments and wrong variables of the environment, which end a command with exit code 2 before it has called anybody.
 
-/// What is wrong with the arguments, or with a variable. Arguments that clap refuses itself have the same exit code.
+/// Error in the arguments or in a variable of the environment. Errors that clap reports have the same exit code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(pub String);

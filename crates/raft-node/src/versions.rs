@@ -21,10 +21,10 @@ use crate::peers::wire::{OLDEST_WIRE_VERSION, WIRE_VERSION};
 /// The newest kinds of commands that this program can apply.
 pub const COMMANDS_VERSION: u8 = 3;
 
-/// The version in which data came to be null. Before, null was taken for no bytes.
+/// Version of the commands that added null data. Earlier versions store null as empty data.
 const NULL_DATA: u8 = 3;
 
-/// The version in which the tree of another server came.
+/// Version of the commands that added [`Command::Mirror`].
 const MIRROR: u8 = 2;
 
 /// What every member can apply of whom nothing is known yet.
@@ -179,9 +179,8 @@ fn since_step(step: &MirrorStep) -> u8 {
     }
 }
 
-/// Makes of a request what it was before some of what it says could be said, if members are not `known` to apply it: clients
-/// write null data, and must be able to while a cluster is upgraded. What has no older form stays as it is, and is
-/// refused.
+/// Replaces null data by empty data unless all members are `known` to apply null. Clients of ZooKeeper write null data, and must be able to
+/// go on while a cluster is upgraded. A command without an older form is left as it is, and the leader rejects it.
 pub fn restrain(request: &mut Request, known: impl FnOnce() -> u8) {
     if since(&request.command) < NULL_DATA || known() >= NULL_DATA {
         return;

@@ -1,5 +1,5 @@
-//! `/zookeeper/config`: the servers of the ensemble, for `config` of `zkCli.sh` and for `getConfig`. What is stored there has no
-//! bytes: the members are known to each node, and whoever reads the znode's data or stat gets them.
+//! `/zookeeper/config`: the servers of the ensemble, for `config` of `zkCli.sh` and for `getConfig`. The stored znode has no data. Each node
+//! knows the members, and puts them into its answer when a client reads the znode's data or stat.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use zk_wire::{MultiResult, Reply, Request};
 /// The znode.
 const CONFIG: &str = "/zookeeper/config";
 
-/// Puts the members into an answer about the znode. A node that is alone is a server without an ensemble, and says nothing.
+/// Puts the members into an answer about the znode. A cluster of one node leaves the data empty, like a standalone ZooKeeper.
 pub(crate) fn fill_in(node: &Node, request: &Request, reply: &mut Reply) {
     let is_config = |request: &Request| matches!(request, Request::GetData { path, .. } | Request::Exists { path, .. } if path == CONFIG);
     let items = match request {
@@ -41,9 +41,8 @@ pub(crate) fn fill_in(node: &Node, request: &Request, reply: &mut Reply) {
     }
 }
 
-/// The members as ZooKeeper writes them, and at which version they are. Peers have one port here, which stands for ZooKeeper's two.
-/// No address for clients is told: a member knows its own alone, and Curator gives up the addresses that it was given for
-/// those that it finds here.
+/// Writes the members in ZooKeeper's format, with the version of the membership. A member's peer port stands for both of ZooKeeper's.
+/// The addresses for clients are left out: a node knows only its own, and Curator replaces its connection string by those it finds here.
 fn servers(status: &ClusterStatus, version: u64) -> String {
     let mut text = String::new();
     for member in &status.members {

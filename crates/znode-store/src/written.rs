@@ -1,6 +1,5 @@
-//! How operations stand in the log. Null data came later than they did, and what an older program has written, or has to
-//! read, has no place for it. So an operation with null is of another kind there, which came with commands of version 3. All
-//! others are written as ever.
+//! Encoding of operations in the log. The layout of operations was fixed before null data existed, and has no place for it. So an operation
+//! with null data has a kind of its own, since version 3 of the commands. The bytes of all other operations are unchanged.
 
 use alloc::borrow::Cow;
 
@@ -55,7 +54,7 @@ pub(crate) enum WrittenOp<'a> {
         mode: CreateMode,
         parents: bool,
     },
-    /// Null replaces the data.
+    /// Replaces the data by null.
     SetNull {
         path: Cow<'a, ZPath>,
         version: i32,
@@ -241,7 +240,7 @@ impl From<WrittenStep<'_>> for MirrorStep {
             WrittenStep::Remove { path } => Self::Remove {
                 path: path.into_owned(),
             },
-            // Bytes that are in it nevertheless are nobody's: what is null has none.
+            // Null has no bytes, so bytes in the record are ignored.
             WrittenStep::PutNull(znode) => Self::Put(Mirrored {
                 data: Data::null(),
                 ..znode.into_owned()

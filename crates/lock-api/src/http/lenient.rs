@@ -1,8 +1,9 @@
-//! Numbers as callers write them. JSON knows one kind of number, so `5000.0` and `5e3` are as whole as `5000`, and some programs
-//! write them so; likewise in a query. And what is wrong is said in a caller's words, with the field that it is about: serde's
-//! own sentences speak of Rust's types.
+//! Second, lenient reading of JSON bodies and queries that serde has rejected. It has two purposes:
 //!
-//! Only documents that serde refuses are read this way, so it costs those nothing that it takes.
+//! - It accepts whole numbers in every notation of JSON. `5000.0` and `5e3` equal `5000`, and some programs write them so.
+//! - Its errors name the field and use JSON's terms. serde's own errors name Rust types.
+//!
+//! A document that serde accepts at the first reading never gets here, so the common case costs nothing.
 
 use std::fmt;
 
@@ -16,15 +17,15 @@ use serde::forward_to_deserialize_any;
 
 use super::problem::echo;
 
-/// Up to here every whole number can be told from its neighbours in the numbers of JSON as most languages have them.
+/// Largest absolute value up to which a double represents every whole number exactly: 2^53.
 const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// A whole number that was written as another one.
+/// Converts a float without a fraction to the whole number that it represents.
 fn whole(number: f64) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() <= MOST_EXACT).then_some(number as i64)
 }
 
-/// Reads a document once more that serde has refused.
+/// Parses a JSON document that serde has rejected.
 pub fn json<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, serde_json::Error> {
     let mut document = serde_json::Deserializer::from_slice(bytes);
     let read = T::deserialize(Lenient(&mut document))?;
@@ -32,7 +33,7 @@ pub fn json<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, serde_json::Er
     Ok(read)
 }
 
-/// Reads the parameters of a query.
+/// Parses the parameters of a query, given as decoded pairs.
 pub fn query<T: serde::de::DeserializeOwned>(parameters: Vec<(String, String)>) -> Result<T, QueryError> {
     let parameters = parameters.into_iter().map(|(name, value)| {
         let parameter = Parameter {
@@ -44,7 +45,7 @@ pub fn query<T: serde::de::DeserializeOwned>(parameters: Vec<(String, String)>) 
     T::deserialize(MapDeserializer::new(parameters))
 }
 
-/// An error of serde's in a caller's words.
+/// Rewrites an error of serde in JSON's terms.
 pub fn in_words(error: &impl fmt::Display) -> String {
     let text = error.to_string();
     let Some((what, expected)) = text.rsplit_once(", expected ") else {
@@ -61,7 +62,7 @@ pub fn in_words(error: &impl fmt::Display) -> String {
     format!("{what}, expected {}{place}", Expected(expected))
 }
 
-/// What serde says that it has expected.
+/// The expectation in an error of serde, such as `u64`, displayed in JSON's terms.
 struct Expected<'a>(&'a str);
 
 impl fmt::Display for Expected<'_> {
@@ -85,7 +86,7 @@ impl fmt::Display for Expected<'_> {
     }
 }
 
-/// A deserializer, or what one calls, for which numbers are what they say and not how it is written.
+/// Wrapper of a deserializer, and of all that it calls, that accepts a float without a fraction where a whole number is expected.
 struct Lenient<T>(T);
 
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for Lenient<D> {
@@ -245,7 +246,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Lenient<A> {
     }
 }
 
-/// The fields of an object. What is wrong with one is said with its name.
+/// Fields of an object. Prefixes the error of a value with the name of its field.
 struct Fields<A> {
     fields: A,
     name: String,
@@ -265,7 +266,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<A> {
     }
 }
 
-/// The name of a field, which is kept.
+/// Seed that reads the name of a field and stores a copy of it.
 struct Name<'a, S> {
     seed: S,
     name: &'a mut String,
@@ -280,7 +281,7 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Name<'_, S> {
     }
 }
 
-/// The value of a parameter.
+/// One parameter of a query.
 struct Parameter {
     name: String,
     value: String,
@@ -296,7 +297,7 @@ impl Parameter {
     }
 }
 
-/// Reads a number of a query, also where it is written as one that need not be whole.
+/// Methods that parse a number of a query, also one that is written as a float without a fraction.
 macro_rules! numbers {
     ($($number:ident => $deserialize:ident, $visit:ident;)*) => {$(
         fn $deserialize<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
@@ -452,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_document_is_said_in_a_callers_words() {
+    fn an_error_in_a_document_names_the_field_and_the_accepted_range() {
         for (document, words) in [
             (
                 json!({"wait_ms": 0.5}),
@@ -523,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_read_likewise() {
+    fn a_query_accepts_the_same_numbers_and_reports_the_same_errors() {
         let read = parameters(&[
             ("prefix", "5.0"),
             ("count", "1e2"),

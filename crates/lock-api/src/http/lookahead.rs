@@ -1,8 +1,8 @@
-//! Sees that a caller hangs up while its request is served, whatever it has sent behind the request.
+//! Detection of a hang-up while a request is served, whatever the caller has sent after the request.
 //!
-//! While a request is served hyper reads on to see the end of the stream, but only for as long as it has no byte of what comes
-//! next: with a pipelined request or an empty line in its buffer it waits for the answer, and a caller that waits for a lock
-//! would keep its place for ever. What hyper does not read is read here, and kept for it.
+//! hyper reads on while a handler runs, to detect the end of the stream, but stops at the first byte of the next request. A caller that
+//! waits for a lock, sends an empty line or a pipelined request and then closes its connection would keep its place in the queue for
+//! ever. [`Lookahead`] reads the bytes that hyper does not read, buffers them, and hands them to hyper later.
 
 use std::io;
 use std::pin::Pin;
@@ -15,27 +15,28 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// The most bytes that are kept behind a request that is served, beside those that hyper has read along with it: some pipelined
-/// requests. Each connection may have so many.
+/// Capacity of a connection's buffer, in bytes, without what hyper has read together with the current request. Some pipelined requests
+/// fit.
 pub const MAX_BEHIND_BYTES: usize = 16 * 1024;
 
-/// For so long a request is served behind which more was sent than is kept: whether its caller hangs up cannot be seen any more. A
-/// commit is over by then; a wait is not, and ends with the connection.
+/// Time for which a request is still served once the buffer is full. From then on a hang-up cannot be detected. A commit ends within
+/// this time. A wait does not, and ends with the connection.
 pub const BEHIND_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Is read at a time.
+/// Size of one read, in bytes.
 const READ_BYTES: usize = 1024;
 
-/// A connection, for hyper to read and write. Cheap to clone: one clone is hyper's, and the other one watches.
+/// Connection that hyper reads from and writes to. Cheap to clone: hyper has one clone, and the connection's task uses the other to detect
+/// a hang-up.
 pub struct Lookahead<S>(Arc<Mutex<Connection<S>>>);
 
 struct Connection<S> {
     stream: S,
-    /// Was read here, and not by hyper yet.
+    /// Bytes that were read ahead, and that hyper has not read yet.
     behind: BytesMut,
-    /// Whether hyper has read in vain, and so is woken by whatever comes next.
+    /// Whether hyper's last read found nothing. The stream then wakes hyper for the next bytes, so nothing is read ahead.
     hyper_reads: bool,
-    /// Until when more is kept back than is read.
+    /// Timer of [`BEHIND_PATIENCE`], while the buffer is full.
     patience: Option<Pin<Box<Sleep>>>,
 }
 
@@ -55,12 +56,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Lookahead<S> {
         })))
     }
 
-    /// Before hyper goes on with the connection.
+    /// Has to be called before each poll of hyper's connection.
     pub fn begin(&self) {
         self.0.lock().hyper_reads = false;
     }
 
-    /// After that, on the same task. Ready: the caller has hung up, or what it sends is too much to see whether it does.
+    /// Polls for a hang-up; to be called after hyper's connection was polled, on the same task. Ready if the caller has hung up, or if the
+    /// buffer was full for [`BEHIND_PATIENCE`].
     pub fn poll_hang_up(&self, context: &mut Context<'_>) -> Poll<()> {
         let connection = &mut *self.0.lock();
         loop {
@@ -104,7 +106,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lookahead<S> {
         connection.behind.advance(length);
         connection.patience = None;
         if connection.behind.is_empty() {
-            // Few callers ever need it again.
+            // Frees the buffer: most callers never need it again.
             connection.behind = BytesMut::new();
         }
         Poll::Ready(Ok(()))
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_end_is_seen_behind_bytes_which_are_kept() {
+    async fn a_hang_up_is_detected_after_buffered_bytes() {
         let (mut caller, mut ahead) = connected();
         caller.write_all(b"next").await.unwrap();
         assert!(timeout(SHORTLY, hung_up(&ahead)).await.is_err(), "it is there");
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_sends_more_than_is_kept_is_served_for_a_while() {
+    async fn a_full_buffer_ends_the_connection_after_the_patience() {
         let (mut caller, mut ahead) = connected();
         caller.write_all(&[b'x'; 2 * MAX_BEHIND_BYTES]).await.unwrap();
         let begin = Instant::now();

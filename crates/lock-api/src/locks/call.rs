@@ -29,7 +29,7 @@ pub(super) struct Call {
     pub attempt: AttemptId,
     /// Whether the caller can make it again.
     repeatable: bool,
-    /// How long what the call stands for is kept for the same request, if its future is dropped.
+    /// Time for which the places of the call are kept for the same request after its future was dropped.
     grace: Duration,
     /// When the caller's time is over.
     deadline: Option<Instant>,
@@ -120,7 +120,7 @@ pub(super) fn withdrawal(mut places: Places, attempt: AttemptId, cause: Withdraw
     }
 }
 
-/// For how long a call waits, and what becomes of it if its caller hangs up.
+/// Deadline of a call, and the grace for a caller that hangs up.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
     /// When the caller's time is over.
@@ -280,15 +280,14 @@ impl Lookout {
         }
     }
 
-    /// Waits until one of the contenders holds its lock or is gone: false if it is gone.
+    /// Waits until the first of the contenders holds its lock or is gone. Returns whether it holds.
     pub async fn first(&self, places: &Places) -> bool {
         let ends = places.iter().map(|(lock, holder)| self.end(lock, holder));
         let mut ends: FuturesUnordered<_> = ends.collect();
         matches!(ends.next().await, Some(Ok(_)))
     }
 
-    /// Waits until all of the contenders hold their locks at one moment, or one of them is gone: no matter which one, and whether
-    /// it held its lock by then.
+    /// Waits until all contenders hold their locks at one moment, or until any of them is gone, whether that one waited or held.
     async fn all(&self, places: &Places) -> Result<Vec<Grant>, LockError> {
         if let [(lock, holder)] = places.as_slice() {
             return Ok(vec![self.end(lock, holder).await?]);

@@ -23,23 +23,23 @@ pub(super) const BARRIER_PAUSE: Duration = Duration::from_millis(100);
 /// given up is not sent again, so it can be late by the time that a frame is on its way, and no more.
 const SEEK_PATIENCE: u32 = 2;
 
-/// Once a place that is kept for its caller holds its lock, it is kept for at most so long: others wait for somebody who may not come
-/// back. Enough for a client that asks again at once, or after a first pause.
+/// Longest time for which a lock that was granted to an absent caller is kept. Others wait for the lock meanwhile, and the caller may never
+/// come back. It suffices for a client that sends its request again at once or after a first pause.
 pub const GRANTED_GRACE: Duration = Duration::from_secs(1);
 
-/// A call whose caller has gone.
+/// Call whose caller has gone.
 pub(super) struct Abandoned {
     pub shared: Arc<Shared>,
     pub session: SessionId,
     pub what: What,
     pub attempt: AttemptId,
-    /// Until when its places are kept for the same request; a time that has passed if they are not.
+    /// End of the grace for its places; in the past if there is none.
     pub kept_until: Instant,
 }
 
 impl Abandoned {
-    /// Takes the call back, however far it has come. If its caller has come back meanwhile, a later call stands in its place, and
-    /// nothing of that is taken.
+    /// Withdraws the call at whatever stage it is, after the grace. If the caller has sent the request again meanwhile, the places belong to
+    /// that later call and stay.
     pub async fn clean_up(self, stage: Stage) {
         let (session, attempt) = (self.session, self.attempt);
         let shared = &*self.shared;
@@ -65,8 +65,8 @@ impl Abandoned {
         }
     }
 
-    /// Waits for as long as the places are kept: until the end, until one of them is lost, or, once one of them holds its lock, a
-    /// while more. A node that stops keeps none.
+    /// Waits until the grace is over. It ends early when a place is lost, [`GRANTED_GRACE`] after a place got its lock, or when the node
+    /// stops.
     async fn keep(&self, places: &Places) {
         let lookout = Lookout::new(self.shared.clone(), self.session, &self.what);
         let kept = async {

@@ -214,7 +214,7 @@ async fn a_hundred_waiters_are_let_in_one_by_one_in_the_order_of_their_arrival()
 }
 
 #[tokio::test]
-async fn who_waits_in_vain_leaves_the_queue() {
+async fn a_waiter_that_times_out_leaves_the_queue() {
     let world = World::new().await;
     let (a, b) = (world.session().await, world.session().await);
     let grant = world.held(a, "job").await;
@@ -673,7 +673,7 @@ async fn a_caller_that_does_not_come_back_leaves_the_queue_after_the_grace() {
 }
 
 #[tokio::test]
-async fn what_is_granted_to_a_caller_that_was_cut_off_is_kept_for_a_moment_only() {
+async fn a_lock_granted_to_a_cut_off_caller_is_released_after_the_granted_grace() {
     let world = World::new().await;
     let (a, b, c) = (
         world.session().await,

@@ -121,7 +121,7 @@ async fn members_are_changed_over_http() {
 }
 
 #[tokio::test]
-async fn what_a_node_measures_is_in_the_format_of_prometheus() {
+async fn metrics_are_in_the_formats_of_prometheus() {
     let server = Server::start().await;
     server.session().await;
     let reply = server.get("/metrics").await;

@@ -114,7 +114,7 @@ async fn unknown_fields_and_parameters_are_refused_everywhere() {
 }
 
 #[tokio::test]
-async fn what_is_no_json_object_is_refused() {
+async fn a_body_that_is_not_a_json_object_is_rejected() {
     let server = Server::start().await;
     for body in [
         "{",

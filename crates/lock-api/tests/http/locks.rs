@@ -137,7 +137,7 @@ async fn a_try_that_fails_leaves_nothing_and_a_wait_ends_in_time() {
 }
 
 #[tokio::test]
-async fn who_waits_gets_the_lock_in_the_order_of_arrival() {
+async fn waiters_get_the_lock_in_the_order_of_arrival() {
     let server = Server::start().await;
     let mut waiting = Vec::new();
     let first = server.session().await;

@@ -1,19 +1,19 @@
-//! The two text formats of metrics, and which of them a caller gets. They are nearly one: OpenMetrics names a counter without
-//! `_total` where it is introduced, escapes quotes in its description, and says where the text ends.
+//! The two text formats of metrics, and their negotiation by the header `Accept`. They differ in three points: OpenMetrics omits `_total` in
+//! a counter's `HELP` and `TYPE`, escapes quotes in `HELP`, and ends the text with `# EOF`.
 
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 
-/// How what is measured is written.
+/// Text format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Prometheus' own, version 0.0.4: what everything reads, and who names nothing gets.
+    /// Prometheus' text format 0.0.4, which every scraper reads. The default.
     Text,
-    /// OpenMetrics 1.0.0, for whoever names it and not the other one before it.
+    /// OpenMetrics 1.0.0, if `Accept` names it with at least the weight of the text format.
     OpenMetrics,
 }
 
-/// One of the formats that a caller takes, and how gladly: in thousandths.
+/// Media range of an `Accept` header. The weight is in thousandths.
 struct Range<'a> {
     name: &'a str,
     version: Option<&'a str>,
@@ -40,7 +40,7 @@ impl<'a> Range<'a> {
 }
 
 impl Format {
-    /// The one for a request with these headers.
+    /// Negotiates the format of the answer to a request with these headers.
     pub fn of(headers: &HeaderMap) -> Self {
         let accepted = headers
             .get_all(ACCEPT)
@@ -65,7 +65,7 @@ impl Format {
         }
     }
 
-    /// Its name.
+    /// Value of `Content-Type`.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -73,7 +73,7 @@ impl Format {
         }
     }
 
-    /// A text of OpenMetrics in this format.
+    /// Converts a text in OpenMetrics to this format.
     pub fn written(self, open_metrics: String) -> String {
         match self {
             Self::Text => text(&open_metrics),
@@ -107,7 +107,7 @@ fn text(open_metrics: &str) -> String {
     text
 }
 
-/// The name of the metric that a line introduces, and what it says about it.
+/// Splits a line of `# HELP` or `# TYPE` into the metric's name and the rest.
 fn introduced<'a>(line: &'a str, how: &str) -> Option<(&'a str, &'a str)> {
     line.strip_prefix(how)?.split_once(' ')
 }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_caller_gets_the_format_that_it_names_first() {
+    fn accept_selects_the_format_with_the_larger_weight() {
         for (accept, format) in [
             (None, Format::Text),
             (Some("*/*"), Format::Text),

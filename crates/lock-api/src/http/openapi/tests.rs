@@ -48,7 +48,7 @@ fn operations_have_names_of_their_own_and_say_what_they_take() {
 }
 
 #[test]
-fn what_is_referred_to_is_there_and_nothing_else() {
+fn every_schema_is_referred_to_and_every_reference_resolves() {
     let mut named = BTreeSet::new();
     references(openapi(), &mut named);
     let schemas = openapi()["components"]["schemas"].as_object().unwrap();

@@ -101,8 +101,8 @@ pub(super) const HTTP: Section = Section {
             usual: Usual::Is("5000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "So long the place of a caller that waits for a lock under a request_id is kept after \
-                its connection was cut, by a proxy for instance, for the same request sent again. 0: not at all.",
+            meaning: "Time for which the place of a caller that waits for a lock under a request_id is kept after its connection was \
+                      cut, for the same request sent again. 0: none.",
         },
         Setting {
             name: "http.drain_timeout_ms",
