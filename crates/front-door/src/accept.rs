@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::meter::DoorMeter;
-use crate::places::{LiveBounds, NoPlace, Places};
+use crate::places::{NoPlace, Places};
 use crate::turns::{Socket, Turns};
 
 /// How long the loop rests when the system has no more file descriptors: an immediate retry would spin.
@@ -25,8 +25,8 @@ const CROWDED_EVERY: Duration = Duration::from_secs(10);
 pub struct Door {
     /// For whom it is, in a word for the log.
     pub what: &'static str,
-    /// How many are let in.
-    pub bounds: LiveBounds,
+    /// The places of those who are let in. Doors that share them let in so many together.
+    pub places: Places,
     /// What is said to a caller who finds all places taken, before the connection is closed; nothing where TLS is spoken.
     pub when_full: Vec<u8>,
     /// The same for a caller whose address has as many as it may.
@@ -47,9 +47,9 @@ pub async fn serve<Connection>(
 ) where
     Connection: Future<Output = ()> + Send + 'static,
 {
-    let places = Places::new(door.bounds.clone());
+    let places = door.places.clone();
     let turns = Turns::new();
-    door.meter.opens(&door.bounds);
+    door.meter.opens(places.bounds());
     let mut connections = JoinSet::new();
     let mut refusals = Refusals::default();
     let mut shutdown = pin!(shutdown);
@@ -132,7 +132,7 @@ impl Refusals {
         if self.told.is_some_and(|at| at.elapsed() < CROWDED_EVERY) {
             return;
         }
-        let bounds = door.bounds.get();
+        let bounds = door.places.bounds().get();
         let (door, refused, limit) = match why {
             NoPlace::Full => (door.what, self.since_told, bounds.in_all),
             NoPlace::TooMany => (door.what, self.since_told, bounds.of_an_address),

@@ -15,5 +15,5 @@ mod turns;
 
 pub use accept::{Door, serve};
 pub use meter::{DoorCounts, DoorMeter};
-pub use places::{Bounds, LiveBounds};
+pub use places::{Bounds, LiveBounds, Places};
 pub use turns::{Receiver, Socket, Waited};

@@ -98,6 +98,11 @@ impl Places {
         }
     }
 
+    /// How many there are.
+    pub fn bounds(&self) -> &LiveBounds {
+        &self.bounds
+    }
+
     /// Takes one for a caller from `address`.
     pub fn take(&self, address: IpAddr) -> Result<Place, NoPlace> {
         let subscriber = subscriber(address);

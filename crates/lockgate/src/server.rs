@@ -22,12 +22,12 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use transport_security::TlsError;
-use zk_front::ZkConfig;
+use zk_front::{Ports, ZkConfig};
 use znode_store::Limits;
 
 use crate::local::{LocalLockError, LocalSession};
 use crate::operator::OperatorFile;
-use crate::transport::{TlsConfig, Transport, refuse_exposed, requires_access};
+use crate::transport::{TlsConfig, Transport, protection, refuse_exposed, requires_access};
 use crate::unsecured::Unsecured;
 
 /// A running node with its front ends. Ends with [`Lockgate::stop`]; a dropped one goes on in the
@@ -37,6 +37,7 @@ pub struct Lockgate {
     locks: Locks,
     http_address: Option<SocketAddr>,
     zookeeper_address: Option<SocketAddr>,
+    zookeeper_plain_address: Option<SocketAddr>,
     admin_address: Option<SocketAddr>,
     front_ends: Mutex<Vec<FrontEnd>>,
     /// Has the certificates looked at; none without TLS.
@@ -129,6 +130,7 @@ pub struct Builder {
     http_listen: HttpListen,
     zookeeper: ZkConfig,
     zookeeper_listen: Option<String>,
+    zookeeper_plain_listen: Option<String>,
     admin: HttpConfig,
     admin_listen: Option<String>,
     tls: Option<TlsConfig>,
@@ -217,6 +219,15 @@ impl Builder {
     /// [`Lockgate::zookeeper_address`]. Without this none are served.
     pub fn zookeeper_listen(mut self, address: impl Into<String>) -> Self {
         self.zookeeper_listen = Some(address.into());
+        self
+    }
+
+    /// Serves clients of ZooKeeper at a second address without TLS, for as long as they move from one to the other. Whoever names this address
+    /// accepts that what is said there can be read on the way. Where others than this machine can call it, tokens and the superuser's password
+    /// are refused there, unless the server is [`Builder::insecure`]. Without [`Builder::tls`] it is one more address without TLS, under the
+    /// same rules as the first one.
+    pub fn zookeeper_plain_listen(mut self, address: impl Into<String>) -> Self {
+        self.zookeeper_plain_listen = Some(address.into());
         self
     }
 
@@ -337,7 +348,8 @@ impl Builder {
             Some(tls) => Some(Transport::new(tls, &self.config.cluster, self.config.node_id)?),
             None if self.insecure => None,
             None => {
-                let zookeeper = self.zookeeper_listen.as_deref();
+                let zookeeper = [&self.zookeeper_listen, &self.zookeeper_plain_listen];
+                let zookeeper = zookeeper.map(Option::as_deref);
                 let admin = self.admin_listen.as_deref();
                 refuse_exposed(&self.config, address.as_deref(), zookeeper, admin).await?;
                 None
@@ -353,14 +365,8 @@ impl Builder {
                     .map_err(|source| StartError::Http { address, source })?,
             ),
         };
-        let zookeeper = match self.zookeeper_listen {
-            None => None,
-            Some(address) => Some(
-                listen(&address)
-                    .await
-                    .map_err(|source| StartError::ZooKeeper { address, source })?,
-            ),
-        };
+        let zookeeper = listen_for_zookeeper(self.zookeeper_listen).await?;
+        let zookeeper_plain = listen_for_zookeeper(self.zookeeper_plain_listen).await?;
         let admin = match self.admin_listen {
             None => None,
             Some(address) => Some(
@@ -369,7 +375,7 @@ impl Builder {
                     .map_err(|source| StartError::Administration { address, source })?,
             ),
         };
-        let bound = [&http, &zookeeper, &admin]
+        let bound = [&http, &zookeeper, &zookeeper_plain, &admin]
             .into_iter()
             .flatten()
             .map(|(_, address)| *address);
@@ -387,27 +393,34 @@ impl Builder {
         let mut front_ends = Vec::new();
         let tls = transport.as_ref().map(|transport| transport.http.clone());
         self.http.names.certificate = tls.clone();
-        let zookeeper = zookeeper.map(|(listener, address)| {
-            (
-                listener,
-                zk_front::Front::new(node.clone(), self.zookeeper, address),
-                address,
-            )
+        let address = |port: &Option<(TcpListener, SocketAddr)>| port.as_ref().map(|(_, address)| *address);
+        let (zookeeper_address, zookeeper_plain_address) = (address(&zookeeper), address(&zookeeper_plain));
+        let zookeeper_front = (zookeeper_address.or(zookeeper_plain_address)).map(|_| {
+            let ports = match &transport {
+                Some(_) => Ports {
+                    plain: zookeeper_plain_address,
+                    tls: zookeeper_address,
+                },
+                None => Ports {
+                    plain: zookeeper_address.or(zookeeper_plain_address),
+                    tls: None,
+                },
+            };
+            zk_front::Front::new(node.clone(), self.zookeeper, ports)
         });
         let mut registry = Registry::default();
         let mut doors = vec![("http", self.http.meter.clone())];
         if admin.is_some() {
             doors.push(("administration", self.admin.meter.clone()));
         }
-        if let Some((_, front, _)) = &zookeeper {
+        if let Some(front) = &zookeeper_front {
             doors.push(("zookeeper", front.meter().clone()));
             front.register_metrics(&mut registry);
         }
         http::register_doors(&mut registry, doors);
         let (http_bounds, admin_bounds) = (LiveConfig::from(self.http), LiveConfig::from(self.admin));
         let router = http::measured_router(node.clone(), locks.clone(), http_bounds.clone(), registry);
-        let http_address = http.as_ref().map(|(_, address)| *address);
-        let admin_address = admin.as_ref().map(|(_, address)| *address);
+        let (http_address, admin_address) = (address(&http), address(&admin));
         if let Some(listens) = http_address
             && access_required
         {
@@ -434,16 +447,16 @@ impl Builder {
                 task: tokio::spawn(http::serve(listener, router, config, tls.clone(), busy, stopped)),
             });
         }
-        let mut zookeeper_address = None;
-        let mut zookeeper_front = None;
-        if let Some((listener, front, address)) = zookeeper {
-            zookeeper_address = Some(address);
+        let tls = transport.as_ref().map(|transport| transport.zookeeper.clone());
+        for (port, tls) in [(zookeeper, tls), (zookeeper_plain, None)] {
+            let (Some((listener, address)), Some(front)) = (port, &zookeeper_front) else {
+                continue;
+            };
+            let protection = protection(tls, self.insecure, address);
             let stop = CancellationToken::new();
-            zookeeper_front = Some(front.clone());
-            let tls = transport.as_ref().map(|transport| transport.zookeeper.clone());
             front_ends.push(FrontEnd {
                 stop: stop.clone(),
-                task: tokio::spawn(zk_front::serve(listener, front, tls, stop)),
+                task: tokio::spawn(zk_front::serve(listener, front.clone(), protection, stop)),
             });
         }
         if let Some(transport) = &transport {
@@ -460,6 +473,7 @@ impl Builder {
             node,
             http_address,
             zookeeper_address,
+            zookeeper_plain_address,
             admin_address,
             front_ends: Mutex::new(front_ends),
             bounds: LiveFrontEnds {
@@ -478,6 +492,18 @@ fn put_operator(node: &Node) -> Option<(OperatorFile, OperatorToken)> {
         |error| warn!(node = node.id(), %error, "the operator's token cannot be written, so this node has no operator"),
     )
     .ok()
+}
+
+async fn listen_for_zookeeper(
+    address: Option<String>,
+) -> Result<Option<(TcpListener, SocketAddr)>, StartError> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let listening = listen(&address).await;
+    listening
+        .map(Some)
+        .map_err(|source| StartError::ZooKeeper { address, source })
 }
 
 async fn listen(address: &str) -> io::Result<(TcpListener, SocketAddr)> {
@@ -511,6 +537,7 @@ impl Lockgate {
             http_listen: HttpListen::AsMember,
             zookeeper: ZkConfig::default(),
             zookeeper_listen: None,
+            zookeeper_plain_listen: None,
             admin: HttpConfig::administration(),
             admin_listen: None,
             tls: None,
@@ -538,6 +565,11 @@ impl Lockgate {
     /// Where clients of ZooKeeper are served; `None` where they are not.
     pub fn zookeeper_address(&self) -> Option<SocketAddr> {
         self.zookeeper_address
+    }
+
+    /// Where they are also served without TLS; `None` where they are not.
+    pub fn zookeeper_plain_address(&self) -> Option<SocketAddr> {
+        self.zookeeper_plain_address
     }
 
     /// Where administration has a port of its own; `None` where it has none.

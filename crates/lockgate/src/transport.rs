@@ -9,8 +9,10 @@ use tokio::net::lookup_host;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use transport_security::{
-    ClientCertificates, HandshakeBounds, PeerTls, ServerTls, TlsError, TlsFiles, keep_fresh,
+    ClientCertificates, HandshakeBounds, OldestVersion, PeerTls, ServerTls, TlsError, TlsFiles, keep_fresh,
 };
+
+use zk_front::Protection;
 
 use crate::server::StartError;
 
@@ -33,6 +35,8 @@ pub struct TlsConfig {
     pub peers: Option<TlsFiles>,
     /// What handshakes of clients may cost.
     pub handshakes: HandshakeBounds,
+    /// Oldest version of TLS that clients of ZooKeeper may speak. Everybody else speaks 1.3.
+    pub zookeeper_oldest: OldestVersion,
 }
 
 impl TlsConfig {
@@ -43,6 +47,7 @@ impl TlsConfig {
             files,
             peers: None,
             handshakes: HandshakeBounds::default(),
+            zookeeper_oldest: OldestVersion::default(),
         }
     }
 }
@@ -62,8 +67,9 @@ impl Transport {
             clients,
             peers,
             handshakes,
+            zookeeper_oldest,
         } = config;
-        let serve = |what, protocols: &[&str]| {
+        let serve = |what, protocols: &[&str], oldest| {
             let clients = clients.clone();
             ServerTls::new(
                 what,
@@ -71,6 +77,7 @@ impl Transport {
                 &files.key,
                 clients,
                 protocols,
+                oldest,
                 *handshakes,
             )
         };
@@ -79,8 +86,8 @@ impl Transport {
             ..*handshakes
         };
         Ok(Self {
-            http: serve("HTTP", &HTTP_PROTOCOLS)?,
-            zookeeper: serve("clients of ZooKeeper", &[])?,
+            http: serve("HTTP", &HTTP_PROTOCOLS, OldestVersion::Tls13)?,
+            zookeeper: serve("clients of ZooKeeper", &[], *zookeeper_oldest)?,
             peers: PeerTls::new(peers.as_ref().unwrap_or(files), cluster, node, peer_handshakes)?,
             now: Arc::new(Notify::new()),
         })
@@ -106,7 +113,7 @@ impl Transport {
 pub(crate) async fn refuse_exposed(
     config: &NodeConfig,
     http: Option<&str>,
-    zookeeper: Option<&str>,
+    zookeeper: [Option<&str>; 2],
     admin: Option<&str>,
 ) -> Result<(), StartError> {
     let peers = match config.peer_listen {
@@ -115,7 +122,8 @@ pub(crate) async fn refuse_exposed(
     };
     let all = [
         ("HTTP", http),
-        ("clients of ZooKeeper", zookeeper),
+        ("clients of ZooKeeper", zookeeper[0]),
+        ("clients of ZooKeeper", zookeeper[1]),
         ("administration", admin),
         ("its peers", peers.as_deref()),
     ];
@@ -134,7 +142,7 @@ pub(crate) async fn refuse_exposed(
 }
 
 /// Whether others than programs on this machine can call an address.
-async fn reaches_beyond(address: &str) -> io::Result<bool> {
+pub(crate) async fn reaches_beyond(address: &str) -> io::Result<bool> {
     let mut found = lookup_host(address).await?;
     Ok(found.any(|address| !is_loopback(address.ip())))
 }
@@ -147,6 +155,16 @@ pub(crate) fn requires_access(
     mut addresses: impl Iterator<Item = SocketAddr>,
 ) -> bool {
     asked.unwrap_or_else(|| !insecure && addresses.any(|address| !is_loopback(address.ip())))
+}
+
+/// Protection of a port for clients of ZooKeeper. Without TLS the way there is trusted if it does not leave this machine, or if the operator
+/// says so.
+pub(crate) fn protection(tls: Option<ServerTls>, insecure: bool, address: SocketAddr) -> Protection {
+    match tls {
+        Some(tls) => Protection::Tls(tls),
+        None if insecure || is_loopback(address.ip()) => Protection::Trusted,
+        None => Protection::Exposed,
+    }
 }
 
 /// Whether only programs on this machine can call this address.
@@ -176,6 +194,29 @@ mod tests {
                 requires_access(asked, insecure, parsed),
                 required,
                 "{asked:?} {insecure} {addresses:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn plain_port_is_trusted_on_this_machine_or_if_the_operator_says_so() {
+        for (insecure, address, trusted) in [
+            (false, "127.0.0.1:2181", true),
+            (false, "[::1]:2181", true),
+            (false, "0.0.0.0:2181", false),
+            (false, "192.0.2.1:2181", false),
+            (true, "192.0.2.1:2181", true),
+        ] {
+            let found = protection(None, insecure, address.parse().unwrap());
+            assert_eq!(
+                matches!(found, Protection::Trusted),
+                trusted,
+                "{insecure} {address}"
+            );
+            assert_eq!(
+                matches!(found, Protection::Exposed),
+                !trusted,
+                "{insecure} {address}"
             );
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use rustls::CertificateError;
+use rustls::{CertificateError, PeerIncompatible};
 
 use crate::names::{NameError, PeerName};
 
@@ -80,7 +80,10 @@ pub enum HandshakeError {
     /// It does not speak TLS at all.
     #[error("it does not speak TLS")]
     NotTls,
-    /// It speaks TLS, but no version 1.3, or is broken.
+    /// It offers only versions of TLS that are older than the oldest one here.
+    #[error("it offers no version of TLS that is accepted here")]
+    TooOld,
+    /// It speaks TLS, but agrees on nothing else that is spoken here, or is broken.
     #[error("no common ground: {0}")]
     Tls(rustls::Error),
     /// It took too long.
@@ -192,7 +195,10 @@ impl HandshakeError {
     /// Whether somebody was not let in: what whoever runs a node wants to read of. The rest happens to every port that is open
     /// to many.
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Peer(_) | Self::Certificate(_) | Self::NoCertificate)
+        matches!(
+            self,
+            Self::Peer(_) | Self::Certificate(_) | Self::NoCertificate | Self::TooOld
+        )
     }
 }
 
@@ -221,6 +227,11 @@ impl From<rustls::Error> for HandshakeError {
             rustls::Error::InvalidCertificate(error) => Self::Certificate(error),
             rustls::Error::NoCertificatesPresented => Self::NoCertificate,
             rustls::Error::AlertReceived(alert) => Self::Refused(alert),
+            rustls::Error::PeerIncompatible(
+                PeerIncompatible::Tls12NotOffered
+                | PeerIncompatible::Tls12NotOfferedOrEnabled
+                | PeerIncompatible::SupportedVersionsExtensionRequired,
+            ) => Self::TooOld,
             rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) => Self::NotTls,
             other => Self::Tls(other),
         }

@@ -10,7 +10,8 @@
 //! | [`ServerTls`] | a client, over HTTP or ZooKeeper's protocol | nothing, or a certificate that becomes its identity |
 //! | [`ClientTls`] | a node, as a client sees it | a certificate for the host that was called |
 //!
-//! What comes out is a [`Stream`], which is read and written like a socket. TLS 1.3 is all that is spoken.
+//! What comes out is a [`Stream`], which is read and written like a socket. TLS 1.3 is all that is spoken, unless a listener for clients
+//! also accepts 1.2 ([`OldestVersion`]).
 //!
 //! # Guarantees
 //!
@@ -28,7 +29,7 @@
 //! # What is absent, on purpose
 //!
 //! Revocation lists: certificates are short-lived and reloaded, and a node is thrown out of a cluster by its membership.
-//! TLS 1.2. What a client may do once it is known. Sockets: they are accepted and dialled elsewhere.
+//! What a client may do once it is known. Sockets: they are accepted and dialled elsewhere.
 
 mod error;
 mod certificate;
@@ -55,7 +56,7 @@ pub use handshake::{Crowd, HandshakeBounds};
 pub use names::{NameError, PeerName};
 pub use peers::PeerTls;
 pub use reload::{EXPIRY_WARNING, LOOK_EVERY, Refresh, Reloadable, keep_fresh};
-pub use server::{ClientCertificates, ServerTls};
+pub use server::{ClientCertificates, OldestVersion, ServerTls};
 pub use stream::Stream;
 
 use std::sync::Arc;
@@ -63,7 +64,8 @@ use std::sync::Arc;
 use rustls::SupportedProtocolVersion;
 use rustls::crypto::CryptoProvider;
 
-/// The only version that is spoken. What 1.2 needs beyond it (renegotiation, choices of ciphers) is what attacks were made of.
+/// The only version that nodes speak with each other, and that clients speak by default. What 1.2 has beyond it (renegotiation, choices of
+/// ciphers) is what attacks were made of.
 static VERSIONS: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
 fn provider() -> Arc<CryptoProvider> {

@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::ServerConfig;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{ServerConfig, SupportedProtocolVersion};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
@@ -33,6 +33,29 @@ impl ClientCertificates {
         match self {
             Self::Ignored => None,
             Self::Optional(path) | Self::Required(path) => Some(path),
+        }
+    }
+}
+
+/// Oldest version of TLS that a listener accepts. It always accepts 1.3 as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OldestVersion {
+    /// 1.3, and nothing else.
+    #[default]
+    Tls13,
+    /// 1.2, for clients that know no more. Of its ciphers rustls has those with forward secrecy and authenticated encryption only, and no
+    /// renegotiation. A client's certificate crosses the network in the clear.
+    Tls12,
+}
+
+/// Versions of a listener that accepts 1.2.
+static VERSIONS_FROM_12: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
+
+impl OldestVersion {
+    fn versions(self) -> &'static [&'static SupportedProtocolVersion] {
+        match self {
+            Self::Tls13 => VERSIONS,
+            Self::Tls12 => VERSIONS_FROM_12,
         }
     }
 }
@@ -69,13 +92,14 @@ impl ServerTls {
         key: &Path,
         clients: ClientCertificates,
         protocols: &[&str],
+        oldest: OldestVersion,
         bounds: HandshakeBounds,
     ) -> Result<Self, TlsError> {
         let mut paths = vec![certificate.to_owned(), key.to_owned()];
         paths.extend(clients.authority().map(Path::to_owned));
         let (certificate, key) = (certificate.to_owned(), key.to_owned());
         let protocols: Vec<_> = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-        let make = Box::new(move || config(&certificate, &key, &clients, &protocols));
+        let make = Box::new(move || config(&certificate, &key, &clients, &protocols, oldest));
         Ok(Self {
             kept: Kept::new(what, paths, make)?,
             crowd: Crowd::new(bounds),
@@ -131,6 +155,7 @@ fn config(
     key: &Path,
     clients: &ClientCertificates,
     protocols: &[Vec<u8>],
+    oldest: OldestVersion,
 ) -> Result<Made<Shown>, TlsError> {
     let own = files::own(certificate, key)?;
     let rejected = |source| TlsError::Rejected {
@@ -148,7 +173,7 @@ fn config(
         .filter_map(|name| name.strip_prefix("DNS:").map(str::to_owned));
     let hosts = hosts.collect();
     let builder = ServerConfig::builder_with_provider(provider())
-        .with_protocol_versions(VERSIONS)
+        .with_protocol_versions(oldest.versions())
         .map_err(rejected)?;
     let builder = match clients.authority() {
         None => builder.with_no_client_auth(),
@@ -168,6 +193,7 @@ fn config(
     };
     let mut config = builder.with_single_cert(own.chain, own.key).map_err(rejected)?;
     config.alpn_protocols = protocols.to_vec();
+    // No resumption: neither by tickets (there is no ticketer for 1.2) nor by sessions that are kept here.
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     Ok(Made {

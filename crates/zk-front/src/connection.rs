@@ -13,6 +13,7 @@ use raft_node::{Node, ProposeError, Unavailable, WatchConnection, WatchesLost, f
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 use zk_wire::{
     ConnectResponse, DecodeError, ErrorCode, FrameError, Outcome, Reader, Reply, ReplyHeader, Request,
     RequestHeader, frame, op_code, xid,
@@ -429,7 +430,15 @@ impl Connection {
                 self.pulse.set_identities(self.proven.identities().clone());
                 ErrorCode::OK
             }
-            Err(AuthFailed) => {
+            Err(failed) => {
+                if failed == AuthFailed::Overheard {
+                    warn!(
+                        address = %self.client.address,
+                        scheme,
+                        "a client has shown a token or the superuser's password without TLS, where others may have read it: it was refused. \
+                         Revoke the token, or change the password, and have the client use the port with TLS"
+                    );
+                }
                 self.ending = Some(End::Early("it could not prove what it said".to_owned()));
                 self.outstanding.forget_waiting();
                 self.held_back = None;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use front_door::{DoorMeter, LiveBounds};
+use front_door::{DoorMeter, LiveBounds, Places};
 use parking_lot::{Mutex, RwLock};
 use raft_node::Node;
 use raft_node::metrics::sheet::{self, Registry};
@@ -31,9 +31,10 @@ struct Inner {
     config: RwLock<Arc<ZkConfig>>,
     /// How often it was changed.
     changes: AtomicU64,
-    places: LiveBounds,
-    /// Where this node listens for clients, for those who ask.
-    address: SocketAddr,
+    /// Of all ports together.
+    places: Places,
+    bounds: LiveBounds,
+    ports: Ports,
     started: Instant,
     traffic: Traffic,
     requests: Requests,
@@ -42,6 +43,15 @@ struct Inner {
     /// The bytes that large requests may have which are just coming.
     large_requests: Arc<Semaphore>,
     next_client: AtomicU64,
+}
+
+/// Addresses at which a node listens for clients, for those who ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ports {
+    /// Without TLS: ZooKeeper's `clientPort`.
+    pub plain: Option<SocketAddr>,
+    /// With TLS: ZooKeeper's `secureClientPort`.
+    pub tls: Option<SocketAddr>,
 }
 
 /// The bounds of all connections as one of them has last looked at them: no lock is taken for each request to find that they are the
@@ -244,17 +254,19 @@ impl Drop for Listed {
 }
 
 impl Front {
-    /// A front end where nobody is connected. `address` is where it listens.
-    pub fn new(node: Node, config: ZkConfig, address: SocketAddr) -> Self {
+    /// A front end where nobody is connected. `ports` are where it listens.
+    pub fn new(node: Node, config: ZkConfig, ports: Ports) -> Self {
         let large_requests = config.max_large_requests_bytes.min(Semaphore::MAX_PERMITS);
+        let bounds = LiveBounds::from(config.places());
         Self {
             inner: Arc::new(Inner {
                 node,
-                places: config.places().into(),
+                places: Places::new(bounds.clone()),
+                bounds,
                 config: RwLock::new(Arc::new(config)),
                 changes: AtomicU64::new(0),
                 large_requests: Arc::new(Semaphore::new(large_requests)),
-                address,
+                ports,
                 started: Instant::now(),
                 traffic: Traffic::default(),
                 requests: Requests::default(),
@@ -275,8 +287,8 @@ impl Front {
         self.inner.config.read().clone()
     }
 
-    /// How many connections there may be.
-    pub(crate) fn places(&self) -> &LiveBounds {
+    /// The places of all its connections, at whichever port.
+    pub(crate) fn places(&self) -> &Places {
         &self.inner.places
     }
 
@@ -291,7 +303,7 @@ impl Front {
             tracing: now.tracing.clone(),
             ..new
         };
-        self.inner.places.set(new.places());
+        self.inner.bounds.set(new.places());
         *now = Arc::new(new);
         // When the new one is there: whoever sees that it has changed finds it.
         self.inner.changes.fetch_add(1, Ordering::Release);
@@ -313,8 +325,8 @@ impl Front {
     }
 
     /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.inner.address
+    pub fn ports(&self) -> Ports {
+        self.inner.ports
     }
 
     /// Room for a large request that has begun to come; none if others take it.

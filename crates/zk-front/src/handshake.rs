@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
-use transport_security::{ClientCertificate, HandshakeError, ServerTls};
+use transport_security::{ClientCertificate, HandshakeError};
 use zk_wire::{ConnectRequest, ConnectResponse, DecodeError, ErrorCode, FrameError, Reader, frame, op_code};
 use znode_store::{Command, Identities, Password, Refusal, Reply, Request, SessionId, Zxid};
 
@@ -24,6 +24,7 @@ use crate::auth::Proven;
 use crate::connection::{Connection, End};
 use crate::front::{Client, Front, Listed};
 use crate::requests::Came;
+use crate::serve::Protection;
 use crate::socket::Stream;
 use crate::trace::Traced;
 use crate::words;
@@ -90,14 +91,15 @@ pub(crate) fn serve(
     front: Front,
     client: Listed,
     socket: Socket,
-    tls: Option<ServerTls>,
+    protection: Protection,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send + 'static {
     // The beginning needs five times the memory of all that follows, and gives it back.
     let (asker, stopping) = (client.0.clone(), stop.clone());
     let begun = Box::pin(async move {
-        let (stream, certificate) = secure(socket, tls.as_ref(), &stopping).await?;
-        begin(&front, &asker, stream, certificate.as_ref(), &stopping).await
+        let (stream, certificate) = secure(socket, &protection, &stopping).await?;
+        let proven = Proven::new(asker.address.ip(), certificate.as_ref(), &protection);
+        begin(&front, &asker, stream, proven, &stopping).await
     });
     async move {
         let mut begun = match begun.await {
@@ -136,10 +138,10 @@ fn tell_refused(client: &Client, refused: &Refused) {
 /// What is spoken on: with TLS only what comes out of its handshake, which has a deadline of its own.
 async fn secure(
     socket: Socket,
-    tls: Option<&ServerTls>,
+    protection: &Protection,
     stop: &CancellationToken,
 ) -> Result<(Stream, Option<ClientCertificate>), Refused> {
-    let Some(tls) = tls else {
+    let Protection::Tls(tls) = protection else {
         return Ok((Stream::Plain(socket), None));
     };
     tokio::select! {
@@ -152,7 +154,7 @@ async fn begin(
     front: &Front,
     client: &Arc<Client>,
     mut stream: Stream,
-    certificate: Option<&ClientCertificate>,
+    proven: Proven,
     stop: &CancellationToken,
 ) -> Result<Option<Box<Begun>>, Refused> {
     let mut inbox = BytesMut::new();
@@ -185,7 +187,6 @@ async fn begin(
     };
     let since = Instant::now();
     client.received(FIRST_XID, op_code::CREATE_SESSION);
-    let proven = Proven::new(client.address.ip(), certificate);
     let mut traced = Traced::of(front.config().tracing.as_ref(), op_code::CREATE_SESSION);
     let scope = traced.as_ref().and_then(|traced| traced.scope());
     let asking = session(front, client, proven.identities().clone(), &asked);

@@ -37,5 +37,5 @@ pub mod translate;
 pub mod words;
 
 pub use config::{LARGE_REQUEST_BYTES, ZkConfig};
-pub use front::{Counts, Front};
-pub use serve::serve;
+pub use front::{Counts, Front, Ports};
+pub use serve::{Protection, serve};

@@ -15,9 +15,20 @@ use transport_security::ServerTls;
 use crate::front::Front;
 use crate::handshake;
 
+/// Protection of what clients say at a port.
+#[derive(Debug, Clone)]
+pub enum Protection {
+    /// TLS. Nothing else is spoken, and a client is also who its certificate says.
+    Tls(ServerTls),
+    /// No TLS, and none is needed: whoever can listen on the way is trusted.
+    Trusted,
+    /// No TLS, and strangers may listen on the way. Tokens and the superuser's password are refused here.
+    Exposed,
+}
+
 /// Serves clients on `listener` until `stop`, and then until what they had asked is answered, for a while. All connections
-/// are gone when this returns; sessions live on, for their clients to take up at other nodes. With `tls` nothing else is spoken,
-/// and a client is also who its certificate says.
+/// are gone when this returns; sessions live on, for their clients to take up at other nodes. A front end may be served at several
+/// ports at once, each with its own protection; places and numbers are those of all ports together.
 ///
 /// Who finds no place is hung up on, as ZooKeeper does: its client tries the next server.
 // Boxed and not inlined, so that the connections' tasks are compiled in this crate alone.
@@ -25,17 +36,17 @@ use crate::handshake;
 pub fn serve(
     listener: TcpListener,
     front: Front,
-    tls: Option<ServerTls>,
+    protection: Protection,
     stop: CancellationToken,
 ) -> BoxFuture<'static, ()> {
-    Box::pin(serve_here(listener, front, tls, stop))
+    Box::pin(serve_here(listener, front, protection, stop))
 }
 
-async fn serve_here(listener: TcpListener, front: Front, tls: Option<ServerTls>, stop: CancellationToken) {
+async fn serve_here(listener: TcpListener, front: Front, protection: Protection, stop: CancellationToken) {
     let config = front.config();
     let door = Door {
         what: "clients of ZooKeeper",
-        bounds: front.places().clone(),
+        places: front.places().clone(),
         when_full: Vec::new(),
         when_too_many: Vec::new(),
         drain_timeout: config.drain_timeout,
@@ -57,7 +68,7 @@ async fn serve_here(listener: TcpListener, front: Front, tls: Option<ServerTls>,
             serving.clone(),
             client,
             socket,
-            tls.clone(),
+            protection.clone(),
             stopping.clone(),
         ))
     };

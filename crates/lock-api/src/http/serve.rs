@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
-use front_door::{Door, DoorMeter, Socket, Waited};
+use front_door::{Door, DoorMeter, Places, Socket, Waited};
 use futures_util::future::{BoxFuture, Either};
 use hyper::Request;
 use hyper::body::Incoming;
@@ -125,7 +125,7 @@ async fn accept(
     };
     let door = Door {
         what: config.door,
-        bounds: live.connections().clone(),
+        places: Places::new(live.connections().clone()),
         when_full: told(Problem::new(
             Code::Unavailable,
             "this node has as many connections as there may be",

@@ -25,6 +25,10 @@ impl Settings<'_> {
             }
         }
         self.refuse_collisions(config);
+        if config.zookeeper_plain_listen.is_some() && config.tls.is_none() && !self.is_wrong("tls") {
+            let fact = "is for a node with [tls]: without it zookeeper_listen has no TLS already";
+            self.wrong::<()>("zookeeper_plain_listen", fact);
+        }
         self.refuse_what_never_fits(config);
         self.warn_of_what_has_no_effect(config);
     }
@@ -126,6 +130,10 @@ impl Settings<'_> {
         if self.set.contains_key(admin) && config.admin_listen.is_none() {
             self.warn(admin, "has no effect without admin_listen");
         }
+        let oldest = "tls.zookeeper_oldest_version";
+        if self.set.contains_key(oldest) && config.zookeeper_listen.is_none() {
+            self.warn(oldest, "has no effect without zookeeper_listen");
+        }
         if self.set.contains_key("access.required")
             && config.access_required == Some(false)
             && config.tls.is_none()
@@ -148,12 +156,15 @@ fn listeners(config: &ServeConfig) -> Vec<Listener> {
         (!config.http_listen.is_empty()).then(|| ("http_listen".to_owned(), config.http_listen.clone()));
     let zookeeper = config.zookeeper_listen.clone();
     let zookeeper = zookeeper.map(|address| ("zookeeper_listen".to_owned(), address));
+    let zookeeper_plain = config.zookeeper_plain_listen.clone();
+    let zookeeper_plain = zookeeper_plain.map(|address| ("zookeeper_plain_listen".to_owned(), address));
     let admin = config.admin_listen.clone();
     let admin = admin.map(|address| ("admin_listen".to_owned(), address));
     let all = [
         ("peers", peer),
         ("HTTP", http),
         ("clients of ZooKeeper", zookeeper),
+        ("clients of ZooKeeper without TLS", zookeeper_plain),
         ("administration", admin),
     ];
     let all = all.into_iter();

@@ -66,6 +66,8 @@ pub struct ServeConfig {
     pub http_listen: String,
     /// Where to listen for clients of ZooKeeper: `host:port`; none: nowhere.
     pub zookeeper_listen: Option<String>,
+    /// Where to listen for clients of ZooKeeper without TLS, beside `zookeeper_listen` with TLS: `host:port`; none: nowhere.
+    pub zookeeper_plain_listen: Option<String>,
     /// Where to listen for the people who look after the cluster: `host:port`; none: nowhere but at the other ports.
     pub admin_listen: Option<String>,
     /// Worker threads of the runtime; 1 is a runtime on the main thread alone.
@@ -210,10 +212,8 @@ impl Settings<'_> {
                 .map(|(host, _)| format!("{host}:{ZOOKEEPER_PORT}")),
         };
 
-        let admin_listen = match self.text("admin_listen") {
-            Some(address) if address != NOT_SERVED => Some(self.address("admin_listen", address)),
-            _ => None,
-        };
+        let zookeeper_plain_listen = self.optional_address("zookeeper_plain_listen");
+        let admin_listen = self.optional_address("admin_listen");
 
         let mut node = NodeConfig::new(node_id, cluster, members, data_dir);
         node.join = join.unwrap_or(node.join);
@@ -362,6 +362,7 @@ impl Settings<'_> {
             node,
             http_listen,
             zookeeper_listen,
+            zookeeper_plain_listen,
             admin_listen,
             workers,
             pid_file,
@@ -373,6 +374,14 @@ impl Settings<'_> {
             access_required,
             log,
             traces,
+        }
+    }
+
+    /// An address that is "off" unless it is given.
+    fn optional_address(&mut self, key: &'static str) -> Option<String> {
+        match self.text(key) {
+            Some(address) if address != NOT_SERVED => Some(self.address(key, address)),
+            _ => None,
         }
     }
 

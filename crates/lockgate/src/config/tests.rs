@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use transport_security::ClientCertificates;
+use transport_security::{ClientCertificates, OldestVersion};
 
 use super::settings::{self, Setting, Usual};
 use super::*;
@@ -343,6 +343,14 @@ fn tls_is_there_as_a_whole_or_not_at_all() {
             "tls.certificate: is required where other settings of [tls] are given",
         ),
         (
+            "zookeeper_oldest_version = \"1.2\"",
+            "tls.certificate: is required where other settings of [tls] are given",
+        ),
+        (
+            "zookeeper_oldest_version = \"1.1\"",
+            "line 6: tls.zookeeper_oldest_version: must be \"1.3\" or \"1.2\", and is \"1.1\"",
+        ),
+        (
             "peer_key = \"k\"",
             "tls.peer_certificate: is required with the others of peer_certificate, peer_key and peer_ca",
         ),
@@ -352,6 +360,10 @@ fn tls_is_there_as_a_whole_or_not_at_all() {
             [wrong]
         );
     }
+    assert_eq!(tls.zookeeper_oldest, OldestVersion::Tls13);
+    let older = "zookeeper_oldest_version = \"1.2\"\n";
+    let tls = parse(&format!("{base}{whole}{older}"), &[]).unwrap().tls.unwrap();
+    assert_eq!(tls.zookeeper_oldest, OldestVersion::Tls12);
     let wrong = parse(&format!("{base}{whole}client_certificates = \"some\"\n"), &[]).unwrap_err();
     assert_eq!(
         wrong,
@@ -359,6 +371,55 @@ fn tls_is_there_as_a_whole_or_not_at_all() {
             "line 9: tls.client_certificates: must be \"optional\", \"required\" or \"ignored\", and is \"some\""
         ]
     );
+}
+
+#[test]
+fn plain_port_for_zookeeper_is_only_beside_tls() {
+    let with = |plain: &str, tls: &str| {
+        let text = format!(
+            "node_id = 1\nhttp_listen = \"10.0.0.1:7400\"\n{plain}\n[members.1]\npeer = \"a:1\"\nhttp = \"a:2\"\n{tls}"
+        );
+        parse(&text, &[])
+    };
+    let tls = "[tls]\ncertificate = \"c\"\nkey = \"k\"\nca = \"a\"\n";
+    assert_eq!(with("", tls).unwrap().zookeeper_plain_listen, None);
+    assert_eq!(
+        with("zookeeper_plain_listen = \"off\"", "")
+            .unwrap()
+            .zookeeper_plain_listen,
+        None
+    );
+    let config = with("zookeeper_plain_listen = \"10.0.0.1:2182\"", tls).unwrap();
+    assert_eq!(config.zookeeper_listen.as_deref(), Some("10.0.0.1:2181"));
+    assert_eq!(config.zookeeper_plain_listen.as_deref(), Some("10.0.0.1:2182"));
+    for (plain, tls, wrong) in [
+        (
+            "10.0.0.1:2182",
+            "",
+            "is for a node with [tls]: without it zookeeper_listen has no TLS already",
+        ),
+        (
+            "10.0.0.1:2181",
+            tls,
+            "clients of ZooKeeper and clients of ZooKeeper without TLS would both listen at 10.0.0.1:2181",
+        ),
+        (
+            "0.0.0.0:7400",
+            tls,
+            "HTTP and clients of ZooKeeper without TLS would both listen at 0.0.0.0:7400",
+        ),
+        ("nowhere", tls, "\"nowhere\" is not of the form HOST:PORT"),
+    ] {
+        let told = with(&format!("zookeeper_plain_listen = \"{plain}\""), tls).unwrap_err();
+        assert_eq!(told, [format!("line 3: zookeeper_plain_listen: {wrong}")]);
+    }
+    // Broken certificates are what has to be mended, not the port.
+    let told = with(
+        "zookeeper_plain_listen = \"10.0.0.1:2182\"",
+        "[tls]\nkey = \"k\"\n",
+    )
+    .unwrap_err();
+    assert!(told.iter().all(|told| told.contains("tls.")), "{told:?}");
 }
 
 fn root(path: &str) -> std::path::PathBuf {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use transport_security::{ClientCertificates, HandshakeBounds};
+use transport_security::{ClientCertificates, HandshakeBounds, OldestVersion};
 
 use super::given::Settings;
 use super::given_files::GivenFiles;
@@ -30,6 +30,10 @@ impl Settings<'_> {
         self.duration("tls.handshake_timeout_ms", &mut handshakes.timeout);
         self.size("tls.handshakes_at_once", &mut handshakes.at_once);
         let asked = self.text("tls.client_certificates");
+        let zookeeper_oldest = match self.text("tls.zookeeper_oldest_version").as_deref() {
+            Some("1.2") => OldestVersion::Tls12,
+            _ => OldestVersion::Tls13,
+        };
         let files = files.complete().unwrap_or_else(|missing| {
             self.wrong(
                 &format!("tls.{missing}"),
@@ -42,7 +46,8 @@ impl Settings<'_> {
         });
         let Some(files) = files else {
             let asks = asked.is_some_and(|asked| asked != "optional");
-            if peers.is_some() || client_ca.is_some() || asks {
+            let accepts_older = zookeeper_oldest != OldestVersion::default();
+            if peers.is_some() || client_ca.is_some() || asks || accepts_older {
                 self.wrong::<()>(
                     "tls.certificate",
                     "is required where other settings of [tls] are given",
@@ -61,6 +66,7 @@ impl Settings<'_> {
             clients,
             peers,
             handshakes,
+            zookeeper_oldest,
         })
     }
 }

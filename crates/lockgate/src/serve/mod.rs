@@ -150,6 +150,9 @@ async fn run(config: ServeConfig, mut reloader: Reloader, turns: &Turns) -> anyh
     if let Some(address) = config.zookeeper_listen {
         server = server.zookeeper_listen(address);
     }
+    if let Some(address) = config.zookeeper_plain_listen {
+        server = server.zookeeper_plain_listen(address);
+    }
     if let Some(tls) = config.tls {
         server = server.tls(tls);
         if config.insecure || config.access_required == Some(false) {
@@ -190,6 +193,12 @@ async fn run(config: ServeConfig, mut reloader: Reloader, turns: &Turns) -> anyh
     }
     if let Some(address) = server.zookeeper_address() {
         info!(node = node_id, "serving clients of ZooKeeper at {address}");
+    }
+    if let Some(address) = server.zookeeper_plain_address() {
+        warn!(
+            node = node_id,
+            "serving clients of ZooKeeper without TLS at {address}: whoever is on the way can read and change what they say"
+        );
     }
     let supervisor = Supervisor::from_environment();
     let serving = format!("node {node_id} is serving");

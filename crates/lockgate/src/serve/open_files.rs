@@ -38,7 +38,7 @@ fn wanted(config: &ServeConfig) -> u64 {
     OWN_FILES
         + places(true, config.http.max_connections)
         + places(
-            config.zookeeper_listen.is_some(),
+            config.zookeeper_listen.is_some() || config.zookeeper_plain_listen.is_some(),
             config.zookeeper.max_connections,
         )
         + places(config.admin_listen.is_some(), config.admin.max_connections)

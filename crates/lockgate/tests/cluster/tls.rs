@@ -5,11 +5,13 @@ use std::path::Path;
 
 use cli_support::http_client::{Connection, request, request_with};
 use local_cluster::START_TIMEOUT;
+use local_cluster::layout::free_ports;
 use lockgate::lock_api::http::HttpConfig;
 use lockgate::transport_security::{ClientTls, TlsFiles};
 use lockgate::{Lockgate, StartError, TlsConfig};
 use nix::sys::signal::Signal;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
@@ -147,6 +149,83 @@ async fn programs_of_others_are_served() {
     assert!(grown.contains("node 4 has a vote"), "{grown}");
 }
 
+/// What a server of ZooKeeper's protocol says to `srvr`, without TLS; nothing if it does not understand.
+async fn srvr(address: &str) -> String {
+    let asked = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(b"srvr").await?;
+        let mut said = Vec::new();
+        stream.read_to_end(&mut said).await?;
+        std::io::Result::Ok(said)
+    };
+    let said = tokio::time::timeout(START_TIMEOUT, asked).await.expect("it ends");
+    String::from_utf8_lossy(&said.unwrap_or_default()).into_owned()
+}
+
+/// Clients move from the one port to the other while both are there.
+#[tokio::test]
+async fn zookeeper_is_served_without_tls_and_over_1_2_where_the_configuration_says_so() {
+    let mut cluster = TestCluster::configure_secured();
+    let plain = format!("127.0.0.1:{}", free_ports(1).unwrap()[0]);
+    let both = [
+        ("LOCKGATE_ZOOKEEPER_PLAIN_LISTEN", plain.as_str()),
+        ("LOCKGATE_TLS_ZOOKEEPER_OLDEST_VERSION", "1.2"),
+    ];
+    cluster.start_with(1, &both).unwrap();
+    for id in [2, 3] {
+        cluster.start(id).unwrap();
+    }
+    cluster.wait_ready(&[1, 2, 3], START_TIMEOUT).await.unwrap();
+    let zookeeper = |id| cluster.node(id).unwrap().zookeeper.clone().unwrap();
+    assert!(srvr(&plain).await.contains("Zookeeper version"));
+    assert!(!srvr(&zookeeper(1)).await.contains("Zookeeper version"));
+    let log = fs::read_to_string(cluster.node(1).unwrap().log_file()).unwrap();
+    assert!(log.contains(&format!("without TLS at {plain}")), "{log}");
+
+    let ca = cluster.dir().join("ca.pem");
+    let speak = async |address: &str| {
+        let output = Command::new("curl")
+            .args([
+                "-v",
+                "--max-time",
+                "20",
+                "--tls-max",
+                "1.2",
+                "--cacert",
+                text(&ca),
+            ])
+            .arg(format!("https://{address}/"))
+            .output()
+            .await
+            .expect("curl can be run");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    for (address, spoken) in [
+        (zookeeper(1), true),
+        (zookeeper(2), false),
+        (cluster.http(1), false),
+        (cluster.node(1).unwrap().peer.clone(), false),
+    ] {
+        let said = speak(&address).await;
+        assert_eq!(
+            said.contains("SSL connection using TLSv1.2"),
+            spoken,
+            "{address}: {said}"
+        );
+        assert_eq!(
+            said.contains("alert protocol version"),
+            !spoken,
+            "{address}: {said}"
+        );
+    }
+    let log = cluster.node(2).unwrap().log_file();
+    eventually("the node says whom it has refused", async || {
+        let said = fs::read_to_string(&log).unwrap();
+        said.contains("it offers no version of TLS that is accepted here")
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn renewed_certificates_are_for_new_connections() {
     let cluster = TestCluster::start_secured().await;
@@ -199,6 +278,10 @@ async fn a_node_that_others_can_reach_does_not_start_unprotected() {
         (
             "clients of ZooKeeper",
             server().zookeeper_listen("192.0.2.1:2181"),
+        ),
+        (
+            "clients of ZooKeeper",
+            server().zookeeper_plain_listen("192.0.2.1:2182"),
         ),
         (
             "its peers",

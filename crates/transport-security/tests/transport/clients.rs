@@ -1,16 +1,21 @@
 //! Clients and nodes: whom a client believes, what a node learns of a client, and which version is spoken.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::TlsConnector;
 use transport_security::issue::Wanted;
-use transport_security::{ClientCertificates, ClientTls, HandshakeBounds, HandshakeError, ServerTls};
+use transport_security::{
+    ClientCertificates, ClientTls, HandshakeBounds, HandshakeError, OldestVersion, ServerTls, TlsFiles,
+};
 
 use crate::support::{Ca, DAY, duplex, node};
 
 fn server(ca: &Ca, clients: ClientCertificates) -> ServerTls {
+    server_from(ca, clients, OldestVersion::default())
+}
+
+fn server_from(ca: &Ca, clients: ClientCertificates, oldest: OldestVersion) -> ServerTls {
     let files = ca.issue("server", &node("c", 1));
     let bounds = HandshakeBounds::default();
     ServerTls::new(
@@ -19,6 +24,7 @@ fn server(ca: &Ca, clients: ClientCertificates) -> ServerTls {
         &files.key,
         clients,
         &["http/1.1"],
+        oldest,
         bounds,
     )
     .unwrap()
@@ -146,35 +152,147 @@ async fn a_bad_certificate_is_worse_than_none() {
     }
 }
 
+/// The two versions of TLS that there are to offer.
+const NEWEST: &rustls::SupportedProtocolVersion = &rustls::version::TLS13;
+const OLDER: &rustls::SupportedProtocolVersion = &rustls::version::TLS12;
+
 #[tokio::test]
-async fn only_the_newest_version_is_spoken() {
+async fn tls_1_2_is_accepted_only_where_it_is_the_oldest_version() {
     let ca = Ca::new();
-    let server = server(&ca, ClientCertificates::Ignored);
-    for (version, spoken) in [(&rustls::version::TLS13, true), (&rustls::version::TLS12, false)] {
-        let connector = older(&ca.ca(), version);
+    for (oldest, offered, spoken) in [
+        (OldestVersion::Tls13, NEWEST, true),
+        (OldestVersion::Tls13, OLDER, false),
+        (OldestVersion::Tls12, NEWEST, true),
+        (OldestVersion::Tls12, OLDER, true),
+    ] {
+        let server = server_from(&ca, ClientCertificates::Ignored, oldest);
         let (here, there) = duplex();
-        let host = rustls::pki_types::ServerName::try_from("localhost").unwrap();
-        let (called, taken) = tokio::join!(connector.connect(host, here), server.accept(there));
-        assert_eq!((called.is_ok(), taken.is_ok()), (spoken, spoken), "{version:?}");
-        if let Err(error) = taken {
-            assert!(matches!(error, HandshakeError::Tls(_)), "{error:?}");
+        let connector = TlsConnector::from(Arc::new(offering(&ca, offered, None)));
+        let (called, taken) = tokio::join!(connector.connect(localhost(), here), server.accept(there));
+        let case = format!("{oldest:?} {offered:?}");
+        assert_eq!((called.is_ok(), taken.is_ok()), (spoken, spoken), "{case}");
+        match (called, taken) {
+            (Ok(stream), _) => {
+                assert_eq!(
+                    stream.get_ref().1.protocol_version(),
+                    Some(offered.version),
+                    "{case}"
+                );
+            }
+            // What a node logs: whoever runs an old client looks for the reason there.
+            (Err(_), refused) => {
+                let refused = refused.unwrap_err();
+                assert!(
+                    matches!(refused, HandshakeError::TooOld) && refused.is_refusal(),
+                    "{refused:?}"
+                );
+            }
         }
     }
 }
 
-fn older(ca: &Path, version: &'static rustls::SupportedProtocolVersion) -> TlsConnector {
+#[tokio::test]
+async fn newest_common_version_is_chosen() {
+    let ca = Ca::new();
+    let server = server_from(&ca, ClientCertificates::Ignored, OldestVersion::Tls12);
+    let both = config(&ca, &[OLDER, NEWEST], None);
+    let (here, there) = duplex();
+    let connector = TlsConnector::from(Arc::new(both));
+    let (called, _) = tokio::join!(connector.connect(localhost(), here), server.accept(there));
+    assert_eq!(
+        called.unwrap().get_ref().1.protocol_version(),
+        Some(NEWEST.version)
+    );
+}
+
+#[tokio::test]
+async fn client_over_tls_1_2_is_known_by_its_certificate() {
+    let (ca, other) = (Ca::new(), Ca::new());
+    let known = ca.issue("client", &Wanted::client("orders", DAY));
+    let stranger = other.issue("client", &Wanted::client("orders", DAY));
+    let requires = server_from(&ca, ClientCertificates::Required(ca.ca()), OldestVersion::Tls12);
+    for (shown, expected) in [
+        (Some(&known), Some("CN=orders")),
+        (Some(&stranger), None),
+        (None, None),
+    ] {
+        let connector = TlsConnector::from(Arc::new(offering(&ca, OLDER, shown)));
+        let (here, there) = duplex();
+        let (_, taken) = tokio::join!(connector.connect(localhost(), here), requires.accept(there));
+        match (taken, expected) {
+            (Ok((_, client)), Some(expected)) => {
+                assert_eq!(client.unwrap().identity(), Some(expected));
+            }
+            (Err(refused), None) => assert!(refused.is_refusal(), "{refused:?}"),
+            (taken, _) => panic!("{taken:?}, and {expected:?} was expected"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_session_is_resumed_in_either_version() {
+    let ca = Ca::new();
+    let server = server_from(&ca, ClientCertificates::Ignored, OldestVersion::Tls12);
+    for version in [OLDER, NEWEST] {
+        // It keeps tickets and sessions, and offers them the next time.
+        let connector = TlsConnector::from(Arc::new(offering(&ca, version, None)));
+        for _ in 0..2 {
+            let (here, there) = duplex();
+            let call = async {
+                let mut stream = connector.connect(localhost(), here).await.unwrap();
+                // Tickets of 1.3 come behind the handshake.
+                stream.read_exact(&mut [0; 1]).await.unwrap();
+                stream
+            };
+            let take = async {
+                let (mut stream, _) = server.accept(there).await.unwrap();
+                stream.write_all(b"!").await.unwrap();
+                stream.flush().await.unwrap();
+            };
+            let (stream, ()) = tokio::join!(call, take);
+            let kind = stream.get_ref().1.handshake_kind();
+            assert_eq!(kind, Some(rustls::HandshakeKind::Full), "{version:?}");
+        }
+    }
+}
+
+fn localhost() -> rustls::pki_types::ServerName<'static> {
+    rustls::pki_types::ServerName::try_from("localhost").unwrap()
+}
+
+/// A client of this version alone, with or without a certificate.
+fn offering(
+    ca: &Ca,
+    version: &'static rustls::SupportedProtocolVersion,
+    shown: Option<&TlsFiles>,
+) -> rustls::ClientConfig {
+    config(ca, &[version], shown)
+}
+
+fn config(
+    ca: &Ca,
+    versions: &[&'static rustls::SupportedProtocolVersion],
+    shown: Option<&TlsFiles>,
+) -> rustls::ClientConfig {
     use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
     let mut roots = rustls::RootCertStore::empty();
     roots
-        .add(rustls::pki_types::CertificateDer::from_pem_file(ca).unwrap())
+        .add(CertificateDer::from_pem_file(ca.ca()).unwrap())
         .unwrap();
     let ring = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(ring)
-        .with_protocol_versions(&[version])
+    let builder = rustls::ClientConfig::builder_with_provider(ring)
+        .with_protocol_versions(versions)
         .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Arc::new(config).into()
+        .with_root_certificates(roots);
+    match shown {
+        None => builder.with_no_client_auth(),
+        Some(files) => {
+            let chain = vec![CertificateDer::from_pem_file(&files.certificate).unwrap()];
+            let key = PrivateKeyDer::from_pem_file(&files.key).unwrap();
+            builder.with_client_auth_cert(chain, key).unwrap()
+        }
+    }
 }
 
 #[tokio::test]

@@ -185,6 +185,30 @@ async fn a_node_of_another_authority_is_refused_by_both() {
     assert!(matches!(refused.fault, PeerFault::Certificate(_)), "{refused}");
 }
 
+/// Whatever listeners for clients accept.
+#[tokio::test]
+async fn nodes_speak_tls_1_3_alone_with_each_other() {
+    let ca = Ca::new();
+    let (one, two) = (ca.issue("1", &node("c", 1)), ca.issue("2", &node("c", 2)));
+    for (version, spoken) in [(&rustls::version::TLS13, true), (&rustls::version::TLS12, false)] {
+        let calling = stranger::call_with(&two, &[version]);
+        let (here, there) = duplex();
+        let one = peer(&one, 1);
+        let (_, taken) = tokio::join!(calling.connect(stranger::host(), here), one.accept(there));
+        match taken {
+            Ok(_) => assert!(spoken, "{version:?}"),
+            Err(refused) => assert!(
+                !spoken && matches!(refused, HandshakeError::TooOld),
+                "{version:?}: {refused}"
+            ),
+        }
+        let answering = stranger::answer_with(&two, &[version]);
+        let (here, there) = duplex();
+        let (called, _) = tokio::join!(one.connect(2, here), answering.accept(there));
+        assert_eq!(called.is_ok(), spoken, "{version:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_caller_without_a_certificate_is_refused() {
     let ca = Ca::new();
@@ -232,7 +256,9 @@ mod stranger {
     use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
     use rustls::pki_types::pem::PemObject as _;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-    use rustls::{ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme};
+    use rustls::{
+        ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme, SupportedProtocolVersion,
+    };
     use tokio_rustls::{TlsAcceptor, TlsConnector};
 
     use super::TlsFiles;
@@ -248,9 +274,13 @@ mod stranger {
     }
 
     pub fn answer(files: &TlsFiles) -> TlsAcceptor {
+        answer_with(files, rustls::DEFAULT_VERSIONS)
+    }
+
+    pub fn answer_with(files: &TlsFiles, versions: &[&'static SupportedProtocolVersion]) -> TlsAcceptor {
         let (chain, key) = own(files);
         let config = ServerConfig::builder_with_provider(ring())
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions)
             .unwrap()
             .with_no_client_auth()
             .with_single_cert(chain, key)
@@ -259,9 +289,13 @@ mod stranger {
     }
 
     pub fn call(files: &TlsFiles) -> TlsConnector {
+        call_with(files, rustls::DEFAULT_VERSIONS)
+    }
+
+    pub fn call_with(files: &TlsFiles, versions: &[&'static SupportedProtocolVersion]) -> TlsConnector {
         let (chain, key) = own(files);
         let config = ClientConfig::builder_with_provider(ring())
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions)
             .unwrap()
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Believer))

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
-use transport_security::{ClientCertificates, ClientTls, HandshakeBounds, HandshakeError, ServerTls};
+use transport_security::{
+    ClientCertificates, ClientTls, HandshakeBounds, HandshakeError, OldestVersion, ServerTls,
+};
 
 use crate::support::{Ca, node};
 
@@ -17,7 +19,8 @@ async fn slow_handshakes_are_cut_off_while_others_are_served() {
         at_once: 8,
     };
     let (certificate, key) = (&files.certificate, &files.key);
-    let server = ServerTls::new("HTTP", certificate, key, ClientCertificates::Ignored, &[], bounds).unwrap();
+    let (ignored, oldest) = (ClientCertificates::Ignored, OldestVersion::default());
+    let server = ServerTls::new("HTTP", certificate, key, ignored, &[], oldest, bounds).unwrap();
     let client = ClientTls::new(&ca.ca(), None).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fmt::Display;
+use std::net::SocketAddr;
 
 use nix::sys::utsname::uname;
 use nix::unistd::{User, getuid};
@@ -20,8 +21,10 @@ pub(super) fn conf(front: &Front) -> String {
     let sessions = &config.sessions;
     let mut text = String::new();
     let mut add = |name: &str, value: &dyn Display| line(&mut text, format_args!("{name}={value}"));
-    add("clientPort", &front.address().port());
-    add("secureClientPort", &NOT_CONFIGURED);
+    let ports = front.ports();
+    let port = |address: Option<SocketAddr>| address.map_or(NOT_CONFIGURED, |address| address.port().into());
+    add("clientPort", &port(ports.plain));
+    add("secureClientPort", &port(ports.tls));
     if let Some(sizes) = file_sizes(front) {
         add("dataDir", &sizes.snapshot_dir.display());
         add("dataDirSize", &sizes.snapshot_bytes);

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use transport_security::issue::{Authority, Issued, Wanted};
-use transport_security::{ClientCertificates, ClientTls, HandshakeBounds, PeerName, ServerTls};
+use transport_security::{
+    ClientCertificates, ClientTls, HandshakeBounds, OldestVersion, PeerName, ServerTls,
+};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -53,6 +55,7 @@ impl Certificates {
             &key,
             clients,
             &[],
+            OldestVersion::default(),
             HandshakeBounds::default(),
         )
         .unwrap()

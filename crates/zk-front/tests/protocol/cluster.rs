@@ -7,10 +7,10 @@ use std::time::Duration;
 use raft_node::{MemberAddress, Node, NodeConfig, NodeId};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use transport_security::ServerTls;
-use zk_front::{Front, ZkConfig, serve};
+use zk_front::{Front, Ports, Protection, ZkConfig, serve};
 
 /// No step of a test takes longer, unless something is broken.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,9 +30,11 @@ pub struct Cluster {
 pub struct Served {
     pub node: Node,
     pub address: SocketAddr,
+    /// Of a second port without TLS.
+    pub plain: Option<SocketAddr>,
     pub front: Front,
     stop: CancellationToken,
-    serving: JoinHandle<()>,
+    serving: JoinSet<()>,
 }
 
 impl Cluster {
@@ -45,17 +47,23 @@ impl Cluster {
     }
 
     pub async fn start_secured(size: u64, zookeeper: ZkConfig, tls: Option<ServerTls>) -> Self {
-        Self::begin(size, zookeeper, tls, |_| ()).await
+        Self::begin(size, zookeeper, protection(tls), None, |_| ()).await
+    }
+
+    /// With a port that has TLS and one that has this protection.
+    pub async fn start_at_two_ports(zookeeper: ZkConfig, tls: ServerTls, plain: Protection) -> Self {
+        Self::begin(1, zookeeper, Protection::Tls(tls), Some(plain), |_| ()).await
     }
 
     pub async fn start_adjusted(size: u64, zookeeper: ZkConfig, adjust: impl Fn(&mut NodeConfig)) -> Self {
-        Self::begin(size, zookeeper, None, adjust).await
+        Self::begin(size, zookeeper, Protection::Trusted, None, adjust).await
     }
 
     async fn begin(
         size: u64,
         zookeeper: ZkConfig,
-        tls: Option<ServerTls>,
+        protection: Protection,
+        plain: Option<Protection>,
         adjust: impl Fn(&mut NodeConfig),
     ) -> Self {
         let dir = tempfile::tempdir().unwrap();
@@ -78,7 +86,11 @@ impl Cluster {
             config.sessions.min = SHORTEST;
             adjust(&mut config);
             let node = Node::start_on(config, listener).await.unwrap();
-            served.insert(id, Served::start(node, zookeeper.clone(), tls.clone()).await);
+            let (protection, plain) = (protection.clone(), plain.clone());
+            served.insert(
+                id,
+                Served::start(node, zookeeper.clone(), protection, plain).await,
+            );
         }
         let cluster = Self { served, _dir: dir };
         for served in cluster.served.values() {
@@ -95,6 +107,11 @@ impl Cluster {
         self.served[&id].address
     }
 
+    /// Where node 1 is served without TLS beside.
+    pub fn plain(&self) -> SocketAddr {
+        self.served[&1].plain.unwrap()
+    }
+
     pub async fn leader(&self) -> NodeId {
         let mut found = None;
         until("all nodes agree on a leader", || {
@@ -109,9 +126,10 @@ impl Cluster {
 
     /// Ends a node without a word to its clients.
     pub async fn lose(&mut self, id: NodeId) {
-        let Served { node, serving, .. } = self.served.remove(&id).unwrap();
-        serving.abort();
-        let _ = serving.await;
+        let Served {
+            node, mut serving, ..
+        } = self.served.remove(&id).unwrap();
+        serving.shutdown().await;
         in_time("the node stops", node.stop()).await;
     }
 
@@ -120,26 +138,46 @@ impl Cluster {
         for (_, served) in self.served {
             served.stop.cancel();
             in_time("the node stops", served.node.stop()).await;
-            in_time("the front end stops", served.serving).await.unwrap();
+            in_time("the front end stops", served.serving.join_all()).await;
         }
     }
 }
 
 impl Served {
-    async fn start(node: Node, config: ZkConfig, tls: Option<ServerTls>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let front = Front::new(node.clone(), config, address);
+    async fn start(node: Node, config: ZkConfig, protection: Protection, plain: Option<Protection>) -> Self {
+        let mut listeners = Vec::new();
+        for protection in [Some(protection), plain].into_iter().flatten() {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            listeners.push((listener.local_addr().unwrap(), listener, protection));
+        }
+        let mut ports = Ports::default();
+        for (address, _, protection) in &listeners {
+            match protection {
+                Protection::Tls(_) => ports.tls = Some(*address),
+                Protection::Trusted | Protection::Exposed => ports.plain = Some(*address),
+            }
+        }
+        let address = listeners[0].0;
+        let plain = listeners.get(1).map(|(address, ..)| *address);
+        let front = Front::new(node.clone(), config, ports);
         let stop = CancellationToken::new();
-        let serving = tokio::spawn(serve(listener, front.clone(), tls, stop.clone()));
+        let mut serving = JoinSet::new();
+        for (_, listener, protection) in listeners {
+            serving.spawn(serve(listener, front.clone(), protection, stop.clone()));
+        }
         Self {
             node,
             address,
+            plain,
             front,
             stop,
             serving,
         }
     }
+}
+
+fn protection(tls: Option<ServerTls>) -> Protection {
+    tls.map_or(Protection::Trusted, Protection::Tls)
 }
 
 pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {

@@ -18,6 +18,7 @@ mod refusals;
 mod rights;
 mod sessions;
 mod tls;
+mod two_ports;
 mod unsecured;
 mod watches;
 mod words;

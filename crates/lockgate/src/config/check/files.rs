@@ -115,6 +115,7 @@ fn certificates(config: &ServeConfig, tls: &TlsConfig, findings: &mut Findings) 
         &files.key,
         tls.clients.clone(),
         &[],
+        tls.zookeeper_oldest,
         tls.handshakes,
     );
     let peer_files = tls.peers.as_ref().unwrap_or(files);

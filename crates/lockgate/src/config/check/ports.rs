@@ -6,18 +6,29 @@ use tokio::net::TcpListener;
 
 use super::Findings;
 use crate::config::ServeConfig;
-use crate::transport::refuse_exposed;
+use crate::transport::{reaches_beyond, refuse_exposed};
 
 /// Looks at them. `runs`: this very node has them already.
 pub(super) async fn look(config: &ServeConfig, runs: bool, findings: &mut Findings) {
     let node = &config.node;
     if config.tls.is_none() && !config.insecure {
         let http = Some(config.http_listen.as_str());
-        let zookeeper = config.zookeeper_listen.as_deref();
+        let zookeeper = [&config.zookeeper_listen, &config.zookeeper_plain_listen];
+        let zookeeper = zookeeper.map(Option::as_deref);
         let admin = config.admin_listen.as_deref();
         if let Err(error) = refuse_exposed(node, http, zookeeper, admin).await {
             findings.error("tls.certificate", error.to_string());
         }
+    }
+    if let Some(plain) = &config.zookeeper_plain_listen
+        && !config.insecure
+        && reaches_beyond(plain).await.unwrap_or(false)
+    {
+        let fact = format!(
+            "others than this machine can call {plain}, and what clients say there can be read on the way; tokens and the superuser's \
+             password are refused there"
+        );
+        findings.warn("zookeeper_plain_listen", fact);
     }
     let own = node.members.get(&node.node_id).map(|own| own.peer.clone());
     let (peer_setting, peer) = match &node.peer_listen {
@@ -27,6 +38,10 @@ pub(super) async fn look(config: &ServeConfig, runs: bool, findings: &mut Findin
     let all = [
         ("http_listen".to_owned(), Some(config.http_listen.clone())),
         ("zookeeper_listen".to_owned(), config.zookeeper_listen.clone()),
+        (
+            "zookeeper_plain_listen".to_owned(),
+            config.zookeeper_plain_listen.clone(),
+        ),
         ("admin_listen".to_owned(), config.admin_listen.clone()),
         (peer_setting, peer),
     ];

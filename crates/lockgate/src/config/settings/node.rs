@@ -65,6 +65,18 @@ pub(super) const NODE: Section = Section {
                 others. \"off\": nowhere. Nodes that share a host need a port each.",
         },
         Setting {
+            name: "zookeeper_plain_listen",
+            kind: Kind::AddressOrOff,
+            usual: Usual::Is("\"off\""),
+            sample: Shown::Usual,
+            reload: Reload::Restart,
+            meaning: "Where to listen for clients of ZooKeeper without TLS, while zookeeper_listen has TLS, so \
+                that clients can move from one port to the other one by one (ZooKeeper: clientPort beside \
+                secureClientPort). Only with [tls]. What is said here can be read on the way. Where others \
+                than this machine can call it, tokens and the superuser's password are refused here unless \
+                `insecure` is true.",
+        },
+        Setting {
             name: "admin_listen",
             kind: Kind::AddressOrOff,
             usual: Usual::Is("\"off\""),

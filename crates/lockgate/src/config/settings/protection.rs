@@ -5,7 +5,7 @@ use super::{ANY, Kind, Reload, Section, Setting, Shown, Usual, YEAR_MS};
 pub(super) const TLS: Section = Section {
     name: "tls",
     meaning: "Certificates: with them TLS 1.3 is all that is spoken, by clients of both kinds and between \
-        nodes. docs/security.md says how to come by them; `lockgate cert` makes some. Files are read again \
+        nodes, but for what zookeeper_oldest_version and zookeeper_plain_listen say. docs/security.md says how to come by them; `lockgate cert` makes some. Files are read again \
         when they change, or at a reload; connections that are there stay. All nodes of a cluster have TLS, or \
         none has: to change that, stop them all.",
     settings: &[
@@ -53,6 +53,17 @@ pub(super) const TLS: Section = Section {
             meaning: "What is asked of clients: \"optional\": who has a certificate is known by it (in \
                 access control lists: scheme x509); \"required\": who has none is refused; \"ignored\": none \
                 is asked for.",
+        },
+        Setting {
+            name: "tls.zookeeper_oldest_version",
+            kind: Kind::OneOf(&["1.3", "1.2"]),
+            usual: Usual::Is("\"1.3\""),
+            sample: Shown::Usual,
+            reload: Reload::Restart,
+            meaning: "The oldest version of TLS at zookeeper_listen. ZooKeeper's own client for Java speaks 1.2 \
+                alone before its version 3.9, unless zookeeper.ssl.protocol says TLSv1.3 there. With \"1.2\" \
+                both are accepted, and certificates that clients show over 1.2 can be read on the way. \
+                HTTP, and the nodes among themselves, speak 1.3 alone.",
         },
         Setting {
             name: "tls.peer_certificate",
