@@ -18,6 +18,7 @@ mod installed;
 mod migration;
 mod programs;
 mod runner;
+mod tls;
 mod wanted;
 
 use ensemble::Ensemble;
