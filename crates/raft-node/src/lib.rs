@@ -97,6 +97,7 @@ mod delays;
 mod asker;
 mod formation;
 mod panics;
+mod witness;
 pub mod backup;
 pub mod membership;
 mod peers;

@@ -47,11 +47,15 @@ pub enum Bug {
     CrowdedLock = 17,
     /// The end of a session leaves one of its ephemeral znodes.
     KeptEphemeral = 18,
+    /// A node that comes back with an older data directory is believed.
+    TrustedReturn = 19,
+    /// A node does not compare its state with the leader's.
+    UncomparedState = 20,
 }
 
 impl Bug {
     /// All of them, by number.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::UnsyncedLog,
         Self::UnsyncedVote,
         Self::StaleRead,
@@ -70,6 +74,8 @@ impl Bug {
         Self::AccessAtTheDoor,
         Self::CrowdedLock,
         Self::KeptEphemeral,
+        Self::TrustedReturn,
+        Self::UncomparedState,
     ];
 
     /// The bug with this number.
@@ -117,12 +123,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_one_to_eighteen() {
+    fn numbers_are_consecutive() {
         for (index, bug) in Bug::ALL.into_iter().enumerate() {
             assert_eq!(bug as usize, index + 1);
             assert_eq!(Bug::numbered(bug as u8), Some(bug));
         }
         assert_eq!(Bug::numbered(0), None);
-        assert_eq!(Bug::numbered(19), None);
+        assert_eq!(Bug::numbered(21), None);
     }
 }

@@ -57,6 +57,7 @@ pub const POINTS: &[Point] = &[
     can_fail("start::before_snapshots", Start),
     can_fail("start::before_log", Start),
     can_fail("start::after_log", Start),
+    can_fail("witness::before_start", Start),
     can_fail("identity::before_write", Birth),
     can_fail("identity::before_rename", Birth),
     can_fail("identity::after_rename", Birth),

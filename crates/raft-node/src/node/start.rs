@@ -136,7 +136,11 @@ impl Node {
             config.members.clone(),
             failure.clone(),
         );
-        let gate = Arc::new(gate.speaking(config.wire).secured(config.tls.clone()));
+        let gate = Arc::new(
+            gate.speaking(config.wire)
+                .secured(config.tls.clone())
+                .witnessed(storage.witness.clone()),
+        );
         let peers = Arc::new(Peers::new(gate.clone()));
         let origin = Origin {
             node: config.node_id,

@@ -11,16 +11,21 @@
 //! cluster is formed, and help if all nodes move at once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use transport_security::PeerTls;
 
-use super::wire::{Hello, HelloReply, HelloStart, MAGIC, Purpose, RefusalCause};
+use super::wire::{Hello, HelloReply, HelloStart, MAGIC, Purpose, RefusalCause, WITNESS_EXTENSION};
 use crate::config::{MemberAddress, NodeId};
 use crate::membership::RetiredIds;
 use crate::types::{ClusterId, DiskId, Member};
 use crate::versions::{ProgramVersions, WireRange, commands_of_all, nothing_in_common};
+use crate::witness::{Loss, Shown, Witness};
+use crate::{blocking, codec};
 
 #[derive(Debug, Default)]
 struct Known {
@@ -40,6 +45,8 @@ struct Known {
     found_at: BTreeMap<NodeId, String>,
     /// What callers were last refused for, so that one that calls again and again is logged once.
     logged: BTreeMap<NodeId, String>,
+    /// Members that were refused because their data directory is older than what they acknowledged, and why.
+    rolled_back: BTreeMap<NodeId, String>,
     /// This node was removed from the cluster.
     removed: bool,
 }
@@ -63,6 +70,8 @@ pub struct Gate {
     failure: watch::Sender<Option<String>>,
     /// What peers have to prove before they say anything; none: nothing.
     tls: Option<PeerTls>,
+    /// Which start of which directory each member was last seen with.
+    witness: Arc<Witness>,
 }
 
 /// Why a peer is not talked to.
@@ -94,7 +103,19 @@ impl Gate {
             changes: watch::Sender::new(0),
             failure,
             tls: None,
+            witness: Arc::new(Witness::in_memory(node, disk, Shown::default())),
         }
+    }
+
+    /// A gate that notes each start of a member in `witness`.
+    pub fn witnessed(mut self, witness: Arc<Witness>) -> Self {
+        self.witness = witness;
+        self
+    }
+
+    /// What is known of the members' starts.
+    pub fn witness(&self) -> &Arc<Witness> {
+        &self.witness
     }
 
     /// A gate at which peers prove by certificates who they are.
@@ -163,6 +184,7 @@ impl Gate {
             let mut known = self.known.lock();
             known.found_at.retain(|id, _| members.contains_key(id));
             known.refused_by.retain(|id| members.contains_key(id));
+            known.rolled_back.retain(|id, _| members.contains_key(id));
             known.members = members;
         }
         self.changes.send_modify(|count| *count += 1);
@@ -279,7 +301,7 @@ impl Gate {
             purpose,
             program: self.versions.program.clone(),
             commands: self.versions.commands,
-            extensions: Vec::new(),
+            extensions: self.shown(),
         }
     }
 
@@ -352,13 +374,21 @@ impl Gate {
                 format!("node {} is no member of the cluster", hello.from),
             ),
             _ => {
+                if let Some(shown) = shown_in(&hello.extensions)
+                    && let Err(loss) = self.witness.judge(hello.from, hello.from_disk, &shown)
+                {
+                    let reason = rolled_back(hello.from, self.node, loss);
+                    known.rolled_back.insert(hello.from, loss.to_string());
+                    return refuse(RefusalCause::RolledBack, reason);
+                }
+                known.rolled_back.remove(&hello.from);
                 known.versions.insert(hello.from, hello.versions());
                 known.incompatible.remove(&hello.from);
                 HelloReply::Welcome {
                     disk: self.disk,
                     version,
                     versions: self.versions.clone(),
-                    extensions: Vec::new(),
+                    extensions: self.shown(),
                 }
             }
         }
@@ -371,7 +401,7 @@ impl Gate {
                 disk,
                 version,
                 versions,
-                extensions: _,
+                extensions,
             } => {
                 if self.versions.wire.common(versions.wire) != Some(version) {
                     let what = format!(
@@ -385,6 +415,13 @@ impl Gate {
                     return Err(HandshakeError(what));
                 }
                 let mut known = self.known.lock();
+                if let Some(shown) = shown_in(&extensions)
+                    && let Err(loss) = self.witness.judge(hello.to, disk, &shown)
+                {
+                    known.rolled_back.insert(hello.to, loss.to_string());
+                    return Err(HandshakeError(rolled_back(hello.to, self.node, loss)));
+                }
+                known.rolled_back.remove(&hello.to);
                 known.refused_by.remove(&hello.to);
                 known.incompatible.remove(&hello.to);
                 known.versions.insert(hello.to, versions);
@@ -403,11 +440,65 @@ impl Gate {
                     }
                     // Said only of what is committed in this very cluster, and never taken back: one word is enough.
                     RefusalCause::Removed => self.fail_removed(reason.clone()),
+                    // Said only by who has seen a later state of this very directory: one word is enough.
+                    RefusalCause::RolledBack => self.fail(reason.clone()),
                     RefusalCause::Other => {}
                 }
                 Err(HandshakeError(format!("node {} refuses: {reason}", hello.to)))
             }
         }
+    }
+
+    /// Notes, on this node's disk, which start of its data directory a peer shows, if that is news. To be called before a
+    /// connection is used; an error means that it must not be.
+    pub async fn meet(&self, peer: NodeId, disk: DiskId, extensions: &[(u16, Bytes)]) -> io::Result<()> {
+        let Some(shown) = shown_in(extensions) else {
+            return Ok(());
+        };
+        if self.witness.has_met(peer, disk, &shown) {
+            return Ok(());
+        }
+        let witness = self.witness.clone();
+        let met = blocking::run(move || witness.meet(peer, disk, &shown)).await??;
+        // Another start of the same directory may have become known only now: its connections end.
+        self.changes.send_modify(|count| *count += 1);
+        met.map_err(|loss| {
+            self.known.lock().rolled_back.insert(peer, loss.to_string());
+            io::Error::new(io::ErrorKind::PermissionDenied, rolled_back(peer, self.node, loss))
+        })
+    }
+
+    /// This node's data directory must not be used any more: notes that in it, and ends the node.
+    pub async fn retire_directory(&self, reason: String) {
+        let (witness, noted) = (self.witness.clone(), reason.clone());
+        let refused = blocking::run(move || witness.refuse(&noted)).await;
+        if let Ok(Err(error)) = refused.map_err(io::Error::from) {
+            tracing::warn!(%error, "could not note that this directory must not be used any more");
+        }
+        self.fail(reason);
+    }
+
+    /// A member has lost what it had acknowledged: its connections end, and none is made any more.
+    pub fn distrust(&self, peer: NodeId, loss: Loss) {
+        let reason = loss.to_string();
+        tracing::error!(node = peer, reason, "a member lacks what it had acknowledged, and is refused");
+        self.known.lock().rolled_back.insert(peer, reason);
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// The members that are refused because their data directory is older than what they acknowledged, and why.
+    pub fn rolled_back(&self) -> BTreeMap<NodeId, String> {
+        self.known.lock().rolled_back.clone()
+    }
+
+    /// The data directory of a member, as the membership names it.
+    pub fn member_disk(&self, node: NodeId) -> Option<DiskId> {
+        self.known.lock().members.get(&node).map(|member| member.disk)
+    }
+
+    /// What this node shows of its data directory.
+    fn shown(&self) -> Vec<(u16, Bytes)> {
+        vec![(WITNESS_EXTENSION, codec::encode(self.witness.shown()).into())]
     }
 
     /// A peer says that this node is not who it claims to be. A node that never took part believes the first
@@ -449,6 +540,20 @@ impl Gate {
     }
 }
 
+/// Which start of its data directory a peer shows. Programs before this extension show none, and are believed.
+fn shown_in(extensions: &[(u16, Bytes)]) -> Option<Shown> {
+    let (_, bytes) = extensions.iter().find(|(number, _)| *number == WITNESS_EXTENSION)?;
+    codec::decode(bytes).ok()
+}
+
+fn rolled_back(whose: NodeId, says: NodeId, loss: Loss) -> String {
+    format!(
+        "node {whose}'s data directory is older than what node {whose} has acknowledged (says node {says}): {loss}. It is \
+         an old copy of the directory, or its disk forgot what it had synced. Put the newest directory back if there is \
+         one; else let a new member take its place: `lockgate cluster replace {whose}`"
+    )
+}
+
 fn foreign_directory(whose: NodeId, says: NodeId, theirs: ClusterId, its: ClusterId) -> String {
     format!(
         "node {whose}'s data directory belongs to the cluster {its}, but node {says} to the cluster {theirs}: \
@@ -475,8 +580,6 @@ fn new_directory(whose: NodeId, says: NodeId) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     const X: ClusterId = ClusterId([1; 16]);

@@ -14,7 +14,8 @@ use tokio::time::timeout;
 use super::gate::Gate;
 use super::stream::{PeerStream, ReadHalf, WriteHalf, protect_called};
 use super::wire::{
-    Answer, Ask, FrameReader, HelloReply, OLDEST_WIRE_VERSION, Purpose, decode_frame, put_frame, send_frames,
+    Answer, Ask, FrameReader, HelloReply, OLDEST_WIRE_VERSION, Purpose, RefusalCause, decode_frame, put_frame,
+    send_frames,
 };
 use crate::config::NodeId;
 use crate::fail_step;
@@ -130,9 +131,19 @@ pub async fn connect_at(gate: &Gate, to: NodeId, address: &str, purpose: Purpose
             .message()
             .await?
             .ok_or_else(|| other("the peer hung up during the handshake".to_owned()))?;
+        let shown = match &reply {
+            HelloReply::Welcome { extensions, .. } => extensions.clone(),
+            HelloReply::Refused { reason, cause, .. } => {
+                if *cause == RefusalCause::RolledBack {
+                    gate.retire_directory(reason.clone()).await;
+                }
+                Vec::new()
+            }
+        };
         let disk = gate
             .accept(&hello, reply)
             .map_err(|error| other(error.to_string()))?;
+        gate.meet(to, disk, &shown).await?;
         fail_step!(async "peer::after_connect", |error| error);
         Ok((reader, writer, disk))
     };

@@ -2,6 +2,7 @@
 //! stream of entries and for each snapshot.
 
 use std::future::Future;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError
 use openraft::network::v2::RaftNetworkV2;
 use openraft::network::{Backoff, RPCOption, RPCTypes, RaftNetworkFactory, stream_append_sequential};
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, TransferLeaderRequest,
-    TransferLeaderResponse, VoteRequest, VoteResponse,
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendError, StreamAppendResult,
+    TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 
 use znode_store::planted::{self, Bug};
@@ -28,6 +29,7 @@ use crate::panics::Alarm;
 use crate::snapshot_file::SnapshotHandle;
 use crate::storage::OwnSyncs;
 use crate::types::{Member, TypeConfig, Vote};
+use crate::witness::Loss;
 
 type Rpc<T> = Result<T, RPCError<TypeConfig>>;
 
@@ -175,6 +177,8 @@ impl RaftNetworkV2<TypeConfig> for Client {
                 return Ok(answers);
             }
             let acknowledged = first.prev_log_id.map_or(0, |prev| prev.index);
+            let term = first.vote.leader_id.term;
+            let (gate, to) = (self.peers.gate().clone(), self.to);
             let (reader, writer, _) =
                 connected.map_err(|error| RPCError::Unreachable(Unreachable::new(&error)))?;
             let input = stream::iter([first]).chain(input);
@@ -182,13 +186,29 @@ impl RaftNetworkV2<TypeConfig> for Client {
             let patience = self.append_patience;
             let own_syncs = self.own_syncs.clone();
             let appends = Appends::new(floor, acknowledged, own_syncs, reader, writer, input, patience);
-            let answers = stream::unfold(Some((appends, alarm)), |stream| async move {
-                let (mut appends, alarm) = stream?;
+            let answers = stream::unfold(Some((appends, alarm, gate)), move |stream| async move {
+                let (mut appends, alarm, gate) = stream?;
                 match appends.next_answer().await {
+                    Ok(Some(Err(StreamAppendError::Conflict(at))))
+                        if gate.witness().denied(to, term, at.index) =>
+                    {
+                        let known = gate.witness().acknowledged_by(to);
+                        let loss = Loss::Log {
+                            shown: at.index.saturating_sub(1),
+                            known,
+                        };
+                        gate.distrust(to, loss);
+                        let error = io::Error::other(format!("the follower has lost entry {}", at.index));
+                        Some((Err(RPCError::Unreachable(Unreachable::new(&error))), None))
+                    }
                     Ok(Some(answer)) => {
+                        if let Ok(Some(last)) = &answer {
+                            let committed = appends.committed();
+                            gate.witness().acknowledged(to, term, last.index, committed);
+                        }
                         // After a refusal the follower has closed the stream: what is still on the way
                         // would not be answered.
-                        let next = answer.is_ok().then_some((appends, alarm));
+                        let next = answer.is_ok().then_some((appends, alarm, gate));
                         Some((Ok(answer), next))
                     }
                     Ok(None) => None,
@@ -206,7 +226,13 @@ impl RaftNetworkV2<TypeConfig> for Client {
         option: RPCOption,
     ) -> Rpc<VoteResponse<TypeConfig>> {
         match self.ask(Ask::Vote((&rpc).into()), RPCTypes::Vote, option).await? {
-            Answer::Vote(response) => Ok(response.into()),
+            Answer::Vote(response) => {
+                if response.granted {
+                    let witness = self.peers.gate().witness();
+                    witness.voted(self.to, response.vote.term);
+                }
+                Ok(response.into())
+            }
             _ => self.unexpected(),
         }
     }

@@ -4,6 +4,7 @@
 //! DATA_DIR/
 //!   lock                     held while a process runs on the directory
 //!   identity                 cluster, node and directory           identity.rs
+//!   witness                  starts, and what members acknowledged  two_slots.rs, ../witness.rs
 //!   log/                     segments of the write-ahead log       wal/
 //!   snapshots/               the newest two                        snapshots/
 //! ```
@@ -20,6 +21,7 @@ pub mod log_store;
 pub mod sim_disk;
 
 pub mod snapshots;
+pub mod two_slots;
 pub mod wal;
 
 mod sizes;
@@ -28,6 +30,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::fail_step;
+use crate::types::DiskId;
+use crate::witness::Witness;
 
 pub use self::disk::{Disk, RealDisk};
 pub use self::error::StorageError;
@@ -50,6 +54,8 @@ pub struct Storage {
     pub wal: Wal,
     /// The snapshots.
     pub snapshots: SnapshotStore,
+    /// How often the directory was started, and how far the members had come.
+    pub witness: Arc<Witness>,
     /// Who the node is.
     pub dir: DataDir,
 }
@@ -77,11 +83,20 @@ impl Storage {
             node_id,
         };
         fail_step!("start::before_log", |e| StorageError::io("open", path, e));
-        let (wal, writer) = Wal::open(disk, &path.join(LOG_DIR), identity, options)?;
+        let (wal, writer) = Wal::open(disk.clone(), &path.join(LOG_DIR), identity, options)?;
         fail_step!("start::after_log", |e| StorageError::io("open", path, e));
         check_snapshot_covers_purged(path, &snapshots, &wal)?;
+        let term = wal.vote().map_or(0, |vote| vote.term);
+        let covered = snapshots.latest().and_then(|latest| latest.meta().last);
+        let last = wal.last().max(covered).map_or(0, |last| last.index);
+        let witness = Witness::begin(disk.as_ref(), path, (node_id, DiskId(disk_id)), (term, last))?;
         wal.start_writer(writer)?;
-        Ok(Self { wal, snapshots, dir })
+        Ok(Self {
+            wal,
+            snapshots,
+            witness: Arc::new(witness),
+            dir,
+        })
     }
 
     /// The cluster has been formed, or this node has learnt that it was: everything written from now on carries

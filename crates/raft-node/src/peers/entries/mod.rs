@@ -119,6 +119,11 @@ where
         }
     }
 
+    /// Up to where the follower was told that the log is committed, or is about to be.
+    pub fn committed(&self) -> u64 {
+        self.committed
+    }
+
     /// Sends what there is to send until an answer comes. `None`: all is sent, and answered as far as anything depends on it.
     pub async fn next_answer(&mut self) -> io::Result<Option<StreamAppendResult<TypeConfig>>> {
         loop {

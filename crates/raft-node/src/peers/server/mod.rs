@@ -179,6 +179,16 @@ async fn greet(
             gate.set_cluster_id(id);
             tracing::info!(cluster = %id, by = hello.from, "joined the cluster");
         }
+        let mut reply = reply;
+        if let HelloReply::Welcome { .. } = &reply
+            && let Err(error) = gate.meet(hello.from, hello.from_disk, &hello.extensions).await
+        {
+            // Judged again: what is wrong with it is known now. Else this node cannot note it, and the peer tries again.
+            reply = gate.judge(&hello);
+            if let HelloReply::Welcome { .. } = &reply {
+                return Err(error);
+            }
+        }
         let mut out = BytesMut::new();
         put_frame(&mut out, &reply);
         send_frames(&mut writer, &out).await?;

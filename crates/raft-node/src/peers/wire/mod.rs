@@ -30,6 +30,10 @@ pub const OLDEST_WIRE_VERSION: u16 = 7;
 /// What a connection begins with, so that a stranger's bytes are not taken for a message.
 pub const MAGIC: [u8; 8] = *b"lockgate";
 
+/// The extension of [`Hello`] and [`HelloReply::Welcome`] that shows which start of its data directory a node is: a
+/// `crate::witness::Shown`.
+pub const WITNESS_EXTENSION: u16 = 1;
+
 /// What a connection is for. Elections and heartbeats never queue behind bulk data: they have their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Purpose {
@@ -140,6 +144,9 @@ pub enum RefusalCause {
     Version,
     /// The caller was a member of this cluster, and is none any more.
     Removed,
+    /// The caller's data directory is older than what the caller has acknowledged. Said only to whoever shows
+    /// [`WITNESS_EXTENSION`].
+    RolledBack,
 }
 
 /// A request on a [`Purpose::Control`] or [`Purpose::Traffic`] connection.

@@ -1,0 +1,567 @@
+//! What this node knows, on its own disk, of how far each member had come: so a member that returns with less than it
+//! had acknowledged is refused, as one that lost its disk is.
+//!
+//! Every data directory counts its starts, and gives each of them a random name. The number and the names of the latest
+//! starts are written before the node calls anybody, and shown in every handshake ([`Shown`]). A peer notes them on its
+//! own disk before it goes on. The leader notes beside them what a member has acknowledged and in which term it has
+//! voted, and tells all members every few seconds (`crate::audit`). From this follows what is wrong with who comes back
+//! ([`Loss`]):
+//!
+//! - A number below the known one, or another start under a known number or name: an old image of the directory, or a
+//!   second process on a copy of it.
+//! - A new start whose vote or log ends before what was acknowledged: an image of a directory in use, or a disk that
+//!   forgot what it had synced.
+//!
+//! An honest node passes always. It wrote its number before it told anybody, so a crash in between leaves a gap and
+//! nothing else. What it acknowledged it still has, unless a leader of a later term cut it off: then its vote is of a
+//! later term than the acknowledgement, and only committed entries count.
+//!
+//! Nothing here calls anybody. `peers::gate` asks it about every handshake.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use znode_store::planted::{self, Bug};
+
+use crate::codec;
+use crate::config::NodeId;
+use crate::fail_step;
+use crate::storage::disk::Disk;
+use crate::storage::error::StorageError;
+use crate::storage::two_slots::TwoSlots;
+use crate::types::DiskId;
+
+/// The file in the data directory.
+pub const FILE_NAME: &str = "witness";
+
+/// How many of its latest starts a directory can name. A peer that has missed more of them cannot compare names, and
+/// compares numbers and positions only.
+const NAMED_STARTS: usize = 32;
+
+/// Members that are remembered. There are at most [`crate::membership::MAX_MEMBERS`] at a time; the others were removed.
+pub const MAX_MEMBERS_KNOWN: usize = 64;
+
+/// Longest reason for a refusal that is kept on the disk.
+const MAX_REASON_BYTES: usize = 1_024;
+
+/// What a node shows of its data directory in a handshake: the same for as long as its process runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    /// How often the directory was started.
+    pub number: u64,
+    /// Random names of the latest starts, this one first.
+    pub names: Vec<u64>,
+    /// The term of its vote when it was started.
+    pub term: u64,
+    /// The end of its log, or of its newest snapshot, when it was started.
+    pub last: u64,
+}
+
+/// What is known of one member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Its data directory.
+    pub disk: DiskId,
+    /// The number of its latest start.
+    pub number: u64,
+    /// The name of that start.
+    pub name: u64,
+    /// The latest term in which it voted or acknowledged entries.
+    pub term: u64,
+    /// What it acknowledged to the leader of which term.
+    pub acknowledged: Acknowledged,
+    /// Of that, the part that is known to be committed.
+    pub committed: u64,
+    /// It came back with less than it had acknowledged. That stays so.
+    pub lost: bool,
+}
+
+/// The last entry that a member has on its disk, as it told a leader.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Acknowledged {
+    /// The leader's term.
+    pub term: u64,
+    /// The entry.
+    pub index: u64,
+}
+
+/// Why a member's data directory is not the one that it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// Its number is lower than the known one.
+    OldStart { shown: u64, known: u64 },
+    /// There was another start with this number.
+    OtherStart { number: u64 },
+    /// It has voted in a later term than it remembers.
+    Vote { shown: u64, known: u64 },
+    /// It has acknowledged an entry that it does not have.
+    Log { shown: u64, known: u64 },
+    /// It was found to have lost something before.
+    Known,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OldStart { shown, known } => write!(
+                f,
+                "it was started {shown} times, and a later start, number {known}, is known"
+            ),
+            Self::OtherStart { number } => write!(
+                f,
+                "another process was start {number} of this directory: there are two copies of it"
+            ),
+            Self::Vote { shown, known } => {
+                write!(f, "its vote is of term {shown}, and it has voted in term {known}")
+            }
+            Self::Log { shown, known } => {
+                write!(f, "its log ends at entry {shown}, and it had acknowledged entry {known}")
+            }
+            Self::Known => write!(f, "it was found to lack what it had acknowledged"),
+        }
+    }
+}
+
+/// What a handshake shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Met {
+    /// A start that is known.
+    Again,
+    /// A later start than the known one, or a member that was not known.
+    New,
+}
+
+impl Record {
+    fn of(disk: DiskId, shown: &Shown) -> Self {
+        Self {
+            disk,
+            number: shown.number,
+            name: shown.names.first().copied().unwrap_or_default(),
+            term: shown.term,
+            acknowledged: Acknowledged::default(),
+            committed: 0,
+            lost: false,
+        }
+    }
+
+    fn judge(&self, shown: &Shown) -> Result<Met, Loss> {
+        if planted::is(Bug::TrustedReturn) {
+            return Ok(Met::Again);
+        }
+        if self.lost {
+            return Err(Loss::Known);
+        }
+        let Some(behind) = shown.number.checked_sub(self.number) else {
+            return Err(Loss::OldStart {
+                shown: shown.number,
+                known: self.number,
+            });
+        };
+        let named = usize::try_from(behind).ok().and_then(|at| shown.names.get(at));
+        if named.is_some_and(|name| *name != self.name) {
+            return Err(Loss::OtherStart { number: self.number });
+        }
+        if behind == 0 {
+            return Ok(Met::Again);
+        }
+        // All that an earlier start has acknowledged was on its disk, and sent, before this one began.
+        if shown.term < self.term {
+            return Err(Loss::Vote {
+                shown: shown.term,
+                known: self.term,
+            });
+        }
+        let needed = match shown.term == self.acknowledged.term {
+            true => self.acknowledged.index,
+            // A later leader may have cut off what was not committed.
+            false => self.committed,
+        };
+        match shown.last < needed {
+            true => Err(Loss::Log {
+                shown: shown.last,
+                known: needed,
+            }),
+            false => Ok(Met::New),
+        }
+    }
+
+    /// Takes over what another node knows of the same directory.
+    fn merge(&mut self, other: &Self) {
+        let is_other_start = other.number == self.number && other.name != self.name;
+        self.lost |= other.lost || is_other_start;
+        if other.number > self.number {
+            (self.number, self.name) = (other.number, other.name);
+        }
+        self.term = self.term.max(other.term);
+        self.acknowledged = self.acknowledged.max(other.acknowledged);
+        self.committed = self.committed.max(other.committed);
+    }
+}
+
+/// What is in the file.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Content {
+    /// How often this directory was started.
+    number: u64,
+    /// The names of the latest starts, the newest first.
+    names: Vec<u64>,
+    /// Why this directory must not be used any more.
+    refused: Option<String>,
+    /// This node's state differed from the others', and has not been found equal since.
+    differs: bool,
+    members: BTreeMap<NodeId, Record>,
+}
+
+struct Known {
+    content: Content,
+    /// Counts its changes.
+    version: u64,
+    /// The version that has to be on the disk before anybody counts on it.
+    urgent: u64,
+    /// The version that is on the disk.
+    saved: u64,
+}
+
+impl Known {
+    fn new(content: Content) -> Self {
+        Self {
+            content,
+            version: 0,
+            urgent: 0,
+            saved: 0,
+        }
+    }
+
+    fn changed(&mut self) {
+        self.version += 1;
+    }
+
+    fn changed_urgently(&mut self) {
+        self.version += 1;
+        self.urgent = self.version;
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.urgent > self.saved
+    }
+}
+
+/// See the module.
+pub struct Witness {
+    known: Mutex<Known>,
+    /// Taken before `known` by whoever writes. None: nothing is kept, for tests of what stands on this.
+    file: Option<Mutex<TwoSlots>>,
+    shown: Shown,
+    node: NodeId,
+    disk: DiskId,
+}
+
+impl fmt::Debug for Witness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Witness").field("shown", &self.shown).finish_non_exhaustive()
+    }
+}
+
+impl Witness {
+    /// Counts this start, durably. `term` is that of this node's vote and `last` the end of its log.
+    pub fn begin(
+        disk: &dyn Disk,
+        dir: &Path,
+        (node, disk_id): (NodeId, DiskId),
+        (term, last): (u64, u64),
+    ) -> Result<Self, StorageError> {
+        let (file, content) = TwoSlots::open(disk, dir, FILE_NAME)?;
+        let mut content: Content = match content {
+            None => Content::default(),
+            Some(bytes) => codec::decode(&bytes).map_err(|error| {
+                StorageError::Damaged(format!("{}: {error}", dir.join(FILE_NAME).display()))
+            })?,
+        };
+        if let Some(reason) = content.refused {
+            return Err(StorageError::Foreign(reason));
+        }
+        let mut name = [0; 8];
+        getrandom::fill(&mut name).map_err(|error| StorageError::Io {
+            what: "draw the name of this start".into(),
+            source: std::sync::Arc::new(std::io::Error::other(error.to_string())),
+        })?;
+        content.number += 1;
+        content.names.insert(0, u64::from_le_bytes(name));
+        content.names.truncate(NAMED_STARTS);
+        let shown = Shown {
+            number: content.number,
+            names: content.names.clone(),
+            term,
+            last,
+        };
+        let mut known = Known::new(content);
+        known.changed_urgently();
+        let witness = Self {
+            known: Mutex::new(known),
+            file: Some(Mutex::new(file)),
+            shown,
+            node,
+            disk: disk_id,
+        };
+        fail_step!("witness::before_start", |e| StorageError::io("write", dir, e));
+        witness.save()?;
+        Ok(witness)
+    }
+
+    /// Keeps nothing on a disk.
+    pub fn in_memory(node: NodeId, disk: DiskId, shown: Shown) -> Self {
+        let content = Content {
+            number: shown.number,
+            names: shown.names.clone(),
+            ..Content::default()
+        };
+        Self {
+            known: Mutex::new(Known::new(content)),
+            file: None,
+            shown,
+            node,
+            disk,
+        }
+    }
+
+    /// What this node shows of itself.
+    pub fn shown(&self) -> &Shown {
+        &self.shown
+    }
+
+    /// Says what is wrong with a member's directory, if anything is known.
+    pub fn judge(&self, node: NodeId, disk: DiskId, shown: &Shown) -> Result<(), Loss> {
+        match self.record_of(node, disk) {
+            Some(record) => record.judge(shown).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether this start of a member is on this node's disk already.
+    pub fn has_met(&self, node: NodeId, disk: DiskId, shown: &Shown) -> bool {
+        let known = self.known.lock();
+        let record = known.content.members.get(&node);
+        !known.is_urgent()
+            && record.is_some_and(|record| record.disk == disk && record.judge(shown) == Ok(Met::Again))
+    }
+
+    /// Notes a start of a member, durably, or says what is wrong with it; that is noted, too, if the same directory could
+    /// pass later. Blocks.
+    pub fn meet(&self, node: NodeId, disk: DiskId, shown: &Shown) -> Result<Result<(), Loss>, StorageError> {
+        let found = {
+            let mut known = self.known.lock();
+            let found = match known.content.members.get_mut(&node).filter(|record| record.disk == disk) {
+                Some(record) => {
+                    let found = record.judge(shown);
+                    match found {
+                        Ok(Met::New) => {
+                            record.number = shown.number;
+                            record.name = shown.names.first().copied().unwrap_or_default();
+                            record.term = record.term.max(shown.term);
+                        }
+                        // It may get from others what it lacks, and would look right then.
+                        Err(Loss::Vote { .. } | Loss::Log { .. }) => record.lost = true,
+                        Ok(Met::Again) | Err(_) => {}
+                    }
+                    found
+                }
+                None => {
+                    known.content.insert(node, Record::of(disk, shown));
+                    Ok(Met::New)
+                }
+            };
+            if found != Ok(Met::Again) {
+                known.changed_urgently();
+            }
+            found
+        };
+        if self.known.lock().is_urgent() {
+            self.save()?;
+        }
+        Ok(found.map(|_| ()))
+    }
+
+    /// A member has acknowledged entries up to `index` to the leader of `term`, of which those up to `committed` are.
+    pub fn acknowledged(&self, node: NodeId, term: u64, index: u64, committed: u64) {
+        let mut known = self.known.lock();
+        let now = Acknowledged { term, index };
+        if let Some(record) = known.content.members.get_mut(&node)
+            && record.acknowledged < now
+        {
+            record.acknowledged = now;
+            record.term = record.term.max(term);
+            record.committed = record.committed.max(index.min(committed));
+            known.changed();
+        }
+    }
+
+    /// A member has voted in `term`.
+    pub fn voted(&self, node: NodeId, term: u64) {
+        let mut known = self.known.lock();
+        if let Some(record) = known.content.members.get_mut(&node)
+            && record.term < term
+        {
+            record.term = term;
+            known.changed();
+        }
+    }
+
+    /// A member denies an entry: says whether it had acknowledged that one to the leader of this very term. Then it has
+    /// lost it, and is not trusted any more.
+    pub fn denied(&self, node: NodeId, term: u64, index: u64) -> bool {
+        if planted::is(Bug::TrustedReturn) {
+            return false;
+        }
+        let mut known = self.known.lock();
+        match known.content.members.get_mut(&node) {
+            Some(record) if record.acknowledged.term == term && index <= record.acknowledged.index => {
+                record.lost = true;
+                known.changed_urgently();
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// The last entry that a member has acknowledged.
+    pub fn acknowledged_by(&self, node: NodeId) -> u64 {
+        let known = self.known.lock();
+        let record = known.content.members.get(&node);
+        record.map_or(0, |record| record.acknowledged.index)
+    }
+
+    /// What is known of all members, and of this node itself.
+    pub fn records(&self, own_term: u64, own_last: u64, committed: u64) -> BTreeMap<NodeId, Record> {
+        let mut records = self.known.lock().content.members.clone();
+        let own = Record {
+            term: self.shown.term.max(own_term),
+            acknowledged: Acknowledged {
+                term: own_term,
+                index: own_last,
+            },
+            committed: own_last.min(committed),
+            ..Record::of(self.disk, &self.shown)
+        };
+        records.insert(self.node, own);
+        records
+    }
+
+    /// Takes over what another member knows; `disk_of` says which directory is a member's. Says what is wrong with this node
+    /// itself, if that follows. Blocks if a start is news.
+    pub fn learn(
+        &self,
+        records: &BTreeMap<NodeId, Record>,
+        disk_of: impl Fn(NodeId) -> Option<DiskId>,
+    ) -> Result<Option<Loss>, StorageError> {
+        let mut about_me = None;
+        {
+            let mut known = self.known.lock();
+            for (node, theirs) in records {
+                if disk_of(*node) != Some(theirs.disk) {
+                    continue;
+                }
+                if *node == self.node {
+                    let is_other = theirs.judge(&self.shown);
+                    about_me = is_other.err().filter(|loss| !matches!(loss, Loss::Vote { .. } | Loss::Log { .. }));
+                    continue;
+                }
+                let ours = known.content.members.get(node).copied();
+                let mut merged = ours.filter(|ours| ours.disk == theirs.disk).unwrap_or(*theirs);
+                merged.merge(theirs);
+                if ours == Some(merged) {
+                    continue;
+                }
+                let is_news = |ours: Record| (ours.number, ours.lost) != (merged.number, merged.lost);
+                known.content.insert(*node, merged);
+                match ours.is_none_or(is_news) {
+                    true => known.changed_urgently(),
+                    false => known.changed(),
+                }
+            }
+        }
+        if self.known.lock().is_urgent() {
+            self.save()?;
+        }
+        Ok(about_me)
+    }
+
+    /// This directory must not be used any more. It is durable when this returns. Blocks.
+    pub fn refuse(&self, reason: &str) -> Result<(), StorageError> {
+        {
+            let mut known = self.known.lock();
+            let mut reason = reason.to_owned();
+            reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
+            known.content.refused = Some(reason);
+            known.changed();
+        }
+        self.save()
+    }
+
+    /// Whether this node's state differed when that was found out last.
+    pub fn differs(&self) -> bool {
+        self.known.lock().content.differs
+    }
+
+    /// Notes whether this node's state differs. It is durable when this returns. Blocks.
+    pub fn set_differs(&self, differs: bool) -> Result<(), StorageError> {
+        {
+            let mut known = self.known.lock();
+            if known.content.differs != differs {
+                known.content.differs = differs;
+                known.changed();
+            }
+        }
+        self.save()
+    }
+
+    /// The members that have come back with less than they had acknowledged.
+    pub fn lost(&self) -> Vec<NodeId> {
+        let known = self.known.lock();
+        let lost = known.content.members.iter().filter(|(_, record)| record.lost);
+        lost.map(|(id, _)| *id).collect()
+    }
+
+    /// Whether a directory is known to lack what it had acknowledged.
+    pub fn is_lost(&self, node: NodeId, disk: DiskId) -> bool {
+        self.record_of(node, disk).is_some_and(|record| record.lost)
+    }
+
+    /// Writes what is not on the disk yet. Blocks.
+    pub fn save(&self) -> Result<(), StorageError> {
+        let Some(file) = &self.file else {
+            let mut known = self.known.lock();
+            known.saved = known.version;
+            return Ok(());
+        };
+        let mut file = file.lock();
+        let (bytes, version) = {
+            let known = self.known.lock();
+            if known.version == known.saved {
+                return Ok(());
+            }
+            (codec::encode(&known.content), known.version)
+        };
+        file.write(&bytes)?;
+        self.known.lock().saved = version;
+        Ok(())
+    }
+
+    fn record_of(&self, node: NodeId, disk: DiskId) -> Option<Record> {
+        let record = self.known.lock().content.members.get(&node).copied();
+        record.filter(|record| record.disk == disk)
+    }
+}
+
+impl Content {
+    /// Members are many more than can be at a time only if most were removed: those have the lowest ids.
+    fn insert(&mut self, node: NodeId, record: Record) {
+        self.members.insert(node, record);
+        while self.members.len() > MAX_MEMBERS_KNOWN {
+            let oldest = self.members.keys().copied().find(|id| *id != node);
+            self.members.retain(|id, _| Some(*id) != oldest);
+        }
+    }
+}
