@@ -18,12 +18,16 @@ pub(crate) struct Contents {
     pub ring: Ring,
     pub chunks: Chunks,
     pub open: HashMap<HoldKey, OpenHold>,
+    /// There was nothing, not even the beginning of an index.
+    pub is_new: bool,
 }
 
 impl Contents {
     /// Reads it, if it belongs to `owner`.
     pub fn read(db: &sled::Db, owner: [u8; 16], names: &Names) -> Result<Self, IndexError> {
-        let meta = match db.get(keys::META)? {
+        let stored = db.get(keys::META)?;
+        let is_new = stored.is_none();
+        let meta = match stored {
             Some(bytes) => record::read_meta(&bytes)?,
             None if db.is_empty() => Meta {
                 owner,
@@ -72,6 +76,7 @@ impl Contents {
             ring,
             chunks,
             open,
+            is_new,
         })
     }
 }

@@ -81,7 +81,12 @@ impl Index {
         let names = Names::default();
         match contained(|| Contents::read(&db, owner, &names)) {
             Ok(contents) => {
-                let was_lost = was_there && contents.meta.reached.zxid == 0;
+                let was_lost = was_there && contents.is_new;
+                if contents.is_new {
+                    // On the disk at once: an index without records that is found again was not lost.
+                    db.insert(keys::META, record::meta_bytes(&contents.meta))?;
+                    db.flush()?;
+                }
                 Ok(Self::new(db, bounds, names, contents, was_lost))
             }
             Err(error) => {
@@ -98,6 +103,7 @@ impl Index {
             ring,
             chunks,
             open,
+            is_new: _,
         } = contents;
         Self {
             db,
@@ -123,7 +129,7 @@ impl Index {
         self.meta.reached
     }
 
-    /// Whether it was there before and had nothing in it when it was opened: lost by damage or a crash, or never used.
+    /// Whether its file was there before, and not even the beginning of an index in it: it was lost by damage or a crash.
     pub fn was_lost(&self) -> bool {
         self.was_lost
     }

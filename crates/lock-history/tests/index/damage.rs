@@ -155,6 +155,27 @@ fn open_harmed(harm: impl FnOnce(&sled::Db)) -> Option<IndexError> {
     Index::open(&copy, OWNER, bounds(1_000)).err()
 }
 
+#[test]
+fn unused_index_of_a_killed_node_is_not_taken_for_a_lost_one() {
+    let dir = TempDir::new().unwrap();
+    let index = open(&dir, 1_000);
+    assert!(!index.was_lost(), "it is new");
+    // The files as a process leaves them that is killed.
+    let copy = copied(&dir.path().join("history"), &dir.path().join("copy"));
+    let again = Index::open(&copy, OWNER, bounds(1_000)).unwrap();
+    assert!(!again.was_lost(), "nothing was in it");
+    again.shut().unwrap();
+    index.shut().unwrap();
+
+    let spoilt = written();
+    let file = spoilt.path().join("history/db");
+    let length = fs::metadata(&file).unwrap().len();
+    fs::write(&file, vec![0; usize::try_from(length).unwrap()]).unwrap();
+    if let Ok(index) = Index::open(&spoilt.path().join("history"), OWNER, bounds(1_000)) {
+        assert!(index.was_lost(), "the file was spoilt from its beginning");
+    }
+}
+
 fn chunks(db: &sled::Db) -> Vec<sled::IVec> {
     db.scan_prefix(b"c").keys().map(Result::unwrap).collect()
 }
