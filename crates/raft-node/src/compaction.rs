@@ -190,6 +190,7 @@ impl Compaction {
         let (index, snapshot_bytes) = self.newest();
         let entries = self.replica.applied().index.saturating_sub(index);
         entries > 0
+            && !self.replica.is_wrong()
             && is_due(
                 &self.tuned.get().snapshots,
                 entries,
@@ -202,6 +203,9 @@ impl Compaction {
     /// Makes a snapshot of what is applied now, and waits until openraft knows it.
     async fn make(&self) -> io::Result<SnapshotMade> {
         let begin = Instant::now();
+        if self.replica.is_wrong() {
+            return Err(io::Error::other("this node's state differs from that of the other members"));
+        }
         fail_step!(async "snapshot::before_make", |error| error);
         let frozen = self.raft.with_state_machine(|machine| {
             let frozen = machine.freeze();

@@ -80,10 +80,16 @@ pub struct NodeConfig {
     pub metrics: MetricsConfig,
     /// After so long without an answer a proposal is given up; its outcome is then unknown.
     pub propose_timeout: Duration,
+    /// How often the leader compares the members' states with its own.
+    pub audit_interval: Duration,
     /// The versions of the peer protocol that this node speaks. Less than [`WireRange::OWN`] is for tests of clusters of
     /// several versions.
     pub wire: WireRange,
 }
+
+/// A comparison costs a message for each member, and a look at each session; after so long at most it is on the members'
+/// disks what each of them has acknowledged.
+const AUDIT_INTERVAL: Duration = Duration::from_secs(5);
 
 impl NodeConfig {
     /// A node with the defaults for all that can have a default.
@@ -114,6 +120,7 @@ impl NodeConfig {
             admission: AdmissionConfig::default(),
             metrics: MetricsConfig::default(),
             propose_timeout: Duration::from_secs(10),
+            audit_interval: AUDIT_INTERVAL,
             wire: WireRange::OWN,
         }
     }

@@ -98,6 +98,7 @@ mod asker;
 mod formation;
 mod panics;
 mod witness;
+mod audit;
 pub mod backup;
 pub mod membership;
 mod peers;

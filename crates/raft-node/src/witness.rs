@@ -426,6 +426,15 @@ impl Witness {
         }
     }
 
+    /// The number of the latest known start of a member, or of this node itself; 0 if none is known.
+    pub fn start_of(&self, node: NodeId) -> u64 {
+        if node == self.node {
+            return self.shown.number;
+        }
+        let known = self.known.lock();
+        known.content.members.get(&node).map_or(0, |record| record.number)
+    }
+
     /// The last entry that a member has acknowledged.
     pub fn acknowledged_by(&self, node: NodeId) -> u64 {
         let known = self.known.lock();

@@ -105,6 +105,8 @@ pub(crate) enum Broken {
     NotAllowed(Refusal),
     #[error("no leader has confirmed a heartbeat for most of its timeout")]
     CutOff,
+    #[error("this node's state differs from that of the others")]
+    Distrusted,
     #[error("it begins a large request, and there is no more room for those")]
     NoRoom,
 }
@@ -162,6 +164,8 @@ impl Connection {
     ) -> Result<End, Broken> {
         // All connections listen for the same stop, so to begin that anew with every request would have them wait for each other.
         let mut stopped = pin!(stop.cancelled());
+        let node = self.front.node().clone();
+        let mut distrusted = pin!(node.distrusted());
         loop {
             if self.waits_for_room() {
                 self.begin_waiting()?;
@@ -204,6 +208,8 @@ impl Connection {
                     received?;
                     self.pulse.heard();
                 }
+                // The client should go to another node.
+                () = &mut distrusted => return Err(Broken::Distrusted),
                 pings = self.pulse.next(), if !self.closes => match pings {
                     Ok(pings) => self.answer_pings(pings)?,
                     Err(Over::SessionEnded) => return Err(Broken::SessionEnded),

@@ -340,6 +340,8 @@ async fn session(
 
 /// Waits until this node has seen what the client has. A client never sees anything older than what it has seen.
 async fn caught_up(node: &Node, seen: Zxid) -> Result<(), Refused> {
+    node.serving()
+        .map_err(|unavailable| Refused::Unavailable(unavailable.reason))?;
     let at = || node.read(|store| store.zxid());
     if at() < seen {
         node.read_barrier()

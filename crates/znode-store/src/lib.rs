@@ -181,4 +181,4 @@ pub use reply::*;
 pub use sessions::{MAX_ENDED_SESSIONS, SessionFate, SessionView};
 pub use snapshot::{Restorer, SnapshotError, SnapshotPart};
 pub use stat::*;
-pub use store::{MAX_SWEPT, Store};
+pub use store::{DIGEST_VERSION, MAX_SWEPT, Store};

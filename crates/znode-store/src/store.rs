@@ -19,6 +19,10 @@ use crate::tree::{NodeIndex, Tree};
 /// in its log entry. The rest is named the next time.
 pub const MAX_SWEPT: usize = 1_000;
 
+/// Version of [`Store::digest`]. Whoever changes what the digest of one and the same state is raises it: replicas whose
+/// programs differ in it are not compared.
+pub const DIGEST_VERSION: u32 = 1;
+
 /// The state of the lock server, all of it. See the [crate's page](crate).
 pub struct Store {
     pub(crate) zxid: Zxid,

@@ -59,11 +59,22 @@ pub enum AlarmKind {
     LogFull,
     /// A node's disk takes long, or does not answer.
     SlowDisk,
+    /// A node's state is not that of the others.
+    StateDiffers,
+    /// A node came back with less than it had acknowledged, and is refused.
+    RolledBack,
 }
 
 impl AlarmKind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::ReadOnly, Self::DiskLow, Self::LogFull, Self::SlowDisk];
+    pub const ALL: [Self; 6] = [
+        Self::ReadOnly,
+        Self::DiskLow,
+        Self::LogFull,
+        Self::SlowDisk,
+        Self::StateDiffers,
+        Self::RolledBack,
+    ];
 
     /// The word for it in JSON and metrics.
     pub fn word(self) -> &'static str {
@@ -72,6 +83,8 @@ impl AlarmKind {
             Self::DiskLow => "disk_low",
             Self::LogFull => "log_full",
             Self::SlowDisk => "slow_disk",
+            Self::StateDiffers => "state_differs",
+            Self::RolledBack => "rolled_back",
         }
     }
 }

@@ -35,6 +35,7 @@ impl Node {
     /// A backup of the state. It holds everything that was acknowledged anywhere before this was called, or, if it
     /// need not be `linearizable`, all that this node has applied: so a node without a leader can make one, too.
     pub async fn backup(&self, linearizable: bool) -> Result<Backup, BackupRefused> {
+        self.serving()?;
         let inner = &self.inner;
         let limit = BACKUPS_AT_ONCE;
         let place = inner.backups.clone().try_acquire_owned();

@@ -43,7 +43,11 @@ impl Node {
         loop {
             let leader = *view.borrow_and_update();
             // Its own word would do for its own disk, and would be over whenever the leader's is heard again.
-            let alarms = self.inner.disks.view().map(|view| view.alarms);
+            let alarms = self.inner.disks.view().map(|view| {
+                let mut alarms = view.alarms;
+                alarms.extend(self.inner.audit.alarms());
+                alarms
+            });
             for what in chronicler.see(leader, self.committed_members(), alarms) {
                 let time_ms = wall_clock::now_ms();
                 self.inner

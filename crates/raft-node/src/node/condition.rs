@@ -9,7 +9,7 @@ use openraft::{Instant as _, ServerState};
 
 use super::Node;
 use crate::config::{MemberAddress, NodeId};
-use crate::disks::DiskReport;
+use crate::disks::{Alarm, DiskReport};
 use crate::membership::MAX_PROMOTE_LAG;
 use crate::membership::plan::next_free;
 use crate::status::{ClusterStatus, Followers, MemberStatus, Role};
@@ -84,11 +84,18 @@ impl Node {
             ready: not_ready.is_none(),
             not_ready_reason: not_ready,
             read_only: inner.disks.view().is_some_and(|view| view.read_only.is_some()),
-            alarms: inner.disks.alarms(),
+            alarms: self.alarms(),
             members: members.collect(),
             next_node_id: next_free(inner.gate.addresses().into_keys(), &retired),
             retired_node_ids: retired.to_string(),
         }
+    }
+
+    /// What people should look at: disks, and members that are not what they were.
+    fn alarms(&self) -> Vec<Alarm> {
+        let mut alarms = self.inner.disks.alarms();
+        alarms.extend(self.inner.audit.alarms());
+        alarms
     }
 
     /// What a node that belongs to no cluster yet waits for.
@@ -163,6 +170,11 @@ impl Node {
         FileSizes::look(&self.inner.config.data_dir)
     }
 
+    /// The number of the latest start of a member's data directory that this node knows of; 0 if it knows of none.
+    pub fn knows_start_of(&self, node: NodeId) -> u64 {
+        self.inner.gate.witness().start_of(node)
+    }
+
     /// What this node sees of its own disk.
     pub fn disk_report(&self) -> DiskReport {
         self.inner.disks.report()
@@ -175,6 +187,9 @@ impl Node {
         }
         if self.inner.stop.is_cancelled() {
             return Some("this node is stopping".to_owned());
+        }
+        if let Some(reason) = &*self.inner.distrust.borrow() {
+            return Some(reason.clone());
         }
         if !self.inner.gate.is_formed() {
             return Some(self.waits_for());

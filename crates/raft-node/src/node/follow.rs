@@ -19,7 +19,7 @@ impl Node {
         after: Option<EventPosition>,
         look: impl FnOnce(&mut StreamLook<'_>) -> Result<T, E>,
     ) -> Result<(T, SessionStream), E> {
-        self.working().map_err(FollowError::from)?;
+        self.serving().map_err(FollowError::from)?;
         let is_behind = self.read(|store| {
             let is_ahead = after.is_some_and(|after| after.zxid() > store.zxid());
             is_ahead || store.session_fate(session) == SessionFate::Unknown

@@ -28,6 +28,7 @@ use znode_watch::{TooManyWatches, WatchCounts, WatchKind};
 
 pub use self::backup::BackupRefused;
 pub use self::proposal::Proposal;
+use crate::audit::Audit;
 use crate::admission::{Admission, AdmissionConfig, AdmissionCounts, Busy, Place, Work};
 use crate::asker::{Asker, Questions};
 use crate::compaction;
@@ -69,6 +70,9 @@ pub struct Node {
 struct Inner {
     config: NodeConfig,
     raft: Raft,
+    audit: Arc<Audit>,
+    /// Why this node serves nobody, if its state differs from that of the others.
+    distrust: watch::Receiver<Option<String>>,
     replica: Arc<Replica>,
     gate: Arc<Gate>,
     queue: mpsc::UnboundedSender<(u64, Bytes)>,
@@ -137,14 +141,14 @@ impl Node {
     ///
     /// It is refused at once while this node has as much to do as it can do in time.
     pub fn submit(&self, request: Request) -> Result<Proposal, ProposeError> {
-        self.working()?;
+        self.serving()?;
         let place = self.inner.admission.place(&request).map_err(Unavailable::from)?;
         Proposal::submit(self, request, place)
     }
 
     /// The same with a place that was taken before: by [`Node::place_for_step`].
     pub fn submit_in(&self, request: Request, place: Place) -> Result<Proposal, ProposeError> {
-        self.working()?;
+        self.serving()?;
         Proposal::submit(self, request, place)
     }
 
@@ -196,6 +200,24 @@ impl Node {
         match &*self.inner.failure.borrow() {
             Some(reason) => Err(Unavailable::new(reason.clone())),
             None => Ok(()),
+        }
+    }
+
+    /// A node whose state differs from that of the others serves nobody, and says why.
+    pub fn serving(&self) -> Result<(), Unavailable> {
+        self.working()?;
+        match &*self.inner.distrust.borrow() {
+            Some(reason) => Err(Unavailable::new(reason.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns when this node serves nobody, because its state differs from that of the others.
+    pub async fn distrusted(&self) {
+        let mut distrust = self.inner.distrust.clone();
+        if distrust.wait_for(Option::is_some).await.is_err() {
+            // The sender lives in `self`.
+            std::future::pending::<()>().await;
         }
     }
 
@@ -265,7 +287,7 @@ impl Node {
     ///
     /// Nobody is told of an end that is only proposed: what the session has asked for before may yet spare it.
     pub async fn heartbeat(&self, session: SessionId) -> Result<Duration, HeartbeatError> {
-        self.working()?;
+        self.serving()?;
         for _ in 0..MAX_LOOKS_AT_FATE {
             match self.inner.questions.heartbeat(session).await? {
                 Touched::Renewed(timeout_ms) => return Ok(Duration::from_millis(u64::from(timeout_ms))),
@@ -307,7 +329,7 @@ impl Node {
     /// Waits until this node has applied all that was committed anywhere when this was called. A
     /// [`Node::read`] afterwards is linearizable.
     pub async fn read_barrier(&self) -> Result<(), Unavailable> {
-        self.working()?;
+        self.serving()?;
         let index = self.inner.questions.read_index().await?;
         let patience = self.inner.config.propose_timeout;
         match tokio::time::timeout(patience, self.inner.replica.wait_applied(index)).await {
@@ -319,6 +341,7 @@ impl Node {
     /// Waits until this node has caught up with a leader once since it was started. A [`Node::read`] afterwards is not older
     /// than what any node had shown to anybody before this one was started, itself in an earlier life above all.
     pub async fn caught_up_once(&self) -> Result<(), Unavailable> {
+        self.serving()?;
         if self.inner.confirmed.lock().is_some() {
             return Ok(());
         }

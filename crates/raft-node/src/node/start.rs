@@ -15,6 +15,7 @@ use znode_store::Applied;
 use super::{Inner, Node, backup, random_bytes, random_u64};
 use crate::admission::Admission;
 use crate::asker::{self, Asker};
+use crate::audit::Audit;
 use crate::backup::Seed;
 use crate::codec::Origin;
 use crate::compaction::{self, Compaction};
@@ -207,8 +208,11 @@ impl Node {
             patience: config.propose_timeout.min(config.timing.election_max * 5),
             change_patience: config.propose_timeout,
         });
+        let audit = Arc::new(Audit::new(gate.clone(), replica.clone(), raft.clone()));
         let node = Node {
             inner: Arc::new(Inner {
+                distrust: audit.distrusted(),
+                audit: audit.clone(),
                 config: config.clone(),
                 raft: raft.clone(),
                 replica: replica.clone(),
@@ -242,6 +246,7 @@ impl Node {
             raft.clone(),
             log.clone(),
             view.clone(),
+            audit.clone(),
         ));
         let tasks = Tasks::new(gate.clone(), tasks);
         let services = Services {
@@ -254,7 +259,9 @@ impl Node {
             traffic,
             replica: replica.clone(),
             succession: succession.clone(),
+            audit: audit.clone(),
         };
+        tasks.spawn(audit.run(peers.clone(), config.audit_interval, stop.clone()));
         tasks.spawn(succession.run(stop.clone()));
         tasks.spawn(compaction::run(compaction, snapshot_orders, stop.clone()));
         tasks.spawn(server::serve(listener, gate.clone(), services, stop.clone()));

@@ -486,6 +486,11 @@ impl Gate {
         self.changes.send_modify(|count| *count += 1);
     }
 
+    /// Judges all callers again: more may be known of them.
+    pub fn look_again(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
     /// The members that are refused because their data directory is older than what they acknowledged, and why.
     pub fn rolled_back(&self) -> BTreeMap<NodeId, String> {
         self.known.lock().rolled_back.clone()

@@ -4,7 +4,7 @@
 //! It does not know where entries come from: openraft's side is in `machine.rs`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,8 +26,10 @@ use crate::tap::Tap;
 use crate::types::Proposal;
 
 mod looks;
+mod states;
 
 use looks::Looks;
+use states::States;
 
 /// A position in the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,6 +68,10 @@ pub struct Replica {
     tap: Tap,
     /// Whether anybody outside reads the state.
     looks: Looks,
+    /// Digests of some earlier states.
+    states: States,
+    /// This state is known to differ from that of the others.
+    wrong: AtomicBool,
     applied: watch::Sender<LogPosition>,
     /// How often the state was replaced as a whole.
     generation: AtomicU64,
@@ -85,6 +91,8 @@ impl Replica {
             meters: Arc::default(),
             tap: Tap::default(),
             looks: Looks::default(),
+            states: States::default(),
+            wrong: AtomicBool::new(false),
             applied: watch::Sender::new(LogPosition::default()),
             generation: AtomicU64::new(0),
             resubmit,
@@ -109,6 +117,16 @@ impl Replica {
     /// The last position that was applied.
     pub fn applied(&self) -> LogPosition {
         *self.applied.borrow()
+    }
+
+    /// Whether this state is known to differ from that of the others. No snapshot is made of it then.
+    pub fn is_wrong(&self) -> bool {
+        self.wrong.load(Ordering::Relaxed)
+    }
+
+    /// See [`Replica::is_wrong`].
+    pub fn set_wrong(&self, wrong: bool) {
+        self.wrong.store(wrong, Ordering::Relaxed);
     }
 
     /// Waits until the entry at `index` is applied.
@@ -219,6 +237,7 @@ impl Replica {
                 }
             }
             self.tap.applied(holds, &store);
+            self.states.applied(at.index, &store);
         }
         self.advance(at);
         let applying = Applying {
@@ -243,6 +262,7 @@ impl Replica {
             let mut store = self.store.write();
             let before = std::mem::replace(&mut *store, restored);
             self.generation.fetch_add(1, Ordering::Relaxed);
+            self.states.replaced();
             self.hub.state_replaced(&before, &store);
             #[cfg(feature = "simulation")]
             crate::simulation::ask(|host| host.replaced(at.into(), &store));

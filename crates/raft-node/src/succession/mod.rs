@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::signs::Signs;
 use self::verdict::{Verdict, Voter};
+use crate::audit::Audit;
 use crate::config::{NodeId, RaftTiming};
 use crate::leader::LeaderView;
 use crate::peers::stream::PeerStream;
@@ -53,6 +54,7 @@ pub struct Succession {
     raft: Raft,
     wal: Wal,
     leader: watch::Receiver<LeaderView>,
+    audit: Arc<Audit>,
     signs: Signs,
 }
 
@@ -76,6 +78,7 @@ impl Succession {
         raft: Raft,
         wal: Wal,
         leader: watch::Receiver<LeaderView>,
+        audit: Arc<Audit>,
     ) -> Self {
         Self {
             node,
@@ -84,6 +87,7 @@ impl Succession {
             raft,
             wal,
             leader,
+            audit,
             signs: Signs::new(),
         }
     }
@@ -185,6 +189,11 @@ impl Succession {
             return;
         };
         let Some(vote) = self.vote_of(term) else { return };
+        if self.audit.must_not_lead() {
+            // Another one of those that have lost the leader stands.
+            sleep(self.timing.election_max).await;
+            return;
+        }
         let configs = self.voters();
         let others: BTreeSet<NodeId> = configs.iter().flatten().copied().collect();
         let others = others.into_iter().filter(|id| ![self.node, leader].contains(id));

@@ -3,18 +3,19 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use raft_node::znode_store::planted::Bug;
+use raft_node::znode_store::planted::{self, Bug};
 use raft_node::znode_store::{Acl, Command, CreateMode, Identities, Op, Reply, Request};
 use raft_node::{NodeConfig, ProposeError, WatchKind};
 
 use crate::cluster::{Cluster, create, eventually, path, put, request};
 use crate::crash::crash_everywhere;
+use crate::rolled_back::copy;
 
 /// Says whether the bug is there.
 type Check = fn() -> Pin<Box<dyn Future<Output = bool>>>;
 
 /// All that a node without network faults can show.
-pub const ALL: [(Bug, Check); 9] = [
+pub const ALL: [(Bug, Check); 11] = [
     (Bug::UnsyncedLog, || Box::pin(async { crash_suite_fails() })),
     (Bug::UnsyncedVote, || Box::pin(async { crash_suite_fails() })),
     (Bug::UnsyncedName, || Box::pin(async { crash_suite_fails() })),
@@ -24,6 +25,8 @@ pub const ALL: [(Bug, Check); 9] = [
     (Bug::OwnClock, || Box::pin(differs_in_times())),
     (Bug::CountedAbsent, || Box::pin(commits_alone())),
     (Bug::AccessAtTheDoor, || Box::pin(lets_in_late())),
+    (Bug::TrustedReturn, || Box::pin(believes_an_old_image())),
+    (Bug::UncomparedState, || Box::pin(serves_a_state_that_differs())),
 ];
 
 /// So many programs may be needed.
@@ -139,4 +142,57 @@ async fn lets_in_late() -> bool {
     let written = written.await.unwrap().outcome.is_ok();
     cluster.stop_all().await;
     written
+}
+
+/// A node comes back with an old image of its directory, and is believed.
+async fn believes_an_old_image() -> bool {
+    let mut cluster = Cluster::start(3).await;
+    let id = cluster.follower().await;
+    cluster.stop(id).await;
+    let dir = cluster.configs[&id].data_dir.clone();
+    let image = dir.with_extension("image");
+    copy(&dir, &image);
+    cluster.restart(id).await.unwrap();
+    cluster.wait_ready().await;
+    put(cluster.node(id), "/a", "x").await;
+    cluster.stop(id).await;
+    std::fs::remove_dir_all(&dir).unwrap();
+    copy(&image, &dir);
+    cluster.restart(id).await.unwrap();
+    let node = cluster.node(id).clone();
+    eventually("it is decided", || node.not_ready().is_none() || node.is_stopping()).await;
+    let believed = !node.is_stopping();
+    cluster.stop_all().await;
+    believed
+}
+
+/// Replicas that differ, as they come from their snapshots, go on serving.
+async fn serves_a_state_that_differs() -> bool {
+    let bug = [Bug::UncomparedState].into_iter().find(|bug| planted::is(*bug));
+    let mut cluster = Cluster::start_with(3, |config| config.audit_interval = Duration::from_secs(3_600)).await;
+    // Each replica applies some commands at a time of its own.
+    planted::plant(Some(Bug::OwnClock));
+    for n in 0..50 {
+        put(cluster.node(1), &format!("/n{n}"), "x").await;
+    }
+    for node in cluster.nodes.values() {
+        node.read_barrier().await.unwrap();
+        node.make_snapshot().await.unwrap();
+    }
+    cluster.stop_all().await;
+    planted::plant(bug);
+    for id in 1..=3 {
+        cluster.configs.get_mut(&id).unwrap().audit_interval = Duration::from_millis(50);
+        cluster.restart(id).await.unwrap();
+    }
+    let leader = cluster.leader().await;
+    let node = cluster.node(leader).clone();
+    let found = async {
+        while node.serving().is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let serves = tokio::time::timeout(Duration::from_secs(5), found).await.is_err();
+    cluster.stop_all().await;
+    serves
 }

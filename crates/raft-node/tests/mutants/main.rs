@@ -15,6 +15,8 @@ mod cluster;
 mod crash;
 #[path = "../storage/node.rs"]
 mod node;
+#[path = "../node/rolled_back.rs"]
+mod rolled_back;
 #[path = "../storage/state.rs"]
 mod state;
 #[path = "../node/troubled_disk.rs"]

@@ -20,6 +20,7 @@ use super::wire::{
     Answer, Ask, FrameReader, Hello, HelloReply, HelloStart, Purpose, WireAppendResult, decode_frame,
     put_frame, send_frames,
 };
+use crate::audit::Audit;
 use crate::codec;
 use crate::config::NodeId;
 use crate::disks::Disks;
@@ -72,6 +73,8 @@ pub struct Services {
     pub replica: Arc<Replica>,
     /// What becomes of a leader's signs of life, and of their end.
     pub succession: Arc<Succession>,
+    /// Whether this node's state is that of the others.
+    pub audit: Arc<Audit>,
 }
 
 /// Accepts peers until `stop`. Returns when all their connections are closed.
@@ -337,6 +340,9 @@ async fn finish(ask: Ask, services: Services) -> Answer {
                 Err(error) => failed(&error),
             }
         }
+        Ask::TransferLeader { .. } if services.audit.must_not_lead() => {
+            Answer::TransferLeader(Err("its state differs from that of the other members".to_owned()))
+        }
         Ask::TransferLeader { from, to, last } => {
             let request = TransferLeaderRequest::new(from.into(), to, last.map(Into::into));
             match services.raft.handle_transfer_leader(request).await {
@@ -356,6 +362,7 @@ async fn finish(ask: Ask, services: Services) -> Answer {
         Ask::ChangeMembership(change) => Answer::ChangeMembership(services.membership.change(&change).await),
         Ask::Members => Answer::Members(services.disks.members(&services.raft)),
         Ask::LeaderLost { term, leader } => Answer::LeaderLost(services.succession.judge(term, leader).await),
+        Ask::Audit(question) => Answer::Audit(services.audit.answer(*question).await),
         Ask::Forward { .. } => failed(&"a forward is begun in order"),
     }
 }

@@ -14,6 +14,7 @@ use znode_store::SessionId;
 
 pub use self::frame::*;
 pub use self::raft::*;
+use crate::audit::{AuditAnswer, AuditQuestion};
 use crate::config::NodeId;
 use crate::disks::{DiskReport, DiskView, MemberNews};
 use crate::membership::{MembershipChange, MembershipOutcome};
@@ -22,7 +23,7 @@ use crate::versions::{ProgramVersions, WireRange};
 
 /// The newest version of what is in this module, in which a message may be new. Two nodes use the highest version that both
 /// speak; see `crate::versions`.
-pub const WIRE_VERSION: u16 = 10;
+pub const WIRE_VERSION: u16 = 11;
 
 /// The oldest version that is still spoken.
 pub const OLDEST_WIRE_VERSION: u16 = 7;
@@ -197,6 +198,8 @@ pub enum Ask {
         /// Its leader.
         leader: NodeId,
     },
+    /// Is the state there the same? From the leader, with what it knows of all members.
+    Audit(Box<AuditQuestion>),
 }
 
 /// The answer to an [`Ask`].
@@ -224,6 +227,8 @@ pub enum Answer {
     Members(Result<Vec<MemberNews>, NotLeader>),
     /// To the question about the leader.
     LeaderLost(LeaderLoss),
+    /// To the question about the state.
+    Audit(AuditAnswer),
 }
 
 /// What a voter has to say about a leader that another one suspects.
@@ -280,6 +285,7 @@ impl Ask {
             | Self::ChangeMembership(_) => 3,
             Self::Members => 8,
             Self::LeaderLost { .. } => 9,
+            Self::Audit(_) => 11,
         }
     }
 }

@@ -1,0 +1,433 @@
+//! The running check that all replicas are the same, and the news of how far each member has come.
+//!
+//! Every few seconds the leader sends each member the digests of its own state at some positions
+//! ([`crate::replica::Replica::states`]), what it knows of all members' directories ([`crate::witness`]), and what it has
+//! found before. A member that has another digest at the same position stops to serve at once, and answers with its own
+//! digests. The leader judges all answers ([`verdict`]): the state that more than half of the members compared have is the
+//! right one, also if it is not the leader's. Without such a majority nobody can tell, and none of those that differ
+//! serves.
+//!
+//! A node that differs serves no client and does not lead. It goes on to append and to vote: its log is what the others'
+//! logs are, and only its state is not what follows from it. It notes on its disk that it differs, so that after a restart
+//! it serves only when its state, made anew from snapshot and log, was found equal.
+
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use openraft::ServerState;
+use openraft::async_runtime::watch::WatchReceiver;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use znode_store::planted::{self, Bug};
+
+pub use self::verdict::{Finding, StateDigest};
+use self::verdict::{compare, judge};
+use crate::blocking;
+use crate::config::NodeId;
+use crate::disks::{Alarm, AlarmKind};
+use crate::peers::wire::{Answer, Ask};
+use crate::peers::{Gate, Peers, Purpose};
+use crate::replica::Replica;
+use crate::types::Raft;
+use crate::wall_clock;
+use crate::witness::{Loss, Record, Witness};
+
+/// How long a member may take to answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How many rounds may follow one another without a pause, when what was found is news for the members.
+const ROUNDS_IN_A_ROW: u32 = 3;
+
+/// What the leader tells and asks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditQuestion {
+    /// Digests of one version of the state machine compare, see [`znode_store::DIGEST_VERSION`].
+    pub digest_version: u32,
+    /// The leader's own.
+    pub states: Vec<StateDigest>,
+    /// What it knows of all members' directories.
+    pub members: BTreeMap<NodeId, Record>,
+    /// What it has found.
+    pub finding: Option<Finding>,
+}
+
+/// What a member answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditAnswer {
+    /// As in the question.
+    pub digest_version: u32,
+    /// The member's own.
+    pub states: Vec<StateDigest>,
+}
+
+/// Why this node does not serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Distrust {
+    /// Its state differs from the leader's, and who is right is not known (yet).
+    Undecided,
+    /// Its state differs from that of the majority, or did when it was last compared.
+    Differs,
+}
+
+/// This node's part in the check.
+pub struct Audit {
+    node: NodeId,
+    gate: Arc<Gate>,
+    replica: Arc<Replica>,
+    raft: Raft,
+    /// Why this node does not serve, for people.
+    distrust: watch::Sender<Option<String>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    distrust: Option<Distrust>,
+    /// Whoever waited here was sent away, for good: this process does not serve any more.
+    ended: bool,
+    finding: Option<Finding>,
+    /// Since when each alarm is known here.
+    since: BTreeMap<(AlarmKind, Option<NodeId>), u64>,
+}
+
+impl Audit {
+    /// Nothing is known yet, but for what the node noted before it was started.
+    pub fn new(gate: Arc<Gate>, replica: Arc<Replica>, raft: Raft) -> Self {
+        let audit = Self {
+            node: gate.node(),
+            gate,
+            replica,
+            raft,
+            distrust: watch::Sender::new(None),
+            known: Mutex::default(),
+        };
+        if audit.witness().differs() {
+            audit.set(Some(Distrust::Differs), "when it was compared before its restart");
+        }
+        audit
+    }
+
+    fn witness(&self) -> &Arc<Witness> {
+        self.gate.witness()
+    }
+
+    /// Why this node does not serve; `None` if it may.
+    pub fn distrusted(&self) -> watch::Receiver<Option<String>> {
+        self.distrust.subscribe()
+    }
+
+    /// Whether this node's state is known to be wrong, so that it must not lead.
+    pub fn must_not_lead(&self) -> bool {
+        self.known.lock().distrust == Some(Distrust::Differs)
+    }
+
+    /// What people should look at.
+    pub fn alarms(&self) -> Vec<Alarm> {
+        let mut alarms = Vec::new();
+        let mut known = self.known.lock();
+        if let Some(finding) = &known.finding {
+            alarms.extend(finding.differing.iter().map(|node| differs(*node, finding)));
+        }
+        if known.distrust == Some(Distrust::Differs) && !alarms.iter().any(|alarm| alarm.node_id == Some(self.node)) {
+            let reason = self.distrust.borrow().clone();
+            alarms.push(alarm(self.node, AlarmKind::StateDiffers, reason.unwrap_or_default()));
+        }
+        for (node, reason) in self.gate.rolled_back() {
+            let detail = format!("node {node} came back with less than it had acknowledged, and is refused: {reason}");
+            alarms.push(alarm(node, AlarmKind::RolledBack, detail));
+        }
+        let now = wall_clock::now_ms();
+        let keys: Vec<_> = alarms.iter().map(|alarm| (alarm.kind, alarm.node_id)).collect();
+        known.since.retain(|key, _| keys.contains(key));
+        for alarm in &mut alarms {
+            alarm.since_ms = *known.since.entry((alarm.kind, alarm.node_id)).or_insert(now);
+        }
+        alarms
+    }
+
+    /// Answers the leader of this node.
+    pub async fn answer(&self, question: AuditQuestion) -> AuditAnswer {
+        let AuditQuestion {
+            digest_version,
+            states: theirs,
+            members,
+            finding,
+        } = question;
+        self.learn(members).await;
+        let ours = self.replica.states();
+        let compared = match digest_version == znode_store::DIGEST_VERSION && !planted::is(Bug::UncomparedState) {
+            true => compare(&ours, &theirs),
+            false => None,
+        };
+        let at = compared.map_or(0, |(zxid, _)| zxid);
+        match (&finding, compared) {
+            (Some(found), _) if found.differing.contains(&self.node) => {
+                let distrust = match found.is_undecided() {
+                    true => Distrust::Undecided,
+                    false => Distrust::Differs,
+                };
+                self.enter(Some(distrust), &format!("at position {}", found.zxid));
+            }
+            (Some(found), Some((_, false))) if found.agreeing.contains(&self.node) => self.enter(None, ""),
+            (_, Some((_, false))) => self.enter(Some(Distrust::Undecided), &format!("at position {at}")),
+            (_, Some((_, true))) => self.enter(None, ""),
+            (_, None) => {}
+        }
+        self.known.lock().finding = finding;
+        self.note().await;
+        AuditAnswer {
+            digest_version: znode_store::DIGEST_VERSION,
+            states: ours,
+        }
+    }
+
+    /// Takes over what the leader knows of the members, and writes down what this node knows.
+    async fn learn(&self, members: BTreeMap<NodeId, Record>) {
+        let gate = self.gate.clone();
+        let learnt = blocking::run(move || {
+            let about_me = gate.witness().learn(&members, |node| gate.member_disk(node))?;
+            gate.witness().save()?;
+            Ok::<_, crate::storage::StorageError>(about_me)
+        });
+        match learnt.await {
+            Ok(Ok(Some(loss))) => self.retire(loss).await,
+            Ok(Ok(None)) => self.gate.look_again(),
+            Ok(Err(error)) => tracing::warn!(%error, "could not note how far the members have come"),
+            Err(error) => tracing::debug!(%error, "the node is ending"),
+        }
+    }
+
+    async fn retire(&self, loss: Loss) {
+        let reason = format!(
+            "node {}'s data directory is older than what node {} has acknowledged (says its leader): {loss}. Put the \
+             newest directory back if there is one; else let a new member take its place: `lockgate cluster replace {}`",
+            self.node, self.node, self.node
+        );
+        self.gate.retire_directory(reason).await;
+    }
+
+    /// Writes down whether this node's state is known to be wrong, if that is news.
+    async fn note(&self) {
+        let differs = self.must_not_lead();
+        let witness = self.witness().clone();
+        if witness.differs() == differs {
+            return;
+        }
+        let noted = blocking::run(move || witness.set_differs(differs)).await;
+        if let Ok(Err(error)) = noted {
+            tracing::warn!(%error, "could not note whether this node's state differs");
+        }
+    }
+
+    /// Begins or ends to serve.
+    fn enter(&self, distrust: Option<Distrust>, when: &str) {
+        {
+            let known = self.known.lock();
+            if known.ended || known.distrust == distrust {
+                return;
+            }
+        }
+        let ends = distrust == Some(Distrust::Differs);
+        self.set(distrust, when);
+        if ends {
+            // Whoever waits here goes to another node. Neither begins again in this process.
+            self.known.lock().ended = true;
+            self.replica.calls.stop();
+            self.replica.hub.stop();
+        }
+    }
+
+    fn set(&self, distrust: Option<Distrust>, when: &str) {
+        self.known.lock().distrust.clone_from(&distrust);
+        let reason = match &distrust {
+            None => {
+                tracing::info!("this node's state is that of the others: it serves");
+                None
+            }
+            Some(Distrust::Undecided) => Some(format!(
+                "this node's state differs from the leader's ({when}), and no majority of the members compared has the \
+                 same state. It serves nobody until more members are there and decide"
+            )),
+            Some(Distrust::Differs) => Some(format!(
+                "this node's state differs from that of the other members ({when}), so it serves nobody. Restart it: it \
+                 serves again if its state is right then. Else let a new member take its place: `lockgate cluster \
+                 replace {}`",
+                self.node
+            )),
+        };
+        if let Some(reason) = &reason {
+            tracing::error!("{reason}");
+        }
+        // Raft elects this node only while its state is right.
+        self.raft
+            .runtime_config()
+            .elect(distrust != Some(Distrust::Differs));
+        self.replica.set_wrong(distrust == Some(Distrust::Differs));
+        self.distrust.send_replace(reason);
+    }
+
+    /// While this node leads: compares all members every `interval`, until `stop`.
+    pub async fn run(self: Arc<Self>, peers: Arc<Peers>, interval: Duration, stop: CancellationToken) {
+        loop {
+            for _ in 0..ROUNDS_IN_A_ROW {
+                let is_news = tokio::select! {
+                    is_news = self.round(&peers) => is_news,
+                    () = stop.cancelled() => return,
+                };
+                if !is_news {
+                    break;
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(interval) => {}
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// Asks all members once. Says whether what was found is news, for them too.
+    async fn round(&self, peers: &Peers) -> bool {
+        let Some(seen) = Seen::by_leader(&self.raft, self.node) else {
+            return false;
+        };
+        let question = AuditQuestion {
+            digest_version: znode_store::DIGEST_VERSION,
+            states: self.replica.states(),
+            members: self.witness().records(seen.term, seen.own_matched, seen.committed),
+            finding: self.known.lock().finding.clone(),
+        };
+        let ours = question.states.clone();
+        // What this node knows itself is on its disk before others count on it.
+        self.learn(BTreeMap::new()).await;
+        let asked = seen.others.iter().map(|id| {
+            let (link, question) = (peers.link(*id, Purpose::Control), question.clone());
+            async move {
+                match link.ask(Ask::Audit(Box::new(question)), ANSWER_PATIENCE).await {
+                    Ok(Answer::Audit(answer)) => Some((*id, answer)),
+                    // It is unreachable, or of an older version, which compares nothing.
+                    Ok(_) | Err(_) => None,
+                }
+            }
+        });
+        let answers = join_all(asked).await.into_iter().flatten();
+        let mut said: BTreeMap<NodeId, Vec<StateDigest>> = answers
+            .filter(|(_, answer)| answer.digest_version == znode_store::DIGEST_VERSION)
+            .map(|(id, answer)| (id, answer.states))
+            .collect();
+        let agrees = said.values().any(|theirs| compare(&ours, theirs).is_some_and(|(_, same)| same));
+        let is_compared = said.values().any(|theirs| compare(&ours, theirs).is_some());
+        said.insert(self.node, ours);
+        let finding = judge(&said).filter(|_| !planted::is(Bug::UncomparedState));
+        if !is_compared && finding.is_none() {
+            // Nobody was at the same position: what was found before still holds.
+            return false;
+        }
+        let is_news = {
+            let mut known = self.known.lock();
+            let is_news = known.finding.as_ref().map(|found| &found.differing)
+                != finding.as_ref().map(|found| &found.differing);
+            known.finding.clone_from(&finding);
+            is_news
+        };
+        match &finding {
+            Some(found) if is_news => {
+                let (nodes, zxid) = (&found.differing, found.zxid);
+                tracing::error!(?nodes, zxid, "alarm: replicas differ");
+            }
+            None if is_news => tracing::info!("the alarm is over: no replicas differ"),
+            Some(_) | None => {}
+        }
+        match &finding {
+            Some(found) if found.differing.contains(&self.node) => {
+                let distrust = match found.is_undecided() {
+                    true => Distrust::Undecided,
+                    false => Distrust::Differs,
+                };
+                self.enter(Some(distrust), &format!("at position {}", found.zxid));
+                let heir = found.agreeing.iter().find(|id| seen.voters.contains(id));
+                if let Some(heir) = heir {
+                    tracing::warn!(to = heir, "this node's state is wrong: handing leadership over");
+                    // Raft that has stopped ends the node anyway.
+                    let _ = self.raft.trigger().transfer_leader(*heir).await;
+                }
+            }
+            _ if agrees => self.enter(None, ""),
+            _ => {}
+        }
+        self.note().await;
+        is_news
+    }
+}
+
+fn differs(node: NodeId, finding: &Finding) -> Alarm {
+    let zxid = finding.zxid;
+    let detail = match finding.is_undecided() {
+        true => format!(
+            "the state of node {node} at position {zxid} is not that of the other members, and no majority of those \
+             compared has the same one: none of those that differ serves"
+        ),
+        false => format!(
+            "the state of node {node} at position {zxid} is not that of the other members: node {node} serves nobody"
+        ),
+    };
+    alarm(node, AlarmKind::StateDiffers, detail)
+}
+
+fn alarm(node: NodeId, kind: AlarmKind, detail: String) -> Alarm {
+    let action = match kind {
+        AlarmKind::RolledBack => format!(
+            "put the newest data directory of node {node} back if there is one; else let a new member take its place: \
+             `lockgate cluster replace {node}`"
+        ),
+        _ => format!(
+            "restart node {node}: it serves again if its state is right then. Else let a new member take its place: \
+             `lockgate cluster replace {node}`. Look for the cause: memory errors, or different programs"
+        ),
+    };
+    Alarm {
+        node_id: Some(node),
+        kind,
+        since_ms: 0,
+        detail,
+        action,
+        free_bytes: None,
+        low_water_bytes: None,
+        sync_us: None,
+    }
+}
+
+/// What Raft knows, if this node leads.
+struct Seen {
+    term: u64,
+    own_matched: u64,
+    committed: u64,
+    others: Vec<NodeId>,
+    voters: Vec<NodeId>,
+}
+
+impl Seen {
+    fn by_leader(raft: &Raft, me: NodeId) -> Option<Self> {
+        let metrics = raft.metrics();
+        let now = metrics.borrow_watched();
+        if now.state != ServerState::Leader {
+            return None;
+        }
+        let matched = now.replication.as_ref().and_then(|all| all.get(&me).copied().flatten());
+        let nodes = now.membership_config.nodes().map(|(id, _)| *id);
+        Some(Self {
+            term: now.current_term,
+            own_matched: matched.map_or(0, |at| at.index),
+            committed: now.local_committed.map_or(0, |at| at.index),
+            others: nodes.filter(|id| *id != me).collect(),
+            voters: now.membership_config.voter_ids().filter(|id| *id != me).collect(),
+        })
+    }
+}
