@@ -19,6 +19,7 @@ use crate::config::{NodeId, SnapshotConfig};
 use crate::error::Unavailable;
 use crate::fail_step;
 use crate::peers::SnapshotTraffic;
+use crate::peers::Gate;
 use crate::replica::Replica;
 use crate::snapshot_file;
 use crate::status::SnapshotMade;
@@ -100,6 +101,8 @@ fn stopping() -> Unavailable {
 
 /// What compaction works with.
 pub struct Compaction {
+    /// Knows whether the state is one to keep.
+    pub gate: Arc<Gate>,
     /// Learns of snapshots, and purges.
     pub raft: Raft,
     /// What snapshots are made of.
@@ -190,7 +193,7 @@ impl Compaction {
         let (index, snapshot_bytes) = self.newest();
         let entries = self.replica.applied().index.saturating_sub(index);
         entries > 0
-            && !self.replica.is_wrong()
+            && !self.gate.has_wrong_state()
             && is_due(
                 &self.tuned.get().snapshots,
                 entries,
@@ -203,7 +206,7 @@ impl Compaction {
     /// Makes a snapshot of what is applied now, and waits until openraft knows it.
     async fn make(&self) -> io::Result<SnapshotMade> {
         let begin = Instant::now();
-        if self.replica.is_wrong() {
+        if self.gate.has_wrong_state() {
             return Err(io::Error::other("this node's state differs from that of the other members"));
         }
         fail_step!(async "snapshot::before_make", |error| error);

@@ -15,7 +15,7 @@
 mod tests;
 mod verdict;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,6 +66,8 @@ pub struct AuditAnswer {
     pub digest_version: u32,
     /// The member's own.
     pub states: Vec<StateDigest>,
+    /// A majority has found the member's state wrong before.
+    pub is_wrong: bool,
 }
 
 /// Why this node does not serve.
@@ -125,8 +127,8 @@ impl Audit {
     }
 
     /// Whether this node's state is known to be wrong, so that it must not lead.
-    pub fn must_not_lead(&self) -> bool {
-        self.known.lock().distrust == Some(Distrust::Differs)
+    pub fn has_wrong_state(&self) -> bool {
+        self.gate.has_wrong_state()
     }
 
     /// What people should look at.
@@ -186,6 +188,7 @@ impl Audit {
         AuditAnswer {
             digest_version: znode_store::DIGEST_VERSION,
             states: ours,
+            is_wrong: self.has_wrong_state(),
         }
     }
 
@@ -216,7 +219,7 @@ impl Audit {
 
     /// Writes down whether this node's state is known to be wrong, if that is news.
     async fn note(&self) {
-        let differs = self.must_not_lead();
+        let differs = self.has_wrong_state();
         let witness = self.witness().clone();
         if witness.differs() == differs {
             return;
@@ -270,7 +273,7 @@ impl Audit {
         self.raft
             .runtime_config()
             .elect(distrust != Some(Distrust::Differs));
-        self.replica.set_wrong(distrust == Some(Distrust::Differs));
+        self.gate.set_wrong_state(distrust == Some(Distrust::Differs));
         self.distrust.send_replace(reason);
     }
 
@@ -318,14 +321,20 @@ impl Audit {
             }
         });
         let answers = join_all(asked).await.into_iter().flatten();
-        let mut said: BTreeMap<NodeId, Vec<StateDigest>> = answers
+        let answers: Vec<(NodeId, AuditAnswer)> = answers
             .filter(|(_, answer)| answer.digest_version == znode_store::DIGEST_VERSION)
+            .collect();
+        let wrong = answers.iter().filter(|(_, answer)| answer.is_wrong).map(|(id, _)| *id);
+        let mut wrong: BTreeSet<NodeId> = wrong.collect();
+        wrong.extend(self.has_wrong_state().then_some(self.node));
+        let mut said: BTreeMap<NodeId, Vec<StateDigest>> = answers
+            .into_iter()
             .map(|(id, answer)| (id, answer.states))
             .collect();
         let agrees = said.values().any(|theirs| compare(&ours, theirs).is_some_and(|(_, same)| same));
         let is_compared = said.values().any(|theirs| compare(&ours, theirs).is_some());
         said.insert(self.node, ours);
-        let finding = judge(&said).filter(|_| !planted::is(Bug::UncomparedState));
+        let finding = judge(&said, &wrong).filter(|_| !planted::is(Bug::UncomparedState));
         if !is_compared && finding.is_none() {
             // Nobody was at the same position: what was found before still holds.
             return false;

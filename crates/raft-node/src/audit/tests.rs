@@ -109,7 +109,7 @@ async fn put(node: &Node, path: &str) {
 
 /// Puts another state in the place of a node's, at the same position: as a bit that flips, or an apply that differs.
 fn spoil(node: &Node) {
-    let mut store = node.inner.replica.store.write();
+    let mut store = node.replica().store.write();
     let (zxid, context) = (store.zxid(), EntryContext {
         time_ms: store.time_ms(),
         term: 1,

@@ -45,8 +45,11 @@ pub fn compare(ours: &[StateDigest], theirs: &[StateDigest]) -> Option<(u64, boo
 /// Judges what all members said, the leader among them. `None`: no two of them differ.
 ///
 /// The position that decides is the one that most members have a digest of, the newest of several, among those where
-/// some differ. More than half of the members compared there must agree.
-pub fn judge(said: &BTreeMap<NodeId, Vec<StateDigest>>) -> Option<Finding> {
+/// some differ. More than half of the members compared there must agree, not counting those whose state is `known_wrong`.
+pub fn judge(
+    said: &BTreeMap<NodeId, Vec<StateDigest>>,
+    known_wrong: &BTreeSet<NodeId>,
+) -> Option<Finding> {
     let mut at: BTreeMap<u64, BTreeMap<NodeId, u64>> = BTreeMap::new();
     for (node, states) in said {
         for state in states {
@@ -61,10 +64,12 @@ pub fn judge(said: &BTreeMap<NodeId, Vec<StateDigest>>) -> Option<Finding> {
         .into_iter()
         .filter(|(_, digests)| differ(digests))
         .max_by_key(|(zxid, digests)| (digests.len(), *zxid))?;
+    let counted = |nodes: &BTreeSet<NodeId>| nodes.difference(known_wrong).count();
+    let all = counted(&digests.keys().copied().collect());
     let agreeing = digests
         .values()
         .map(|digest| nodes_with(&digests, *digest))
-        .find(|nodes| nodes.len() > digests.len() / 2)
+        .find(|nodes| counted(nodes) > all / 2)
         .unwrap_or_default();
     let differing = digests
         .keys()
@@ -99,6 +104,10 @@ mod tests {
         all.iter().map(|(node, of)| (*node, states(of))).collect()
     }
 
+    fn judge(said: &BTreeMap<NodeId, Vec<StateDigest>>) -> Option<Finding> {
+        super::judge(said, &BTreeSet::new())
+    }
+
     fn found(zxid: u64, agreeing: &[NodeId], differing: &[NodeId]) -> Option<Finding> {
         Some(Finding {
             zxid,
@@ -129,6 +138,15 @@ mod tests {
         assert!(judge(&two).unwrap().is_undecided());
         let half = said(&[(1, &[(5, 7)]), (2, &[(5, 7)]), (3, &[(5, 8)]), (4, &[(5, 8)])]);
         assert_eq!(judge(&half), found(5, &[], &[1, 2, 3, 4]));
+    }
+
+    #[test]
+    fn member_whose_state_is_known_to_be_wrong_does_not_count() {
+        let two = said(&[(1, &[(5, 7)]), (3, &[(5, 8)])]);
+        let wrong = |nodes: &[NodeId]| nodes.iter().copied().collect();
+        assert_eq!(super::judge(&two, &wrong(&[3])), found(5, &[1], &[3]));
+        assert_eq!(super::judge(&two, &wrong(&[1])), found(5, &[3], &[1]));
+        assert_eq!(super::judge(&two, &wrong(&[1, 3])), found(5, &[], &[1, 3]));
     }
 
     #[test]

@@ -112,6 +112,11 @@ pub struct OpenedSession {
 
 #[cfg(test)]
 impl Node {
+    /// For tests that change the state.
+    pub(crate) fn replica(&self) -> &Replica {
+        &self.inner.replica
+    }
+
     /// For tests of what stands on both.
     pub(crate) fn raft_and_log(&self) -> (Raft, Wal) {
         (self.inner.raft.clone(), self.inner.wal.clone())

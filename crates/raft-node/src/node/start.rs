@@ -184,6 +184,7 @@ impl Node {
         let (snapshots, snapshot_orders) = compaction::orders();
         let tuned = Arc::new(Tuned::new(Tuning::of(&config)));
         let compaction = Compaction {
+            gate: gate.clone(),
             raft: raft.clone(),
             replica: replica.clone(),
             snapshots: storage.snapshots.clone(),
@@ -246,7 +247,6 @@ impl Node {
             raft.clone(),
             log.clone(),
             view.clone(),
-            audit.clone(),
         ));
         let tasks = Tasks::new(gate.clone(), tasks);
         let services = Services {

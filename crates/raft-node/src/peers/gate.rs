@@ -13,6 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -72,6 +73,8 @@ pub struct Gate {
     tls: Option<PeerTls>,
     /// Which start of which directory each member was last seen with.
     witness: Arc<Witness>,
+    /// This node's state is known to differ from that of the others.
+    wrong_state: AtomicBool,
 }
 
 /// Why a peer is not talked to.
@@ -104,6 +107,7 @@ impl Gate {
             failure,
             tls: None,
             witness: Arc::new(Witness::in_memory(node, disk, Shown::default())),
+            wrong_state: AtomicBool::new(false),
         }
     }
 
@@ -111,6 +115,17 @@ impl Gate {
     pub fn witnessed(mut self, witness: Arc<Witness>) -> Self {
         self.witness = witness;
         self
+    }
+
+    /// Whether this node's state is known to differ from that of the others: no snapshot is made of it, and this node must
+    /// not lead.
+    pub fn has_wrong_state(&self) -> bool {
+        self.wrong_state.load(Ordering::Relaxed)
+    }
+
+    /// See [`Gate::has_wrong_state`].
+    pub fn set_wrong_state(&self, wrong: bool) {
+        self.wrong_state.store(wrong, Ordering::Relaxed);
     }
 
     /// What is known of the members' starts.

@@ -4,7 +4,7 @@
 //! It does not know where entries come from: openraft's side is in `machine.rs`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -70,8 +70,6 @@ pub struct Replica {
     looks: Looks,
     /// Digests of some earlier states.
     states: States,
-    /// This state is known to differ from that of the others.
-    wrong: AtomicBool,
     applied: watch::Sender<LogPosition>,
     /// How often the state was replaced as a whole.
     generation: AtomicU64,
@@ -92,7 +90,6 @@ impl Replica {
             tap: Tap::default(),
             looks: Looks::default(),
             states: States::default(),
-            wrong: AtomicBool::new(false),
             applied: watch::Sender::new(LogPosition::default()),
             generation: AtomicU64::new(0),
             resubmit,
@@ -117,16 +114,6 @@ impl Replica {
     /// The last position that was applied.
     pub fn applied(&self) -> LogPosition {
         *self.applied.borrow()
-    }
-
-    /// Whether this state is known to differ from that of the others. No snapshot is made of it then.
-    pub fn is_wrong(&self) -> bool {
-        self.wrong.load(Ordering::Relaxed)
-    }
-
-    /// See [`Replica::is_wrong`].
-    pub fn set_wrong(&self, wrong: bool) {
-        self.wrong.store(wrong, Ordering::Relaxed);
     }
 
     /// Waits until the entry at `index` is applied.

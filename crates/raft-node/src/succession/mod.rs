@@ -27,7 +27,6 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::signs::Signs;
 use self::verdict::{Verdict, Voter};
-use crate::audit::Audit;
 use crate::config::{NodeId, RaftTiming};
 use crate::leader::LeaderView;
 use crate::peers::stream::PeerStream;
@@ -54,7 +53,6 @@ pub struct Succession {
     raft: Raft,
     wal: Wal,
     leader: watch::Receiver<LeaderView>,
-    audit: Arc<Audit>,
     signs: Signs,
 }
 
@@ -78,7 +76,6 @@ impl Succession {
         raft: Raft,
         wal: Wal,
         leader: watch::Receiver<LeaderView>,
-        audit: Arc<Audit>,
     ) -> Self {
         Self {
             node,
@@ -87,7 +84,6 @@ impl Succession {
             raft,
             wal,
             leader,
-            audit,
             signs: Signs::new(),
         }
     }
@@ -189,7 +185,7 @@ impl Succession {
             return;
         };
         let Some(vote) = self.vote_of(term) else { return };
-        if self.audit.must_not_lead() {
+        if self.peers.gate().has_wrong_state() {
             // Another one of those that have lost the leader stands.
             sleep(self.timing.election_max).await;
             return;

@@ -1,5 +1,6 @@
 //! What nodes say to each other, and what log entries hold, one file for each kind.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use bytes::{Bytes, BytesMut};
@@ -11,6 +12,7 @@ use super::golden;
 use super::material::{
     CLUSTER, CLUSTER_ID, DISK_ID, batches, changing, envelope, later_requests, member, requests,
 };
+use crate::audit::{AuditAnswer, AuditQuestion, Finding, StateDigest};
 use crate::codec::Envelope;
 use crate::disks::{Alarm, AlarmKind, DiskReport, DiskView, MemberNews};
 use crate::membership::{MembershipChange, MembershipChanged, MembershipOutcome, MembershipRefusal};
@@ -23,6 +25,7 @@ use crate::peers::wire::{
 use crate::storage::log_entry::{decode_entry, encode_entry};
 use crate::types::{ClusterId, DiskId, Entry, Payload, Proposal, log_id};
 use crate::versions::{ProgramVersions, WireRange};
+use crate::witness::{Acknowledged, Record, Shown};
 
 /// The directory of the present version's messages.
 fn wire(name: &str) -> String {
@@ -63,6 +66,24 @@ const AT: WireLogId = WireLogId {
     index: 70_000,
 };
 
+const STATE: StateDigest = StateDigest {
+    zxid: 70_000,
+    digest: 0x0123_4567_89ab_cdef,
+};
+
+const RECORD: Record = Record {
+    disk: DiskId([2; 16]),
+    number: 300,
+    name: 0xfedc_ba98_7654_3210,
+    term: 299,
+    acknowledged: Acknowledged {
+        term: 298,
+        index: 70_000,
+    },
+    committed: 69_999,
+    lost: true,
+};
+
 fn versions() -> ProgramVersions {
     ProgramVersions {
         program: "0.1.0".into(),
@@ -99,6 +120,13 @@ fn golden_handshakes() {
         extensions: Vec::new(),
     };
     check("welcome", &welcome);
+    let shown = Shown {
+        number: 3,
+        names: vec![0xfedc_ba98_7654_3210, 2, 1],
+        term: 299,
+        last: 70_000,
+    };
+    check("shown", &shown);
     let refused = HelloReply::Refused {
         reason: "node 2 belongs to another cluster".into(),
         cause: RefusalCause::Identity,
@@ -109,6 +137,7 @@ fn golden_handshakes() {
         ("refused_other", RefusalCause::Other),
         ("refused_version", RefusalCause::Version),
         ("refused_removed", RefusalCause::Removed),
+        ("refused_rolled_back", RefusalCause::RolledBack),
     ] {
         let reason = "why".to_owned();
         let formed = false;
@@ -181,6 +210,16 @@ fn golden_questions_and_answers() {
         read_only: Some("nearly full".into()),
         alarms: vec![alarm],
     };
+    let question = AuditQuestion {
+        digest_version: 1,
+        states: vec![STATE],
+        members: BTreeMap::from([(2, RECORD)]),
+        finding: Some(Finding {
+            zxid: 70_000,
+            agreeing: BTreeSet::from([1, 3]),
+            differing: BTreeSet::from([2]),
+        }),
+    };
     for (name, ask) in [
         ("ask_vote", Ask::Vote(vote_request.clone())),
         ("ask_pre_vote", Ask::PreVote(vote_request)),
@@ -197,6 +236,7 @@ fn golden_questions_and_answers() {
         ("ask_members", Ask::Members),
         ("ask_leader_lost", Ask::LeaderLost { term: 300, leader: 2 }),
         ("ask_disk", Ask::Disk { view: Some(view) }),
+        ("ask_audit", Ask::Audit(Box::new(question))),
         (
             "ask_add",
             Ask::ChangeMembership(MembershipChange::Add {
@@ -298,6 +338,14 @@ fn golden_questions_and_answers() {
             }),
         ),
         ("answer_disk", Answer::Disk(report)),
+        (
+            "answer_audit",
+            Answer::Audit(AuditAnswer {
+                digest_version: 1,
+                states: vec![STATE],
+                is_wrong: true,
+            }),
+        ),
         ("answer_changed", Answer::ChangeMembership(Ok(changed))),
         (
             "answer_change_refused",

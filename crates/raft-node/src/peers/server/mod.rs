@@ -340,7 +340,7 @@ async fn finish(ask: Ask, services: Services) -> Answer {
                 Err(error) => failed(&error),
             }
         }
-        Ask::TransferLeader { .. } if services.audit.must_not_lead() => {
+        Ask::TransferLeader { .. } if services.audit.has_wrong_state() => {
             Answer::TransferLeader(Err("its state differs from that of the other members".to_owned()))
         }
         Ask::TransferLeader { from, to, last } => {
