@@ -58,6 +58,16 @@ impl Members {
         Ok(answer.json())
     }
 
+    /// Fails if a node is no member.
+    pub async fn require(&mut self, id: NodeId) -> anyhow::Result<()> {
+        let seen = self.look().await?;
+        let mut members = seen["members"].as_array().into_iter().flatten();
+        if !members.any(|member| member["node_id"] == id) {
+            bail!("node {id} is no member of the cluster");
+        }
+        Ok(())
+    }
+
     /// The id for the next new node.
     pub async fn next_id(&mut self) -> anyhow::Result<NodeId> {
         let seen = self.look().await?;

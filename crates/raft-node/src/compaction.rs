@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{NodeId, SnapshotConfig};
 use crate::error::Unavailable;
 use crate::fail_step;
-use crate::peers::SnapshotTraffic;
 use crate::peers::Gate;
+use crate::peers::SnapshotTraffic;
 use crate::replica::Replica;
 use crate::snapshot_file;
 use crate::status::SnapshotMade;
@@ -207,7 +207,9 @@ impl Compaction {
     async fn make(&self) -> io::Result<SnapshotMade> {
         let begin = Instant::now();
         if self.gate.has_wrong_state() {
-            return Err(io::Error::other("this node's state differs from that of the other members"));
+            return Err(io::Error::other(
+                "this node's state differs from that of the other members",
+            ));
         }
         fail_step!(async "snapshot::before_make", |error| error);
         let frozen = self.raft.with_state_machine(|machine| {

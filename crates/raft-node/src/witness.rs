@@ -118,7 +118,10 @@ impl fmt::Display for Loss {
                 write!(f, "its vote is of term {shown}, and it has voted in term {known}")
             }
             Self::Log { shown, known } => {
-                write!(f, "its log ends at entry {shown}, and it had acknowledged entry {known}")
+                write!(
+                    f,
+                    "its log ends at entry {shown}, and it had acknowledged entry {known}"
+                )
             }
             Self::Known => write!(f, "it was found to lack what it had acknowledged"),
         }
@@ -223,6 +226,8 @@ struct Known {
     urgent: u64,
     /// The version that is on the disk.
     saved: u64,
+    /// What each member has shown last; in memory only.
+    shown: BTreeMap<NodeId, Shown>,
 }
 
 impl Known {
@@ -232,6 +237,7 @@ impl Known {
             version: 0,
             urgent: 0,
             saved: 0,
+            shown: BTreeMap::new(),
         }
     }
 
@@ -261,7 +267,9 @@ pub struct Witness {
 
 impl fmt::Debug for Witness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Witness").field("shown", &self.shown).finish_non_exhaustive()
+        f.debug_struct("Witness")
+            .field("shown", &self.shown)
+            .finish_non_exhaustive()
     }
 }
 
@@ -340,6 +348,19 @@ impl Witness {
         }
     }
 
+    /// Whether a member shows a start that came before the one that it has shown last, and that led to it. A handshake of a
+    /// process that has ended may arrive so late; a process on an old copy has another name.
+    pub fn is_predecessor(&self, node: NodeId, shown: &Shown) -> bool {
+        let known = self.known.lock();
+        let latest = known.shown.get(&node);
+        let name = shown.names.first();
+        latest.is_some_and(|latest| {
+            let behind = latest.number.checked_sub(shown.number);
+            let at = behind.and_then(|behind| usize::try_from(behind).ok());
+            at.is_some_and(|at| at > 0 && latest.names.get(at) == name)
+        })
+    }
+
     /// Whether this start of a member is on this node's disk already.
     pub fn has_met(&self, node: NodeId, disk: DiskId, shown: &Shown) -> bool {
         let known = self.known.lock();
@@ -353,7 +374,12 @@ impl Witness {
     pub fn meet(&self, node: NodeId, disk: DiskId, shown: &Shown) -> Result<Result<(), Loss>, StorageError> {
         let found = {
             let mut known = self.known.lock();
-            let found = match known.content.members.get_mut(&node).filter(|record| record.disk == disk) {
+            let found = match known
+                .content
+                .members
+                .get_mut(&node)
+                .filter(|record| record.disk == disk)
+            {
                 Some(record) => {
                     let found = record.judge(shown);
                     match found {
@@ -373,6 +399,9 @@ impl Witness {
                     Ok(Met::New)
                 }
             };
+            if found.is_ok() {
+                known.shown.insert(node, shown.clone());
+            }
             if found != Ok(Met::Again) {
                 known.changed_urgently();
             }
@@ -474,7 +503,9 @@ impl Witness {
                 }
                 if *node == self.node {
                     let is_other = theirs.judge(&self.shown);
-                    about_me = is_other.err().filter(|loss| !matches!(loss, Loss::Vote { .. } | Loss::Log { .. }));
+                    about_me = is_other
+                        .err()
+                        .filter(|loss| !matches!(loss, Loss::Vote { .. } | Loss::Log { .. }));
                     continue;
                 }
                 let ours = known.content.members.get(node).copied();
@@ -526,16 +557,11 @@ impl Witness {
         self.save()
     }
 
-    /// The members that have come back with less than they had acknowledged.
-    pub fn lost(&self) -> Vec<NodeId> {
+    /// The members that have come back with less than they had acknowledged, with their directories.
+    pub fn lost(&self) -> Vec<(NodeId, DiskId)> {
         let known = self.known.lock();
         let lost = known.content.members.iter().filter(|(_, record)| record.lost);
-        lost.map(|(id, _)| *id).collect()
-    }
-
-    /// Whether a directory is known to lack what it had acknowledged.
-    pub fn is_lost(&self, node: NodeId, disk: DiskId) -> bool {
-        self.record_of(node, disk).is_some_and(|record| record.lost)
+        lost.map(|(id, record)| (*id, record.disk)).collect()
     }
 
     /// Writes what is not on the disk yet. Blocks.
@@ -572,5 +598,225 @@ impl Content {
             let oldest = self.members.keys().copied().find(|id| *id != node);
             self.members.retain(|id, _| Some(*id) != oldest);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::storage::RealDisk;
+
+    const DISK: DiskId = DiskId([1; 16]);
+    const PEER_DISK: DiskId = DiskId([2; 16]);
+
+    /// A directory of node 1, and what is shown of node 2's.
+    struct Place {
+        dir: TempDir,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            Self {
+                dir: TempDir::new().unwrap(),
+            }
+        }
+
+        fn path(&self) -> PathBuf {
+            self.dir.path().to_owned()
+        }
+
+        fn begin(&self, term: u64, last: u64) -> Witness {
+            Witness::begin(&RealDisk, &self.path(), (1, DISK), (term, last)).unwrap()
+        }
+    }
+
+    /// A start with this number; its name and those before it are the numbers themselves.
+    fn shown(number: u64, term: u64, last: u64) -> Shown {
+        let names = (1..=number).rev().take(NAMED_STARTS).collect();
+        Shown {
+            number,
+            names,
+            term,
+            last,
+        }
+    }
+
+    fn meet(witness: &Witness, shown: &Shown) -> Result<(), Loss> {
+        witness.meet(2, PEER_DISK, shown).unwrap()
+    }
+
+    #[test]
+    fn each_start_has_the_next_number_and_a_name_of_its_own() {
+        let place = Place::new();
+        let mut before: Vec<u64> = Vec::new();
+        for number in 1..=NAMED_STARTS as u64 + 3 {
+            let witness = place.begin(7, 70);
+            let shown = witness.shown().clone();
+            assert_eq!((shown.number, shown.term, shown.last), (number, 7, 70));
+            assert_eq!(&shown.names[1..], &before[..before.len().min(NAMED_STARTS - 1)]);
+            assert!(!before.contains(&shown.names[0]));
+            before = shown.names;
+        }
+    }
+
+    #[test]
+    fn what_was_met_is_remembered_over_a_restart() {
+        let place = Place::new();
+        let witness = place.begin(0, 0);
+        assert_eq!(meet(&witness, &shown(5, 3, 10)), Ok(()));
+        assert!(witness.has_met(2, PEER_DISK, &shown(5, 3, 10)));
+        drop(witness);
+        let witness = place.begin(0, 0);
+        assert!(witness.has_met(2, PEER_DISK, &shown(5, 3, 10)));
+        let old = Loss::OldStart { shown: 4, known: 5 };
+        assert_eq!(meet(&witness, &shown(4, 3, 10)), Err(old));
+        let other = Shown {
+            names: vec![99, 4, 3, 2, 1],
+            ..shown(5, 3, 10)
+        };
+        assert_eq!(meet(&witness, &other), Err(Loss::OtherStart { number: 5 }));
+        // It is started again, and its number is higher than the known one.
+        let later = Shown {
+            names: vec![100, 99, 4, 3, 2, 1],
+            ..shown(6, 3, 10)
+        };
+        assert_eq!(meet(&witness, &later), Err(Loss::OtherStart { number: 5 }));
+        assert_eq!(meet(&witness, &shown(6, 3, 10)), Ok(()), "the right one goes on");
+        assert!(witness.is_predecessor(2, &shown(5, 3, 10)) && !witness.is_predecessor(2, &other));
+        assert_eq!(
+            witness.meet(2, DiskId([3; 16]), &shown(1, 0, 0)).unwrap(),
+            Ok(()),
+            "another disk"
+        );
+    }
+
+    #[test]
+    fn starts_that_nobody_heard_of_do_no_harm() {
+        let witness = Place::new().begin(0, 0);
+        assert_eq!(meet(&witness, &shown(5, 3, 10)), Ok(()));
+        assert_eq!(meet(&witness, &shown(9, 3, 10)), Ok(()));
+        assert_eq!(meet(&witness, &shown(9 + 2 * NAMED_STARTS as u64, 3, 10)), Ok(()));
+    }
+
+    #[test]
+    fn what_was_acknowledged_has_to_be_there_unless_a_later_leader_cut_it_off() {
+        let known = || {
+            let witness = Place::new().begin(0, 0);
+            assert_eq!(meet(&witness, &shown(1, 3, 10)), Ok(()));
+            // The leader of term 4 has 20 entries there, of which 15 are committed.
+            witness.acknowledged(2, 4, 20, 15);
+            // Acknowledgements that overtake a handshake of the same start do no harm.
+            assert_eq!(meet(&witness, &shown(1, 3, 10)), Ok(()));
+            witness
+        };
+        assert_eq!(meet(&known(), &shown(2, 4, 20)), Ok(()));
+        let short = Loss::Log { shown: 19, known: 20 };
+        let witness = known();
+        assert_eq!(meet(&witness, &shown(2, 4, 19)), Err(short));
+        // It may have got the entry from others meanwhile.
+        assert_eq!(meet(&witness, &shown(3, 5, 30)), Err(Loss::Known));
+        assert_eq!(
+            meet(&known(), &shown(2, 5, 15)),
+            Ok(()),
+            "cut off by the leader of term 5"
+        );
+        let short = Loss::Log { shown: 14, known: 15 };
+        assert_eq!(meet(&known(), &shown(2, 5, 14)), Err(short));
+        let vote = Loss::Vote { shown: 3, known: 4 };
+        assert_eq!(meet(&known(), &shown(2, 3, 20)), Err(vote));
+        let witness = known();
+        witness.voted(2, 6);
+        let vote = Loss::Vote { shown: 5, known: 6 };
+        assert_eq!(meet(&witness, &shown(2, 5, 20)), Err(vote));
+    }
+
+    #[test]
+    fn entry_that_was_acknowledged_to_this_leader_cannot_be_denied() {
+        let witness = Place::new().begin(0, 0);
+        assert_eq!(meet(&witness, &shown(1, 3, 10)), Ok(()));
+        witness.acknowledged(2, 4, 20, 15);
+        assert!(!witness.denied(2, 4, 21), "it was never acknowledged");
+        assert!(!witness.denied(2, 5, 20), "to the leader before");
+        assert!(witness.denied(2, 4, 20));
+        assert_eq!(meet(&witness, &shown(1, 3, 10)), Err(Loss::Known));
+    }
+
+    #[test]
+    fn what_others_know_is_taken_over() {
+        let place = Place::new();
+        let witness = place.begin(0, 0);
+        let leader = Place::new().begin(0, 0);
+        assert_eq!(meet(&leader, &shown(5, 3, 10)), Ok(()));
+        leader.acknowledged(2, 4, 20, 20);
+        let learnt = witness.learn(&leader.records(4, 30, 20), |node| {
+            (node == 2).then_some(PEER_DISK)
+        });
+        assert_eq!(learnt.unwrap(), None);
+        drop(witness);
+        let witness = place.begin(0, 0);
+        let old = Loss::OldStart { shown: 4, known: 5 };
+        assert_eq!(meet(&witness, &shown(4, 3, 10)), Err(old));
+        let short = Loss::Log { shown: 19, known: 20 };
+        assert_eq!(meet(&witness, &shown(6, 4, 19)), Err(short));
+    }
+
+    #[test]
+    fn node_hears_from_its_leader_that_it_went_back() {
+        let witness = Place::new().begin(0, 0);
+        let mut records = witness.records(0, 0, 0);
+        let disk_of = |_| Some(DISK);
+        assert_eq!(
+            witness.learn(&records, disk_of).unwrap(),
+            None,
+            "it is what it is"
+        );
+        records.get_mut(&1).unwrap().number = 9;
+        let old = Loss::OldStart { shown: 1, known: 9 };
+        assert_eq!(witness.learn(&records, disk_of).unwrap(), Some(old));
+    }
+
+    #[test]
+    fn refused_directory_is_not_started_again() {
+        let place = Place::new();
+        place.begin(0, 0).refuse("it is an old copy").unwrap();
+        let again = Witness::begin(&RealDisk, &place.path(), (1, DISK), (0, 0));
+        let refused = again.map(|_| ()).unwrap_err();
+        assert!(
+            matches!(&refused, StorageError::Foreign(why) if why == "it is an old copy"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn members_that_are_known_fit_into_the_file() {
+        let place = Place::new();
+        let witness = place.begin(u64::MAX, u64::MAX);
+        for number in 0..NAMED_STARTS as u64 {
+            drop(place.begin(number, number));
+        }
+        let witness = {
+            drop(witness);
+            place.begin(u64::MAX, u64::MAX)
+        };
+        witness.refuse(&"x".repeat(2 * MAX_REASON_BYTES)).unwrap();
+        for node in 0..2 * MAX_MEMBERS_KNOWN as u64 {
+            let most = Shown {
+                number: u64::MAX,
+                names: vec![u64::MAX],
+                term: u64::MAX,
+                last: u64::MAX,
+            };
+            witness
+                .meet(u64::MAX - node, DiskId([0xff; 16]), &most)
+                .unwrap()
+                .unwrap();
+            witness.acknowledged(u64::MAX - node, u64::MAX, u64::MAX, u64::MAX);
+        }
+        witness.save().unwrap();
+        assert_eq!(witness.known.lock().content.members.len(), MAX_MEMBERS_KNOWN);
     }
 }

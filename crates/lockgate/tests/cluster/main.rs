@@ -31,6 +31,7 @@ mod modes;
 mod ordinary;
 mod queue;
 mod request_ids;
+mod rolled_back;
 mod scaling;
 mod sessions;
 mod supervisor;

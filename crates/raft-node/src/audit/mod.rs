@@ -138,12 +138,19 @@ impl Audit {
         if let Some(finding) = &known.finding {
             alarms.extend(finding.differing.iter().map(|node| differs(*node, finding)));
         }
-        if known.distrust == Some(Distrust::Differs) && !alarms.iter().any(|alarm| alarm.node_id == Some(self.node)) {
+        if known.distrust == Some(Distrust::Differs)
+            && !alarms.iter().any(|alarm| alarm.node_id == Some(self.node))
+        {
             let reason = self.distrust.borrow().clone();
-            alarms.push(alarm(self.node, AlarmKind::StateDiffers, reason.unwrap_or_default()));
+            alarms.push(alarm(
+                self.node,
+                AlarmKind::StateDiffers,
+                reason.unwrap_or_default(),
+            ));
         }
         for (node, reason) in self.gate.rolled_back() {
-            let detail = format!("node {node} came back with less than it had acknowledged, and is refused: {reason}");
+            let detail =
+                format!("node {node} came back with less than it had acknowledged, and is refused: {reason}");
             alarms.push(alarm(node, AlarmKind::RolledBack, detail));
         }
         let now = wall_clock::now_ms();
@@ -165,10 +172,11 @@ impl Audit {
         } = question;
         self.learn(members).await;
         let ours = self.replica.states();
-        let compared = match digest_version == znode_store::DIGEST_VERSION && !planted::is(Bug::UncomparedState) {
-            true => compare(&ours, &theirs),
-            false => None,
-        };
+        let compared =
+            match digest_version == znode_store::DIGEST_VERSION && !planted::is(Bug::UncomparedState) {
+                true => compare(&ours, &theirs),
+                false => None,
+            };
         let at = compared.map_or(0, |(zxid, _)| zxid);
         match (&finding, compared) {
             (Some(found), _) if found.differing.contains(&self.node) => {
@@ -304,7 +312,9 @@ impl Audit {
         let question = AuditQuestion {
             digest_version: znode_store::DIGEST_VERSION,
             states: self.replica.states(),
-            members: self.witness().records(seen.term, seen.own_matched, seen.committed),
+            members: self
+                .witness()
+                .records(seen.term, seen.own_matched, seen.committed),
             finding: self.known.lock().finding.clone(),
         };
         let ours = question.states.clone();
@@ -324,14 +334,19 @@ impl Audit {
         let answers: Vec<(NodeId, AuditAnswer)> = answers
             .filter(|(_, answer)| answer.digest_version == znode_store::DIGEST_VERSION)
             .collect();
-        let wrong = answers.iter().filter(|(_, answer)| answer.is_wrong).map(|(id, _)| *id);
+        let wrong = answers
+            .iter()
+            .filter(|(_, answer)| answer.is_wrong)
+            .map(|(id, _)| *id);
         let mut wrong: BTreeSet<NodeId> = wrong.collect();
         wrong.extend(self.has_wrong_state().then_some(self.node));
         let mut said: BTreeMap<NodeId, Vec<StateDigest>> = answers
             .into_iter()
             .map(|(id, answer)| (id, answer.states))
             .collect();
-        let agrees = said.values().any(|theirs| compare(&ours, theirs).is_some_and(|(_, same)| same));
+        let agrees = said
+            .values()
+            .any(|theirs| compare(&ours, theirs).is_some_and(|(_, same)| same));
         let is_compared = said.values().any(|theirs| compare(&ours, theirs).is_some());
         said.insert(self.node, ours);
         let finding = judge(&said, &wrong).filter(|_| !planted::is(Bug::UncomparedState));
@@ -429,7 +444,10 @@ impl Seen {
         if now.state != ServerState::Leader {
             return None;
         }
-        let matched = now.replication.as_ref().and_then(|all| all.get(&me).copied().flatten());
+        let matched = now
+            .replication
+            .as_ref()
+            .and_then(|all| all.get(&me).copied().flatten());
         let nodes = now.membership_config.nodes().map(|(id, _)| *id);
         Some(Self {
             term: now.current_term,

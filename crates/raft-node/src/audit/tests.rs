@@ -110,10 +110,13 @@ async fn put(node: &Node, path: &str) {
 /// Puts another state in the place of a node's, at the same position: as a bit that flips, or an apply that differs.
 fn spoil(node: &Node) {
     let mut store = node.replica().store.write();
-    let (zxid, context) = (store.zxid(), EntryContext {
-        time_ms: store.time_ms(),
-        term: 1,
-    });
+    let (zxid, context) = (
+        store.zxid(),
+        EntryContext {
+            time_ms: store.time_ms(),
+            term: 1,
+        },
+    );
     let mut other = Store::new();
     while other.zxid() < zxid {
         let path = format!("/spoilt-{}", other.zxid().0);
@@ -148,7 +151,11 @@ async fn follower_that_differs_stops_serving_and_serves_again_after_a_restart_th
     }
     // The others go on, and it goes on voting.
     put(&cluster.nodes[&leader], "/b").await;
-    let third = *cluster.nodes.keys().find(|id| ![leader, follower].contains(id)).unwrap();
+    let third = *cluster
+        .nodes
+        .keys()
+        .find(|id| ![leader, follower].contains(id))
+        .unwrap();
     cluster.stop(third).await;
     put(&cluster.nodes[&leader], "/c").await;
     assert!(cluster.nodes[&follower].make_snapshot().await.is_err());
@@ -190,7 +197,12 @@ async fn leader_that_differs_from_the_majority_hands_over_and_stops_serving() {
 async fn without_a_majority_none_of_those_that_differ_serves_until_one_decides() {
     let mut cluster = Cluster::start().await;
     let leader = cluster.leader().await;
-    let mut others = cluster.nodes.keys().copied().filter(|id| *id != leader).collect::<Vec<_>>();
+    let mut others = cluster
+        .nodes
+        .keys()
+        .copied()
+        .filter(|id| *id != leader)
+        .collect::<Vec<_>>();
     let (away, follower) = (others.pop().unwrap(), others.pop().unwrap());
     put(&cluster.nodes[&leader], "/a").await;
     for node in cluster.nodes.values() {
@@ -201,7 +213,10 @@ async fn without_a_majority_none_of_those_that_differ_serves_until_one_decides()
     for id in [leader, follower] {
         does_not_serve(&cluster.nodes[&id]).await;
         let node = &cluster.nodes[&id];
-        until("both are named", || has_alarm(node, leader) && has_alarm(node, follower)).await;
+        until("both are named", || {
+            has_alarm(node, leader) && has_alarm(node, follower)
+        })
+        .await;
     }
     cluster.restart(away).await;
     for id in [leader, away] {

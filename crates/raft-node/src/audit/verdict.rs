@@ -46,10 +46,7 @@ pub fn compare(ours: &[StateDigest], theirs: &[StateDigest]) -> Option<(u64, boo
 ///
 /// The position that decides is the one that most members have a digest of, the newest of several, among those where
 /// some differ. More than half of the members compared there must agree, not counting those whose state is `known_wrong`.
-pub fn judge(
-    said: &BTreeMap<NodeId, Vec<StateDigest>>,
-    known_wrong: &BTreeSet<NodeId>,
-) -> Option<Finding> {
+pub fn judge(said: &BTreeMap<NodeId, Vec<StateDigest>>, known_wrong: &BTreeSet<NodeId>) -> Option<Finding> {
     let mut at: BTreeMap<u64, BTreeMap<NodeId, u64>> = BTreeMap::new();
     for (node, states) in said {
         for state in states {
@@ -118,7 +115,10 @@ mod tests {
 
     #[test]
     fn equal_states_and_states_at_other_positions_are_no_finding() {
-        assert_eq!(judge(&said(&[(1, &[(5, 7)]), (2, &[(5, 7)]), (3, &[(6, 9)])])), None);
+        assert_eq!(
+            judge(&said(&[(1, &[(5, 7)]), (2, &[(5, 7)]), (3, &[(6, 9)])])),
+            None
+        );
         assert_eq!(judge(&said(&[(1, &[(5, 7)])])), None);
         assert_eq!(judge(&BTreeMap::new()), None);
     }
@@ -151,11 +151,7 @@ mod tests {
 
     #[test]
     fn position_with_most_members_decides() {
-        let all = said(&[
-            (1, &[(5, 7), (9, 1)]),
-            (2, &[(5, 7)]),
-            (3, &[(5, 8), (9, 2)]),
-        ]);
+        let all = said(&[(1, &[(5, 7), (9, 1)]), (2, &[(5, 7)]), (3, &[(5, 8), (9, 2)])]);
         assert_eq!(judge(&all), found(5, &[1, 2], &[3]));
     }
 

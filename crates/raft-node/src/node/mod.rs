@@ -28,9 +28,9 @@ use znode_watch::{TooManyWatches, WatchCounts, WatchKind};
 
 pub use self::backup::BackupRefused;
 pub use self::proposal::Proposal;
-use crate::audit::Audit;
 use crate::admission::{Admission, AdmissionConfig, AdmissionCounts, Busy, Place, Work};
 use crate::asker::{Asker, Questions};
+use crate::audit::Audit;
 use crate::compaction;
 use crate::config::{NodeConfig, NodeId};
 use crate::disks::Disks;

@@ -393,7 +393,9 @@ impl Gate {
                     && let Err(loss) = self.witness.judge(hello.from, hello.from_disk, &shown)
                 {
                     let reason = rolled_back(hello.from, self.node, loss);
-                    known.rolled_back.insert(hello.from, loss.to_string());
+                    if !self.witness.is_predecessor(hello.from, &shown) {
+                        known.rolled_back.insert(hello.from, loss.to_string());
+                    }
                     return refuse(RefusalCause::RolledBack, reason);
                 }
                 known.rolled_back.remove(&hello.from);
@@ -433,7 +435,9 @@ impl Gate {
                 if let Some(shown) = shown_in(&extensions)
                     && let Err(loss) = self.witness.judge(hello.to, disk, &shown)
                 {
-                    known.rolled_back.insert(hello.to, loss.to_string());
+                    if !self.witness.is_predecessor(hello.to, &shown) {
+                        known.rolled_back.insert(hello.to, loss.to_string());
+                    }
                     return Err(HandshakeError(rolled_back(hello.to, self.node, loss)));
                 }
                 known.rolled_back.remove(&hello.to);
@@ -473,13 +477,19 @@ impl Gate {
         if self.witness.has_met(peer, disk, &shown) {
             return Ok(());
         }
-        let witness = self.witness.clone();
+        let (witness, start) = (self.witness.clone(), shown.number);
         let met = blocking::run(move || witness.meet(peer, disk, &shown)).await??;
+        if met.is_ok() {
+            tracing::info!(node = peer, start, "a member was started");
+        }
         // Another start of the same directory may have become known only now: its connections end.
         self.changes.send_modify(|count| *count += 1);
         met.map_err(|loss| {
             self.known.lock().rolled_back.insert(peer, loss.to_string());
-            io::Error::new(io::ErrorKind::PermissionDenied, rolled_back(peer, self.node, loss))
+            io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                rolled_back(peer, self.node, loss),
+            )
         })
     }
 
@@ -496,7 +506,11 @@ impl Gate {
     /// A member has lost what it had acknowledged: its connections end, and none is made any more.
     pub fn distrust(&self, peer: NodeId, loss: Loss) {
         let reason = loss.to_string();
-        tracing::error!(node = peer, reason, "a member lacks what it had acknowledged, and is refused");
+        tracing::error!(
+            node = peer,
+            reason,
+            "a member lacks what it had acknowledged, and is refused"
+        );
         self.known.lock().rolled_back.insert(peer, reason);
         self.changes.send_modify(|count| *count += 1);
     }
@@ -508,7 +522,12 @@ impl Gate {
 
     /// The members that are refused because their data directory is older than what they acknowledged, and why.
     pub fn rolled_back(&self) -> BTreeMap<NodeId, String> {
-        self.known.lock().rolled_back.clone()
+        let known = self.known.lock();
+        let is_member =
+            |(id, disk): &(NodeId, DiskId)| known.members.get(id).is_some_and(|member| member.disk == *disk);
+        let lost = self.witness.lost().into_iter().filter(is_member);
+        let lost = lost.map(|(id, _)| (id, Loss::Known.to_string()));
+        lost.chain(known.rolled_back.clone()).collect()
     }
 
     /// The data directory of a member, as the membership names it.
@@ -562,7 +581,9 @@ impl Gate {
 
 /// Which start of its data directory a peer shows. Programs before this extension show none, and are believed.
 fn shown_in(extensions: &[(u16, Bytes)]) -> Option<Shown> {
-    let (_, bytes) = extensions.iter().find(|(number, _)| *number == WITNESS_EXTENSION)?;
+    let (_, bytes) = extensions
+        .iter()
+        .find(|(number, _)| *number == WITNESS_EXTENSION)?;
     codec::decode(bytes).ok()
 }
 

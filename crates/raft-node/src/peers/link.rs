@@ -14,8 +14,8 @@ use tokio::time::timeout;
 use super::gate::Gate;
 use super::stream::{PeerStream, ReadHalf, WriteHalf, protect_called};
 use super::wire::{
-    Answer, Ask, FrameReader, HelloReply, OLDEST_WIRE_VERSION, Purpose, RefusalCause, decode_frame, put_frame,
-    send_frames,
+    Answer, Ask, FrameReader, HelloReply, OLDEST_WIRE_VERSION, Purpose, RefusalCause, decode_frame,
+    put_frame, send_frames,
 };
 use crate::config::NodeId;
 use crate::fail_step;

@@ -160,7 +160,10 @@ async fn believes_an_old_image() -> bool {
     copy(&image, &dir);
     cluster.restart(id).await.unwrap();
     let node = cluster.node(id).clone();
-    eventually("it is decided", || node.not_ready().is_none() || node.is_stopping()).await;
+    eventually("it is decided", || {
+        node.not_ready().is_none() || node.is_stopping()
+    })
+    .await;
     let believed = !node.is_stopping();
     cluster.stop_all().await;
     believed
@@ -169,7 +172,8 @@ async fn believes_an_old_image() -> bool {
 /// Replicas that differ, as they come from their snapshots, go on serving.
 async fn serves_a_state_that_differs() -> bool {
     let bug = [Bug::UncomparedState].into_iter().find(|bug| planted::is(*bug));
-    let mut cluster = Cluster::start_with(3, |config| config.audit_interval = Duration::from_secs(3_600)).await;
+    let mut cluster =
+        Cluster::start_with(3, |config| config.audit_interval = Duration::from_secs(3_600)).await;
     // Each replica applies some commands at a time of its own.
     planted::plant(Some(Bug::OwnClock));
     for n in 0..50 {

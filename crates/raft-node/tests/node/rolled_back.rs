@@ -49,7 +49,10 @@ async fn is_refused_for_good(cluster: &mut Cluster, id: NodeId) {
     cluster.restart(id).await.unwrap();
     let failure = failure_of(cluster.node(id)).await;
     assert!(failure.contains("older than what node"), "{failure}");
-    assert!(failure.contains(&format!("lockgate cluster replace {id}")), "{failure}");
+    assert!(
+        failure.contains(&format!("lockgate cluster replace {id}")),
+        "{failure}"
+    );
     cluster.stop(id).await;
     match cluster.restart(id).await {
         Err(StartError::Identity(text)) => assert!(text.contains("older than what node"), "{text}"),
@@ -92,7 +95,8 @@ async fn old_image_is_refused_by_a_node_that_was_dead_when_it_acknowledged_also_
     let image = image(&cluster, returning);
     cluster.restart(returning).await.unwrap();
     cluster.wait_ready().await;
-    let knows = || cluster.node(dead).knows_start_of(returning) == cluster.node(returning).knows_start_of(returning);
+    let knows =
+        || cluster.node(dead).knows_start_of(returning) == cluster.node(returning).knows_start_of(returning);
     eventually("the other follower has heard of the start", knows).await;
     cluster.stop(dead).await;
     put(cluster.node(returning), "/granted", "x").await;

@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod crowded;
+mod differing;
 #[path = "../../../../crates/lockgate/tests/cluster/harness.rs"]
 #[allow(dead_code, reason = "other tests need more of it")]
 mod harness;
@@ -37,11 +38,12 @@ use crate::project::{file, root};
 pub const LOCKGATE: &str = env!("CARGO_BIN_EXE_lockgate-with-faults");
 
 /// Which test makes a rule fire. A rule that is in none of them is one too many.
-const FIRED: [(&str, &[&str]); 4] = [
+const FIRED: [(&str, &[&str]); 5] = [
     ("losses", losses::ALERTS),
     ("crowded", crowded::ALERTS),
     ("troubled", troubled::ALERTS),
     ("slow_disk", slow_disk::ALERTS),
+    ("differing", differing::ALERTS),
 ];
 
 /// How a cluster of a test is scraped.

@@ -85,6 +85,27 @@ pub enum Command {
         #[arg(long)]
         force: bool,
     },
+    /// Let a new node take the place of one that lost its data directory, came back with an old one, or has a wrong
+    /// state: the new node gets everything from the others and a vote, then the old one is removed. In a cluster on this
+    /// machine the new node is also configured and started; elsewhere start it before, with `join = true`
+    Replace {
+        #[command(flatten)]
+        at: Where,
+        /// The id of the node that goes
+        id: NodeId,
+        /// The new node's id, never used before (in a cluster on this machine: the next one)
+        #[arg(long, value_name = "ID")]
+        with: Option<NodeId>,
+        /// Where the new node listens for its peers
+        #[arg(long, value_name = "HOST:PORT", requires = "node")]
+        peer: Option<String>,
+        /// Where the new node serves HTTP
+        #[arg(long, value_name = "HOST:PORT", requires = "node")]
+        http: Option<String>,
+        /// So long it may take to catch up, in seconds
+        #[arg(long, default_value_t = 300)]
+        wait_s: u64,
+    },
     /// Move leadership to another voter
     MoveLeader {
         #[command(flatten)]
@@ -122,19 +143,7 @@ pub async fn run(command: Command, executable: &Path) -> anyhow::Result<String> 
             let wait = voter.then(|| Duration::from_secs(wait_s));
             match at.node.is_empty() {
                 true => add_local(&at.dir, executable, id, wait).await,
-                false => match (id, peer, http) {
-                    (Some(id), Some(peer), Some(http)) => {
-                        let address = member_address(peer, http)?;
-                        let mut members = members(&at, executable)?;
-                        let added = members.add(id, &address).await?;
-                        let said = said(&added, format!("node {id} is a learner"));
-                        promoted(&mut members, id, wait, said).await
-                    }
-                    _ => {
-                        let told = "a node elsewhere is added by its id, --peer and --http";
-                        Err(UsageError(told.to_owned()).into())
-                    }
-                },
+                false => add_elsewhere(&at, executable, (id, peer, http), wait).await,
             }
         }
         Command::Promote { at, id, wait_s } => {
@@ -149,18 +158,25 @@ pub async fn run(command: Command, executable: &Path) -> anyhow::Result<String> 
             Ok(said(&demoted, format!("node {id} is a learner")))
         }
         Command::Remove { at, id, force } => {
-            let mut members = members(&at, executable)?;
-            let id = named(&mut members, &id).await?;
-            let removed = members.remove(id, force).await?;
-            let mut text = said(&removed, format!("node {id} is no member"));
-            if at.node.is_empty() {
-                let mut cluster = LocalCluster::open(&at.dir, executable)?;
-                if cluster.node(id).is_ok() {
-                    let aside = cluster.put_aside(id, STOP_TIMEOUT).await?;
-                    text.push_str(&format!("\nIts files are in {} now.", aside.display()));
-                }
-            }
-            Ok(text)
+            let id = named(&mut members(&at, executable)?, &id).await?;
+            remove(&at, executable, id, force).await
+        }
+        Command::Replace {
+            at,
+            id,
+            with,
+            peer,
+            http,
+            wait_s,
+        } => {
+            members(&at, executable)?.require(id).await?;
+            let wait = Some(Duration::from_secs(wait_s));
+            let added = match at.node.is_empty() {
+                true => add_local(&at.dir, executable, with, wait).await?,
+                false => add_elsewhere(&at, executable, (with, peer, http), wait).await?,
+            };
+            let removed = remove(&at, executable, id, false).await?;
+            Ok(format!("{added}\n{removed}"))
         }
         Command::MoveLeader { at, id } => {
             let mut members = members(&at, executable)?;
@@ -182,6 +198,38 @@ pub async fn run(command: Command, executable: &Path) -> anyhow::Result<String> 
             ))
         }
     }
+}
+
+/// Adds a node that waits on another machine.
+async fn add_elsewhere(
+    at: &Where,
+    executable: &Path,
+    (id, peer, http): (Option<NodeId>, Option<String>, Option<String>),
+    wait: Option<Duration>,
+) -> anyhow::Result<String> {
+    let (Some(id), Some(peer), Some(http)) = (id, peer, http) else {
+        let message = "a node elsewhere is added by its id, --peer and --http";
+        return Err(UsageError(message.to_owned()).into());
+    };
+    let address = member_address(peer, http)?;
+    let mut members = members(at, executable)?;
+    let added = members.add(id, &address).await?;
+    let said = said(&added, format!("node {id} is a learner"));
+    promoted(&mut members, id, wait, said).await
+}
+
+/// Removes a member. In a cluster on this machine its process is stopped, and its files are put aside.
+async fn remove(at: &Where, executable: &Path, id: NodeId, force: bool) -> anyhow::Result<String> {
+    let removed = members(at, executable)?.remove(id, force).await?;
+    let mut text = said(&removed, format!("node {id} is no member"));
+    if at.node.is_empty() {
+        let mut cluster = LocalCluster::open(&at.dir, executable)?;
+        if cluster.node(id).is_ok() {
+            let aside = cluster.put_aside(id, STOP_TIMEOUT).await?;
+            text.push_str(&format!("\nIts files are in {} now.", aside.display()));
+        }
+    }
+    Ok(text)
 }
 
 /// Configures and starts a new node on this machine, and adds it.

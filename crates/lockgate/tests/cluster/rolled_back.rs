@@ -1,0 +1,124 @@
+//! A node comes back with an older copy of its own data directory: a restored image of its machine, or of its files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use local_cluster::{START_TIMEOUT, STOP_TIMEOUT};
+use lockgate::raft_node::NodeId;
+use serde_json::Value;
+
+use crate::command_line::succeeds;
+use crate::harness::{TestCluster, eventually};
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&from, &to),
+            false => drop(fs::copy(&from, &to).unwrap()),
+        }
+    }
+}
+
+/// Copies a node's data directory while the node does not run, and gives where the copy is.
+async fn image(cluster: &mut TestCluster, id: NodeId) -> PathBuf {
+    cluster.stop(id, STOP_TIMEOUT).await.unwrap();
+    let image = cluster.dir().join("image");
+    copy(&cluster.node(id).unwrap().data_dir(), &image);
+    cluster.up(START_TIMEOUT).await.unwrap();
+    image
+}
+
+fn put_back(cluster: &TestCluster, id: NodeId, image: &Path) {
+    let dir = cluster.node(id).unwrap().data_dir();
+    fs::remove_dir_all(&dir).unwrap();
+    copy(image, &dir);
+}
+
+fn log_of(cluster: &TestCluster, id: NodeId) -> String {
+    fs::read_to_string(cluster.node(id).unwrap().log_file()).unwrap()
+}
+
+async fn is_running(cluster: &TestCluster, id: NodeId) -> bool {
+    cluster.pid(id).unwrap().is_some()
+}
+
+/// Of the two nodes that had the grant one is dead when the other comes back without it, to the one that had it not.
+#[tokio::test]
+async fn grant_that_a_rolled_back_node_had_acknowledged_is_not_granted_again() {
+    let mut cluster = TestCluster::start().await;
+    let followers = cluster.followers().await;
+    let (returning, absent) = (followers[0], followers[1]);
+    let image = image(&mut cluster, returning).await;
+    let met = format!("node={returning} start=2");
+    eventually("the other follower knows of the start", async || {
+        log_of(&cluster, absent).contains(&met)
+    })
+    .await;
+    let leader = cluster
+        .ids()
+        .into_iter()
+        .find(|id| ![returning, absent].contains(id))
+        .unwrap();
+    cluster.kill(absent).await.unwrap();
+    let (mut client, session) = cluster.session(leader, "holder").await;
+    let granted = client.acquire(session.id(), "money").await.unwrap();
+    cluster.kill(returning).await.unwrap();
+    put_back(&cluster, returning, &image);
+    cluster.kill(leader).await.unwrap();
+
+    cluster.start(absent).unwrap();
+    cluster.start(returning).unwrap();
+    eventually("the node with the old copy ends", async || {
+        !is_running(&cluster, returning).await
+    })
+    .await;
+    let log = log_of(&cluster, returning);
+    assert!(log.contains("older than what node"), "{log}");
+    assert!(
+        log.contains(&format!("lockgate cluster replace {returning}")),
+        "{log}"
+    );
+    let ready = cluster.send(absent, "GET", "/readyz", &Value::Null).await;
+    assert_eq!(ready.status, 503, "one of three is no quorum");
+
+    // It does not start any more, and the cluster goes on without it.
+    cluster.start(returning).unwrap();
+    cluster.start(leader).unwrap();
+    cluster
+        .wait_ready(&[leader, absent], START_TIMEOUT)
+        .await
+        .unwrap();
+    eventually("it has ended again", async || {
+        !is_running(&cluster, returning).await
+    })
+    .await;
+    for id in [leader, absent] {
+        let lock = cluster.get(id, "/v1/locks/money").await;
+        assert_eq!(
+            lock["holders"][0]["fencing_token"], granted.fencing_token,
+            "{lock}"
+        );
+    }
+
+    // One command repairs it.
+    let dir = cluster.dir().to_str().unwrap().to_owned();
+    succeeds(&["cluster", "replace", &returning.to_string(), "--dir", &dir]).await;
+    let seen = cluster
+        .send(leader, "GET", "/v1/cluster", &Value::Null)
+        .await
+        .json();
+    let members: Vec<_> = seen["members"].as_array().unwrap().iter().collect();
+    let ids: Vec<_> = members
+        .iter()
+        .map(|member| member["node_id"].as_u64().unwrap())
+        .collect();
+    assert!(
+        ids.contains(&4) && !ids.contains(&returning) && ids.len() == 3,
+        "{seen}"
+    );
+    assert!(members.iter().all(|member| member["role"] != "learner"), "{seen}");
+    assert_eq!(seen["alarms"], serde_json::json!([]));
+    succeeds(&["cluster", "down", "--dir", &dir]).await;
+}
