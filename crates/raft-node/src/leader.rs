@@ -20,6 +20,7 @@ use crate::fail_step;
 use crate::peers::Peers;
 use crate::peers::wire::{NotLeader, Touched};
 use crate::replica::Replica;
+use crate::stall_log::StallLog;
 use crate::tuning::Tuned;
 use crate::types::{Member, Raft};
 use crate::wall_clock;
@@ -305,6 +306,7 @@ where
     let mut swept = Instant::now();
     let mut setting: Option<JoinHandle<()>> = None;
     let mut delays = Delays::default();
+    let mut stalls = StallLog::default();
     loop {
         tokio::select! {
             () = tokio::time::sleep(TICK) => {}
@@ -319,7 +321,7 @@ where
         // never end a session.
         let stall = late.saturating_sub(STALL);
         if !stall.is_zero() {
-            tracing::warn!(?late, "this node stood still; sessions get that time back");
+            stalls.note(late);
             replica.sessions.stalled(stall);
         }
         while let Some((term, due, as_of)) = take_silent(&replica, now) {

@@ -79,6 +79,7 @@ mod subject;
 
 pub mod admission;
 mod submitter;
+mod stall_log;
 mod succession;
 mod proposer;
 pub mod disks;

@@ -251,7 +251,7 @@ impl World {
     }
 
     /// Cuts links, or takes such a cut back.
-    fn cut(&mut self, links: &[(usize, usize)], cut: bool) {
+    pub(crate) fn cut(&mut self, links: &[(usize, usize)], cut: bool) {
         for (from, to) in links {
             let cuts = &mut self.nemesis.cuts[*from][*to];
             *cuts = if cut { *cuts + 1 } else { cuts.saturating_sub(1) };

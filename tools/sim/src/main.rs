@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use lockgate_sim::{fleet, mutants, regressions, run};
+use lockgate_sim::{fleet, mutants, regressions, run, stalls};
 use tracing::Level;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt;
@@ -36,6 +36,9 @@ struct Args {
     /// The bug to plant, by its number; with `--mutants` the only one to look for.
     #[arg(long)]
     planted: Option<u8>,
+    /// Instead of all faults, let the nodes of the one seed stall for so many simulated seconds, and look at who leads.
+    #[arg(long, value_name = "SECONDS", requires = "seed")]
+    stalls: Option<u64>,
     /// Tell of one seed as JSON.
     #[arg(long)]
     json: bool,
@@ -90,6 +93,14 @@ fn one(seed: u64, args: &Args) -> anyhow::Result<ExitCode> {
         tracing_subscriber::registry()
             .with(lines.with_filter(told))
             .init();
+    }
+    if let Some(seconds) = args.stalls {
+        let elections = stalls::run(seed, seconds);
+        println!("{}", serde_json::to_string(&elections)?);
+        return Ok(match elections.violation {
+            None => ExitCode::SUCCESS,
+            Some(_) => ExitCode::FAILURE,
+        });
     }
     let report = run::run(seed, args.steps);
     match args.json {

@@ -61,6 +61,20 @@ impl Plan {
         }
     }
 
+    /// A plan in which nothing goes wrong by itself.
+    pub fn quiet(seed: u64) -> Self {
+        let plan = Self::draw(seed);
+        Self {
+            machines: 3,
+            clients: 3,
+            kinds: Vec::new(),
+            client_loss: 0,
+            client_copies: 0,
+            rates: vec![1_000; 3],
+            ..plan
+        }
+    }
+
     /// What the node of a machine is told.
     pub fn config(&self, machine: usize) -> NodeConfig {
         let member = |number: u64| {

@@ -39,11 +39,7 @@ pub struct Report {
 
 /// Runs a seed in this process, which must not have run one before.
 pub fn run(seed: u64, steps: u64) -> Report {
-    // Whatever asks the operating system for random bytes in this process gets them from the seed: the nodes, the
-    // runtimes, the hash maps.
-    mad_turmoil::rand::set_rng(StdRng::seed_from_u64(
-        Dice::new(seed, "operating system").between(0..u64::MAX),
-    ));
+    take_randomness_from(seed);
     let began = Stopwatch::start();
     let mut world = World::new(Plan::draw(seed));
     let ended = world.run(steps).and_then(|()| world.finish());
@@ -66,6 +62,14 @@ pub fn run(seed: u64, steps: u64) -> Report {
             .map(|(kind, times)| (format!("{kind:?}"), *times))
             .collect(),
     }
+}
+
+/// Whatever asks the operating system for random bytes in this process gets them from the seed: the nodes, the runtimes, the
+/// hash maps.
+pub(crate) fn take_randomness_from(seed: u64) {
+    mad_turmoil::rand::set_rng(StdRng::seed_from_u64(
+        Dice::new(seed, "operating system").between(0..u64::MAX),
+    ));
 }
 
 impl Report {

@@ -4,6 +4,7 @@
 use std::process::Command;
 
 use lockgate_sim::run::Report;
+use lockgate_sim::stalls::Elections;
 
 /// Steps of a short run: several elections, snapshots and faults, in some seconds.
 const SHORT: u64 = 6_000;
@@ -60,4 +61,21 @@ fn the_same_seed_is_the_same_run() {
     let logged = run_with(7, SHORT, &["--log"]);
     assert_eq!(one.trace, logged.trace, "also when it tells what it does");
     assert_ne!(one.trace, run(8, SHORT).trace, "another seed is another run");
+}
+
+#[test]
+fn stalls_cost_no_leader_its_place_and_a_killed_one_is_succeeded_at_once() {
+    for seed in 1..=3 {
+        let output = Command::new(env!("CARGO_BIN_EXE_lockgate-sim"))
+            .args(["--seed", &seed.to_string(), "--stalls", "60"])
+            .output()
+            .expect("the simulation is there");
+        let elections: Elections = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+            let said = String::from_utf8_lossy(&output.stderr);
+            panic!("seed {seed} gave no report ({error}): {said}")
+        });
+        let again = format!("cargo run --profile checked -p lockgate-sim -- --seed {seed} --stalls 60");
+        assert_eq!(elections.violation, None, "{elections:?}\n{again}");
+        assert!(elections.stalls > 50, "{elections:?}");
+    }
 }

@@ -63,7 +63,7 @@ pub(crate) async fn look(
             snapshot_bytes: storage.snapshots.latest().map_or(0, |latest| latest.bytes()),
             log_full: wal.is_full(),
             starved: wal.is_starved(),
-            sync: wal.pulse().average(),
+            sync: wal.pulse().usual(),
             working: wal.pulse().working_for(),
         });
         if was_low != report.low {

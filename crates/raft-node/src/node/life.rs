@@ -15,6 +15,9 @@ use crate::storage::Wal;
 /// How often a node looks whether it can still serve, so that `readyz` need not ask for every caller.
 const READINESS_INTERVAL: Duration = Duration::from_millis(500);
 
+/// How long a node that stops waits for another one to lead. A transfer takes milliseconds; whoever is left elects one by itself.
+const HAND_OVER_AT_STOP: Duration = Duration::from_millis(600);
+
 impl Node {
     /// Waits until the node cannot go on: its disk failed, or its peers refused it; returns the reason. Never
     /// returns on a healthy node.
@@ -33,29 +36,47 @@ impl Node {
 
     /// Hands leadership to another member if this node leads, and stops. What waits here is answered
     /// `Unavailable` or `OutcomeUnknown`.
+    ///
+    /// Peers and clients cannot hold it up. A disk that hangs can: then [`Node::stops_at`] says so.
     // Boxed, so that it is compiled in this crate alone: see `start_keeping`.
     #[inline(never)]
     pub fn stop(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.stop_here())
     }
 
+    /// What a node that stops is waiting for. `None`: it does not stop, or has stopped.
+    pub fn stops_at(&self) -> Option<&'static str> {
+        *self.inner.stops_at.lock()
+    }
+
     async fn stop_here(&self) {
-        self.hand_over().await;
+        let waits_for = |what| *self.inner.stops_at.lock() = Some(what);
+        waits_for("another leader");
+        if tokio::time::timeout(HAND_OVER_AT_STOP, self.hand_over())
+            .await
+            .is_err()
+        {
+            tracing::warn!("stopping without another leader: none has taken over in time");
+        }
         self.inner.stop.cancel();
+        waits_for("the node's tasks");
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
+        waits_for("Raft, and its writes to the log");
         if let Err(error) = self.inner.raft.shutdown().await {
             tracing::warn!(%error, "raft did not stop in order");
         }
         self.inner.replica.calls.stop();
         self.inner.replica.hub.stop();
         self.inner.replica.stop_tap();
+        waits_for("the lock history's disk");
         if let Some(history) = self.inner.history.clone() {
             let stopped = crate::blocking::run(move || history.stop()).await;
             if let Err(error) = stopped {
                 tracing::warn!(%error, "the lock history did not end in order");
             }
         }
+        waits_for("the log's disk");
         let storage = self.inner.storage.lock().take();
         if let Some(storage) = storage {
             let closed = crate::blocking::run(move || storage.close()).await;
@@ -63,6 +84,7 @@ impl Node {
                 tracing::warn!(%error, "the log did not end in order");
             }
         }
+        *self.inner.stops_at.lock() = None;
     }
 
     /// Moves leadership to the living member that has most of the log, if this node leads.

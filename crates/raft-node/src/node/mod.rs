@@ -45,6 +45,7 @@ use crate::peers::{Gate, SnapshotTraffic};
 use crate::replica::Replica;
 use crate::status::SnapshotMade;
 use crate::storage::{Storage, Wal};
+use crate::succession::Succession;
 use crate::tuning::{Tuned, Tuning};
 use crate::types::Raft;
 use crate::watch_connection::WatchConnection;
@@ -81,6 +82,7 @@ struct Inner {
     asker: Arc<Asker>,
     membership: Arc<MembershipLeader>,
     leader: watch::Receiver<LeaderView>,
+    succession: Arc<Succession>,
     failure: watch::Sender<Option<String>>,
     disks: Arc<Disks>,
     wal: Wal,
@@ -89,6 +91,8 @@ struct Inner {
     confirmed: Mutex<Option<Instant>>,
     stop: CancellationToken,
     tasks: TaskTracker,
+    /// What a node that stops is waiting for.
+    stops_at: Mutex<Option<&'static str>>,
     /// Places for backups that are being made.
     backups: Arc<Semaphore>,
     /// What of the configuration has been changed since the start.
@@ -200,11 +204,15 @@ impl Node {
         self.inner.admission.counts()
     }
 
-    /// A node that cannot go on takes nothing more, and says why.
+    /// A node that cannot go on takes nothing more, and says why. Neither does one that is cut off: nothing of what it took in would be
+    /// done, and its caller can go to another node.
     fn working(&self) -> Result<(), Unavailable> {
-        match &*self.inner.failure.borrow() {
-            Some(reason) => Err(Unavailable::new(reason.clone())),
-            None => Ok(()),
+        if let Some(reason) = &*self.inner.failure.borrow() {
+            return Err(Unavailable::new(reason.clone()));
+        }
+        match self.inner.succession.is_cut_off() {
+            true => Err(Unavailable::new("this node is cut off: it knows of no leader")),
+            false => Ok(()),
         }
     }
 

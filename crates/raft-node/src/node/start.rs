@@ -210,6 +210,14 @@ impl Node {
             change_patience: config.propose_timeout,
         });
         let audit = Arc::new(Audit::new(gate.clone(), replica.clone(), raft.clone()));
+        let succession = Arc::new(Succession::new(
+            config.node_id,
+            config.timing.clone(),
+            peers.clone(),
+            raft.clone(),
+            log.clone(),
+            view.clone(),
+        ));
         let node = Node {
             inner: Arc::new(Inner {
                 distrust: audit.distrusted(),
@@ -224,6 +232,7 @@ impl Node {
                 asker: asker.clone(),
                 membership: membership.clone(),
                 leader: view.clone(),
+                succession: succession.clone(),
                 failure,
                 disks: disks.clone(),
                 wal: log.clone(),
@@ -231,6 +240,7 @@ impl Node {
                 confirmed: Mutex::new(None),
                 stop: stop.clone(),
                 tasks: tasks.clone(),
+                stops_at: Mutex::new(None),
                 backups: Arc::new(Semaphore::new(backup::BACKUPS_AT_ONCE)),
                 tuned: tuned.clone(),
                 traffic: traffic.clone(),
@@ -240,14 +250,6 @@ impl Node {
             }),
         };
 
-        let succession = Arc::new(Succession::new(
-            config.node_id,
-            config.timing.clone(),
-            peers.clone(),
-            raft.clone(),
-            log.clone(),
-            view.clone(),
-        ));
         let tasks = Tasks::new(gate.clone(), tasks);
         let services = Services {
             raft: raft.clone(),
@@ -391,9 +393,8 @@ fn raft_config(config: &NodeConfig) -> Result<openraft::Config, StartError> {
         // The state is in memory: a leader that restarts has to win an election before it knows what is
         // committed.
         enable_leader_restore: Some(false),
-        // A leader that has lost its quorum and still reaches one follower would keep the others from
-        // electing another one.
-        quorum_loss_probe_interval: Some(ms(timing.election_max) * 2),
+        // A leader that lost its quorum falls silent by `succession`: here one that only stood still would, too.
+        quorum_loss_probe_interval: None,
         // By itself it makes no snapshots and purges nothing: see `compaction.rs`.
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: u64::MAX,

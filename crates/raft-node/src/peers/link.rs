@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use futures_util::FutureExt;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::gate::Gate;
 use super::stream::{PeerStream, ReadHalf, WriteHalf, protect_called};
@@ -25,6 +26,10 @@ use crate::types::DiskId;
 /// How long a connection may take to be made, handshake included. Peers are a fraction of a millisecond
 /// away, or a few hundred over continents.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long nothing must have come on a connection before it is given up, after a question on it was not answered in time. A peer that
+/// is slow for a moment needs no new connection: to make one would take it longer.
+const SILENT_LINE: Duration = Duration::from_millis(300);
 
 /// Questions that wait to be written. Callers wait when there are more: the peer does not keep up.
 const QUEUE: usize = 1024;
@@ -49,17 +54,30 @@ struct Question {
 #[derive(Clone)]
 pub struct Link {
     questions: mpsc::Sender<Question>,
+    life: Arc<Life>,
+}
+
+/// Evidence of the peer's life at the other end.
+#[derive(Default)]
+struct Life {
     /// A question timed out: the connection may be dead without anybody having said so.
-    suspicion: Arc<tokio::sync::Notify>,
+    suspicion: Notify,
+    /// When the last answer came, to whatever question.
+    last_answer: Mutex<Option<Instant>>,
 }
 
 impl Link {
     /// A line to `to`; connects when the first question is asked.
     pub fn new(gate: Arc<Gate>, to: NodeId, purpose: Purpose) -> Self {
         let (questions, queue) = mpsc::channel(QUEUE);
-        let suspicion = Arc::new(tokio::sync::Notify::new());
-        tokio::spawn(run(gate, to, purpose, queue, suspicion.clone()));
-        Self { questions, suspicion }
+        let life = Arc::new(Life::default());
+        tokio::spawn(run(gate, to, purpose, queue, life.clone()));
+        Self { questions, life }
+    }
+
+    /// When the peer has last answered anything on this line, in time or not.
+    pub fn last_answer(&self) -> Option<Instant> {
+        *self.life.last_answer.lock()
     }
 
     /// Asks, in the order of the calls, and waits for the answer, at most for `patience`.
@@ -78,7 +96,7 @@ impl Link {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(LinkError::NoAnswer("the link was closed".into())),
             Err(_) => {
-                self.suspicion.notify_one();
+                self.life.suspicion.notify_one();
                 Err(LinkError::NoAnswer(format!("nothing came within {patience:?}")))
             }
         }
@@ -158,19 +176,22 @@ async fn run(
     to: NodeId,
     purpose: Purpose,
     mut queue: mpsc::Receiver<Question>,
-    suspicion: Arc<tokio::sync::Notify>,
+    life: Arc<Life>,
 ) {
     let _alarm = Alarm::new(&gate, "a line to a peer");
-    let mut last_failure = String::new();
+    let mut is_lost = false;
+    // One line for a peer, not one for each of its connections.
+    let tells = purpose == Purpose::Control;
     while let Some(first) = queue.recv().await {
         let (reader, writer, _) = match connect(&gate, to, purpose).await {
             Ok(connected) => connected,
             Err(error) => {
                 let what = error.to_string();
-                if what != last_failure {
-                    tracing::warn!(node = to, ?purpose, error = what, "cannot reach a peer");
-                    last_failure.clone_from(&what);
+                match tells && !is_lost {
+                    true => tracing::warn!(node = to, error = what, "a peer is lost: it cannot be reached"),
+                    false => tracing::debug!(node = to, ?purpose, error = what, "a peer cannot be reached"),
                 }
+                is_lost = true;
                 refuse(first, &what);
                 // What came meanwhile would fare no better.
                 while let Ok(question) = queue.try_recv() {
@@ -179,25 +200,15 @@ async fn run(
                 continue;
             }
         };
-        if !last_failure.is_empty() {
-            tracing::info!(node = to, ?purpose, "a peer is back");
-            last_failure.clear();
+        if std::mem::take(&mut is_lost) && tells {
+            tracing::info!(node = to, "a peer is back");
         }
         // What was suspected of the connection before is nothing that this one has done.
-        let _stale = suspicion.notified().now_or_never();
+        let _stale = life.suspicion.notified().now_or_never();
         let mut waiting = HashMap::new();
         // A connection that was made has agreed upon one.
         let version = gate.wire_version_with(to).unwrap_or(OLDEST_WIRE_VERSION);
-        let ended = converse(
-            first,
-            &mut queue,
-            &suspicion,
-            version,
-            reader,
-            writer,
-            &mut waiting,
-        )
-        .await;
+        let ended = converse(first, &mut queue, &life, version, reader, writer, &mut waiting).await;
         if let Err(error) = &ended {
             tracing::debug!(node = to, ?purpose, %error, "a connection to a peer broke");
         }
@@ -221,7 +232,7 @@ type Waiting = HashMap<u64, oneshot::Sender<Result<Answer, LinkError>>>;
 async fn converse(
     first: Question,
     queue: &mut mpsc::Receiver<Question>,
-    suspicion: &tokio::sync::Notify,
+    life: &Life,
     version: u16,
     mut reader: FrameReader<ReadHalf>,
     mut writer: WriteHalf,
@@ -230,7 +241,13 @@ async fn converse(
     let mut next_id = 0u64;
     let mut out = BytesMut::new();
     let mut next = Some(first);
+    // Since when a question waits and nothing comes; and when that is taken for the end of the connection.
+    let mut quiet_since = Instant::now();
+    let mut give_up = None;
     loop {
+        if waiting.is_empty() {
+            quiet_since = Instant::now();
+        }
         // Everything that is in the queue goes out in one write.
         while let Some(question) = next.take() {
             let since = question.ask.since();
@@ -256,24 +273,29 @@ async fn converse(
             out.clear();
         }
         tokio::select! {
-            // A suspicion first: a question that comes right after it belongs on the next connection.
             biased;
-            () = suspicion.notified() => {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "an answer did not come in time"));
-            }
-            question = queue.recv() => match question {
-                Some(question) => next = Some(question),
-                None => return Ok(()),
-            },
+            () = life.suspicion.notified() => give_up = Some(quiet_since + SILENT_LINE),
             frame = reader.next() => match frame? {
                 Some(frame) => {
                     let (id, answer): (u64, Answer) = decode_frame(&frame)?;
                     fail_step!(async "peer::after_answer", |error| error);
+                    quiet_since = Instant::now();
+                    give_up = None;
+                    *life.last_answer.lock() = Some(quiet_since);
                     if let Some(asker) = waiting.remove(&id) {
                         // Whoever asked may have given up.
                         let _ = asker.send(Ok(answer));
                     }
                 }
+                None => return Ok(()),
+            },
+            // Behind what has come: this node may have stood still itself.
+            () = sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "an answer did not come in time"));
+            }
+            // While the connection is in doubt a question may belong on the next one.
+            question = queue.recv(), if give_up.is_none() => match question {
+                Some(question) => next = Some(question),
                 None => return Ok(()),
             },
         }

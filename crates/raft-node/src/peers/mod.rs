@@ -15,6 +15,7 @@ pub mod wire;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -29,6 +30,8 @@ use crate::config::NodeId;
 pub struct Peers {
     gate: Arc<Gate>,
     links: Mutex<HashMap<(NodeId, Purpose), Link>>,
+    /// This node leads and reaches no quorum: it sends no heartbeats at present.
+    is_silent: AtomicBool,
 }
 
 impl Peers {
@@ -37,7 +40,18 @@ impl Peers {
         Self {
             gate,
             links: Mutex::default(),
+            is_silent: AtomicBool::new(false),
         }
+    }
+
+    /// Sets whether heartbeats are held back. Returns whether they were.
+    pub fn set_silent(&self, is_silent: bool) -> bool {
+        self.is_silent.swap(is_silent, Ordering::Relaxed)
+    }
+
+    /// Whether heartbeats are held back.
+    pub fn is_silent(&self) -> bool {
+        self.is_silent.load(Ordering::Relaxed)
     }
 
     /// This node's side of every handshake.

@@ -131,6 +131,10 @@ impl RaftNetworkV2<TypeConfig> for Client {
         rpc: AppendEntriesRequest<TypeConfig>,
         option: RPCOption,
     ) -> Rpc<AppendEntriesResponse<TypeConfig>> {
+        if self.peers.is_silent() {
+            let why = "this leader reaches no quorum, and lets the others elect one";
+            return Err(RPCError::Unreachable(Unreachable::from_string(why)));
+        }
         let answer = self
             .ask(Ask::Append(rpc.into()), RPCTypes::AppendEntries, option)
             .await;

@@ -7,37 +7,54 @@
 //! too, by what each sees for itself, the one with the longest log stands for election at once, in the way in which a
 //! leader that hands over has its successor elected (Raft dissertation, 3.10 and 4.2.3): the lease does not count.
 //!
+//! How long a silence must be is measured ([`patience`]): on a busy machine leaders and followers stall, and that is no reason for
+//! an election. openraft's own timers know nothing of stalls. So they are off while the leader is heard of; they decide when
+//! no leader is known, and when the questions have led to nothing. For the same reason a voter that has heard the leader of late
+//! grants no pre-vote.
+//!
 //! Nothing but time depends on the lease: reads and heartbeats are confirmed by a quorum ([`crate::leader::confirm`]), so a
-//! wrong suspicion costs an election and never a promise. What comes of no suspicion is left to openraft's own timers.
+//! wrong suspicion costs an election and never a promise.
 
+mod patience;
+mod quorum;
 mod signs;
 mod verdict;
 
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use openraft::async_runtime::watch::WatchReceiver;
-use openraft::raft::{StreamAppendError, StreamAppendResult, TransferLeaderRequest};
+use openraft::raft::TransferLeaderRequest;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-pub use self::signs::Signs;
+use self::quorum::Quorum;
+use self::signs::Signs;
 use self::verdict::{Verdict, Voter};
 use crate::config::{NodeId, RaftTiming};
 use crate::leader::LeaderView;
 use crate::peers::stream::PeerStream;
-use crate::peers::wire::{Answer, Ask, LeaderLoss, WireLogId};
+use crate::peers::wire::{Answer, Ask, LeaderLoss, WireLogId, WireVote, WireVoteResponse};
 use crate::peers::{Peers, Purpose};
 use crate::storage::Wal;
-use crate::types::{Raft, TypeConfig, Vote};
+use crate::types::{Raft, Vote};
 
 /// In such pieces the last part of a silence is waited for. A node that stood still itself finds, when it goes on, that it
 /// has heard nothing for long; in the next piece it hears what waits in its sockets.
 const SLICE: Duration = Duration::from_millis(50);
+
+/// How long an election takes at most where a majority can hear each other, in longest election timeouts: one for the others to agree, and
+/// one more if the first try comes to nothing.
+const ELECTION: u32 = 2;
+
+/// How long a node that was started may take until it knows its first leader: its cluster may be started with it.
+const STARTS: Duration = Duration::from_secs(10);
 
 /// How often an address is tried after the leader's connection has ended, in pauses of [`PROBE_PAUSE`]: a process that ends
 /// closes its sockets one after the other.
@@ -54,6 +71,19 @@ pub struct Succession {
     wal: Wal,
     leader: watch::Receiver<LeaderView>,
     signs: Signs,
+    /// Whether openraft's own timers may begin an election. They may not while the leader is heard of.
+    timers: AtomicBool,
+    /// This node leads, and has reached no quorum for long.
+    unreached: AtomicBool,
+    /// Since when no leader is known.
+    leaderless: Mutex<Leaderless>,
+}
+
+/// Since when a node knows of no leader.
+struct Leaderless {
+    since: Option<Instant>,
+    /// Whether it has known one since it was started.
+    has_known: bool,
 }
 
 /// Why a follower suspects its leader.
@@ -61,7 +91,7 @@ pub struct Succession {
 enum Suspicion {
     /// Nobody listens where the leader listened.
     Refused,
-    /// Nothing was heard of it for the longest election timeout.
+    /// Nothing was heard of it for longer than its pauses of late explain.
     Silent,
     /// Another voter asked, and was agreed with.
     Agreed,
@@ -79,18 +109,72 @@ impl Succession {
     ) -> Self {
         Self {
             node,
+            signs: Signs::new(timing.clone()),
             timing,
             peers,
             raft,
             wal,
             leader,
-            signs: Signs::new(),
+            // As a node is started: it may have to elect its first leader.
+            timers: AtomicBool::new(true),
+            unreached: AtomicBool::new(false),
+            leaderless: Mutex::new(Leaderless {
+                since: Some(Instant::now()),
+                has_known: false,
+            }),
         }
     }
 
-    /// What a leader has sent was answered with this: one that still leads has shown that it lives.
-    pub fn answered(&self, result: &StreamAppendResult<TypeConfig>) {
-        note(&self.signs, result);
+    /// Whether this node has known of no leader for longer than an election takes: it hears none, or leads and reaches no quorum.
+    /// What it took in now would wait for nothing. A node that was just started gets more time: its cluster may be starting.
+    pub fn is_cut_off(&self) -> bool {
+        if !self.timers.load(Ordering::Relaxed) {
+            return false;
+        }
+        let leader = self.leader.borrow().leader;
+        let (since, has_known) = {
+            let leaderless = self.leaderless.lock();
+            (leaderless.since, leaderless.has_known)
+        };
+        let election = match has_known {
+            true => self.timing.election_max * ELECTION,
+            false => STARTS,
+        };
+        match leader {
+            Some(leader) if leader == self.node => self.unreached.load(Ordering::Relaxed),
+            Some(_) => {
+                let (_, believed) = self.signs.believed();
+                Instant::now() > believed + election
+            }
+            None => since.is_some_and(|since| since.elapsed() > election),
+        }
+    }
+
+    /// Notes a message of a leader when it arrives: one that still leads has shown that it lives. What becomes of the message may
+    /// depend on this node's disk.
+    pub fn heard(&self, leader: &WireVote) {
+        if self.signs.heard(leader.term) && self.timers.load(Ordering::Relaxed) {
+            self.set_timers(false);
+        }
+    }
+
+    /// The refusal of a pre-vote, if this node has heard its leader of late. (openraft's voters look at the lease alone.)
+    pub fn refuse_pre_vote(&self) -> Option<WireVoteResponse> {
+        let view = *self.leader.borrow();
+        let (_, believed) = self.signs.believed();
+        let hears = view.leader.is_some_and(|leader| leader != self.node) && Instant::now() < believed;
+        let vote = self.raft.server_metrics().borrow_watched().vote;
+        hears.then(|| WireVoteResponse {
+            vote: (&vote).into(),
+            granted: false,
+            last: self.last(),
+        })
+    }
+
+    fn set_timers(&self, on: bool) {
+        if self.timers.swap(on, Ordering::Relaxed) != on {
+            self.raft.runtime_config().elect(on);
+        }
     }
 
     /// A connection that `from` had made has ended.
@@ -121,12 +205,21 @@ impl Succession {
         }
     }
 
-    /// Stands for election whenever the leader is gone, until `stop`.
+    /// Stands for election whenever the leader is gone, until `stop`; as the leader it sees to it that it reaches a quorum.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut views = self.leader.clone();
         // A new node may know its leader before it knows that it is a voter.
         let mut metrics = self.raft.server_metrics();
         loop {
+            let view = *self.leader.borrow();
+            self.signs.term_began(view.term);
+            let leads = view.leader == Some(self.node);
+            self.peers.set_silent(false);
+            self.unreached.store(false, Ordering::Relaxed);
+            self.note_leader(view);
+            if leads || view.leader.is_none() {
+                self.set_timers(true);
+            }
             let follows = self.follows();
             let watch = async {
                 if let Some(view) = follows {
@@ -136,9 +229,25 @@ impl Succession {
             };
             tokio::select! {
                 () = watch, if follows.is_some() => {}
+                () = self.keep_quorum(), if leads => {}
                 changed = views.changed() => if changed.is_err() { return },
                 changed = metrics.changed(), if follows.is_none() => if changed.is_err() { return },
                 () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    fn note_leader(&self, view: LeaderView) {
+        let mut leaderless = self.leaderless.lock();
+        match view.leader {
+            Some(_) => {
+                *leaderless = Leaderless {
+                    since: None,
+                    has_known: true,
+                }
+            }
+            None => {
+                leaderless.since.get_or_insert_with(Instant::now);
             }
         }
     }
@@ -153,7 +262,7 @@ impl Succession {
 
     /// Waits until there is reason to believe that the leader is gone.
     async fn suspicion(&self, view: LeaderView) -> Suspicion {
-        let silence = falls_silent(&self.signs, &self.timing);
+        let silence = falls_silent(&self.signs);
         let refusal = async {
             loop {
                 self.signs.suspected().await;
@@ -216,8 +325,11 @@ impl Succession {
                 ?suspicion,
                 "the leader seems to be gone, but not to a majority"
             );
-            // Somebody hears the leader, or too few are here: the usual timeouts decide.
+            // Somebody hears the leader, or too few are here.
             sleep(self.timing.election_min).await;
+            if suspicion == Suspicion::Silent {
+                self.set_timers(true);
+            }
             return;
         };
         tracing::info!(term, leader, ?suspicion, rank, "a majority has lost the leader");
@@ -234,6 +346,31 @@ impl Succession {
         }
         // An election that fails is the business of openraft's timers.
         sleep(self.timing.election_max).await;
+        self.set_timers(true);
+    }
+
+    /// Sends no heartbeats, in turns, while this leader reaches no quorum. Never returns.
+    async fn keep_quorum(&self) {
+        let mut quorum = Quorum::default();
+        let mut since = Instant::now();
+        loop {
+            sleep(SLICE).await;
+            let configs = self.voters();
+            let others: BTreeSet<NodeId> = configs.iter().flatten().copied().collect();
+            let control = |id: NodeId| self.peers.link(id, Purpose::Control);
+            let answered = others.into_iter().filter(|id| *id != self.node);
+            let answered = answered.filter(|id| control(*id).last_answer() > Some(since));
+            let sends = quorum.ran(SLICE, self.node, &configs, answered, &self.timing);
+            since = Instant::now();
+            self.peers.set_silent(!sends);
+            let unreached = quorum.is_lost(&self.timing);
+            if self.unreached.swap(unreached, Ordering::Relaxed) != unreached {
+                match unreached {
+                    true => tracing::warn!("this leader reaches no majority: it refuses what is new"),
+                    false => tracing::info!("this leader reaches a majority again"),
+                }
+            }
+        }
     }
 
     /// How long it may take until a voter that was asked, and agreed, has asked in its turn, and is elected: each question may
@@ -275,10 +412,10 @@ impl Succession {
         !places.is_empty()
     }
 
-    /// Whether nothing was heard of the leader for the shortest election timeout, and nothing comes in the next moment.
+    /// Whether nothing was heard of the leader for long, and nothing comes in the next moment.
     async fn stays_silent(&self) -> bool {
-        let heard = self.signs.last();
-        if heard.elapsed() < self.timing.election_min {
+        let (heard, believed) = self.signs.believed();
+        if Instant::now() < believed {
             return false;
         }
         sleep(SLICE).await;
@@ -286,23 +423,15 @@ impl Succession {
     }
 }
 
-/// What a leader has sent was answered with `result`: if it leads still, it has shown that it lives.
-fn note(signs: &Signs, result: &StreamAppendResult<TypeConfig>) {
-    if !matches!(result, Err(StreamAppendError::HigherVote(_))) {
-        signs.heard();
-    }
-}
-
-/// Waits until nothing was heard of the leader for the longest election timeout, in whose last part this node did not stand
+/// Waits until nothing was heard of the leader for as long as [`patience`] says, in whose last part this node did not stand
 /// still itself.
-async fn falls_silent(signs: &Signs, timing: &RaftTiming) {
-    let wait = timing.election_max.saturating_sub(timing.election_min);
-    let mut heard = signs.last();
+async fn falls_silent(signs: &Signs) {
+    let wait = signs.last_part();
+    let (mut heard, mut believed) = signs.believed();
     let mut waited = Duration::ZERO;
     loop {
-        let quiet_at = heard + timing.election_min;
-        if Instant::now() < quiet_at {
-            sleep_until(quiet_at).await;
+        if Instant::now() < believed {
+            sleep_until(believed).await;
         } else if waited < wait {
             let slice = SLICE.min(wait - waited);
             sleep(slice).await;
@@ -310,9 +439,9 @@ async fn falls_silent(signs: &Signs, timing: &RaftTiming) {
         } else {
             return;
         }
-        let last = signs.last();
-        if last != heard {
-            (heard, waited) = (last, Duration::ZERO);
+        if signs.last() != heard {
+            waited = Duration::ZERO;
+            (heard, believed) = signs.believed();
         }
     }
 }

@@ -1,36 +1,86 @@
-//! What a follower sees of its leader's life.
+//! Evidence that a follower has of its leader's life.
+
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// When the leader was heard of last, and whether something speaks against its life.
+use super::patience::Patience;
+use crate::config::RaftTiming;
+
+/// The time of the leader's last message, and whether something speaks against its life.
 pub struct Signs {
-    last: Mutex<Instant>,
+    heard: Mutex<Heard>,
     suspected: Notify,
     convinced: Notify,
     convinced_at: Mutex<Option<Instant>>,
 }
 
+struct Heard {
+    /// The latest term that this node knows of. An earlier leader's messages are no sign of life.
+    term: u64,
+    /// When its leader was heard of last; before that, when the term was heard of.
+    at: Instant,
+    patience: Patience,
+}
+
 impl Signs {
-    /// As if it had been heard of just now.
-    pub fn new() -> Self {
+    /// As if the leader had been heard of just now.
+    pub fn new(timing: RaftTiming) -> Self {
+        let now = Instant::now();
+        let heard = Heard {
+            term: 0,
+            at: now,
+            patience: Patience::new(timing, now),
+        };
         Self {
-            last: Mutex::new(Instant::now()),
+            heard: Mutex::new(heard),
             suspected: Notify::new(),
             convinced: Notify::new(),
             convinced_at: Mutex::new(None),
         }
     }
 
-    /// It lives.
-    pub fn heard(&self) {
-        *self.last.lock() = Instant::now();
+    /// Notes a message of the leader of `term`. Returns false if that one leads no more.
+    pub fn heard(&self, term: u64) -> bool {
+        let now = Instant::now();
+        let mut heard = self.heard.lock();
+        if term < heard.term {
+            return false;
+        }
+        // The time between two leaders is no pause of either.
+        if term == heard.term {
+            let pause = now.saturating_duration_since(heard.at);
+            heard.patience.note(pause, now);
+        }
+        (heard.term, heard.at) = (term, now);
+        true
     }
 
-    /// When it was heard of last.
+    /// Notes that there is such a term: silence before it is not its leader's.
+    pub fn term_began(&self, term: u64) {
+        let mut heard = self.heard.lock();
+        if term > heard.term {
+            (heard.term, heard.at) = (term, Instant::now());
+        }
+    }
+
+    /// When the leader was heard of last.
     pub fn last(&self) -> Instant {
-        *self.last.lock()
+        self.heard.lock().at
+    }
+
+    /// When the leader was heard of last, and until when a silence since then is no reason to agree with another voter.
+    pub fn believed(&self) -> (Instant, Instant) {
+        let mut heard = self.heard.lock();
+        let at = heard.at;
+        (at, at + heard.patience.agreement(Instant::now()))
+    }
+
+    /// The part of a silence that is waited for in slices, after [`Signs::believed`].
+    pub fn last_part(&self) -> Duration {
+        self.heard.lock().patience.last_part()
     }
 
     /// It may have ended: somebody should look. One look answers all that came before it.

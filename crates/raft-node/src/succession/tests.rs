@@ -24,6 +24,15 @@ struct Follower {
     views: watch::Sender<LeaderView>,
 }
 
+/// What the leader of `term` sends.
+fn vote(term: u64) -> WireVote {
+    WireVote {
+        term,
+        node: LEADER,
+        committed: true,
+    }
+}
+
 impl Follower {
     /// The leader was found at `leader`.
     async fn of(leader: &str) -> Self {
@@ -104,7 +113,7 @@ async fn a_leader_that_is_silent_is_lost_until_it_is_heard_of() {
         }
     };
     timeout(PATIENCE, silent).await.expect("nothing is heard of it");
-    follower.succession.answered(&Ok(None));
+    follower.succession.heard(&vote(5));
     assert!(!follower.loses(5, LEADER).await);
     follower.node.stop().await;
 }
@@ -152,7 +161,7 @@ async fn who_agrees_that_a_leader_is_lost_waits_no_longer_itself() {
     let suspicion = timeout(PATIENCE, follower.succession.suspicion(view)).await;
     assert_eq!(suspicion, Ok(Suspicion::Agreed));
     assert!(follower.loses(5, LEADER).await, "still");
-    follower.succession.answered(&Ok(None));
+    follower.succession.heard(&vote(5));
     let suspicion = follower.succession.suspicion(view).now_or_never();
     assert_eq!(suspicion, None, "it has been heard of since");
     follower.node.stop().await;
@@ -161,31 +170,139 @@ async fn who_agrees_that_a_leader_is_lost_waits_no_longer_itself() {
 #[tokio::test(start_paused = true)]
 async fn a_silence_in_which_this_node_stood_still_itself_counts_from_when_it_goes_on() {
     let timing = RaftTiming::default();
-    let signs = Signs::new();
+    let signs = Signs::new(timing.clone());
     let begin = Instant::now();
-    falls_silent(&signs, &timing).await;
+    falls_silent(&signs).await;
     assert_eq!(begin.elapsed(), timing.election_max);
 
     // It stands still; then what has waited in its sockets is read, a little later.
-    let signs = Signs::new();
+    let signs = Signs::new(timing.clone());
     tokio::time::advance(timing.election_max * 10).await;
     let woken = Instant::now();
     let heard = async {
         sleep(SLICE / 2).await;
-        signs.heard();
+        signs.heard(5);
     };
-    tokio::join!(falls_silent(&signs, &timing), heard);
+    tokio::join!(falls_silent(&signs), heard);
     assert_eq!(woken.elapsed(), SLICE / 2 + timing.election_max);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vote_for_somebody_else_is_no_sign_of_the_leaders_life() {
-    let signs = Signs::new();
+async fn after_a_pause_of_the_leader_its_silence_is_waited_for_longer() {
+    let timing = RaftTiming::default();
+    let signs = Signs::new(timing.clone());
+    signs.heard(5);
+    sleep(timing.election_max).await;
+    signs.heard(5);
+    let begin = Instant::now();
+    falls_silent(&signs).await;
+    assert!(begin.elapsed() > 2 * timing.election_max, "{:?}", begin.elapsed());
+
+    // What passes between two leaders is a pause of neither.
+    let signs = Signs::new(timing.clone());
+    signs.heard(5);
+    sleep(2 * timing.election_max).await;
+    signs.term_began(6);
+    sleep(timing.election_min).await;
+    signs.heard(6);
+    signs.heard(7);
+    let begin = Instant::now();
+    falls_silent(&signs).await;
+    assert_eq!(
+        begin.elapsed(),
+        3 * timing.election_min,
+        "the wait for the first sign of 6"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_of_an_earlier_leader_is_no_sign_of_life() {
+    let signs = Signs::new(RaftTiming::default());
+    assert!(signs.heard(5));
+    signs.term_began(6);
     let before = signs.last();
     tokio::time::advance(Duration::from_secs(1)).await;
-    let later = Vote::new_committed(6, 3);
-    note(&signs, &Err(StreamAppendError::HigherVote(later)));
+    assert!(!signs.heard(5));
     assert_eq!(signs.last(), before);
-    note(&signs, &Ok(None));
+    assert!(signs.heard(6));
     assert_eq!(signs.last(), Instant::now());
+}
+
+#[tokio::test]
+async fn voter_that_hears_its_leader_refuses_pre_votes_also_after_the_lease() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let timing = RaftTiming {
+        // Longer than the lease of the node's Raft, which has the usual one.
+        election_min: Duration::from_secs(2),
+        election_max: Duration::from_secs(4),
+        ..RaftTiming::default()
+    };
+    let follower = Follower::with_timing(&address, timing.clone()).await;
+    follower.succession.heard(&vote(5));
+    let heard = follower.succession.signs.last();
+    sleep_until(heard + RaftTiming::default().election_max).await;
+    let refused = follower.succession.refuse_pre_vote();
+    let late = heard.elapsed() >= timing.election_min;
+    assert!(late || refused.is_some_and(|answer| !answer.granted));
+    sleep_until(heard + timing.election_min).await;
+    assert_eq!(
+        follower.succession.refuse_pre_vote(),
+        None,
+        "it was silent for long"
+    );
+    follower.succession.heard(&vote(5));
+    follower.views.send_replace(LeaderView {
+        term: 6,
+        leader: None,
+    });
+    assert_eq!(follower.succession.refuse_pre_vote(), None, "nobody leads");
+    follower.node.stop().await;
+}
+
+#[tokio::test]
+async fn node_is_cut_off_when_it_has_known_of_no_leader_for_longer_than_an_election() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let timing = RaftTiming {
+        heartbeat: Duration::from_millis(20),
+        election_min: Duration::from_millis(60),
+        election_max: Duration::from_millis(120),
+    };
+    let follower = Follower::with_timing(&address, timing).await;
+    let succession = &follower.succession;
+    let becomes = async |what: &str| {
+        let cut_off = async {
+            while !succession.is_cut_off() {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(PATIENCE, cut_off).await.expect(what);
+    };
+    let view = *follower.views.borrow();
+    succession.note_leader(view);
+    succession.heard(&vote(5));
+    assert!(!succession.is_cut_off(), "it hears its leader");
+    // As after questions that led to nothing.
+    succession.set_timers(true);
+    becomes("it hears nothing").await;
+    succession.heard(&vote(5));
+    assert!(!succession.is_cut_off());
+
+    let nobody = LeaderView {
+        term: 6,
+        leader: None,
+    };
+    follower.views.send_replace(nobody);
+    succession.note_leader(nobody);
+    succession.set_timers(true);
+    becomes("nobody leads").await;
+    let me = LeaderView {
+        term: 7,
+        leader: Some(1),
+    };
+    follower.views.send_replace(me);
+    succession.note_leader(me);
+    assert!(!succession.is_cut_off(), "it leads");
+    follower.node.stop().await;
 }

@@ -18,6 +18,12 @@ impl ElectionSafety {
         self.leaders.len() as u64
     }
 
+    /// The last term that had a leader, and that one.
+    pub fn last(&self) -> Option<(u64, u64)> {
+        let (term, leader) = self.leaders.last_key_value()?;
+        Some((*term, *leader))
+    }
+
     /// A vote is on a machine's disk: as one of those that are asked for, or as the knowledge of who leads.
     pub fn voted(&mut self, machine: usize, term: u64, candidate: u64, leads: bool) -> Check {
         let node = machine + 1;

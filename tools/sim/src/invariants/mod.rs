@@ -117,6 +117,11 @@ impl Ledger {
         &self.violations
     }
 
+    /// The last term that had a leader, and the number of its node.
+    pub fn last_leader(&self) -> Option<(u64, u64)> {
+        self.elections.last()
+    }
+
     /// How much was looked at.
     pub fn looked(&self) -> Looked {
         Looked {

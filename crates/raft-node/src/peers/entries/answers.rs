@@ -34,14 +34,16 @@ pub async fn serve(
         return Err(io::Error::new(io::ErrorKind::StorageFull, "the log has no room"));
     }
     let may_be_quiet = version.is_some_and(|version| version >= QUIET_SINCE);
-    let requests = stream::unfold((reader, wal), |(mut reader, wal)| async move {
+    let signs = services.succession.clone();
+    let requests = stream::unfold((reader, wal, signs), |(mut reader, wal, signs)| async move {
         match next_append(&mut reader).await {
             Ok(Some(append)) => {
+                signs.heard(&append.vote);
                 let room = wal.takes(append.entries.iter().map(WireEntry::bytes));
                 if !room {
                     tracing::debug!("the log has no room for what comes");
                 }
-                room.then(|| (append.into(), (reader, wal)))
+                room.then(|| (append.into(), (reader, wal, signs)))
             }
             Ok(None) => None,
             Err(error) => {
@@ -52,7 +54,6 @@ pub async fn serve(
     });
     let results = services.raft.stream_append(requests).map(|result| {
         let result = result.map_err(io::Error::other)?;
-        services.succession.answered(&result);
         Ok(match WireAppendResult::from(result) {
             WireAppendResult::Stored(last) if may_be_quiet && !services.replica.is_awaited() => {
                 WireAppendResult::StoredQuietly(last)

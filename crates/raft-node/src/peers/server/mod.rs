@@ -276,7 +276,9 @@ async fn answer(
         while let Some(frame) = reader.next().await? {
             let (id, mut ask): (u64, Ask) = decode_frame(&frame)?;
             if let Ask::Append(append) = ask {
-                ask = Ask::Append(append.sound().map_err(bad_data)?);
+                let append = append.sound().map_err(bad_data)?;
+                services.succession.heard(&append.vote);
+                ask = Ask::Append(append);
             }
             #[cfg(feature = "failpoints")]
             crate::fail_points::asked(&ask).await?;
@@ -321,9 +323,12 @@ async fn finish(ask: Ask, services: Services) -> Answer {
             Ok(response) => Answer::Vote((&response).into()),
             Err(error) => failed(&error),
         },
-        Ask::PreVote(request) => match services.raft.pre_vote(request.into()).await {
-            Ok(response) => Answer::Vote((&response).into()),
-            Err(error) => failed(&error),
+        Ask::PreVote(request) => match services.succession.refuse_pre_vote() {
+            Some(refused) => Answer::Vote(refused),
+            None => match services.raft.pre_vote(request.into()).await {
+                Ok(response) => Answer::Vote((&response).into()),
+                Err(error) => failed(&error),
+            },
         },
         Ask::Append(append) => {
             let request = openraft::raft::AppendEntriesRequest::from(append);
@@ -334,7 +339,6 @@ async fn finish(ask: Ask, services: Services) -> Answer {
             match services.raft.append_entries(request).await {
                 Ok(response) => {
                     let result = response.into_stream_result(prev, last.or(prev));
-                    services.succession.answered(&result);
                     Answer::Append(WireAppendResult::from(result))
                 }
                 Err(error) => failed(&error),

@@ -13,15 +13,15 @@ pub const SYNC_CLASSES_US: [u64; 14] = [
     5_000_000,
 ];
 
-/// A new sync counts for one part of so many in the average: some ten syncs tell a disk that has become slow from one
-/// late sync.
-const AVERAGE_PARTS: u64 = 8;
+/// The last syncs that are looked at: most of them tell a disk that has become slow from late syncs, as on a machine that stood
+/// still.
+const LAST_SYNCS: usize = 15;
 
-/// So many syncs must have been made before there is an average.
-const MIN_SYNCS: u64 = 8;
+/// So many syncs must have been made before there is a usual time.
+const MIN_SYNCS: usize = 8;
 
-/// The average says nothing about the disk as it is now when the last sync is longer ago.
-const AVERAGE_AGE: Duration = Duration::from_secs(10);
+/// The last syncs say nothing about the disk as it is now when they are longer ago.
+const LAST_SYNCS_AGE: Duration = Duration::from_secs(10);
 
 /// The clock of one log's writer. Written by its thread alone, read by anybody.
 #[derive(Debug)]
@@ -30,7 +30,8 @@ pub struct Pulse {
     /// When the write under way began, in microseconds since `epoch`, plus one. 0: none is.
     working_since: AtomicU64,
     last_sync_at: AtomicU64,
-    average_us: AtomicU64,
+    /// How long the last syncs took, in a ring.
+    last_us: [AtomicU64; LAST_SYNCS],
     counts: [AtomicU64; SYNC_CLASSES_US.len() + 1],
     sum_us: AtomicU64,
 }
@@ -51,7 +52,7 @@ impl Default for Pulse {
             epoch: Instant::now(),
             working_since: AtomicU64::new(0),
             last_sync_at: AtomicU64::new(0),
-            average_us: AtomicU64::new(0),
+            last_us: Default::default(),
             counts: Default::default(),
             sum_us: AtomicU64::new(0),
         }
@@ -72,12 +73,7 @@ impl Pulse {
     /// A sync has taken so long.
     pub(super) fn synced(&self, took: Duration) {
         let took_us = micros(took);
-        let average = self.average_us.load(Relaxed);
-        let average = match self.syncs() {
-            0 => took_us,
-            _ => average - average / AVERAGE_PARTS + took_us / AVERAGE_PARTS,
-        };
-        self.average_us.store(average, Relaxed);
+        self.last_us[self.syncs() as usize % LAST_SYNCS].store(took_us, Relaxed);
         let class = SYNC_CLASSES_US.partition_point(|class| *class < took_us);
         self.counts[class].fetch_add(1, Relaxed);
         self.sum_us.fetch_add(took_us, Relaxed);
@@ -96,11 +92,16 @@ impl Pulse {
         }
     }
 
-    /// How long a sync takes these days. `None` while there were too few, or none lately.
-    pub fn average(&self) -> Option<Duration> {
+    /// How long a sync usually takes these days: the median of the last ones. `None` while there were too few, or none lately.
+    pub fn usual(&self) -> Option<Duration> {
         let age = self.now_us().saturating_sub(self.last_sync_at.load(Relaxed));
-        let known = self.syncs() >= MIN_SYNCS && age <= micros(AVERAGE_AGE);
-        known.then(|| Duration::from_micros(self.average_us.load(Relaxed)))
+        let made = LAST_SYNCS.min(self.syncs() as usize);
+        if made < MIN_SYNCS || age > micros(LAST_SYNCS_AGE) {
+            return None;
+        }
+        let mut last: Vec<u64> = self.last_us[..made].iter().map(|us| us.load(Relaxed)).collect();
+        last.sort_unstable();
+        Some(Duration::from_micros(last[made / 2]))
     }
 
     /// All syncs since the start.
@@ -144,16 +145,17 @@ mod tests {
     }
 
     #[test]
-    fn the_average_follows_the_disk_but_not_one_late_sync() {
+    fn usual_time_follows_the_disk_but_not_late_syncs() {
         let pulse = Pulse::default();
         let ms = Duration::from_millis;
         pulse.synced(ms(1));
-        assert_eq!(pulse.average(), None, "one sync says nothing");
+        assert_eq!(pulse.usual(), None, "one sync says nothing");
         (0..20).for_each(|_| pulse.synced(ms(1)));
-        pulse.synced(ms(200));
-        assert!(pulse.average().unwrap() < ms(30));
-        (0..40).for_each(|_| pulse.synced(ms(200)));
-        assert!(pulse.average().unwrap() > ms(180));
+        // The machine stood still now and then.
+        (0..5).for_each(|_| pulse.synced(ms(200)));
+        assert_eq!(pulse.usual(), Some(ms(1)));
+        (0..36).for_each(|_| pulse.synced(ms(200)));
+        assert_eq!(pulse.usual(), Some(ms(200)));
         let times = pulse.sync_times();
         assert_eq!(times.counts.iter().sum::<u64>(), 62);
         assert_eq!((times.counts[3], times.counts[10]), (21, 41));

@@ -1,0 +1,125 @@
+//! How long a follower waits for a leader that it does not hear: pure.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::config::RaftTiming;
+
+/// The wait, in widest pauses of late: a pause of a busy machine is often followed by a longer one.
+const WIDEST_PAUSES: u32 = 3;
+
+/// The longest wait, in longest election timeouts: however badly machines stall, a leader that is gone is succeeded after that time.
+const LONGEST_WAIT: u32 = 5;
+
+/// How long a pause counts at least; at most twice as long. A busy machine stalls again within minutes.
+const REMEMBERED: Duration = Duration::from_secs(150);
+
+/// Failure detector of a follower: the widest pauses between two messages of a leader that was alive all the time, and the wait that
+/// follows from them.
+///
+/// A pause has many causes: the leader's process or this one was not scheduled, a disk or the network stalled. What the follower does not
+/// know of the cause does not matter: what happened once may happen again, and is no reason for an election.
+#[derive(Debug)]
+pub struct Patience {
+    timing: RaftTiming,
+    /// The widest pause since `since`.
+    widest: Duration,
+    /// The widest pause of the interval before.
+    widest_before: Duration,
+    since: Instant,
+}
+
+impl Patience {
+    /// The patience of a node that has seen no pause.
+    pub fn new(timing: RaftTiming, now: Instant) -> Self {
+        Self {
+            timing,
+            widest: Duration::ZERO,
+            widest_before: Duration::ZERO,
+            since: now,
+        }
+    }
+
+    /// Notes that between two messages of the leader so much time passed.
+    pub fn note(&mut self, pause: Duration, now: Instant) {
+        // Nearly all: they change nothing.
+        if pause.saturating_mul(WIDEST_PAUSES) > self.timing.election_max {
+            self.forget(now);
+            self.widest = self.widest.max(pause);
+        }
+    }
+
+    /// How long a leader must have been silent before this node asks the others: the longest election timeout, or more after pauses.
+    pub fn silence(&mut self, now: Instant) -> Duration {
+        self.forget(now);
+        let widest = self.widest.max(self.widest_before).saturating_mul(WIDEST_PAUSES);
+        let usual = self.timing.election_max;
+        widest.clamp(usual, usual.saturating_mul(LONGEST_WAIT))
+    }
+
+    /// How long it must have been silent before this node agrees with another one that asks.
+    pub fn agreement(&mut self, now: Instant) -> Duration {
+        self.silence(now).saturating_sub(self.last_part())
+    }
+
+    /// The part of the silence that is waited for in slices: see [`super::SLICE`].
+    pub fn last_part(&self) -> Duration {
+        self.timing.election_max.saturating_sub(self.timing.election_min)
+    }
+
+    fn forget(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.since);
+        if passed >= REMEMBERED {
+            self.widest_before = match passed < 2 * REMEMBERED {
+                true => self.widest,
+                false => Duration::ZERO,
+            };
+            self.widest = Duration::ZERO;
+            self.since = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn wait_grows_with_the_widest_pause_and_has_a_limit() {
+        let timing = RaftTiming::default();
+        let now = Instant::now();
+        for (pause, silence, agreement) in [
+            (0, 600, 300),
+            // Heartbeats of a quiet machine.
+            (60, 600, 300),
+            (200, 600, 300),
+            (250, 750, 450),
+            (500, 1_500, 1_200),
+            (5_000, 3_000, 2_700),
+        ] {
+            let mut patience = Patience::new(timing.clone(), now);
+            patience.note(pause * MS, now);
+            patience.note(10 * MS, now);
+            assert_eq!(patience.silence(now), silence * MS, "{pause}");
+            assert_eq!(patience.agreement(now), agreement * MS, "{pause}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_are_forgotten_after_some_minutes() {
+        let now = Instant::now();
+        let mut patience = Patience::new(RaftTiming::default(), now);
+        patience.note(500 * MS, now + REMEMBERED - MS);
+        patience.note(400 * MS, now + REMEMBERED + MS);
+        assert_eq!(patience.silence(now + 2 * REMEMBERED), 1_500 * MS);
+        assert_eq!(patience.silence(now + 2 * REMEMBERED + MS), 1_200 * MS);
+        assert_eq!(patience.silence(now + 4 * REMEMBERED), 600 * MS);
+
+        let mut patience = Patience::new(RaftTiming::default(), now);
+        patience.note(500 * MS, now);
+        assert_eq!(patience.silence(now + 2 * REMEMBERED), 600 * MS);
+    }
+}

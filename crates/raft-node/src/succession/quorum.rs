@@ -1,0 +1,104 @@
+//! How long a leader has reached no quorum: pure.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::config::{NodeId, RaftTiming};
+
+/// A leader that reached no quorum for so many longest election timeouts, while it ran itself, sends no heartbeats for a while. It
+/// is longer than a follower waits on a quiet machine; and answers to heartbeats wait for the follower's disk.
+const UNREACHED: u32 = 2;
+
+/// The time without heartbeats, and then with them again, and so on, in longest election timeouts: one for the lease of a
+/// follower, one for the election.
+const PHASE: u32 = 2;
+
+/// The silence of a leader's quorum, by the leader's own clock.
+///
+/// A leader that has lost its quorum and still reaches one follower would keep that one from electing another leader with the
+/// rest. So it is silent itself after a while, for a while. Only time counts in which the leader ran: one that stood still has
+/// heard nobody, and must send heartbeats at once when it goes on.
+#[derive(Debug, Default)]
+pub struct Quorum {
+    unreached: Duration,
+    answered: BTreeSet<NodeId>,
+}
+
+impl Quorum {
+    /// Notes that this node ran for `slice`, and that these nodes have answered something in it. Returns whether the leader, `me`,
+    /// may send heartbeats to voters like these (two sets while they change).
+    pub fn ran(
+        &mut self,
+        slice: Duration,
+        me: NodeId,
+        configs: &[BTreeSet<NodeId>],
+        answered: impl IntoIterator<Item = NodeId>,
+        timing: &RaftTiming,
+    ) -> bool {
+        self.answered.extend(answered);
+        self.answered.insert(me);
+        let majority =
+            |voters: &BTreeSet<NodeId>| 2 * voters.intersection(&self.answered).count() > voters.len();
+        if configs.iter().all(majority) {
+            *self = Self::default();
+            return true;
+        }
+        self.unreached += slice;
+        !self.is_lost(timing) || self.is_heard(timing)
+    }
+
+    /// Whether it was not reached for so long that it counts as lost.
+    pub fn is_lost(&self, timing: &RaftTiming) -> bool {
+        self.unreached >= timing.election_max * UNREACHED
+    }
+
+    /// Whether a leader whose quorum is lost sends heartbeats now.
+    fn is_heard(&self, timing: &RaftTiming) -> bool {
+        let over = self.unreached.saturating_sub(timing.election_max * UNREACHED);
+        let phase = timing.election_max * PHASE;
+        (over.as_micros() / phase.as_micros().max(1)) % 2 == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLICE: Duration = Duration::from_millis(50);
+
+    /// How many slices it takes until the leader, node 1, is silent, and how many more until it is not.
+    fn phases(configs: &[BTreeSet<NodeId>], answered: &[NodeId]) -> (usize, usize) {
+        let timing = RaftTiming::default();
+        let mut quorum = Quorum::default();
+        let mut ran = || quorum.ran(SLICE, 1, configs, answered.iter().copied(), &timing);
+        let mut count = |sends: bool| (0..1_000).take_while(|_| ran() == sends).count();
+        (count(true), count(false))
+    }
+
+    fn set(ids: impl IntoIterator<Item = NodeId>) -> BTreeSet<NodeId> {
+        ids.into_iter().collect()
+    }
+
+    #[test]
+    fn leader_without_quorum_is_silent_in_turns() {
+        let five = [set(1..=5)];
+        assert_eq!(phases(&five, &[2, 3]).0, 1_000);
+        let slices = |timeouts: u32| (timeouts * 600 / 50) as usize;
+        // Each count ends with the first slice of the other kind.
+        assert_eq!(phases(&five, &[2]), (slices(UNREACHED) - 1, slices(PHASE) - 1));
+        assert_eq!(phases(&[set([1])], &[]).0, 1_000, "alone it is a quorum");
+        let joint = [set(1..=3), set(3..=5)];
+        assert_eq!(phases(&joint, &[2, 3]).0, slices(UNREACHED) - 1);
+        assert_eq!(phases(&joint, &[3, 4]).0, 1_000);
+    }
+
+    #[test]
+    fn answers_of_several_slices_make_a_quorum() {
+        let (timing, five) = (RaftTiming::default(), [set(1..=5)]);
+        let mut quorum = Quorum::default();
+        for round in 0..1_000 {
+            let one = [2 + round % 2];
+            assert!(quorum.ran(SLICE, 1, &five, one, &timing), "{round}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Elections on a busy machine: first what happens to a leader that is killed, frozen or cut off while all is quiet, then nodes that
+//! are stopped and go on at random, as processes are that wait for a processor. Stalls alone must not cost the leader its place;
+//! and a leader that is killed in the middle of them is still succeeded at once.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::agenda::{MILLI, Micros, SECOND};
+use crate::dice::Dice;
+use crate::faults::all_links;
+use crate::machine::End;
+use crate::plan::Plan;
+use crate::run::take_randomness_from;
+use crate::world::World;
+
+/// How long a node stands still.
+const STALL: Range<Micros> = 50 * MILLI..601 * MILLI;
+
+/// How long it runs in between.
+const RUNS: Range<Micros> = 50 * MILLI..1_000 * MILLI;
+
+/// Stalls get longer in the beginning, as on a machine on which work begins.
+const GROWS_FOR: Micros = 10 * SECOND;
+
+/// A leader that was killed is succeeded within this.
+const KILLED: Micros = 50 * MILLI;
+
+/// A leader that is frozen or cut off is succeeded within this, unless there were stalls of late.
+const SILENT: Micros = SECOND;
+
+/// A leader is elected in the beginning within this, and all know it after as long again.
+const SETTLES: Micros = 3 * SECOND;
+
+/// A process that was killed is back after this.
+const BACK: Micros = 2 * SECOND;
+
+/// What happened to the leaders of a run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Elections {
+    /// The seed.
+    pub seed: u64,
+    /// How often a node stood still.
+    pub stalls: u64,
+    /// How many milliseconds there was no leader: after one was killed, frozen, cut off, and killed amid stalls.
+    pub took_ms: Vec<u64>,
+    /// What was found wrong.
+    pub violation: Option<String>,
+}
+
+/// Runs a seed with stalls for so many simulated seconds. The process must run nothing else.
+pub fn run(seed: u64, seconds: u64) -> Elections {
+    take_randomness_from(seed);
+    let mut elections = Elections {
+        seed,
+        stalls: 0,
+        took_ms: Vec::new(),
+        violation: None,
+    };
+    let mut world = World::new(Plan::quiet(seed));
+    let ran = busy(&mut world, seed, seconds * SECOND, &mut elections);
+    elections.violation = ran.err();
+    elections
+}
+
+fn busy(world: &mut World, seed: u64, lasts: Micros, told: &mut Elections) -> Result<(), String> {
+    let mut dice = Dice::new(seed, "stalls");
+    world.run_for(SETTLES)?;
+    let first = world.leads().ok_or("no leader was elected")?;
+    world.run_for(SETTLES)?;
+    world.keeps(first)?;
+
+    told.took_ms.push(world.kill_leader()?);
+    let (_, frozen) = world.leads().ok_or("there is no leader")?;
+    world.machines[frozen].pause();
+    told.took_ms.push(world.is_succeeded("frozen", SILENT)?);
+    world.machines[frozen].resume(true);
+    world.run_for(SETTLES)?;
+    let (_, cut) = world.leads().ok_or("there is no leader")?;
+    let links: Vec<_> = all_links(world.machines.len())
+        .filter(|(from, to)| *from == cut || *to == cut)
+        .collect();
+    world.cut(&links, true);
+    told.took_ms.push(world.is_succeeded("cut off", SILENT)?);
+    world.cut(&links, false);
+    world.run_for(SETTLES)?;
+
+    let leader = world.leads().ok_or("there is no leader")?;
+    let begin = world.now();
+    let mut next: Vec<Micros> = world
+        .machines
+        .iter()
+        .map(|_| begin + dice.between(RUNS))
+        .collect();
+    while world.now() < begin + lasts {
+        world.step()?;
+        let now = world.now();
+        for (machine, next) in next.iter_mut().enumerate() {
+            if now < *next {
+                continue;
+            }
+            let node = &mut world.machines[machine];
+            *next = now
+                + match node.is_running() {
+                    true => {
+                        node.pause();
+                        told.stalls += 1;
+                        let grown = (now - begin).min(GROWS_FOR);
+                        let longest = STALL.start + (STALL.end - STALL.start) * grown / GROWS_FOR;
+                        dice.between(STALL.start..longest.max(STALL.start + 1))
+                    }
+                    false => {
+                        node.resume(true);
+                        dice.between(RUNS)
+                    }
+                };
+        }
+        world.keeps(leader)?;
+    }
+    for machine in &mut world.machines {
+        machine.resume(true);
+    }
+    world.run_for(SECOND)?;
+    world.keeps(leader)?;
+    told.took_ms.push(world.kill_leader()?);
+    Ok(())
+}
+
+impl World {
+    fn run_for(&mut self, time: Micros) -> Result<(), String> {
+        let end = self.now() + time;
+        while self.now() < end {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// The last leader that was elected: its term and its machine.
+    fn leads(&self) -> Option<(u64, usize)> {
+        let ledger = self.surroundings.ledger.borrow();
+        let (term, node) = ledger.last_leader()?;
+        Some((term, node as usize - 1))
+    }
+
+    fn keeps(&self, leader: (u64, usize)) -> Result<(), String> {
+        match self.leads() {
+            Some(now) if now != leader => Err(format!(
+                "an election without a reason: node {} of term {} took over from node {} of term {}",
+                now.1 + 1,
+                now.0,
+                leader.1 + 1,
+                leader.0
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Kills the leader, and brings it back. Returns for how many milliseconds there was none.
+    fn kill_leader(&mut self) -> Result<u64, String> {
+        let (_, killed) = self.leads().ok_or("there is no leader")?;
+        self.end(killed, End::Killed, BACK);
+        let took = self.is_succeeded("killed", KILLED)?;
+        self.run_for(BACK + SETTLES)?;
+        Ok(took)
+    }
+
+    /// Waits until another leader is elected. Returns after how many milliseconds.
+    fn is_succeeded(&mut self, what: &str, within: Micros) -> Result<u64, String> {
+        let (before, begin) = (self.leads(), self.now());
+        while self.leads() == before {
+            self.step()?;
+            if self.now() > begin + within {
+                return Err(format!(
+                    "{before:?} was {what}, and nobody was elected for {} ms",
+                    within / MILLI
+                ));
+            }
+        }
+        Ok((self.now() - begin) / MILLI)
+    }
+}
