@@ -45,6 +45,8 @@ pub struct Lockgate {
     /// By what its operator is known.
     operator: Option<OperatorFile>,
     bounds: LiveFrontEnds,
+    /// What a server that stops is waiting for.
+    stops_at: std::sync::Mutex<Option<&'static str>>,
 }
 
 /// The bounds of the front ends, which can be changed while they serve.
@@ -476,6 +478,7 @@ impl Builder {
             zookeeper_plain_address,
             admin_address,
             front_ends: Mutex::new(front_ends),
+            stops_at: std::sync::Mutex::default(),
             bounds: LiveFrontEnds {
                 http: http_bounds,
                 admin: admin_bounds,
@@ -663,15 +666,25 @@ impl Lockgate {
         self.node.move_leader(to).await
     }
 
+    /// What a server that stops is waiting for. `None`: it does not stop, or has stopped.
+    pub fn stops_at(&self) -> Option<&'static str> {
+        self.node.stops_at().or(*self.waits_for())
+    }
+
     /// Hands leadership over, answers those who wait, and ends everything that was started here. Returns when
     /// it has ended; calling it again is harmless.
+    ///
+    /// It takes two seconds at most, whatever clients and peers do, or as long as a configured drain timeout. A disk that hangs
+    /// can hold it up: [`Lockgate::stops_at`] says what it waits for.
     pub async fn stop(&self) {
         let mut front_ends = self.front_ends.lock().await;
         // No new callers first; then those who wait are answered, while the cluster can still be told of it.
         for front_end in &*front_ends {
             front_end.stop.cancel();
         }
+        *self.waits_for() = Some("calls for locks");
         self.locks.close().await;
+        *self.waits_for() = Some("connections of clients");
         // While the data directory is still this process's own.
         if let Some(operator) = &self.operator {
             operator.remove();
@@ -682,5 +695,12 @@ impl Lockgate {
                 tracing::error!(%error, "a front end ended badly");
             }
         }
+        *self.waits_for() = None;
+    }
+
+    fn waits_for(&self) -> std::sync::MutexGuard<'_, Option<&'static str>> {
+        self.stops_at
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -73,7 +73,7 @@ impl Default for ZkConfig {
             handshake_timeout: Duration::from_secs(10),
             // Long enough for a program that was stopped in a debugger for a moment; its session is over by then.
             send_timeout: Duration::from_secs(60),
-            drain_timeout: Duration::from_secs(5),
+            drain_timeout: Duration::from_secs(2),
             super_digest: None,
             // As in ZooKeeper: the others show who is connected and what they watch, or work for whoever asks.
             four_letter_words: vec![FourLetterWord::Srvr],

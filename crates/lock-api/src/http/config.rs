@@ -153,7 +153,7 @@ impl Default for HttpConfig {
             waiter_grace: Duration::from_secs(5),
             // What does not wait in a queue is answered within a commit; a commit within the proposer's
             // timeout of the node is long over by then or will not come.
-            drain_timeout: Duration::from_secs(5),
+            drain_timeout: Duration::from_secs(2),
             operator: None,
             secured_only: false,
             names: KnownNames::default(),

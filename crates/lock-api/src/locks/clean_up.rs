@@ -1,16 +1,17 @@
 //! Taking back what a call has caused whose caller went away. One task for each such call; it ends when the call stands
-//! nowhere in the cluster any more, or never will, or the node stops.
+//! nowhere in the cluster any more, or never will, or the node stops: then it has one last try.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use raft_node::WatchKind;
 use tokio::time::Instant;
 use znode_store::{AttemptId, Identities, Identity, LockName, SessionFate, SessionId, Store, WithdrawCause};
 
-use super::Shared;
 use super::call::{Lookout, Places, Stage, What, places, withdrawal};
 use super::error::LockError;
+use super::{LAST_TRY, Shared};
 
 /// After a proposal that failed: the node has waited for a leader meanwhile, this only keeps a node that cannot even
 /// do that from spinning.
@@ -39,8 +40,22 @@ pub(super) struct Abandoned {
 
 impl Abandoned {
     /// Withdraws the call at whatever stage it is, after the grace. If the caller has sent the request again meanwhile, the places belong to
-    /// that later call and stay.
+    /// that later call and stay. Without a majority it tries again and again; once closing has begun, for [`LAST_TRY`].
     pub async fn clean_up(self, stage: Stage) {
+        let shared = self.shared.clone();
+        let closing = async {
+            shared.closing.cancelled().await;
+            tokio::time::sleep(LAST_TRY).await;
+        };
+        tokio::select! {
+            () = self.take_back(stage) => {}
+            () = closing => {
+                shared.left.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    async fn take_back(&self, stage: Stage) {
         let (session, attempt) = (self.session, self.attempt);
         let shared = &*self.shared;
         let found = match stage {

@@ -17,6 +17,7 @@ mod tests;
 
 use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use raft_node::Node;
@@ -41,6 +42,12 @@ pub const MAX_CALLS: usize = 100_000;
 /// How many calls are tidied up after at a time. A thousand callers that vanish together must not push those who are
 /// still there out of the queue of proposals.
 pub const MAX_CLEAN_UPS_AT_ONCE: usize = 256;
+
+/// How long [`Locks::close`] waits for calls to be over. Those that are left then wait for a majority that is not there.
+const CLOSES_WITHIN: Duration = Duration::from_millis(1_000);
+
+/// How long a call whose caller has gone may still be taken back once closing has begun: some round trips to a busy leader.
+const LAST_TRY: Duration = Duration::from_millis(500);
 
 /// How long a call waits for its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +76,8 @@ struct Shared {
     clean_ups: Semaphore,
     /// Cancelled when no call is taken any more.
     closing: CancellationToken,
+    /// How many calls could not be taken back before this node stopped.
+    left: AtomicUsize,
     draws: Draws,
 }
 
@@ -110,6 +119,7 @@ impl Locks {
             places: Arc::new(Semaphore::new(MAX_CALLS)),
             clean_ups: Semaphore::new(MAX_CLEAN_UPS_AT_ONCE),
             closing: CancellationToken::new(),
+            left: AtomicUsize::new(0),
             draws: Draws::new(),
         };
         Self {
@@ -353,8 +363,9 @@ impl Locks {
             .await
     }
 
-    /// Takes no more calls, from no caller, sends those away that wait, and returns when nothing is left to tidy up. To be called
-    /// before the node is stopped: afterwards nobody could take the callers' places out of the queues.
+    /// Takes no more calls, from no caller, sends those away that wait, and returns when nothing is left to tidy up, after a
+    /// second at the latest. To be called before the node is stopped: afterwards nobody could take the callers' places out of the
+    /// queues. Without a majority nobody can either: what is left then goes with its session.
     ///
     /// A waiting call that has a request id is told that its outcome is unknown and keeps its place, so that its caller
     /// can make it again on another node.
@@ -362,8 +373,17 @@ impl Locks {
         self.shared.closing.cancel();
         let all = u32::try_from(MAX_CALLS).expect("the limit of calls is small");
         // All places are free when all calls are over. An error means that somebody else has closed already.
-        if let Ok(places) = self.shared.places.acquire_many(all).await {
-            drop(places);
+        let over = tokio::time::timeout(CLOSES_WITHIN, self.shared.places.acquire_many(all)).await;
+        let unanswered = match over {
+            Ok(_) => 0,
+            Err(_) => MAX_CALLS - self.shared.places.available_permits(),
+        };
+        let left = unanswered + self.shared.left.swap(0, Ordering::Relaxed);
+        if left > 0 {
+            tracing::warn!(
+                calls = left,
+                "this node stops before it could withdraw these calls: their places in queues end with their sessions"
+            );
         }
     }
 

@@ -119,7 +119,7 @@ mod tests {
             told(&changes.live),
             [
                 "http.max_connections: 10 -> 20",
-                "log.level: \"debug\" -> \"info,openraft=warn\"",
+                "log.level: \"debug\" -> \"info\"",
                 "zookeeper.super_digest: another one",
             ]
         );

@@ -33,7 +33,7 @@ use self::given::Settings;
 use crate::transport::TlsConfig;
 
 /// openraft tells at info what it does at every election in words that only its authors read.
-const DEFAULT_LOG_LEVEL: &str = "info,openraft=warn";
+const DEFAULT_LOG_LEVEL: &str = "info";
 
 /// More worker threads than this bring contention and no throughput: one thread carries Raft anyway.
 const MAX_DEFAULT_WORKERS: usize = 4;

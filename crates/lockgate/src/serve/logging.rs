@@ -3,6 +3,7 @@
 use std::io;
 
 use anyhow::Context;
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload::{self, Handle};
@@ -14,6 +15,9 @@ use crate::log_lines::{Escapes, OneLine};
 
 /// By what goes before the configuration.
 const VARIABLE: &str = "RUST_LOG";
+
+/// Dependencies that log what goes on within them. What of it concerns an operator the node says in its own words.
+const INTERNALS: [&str; 2] = ["openraft", "sled"];
 
 /// Changes how much is logged.
 #[derive(Debug, Clone)]
@@ -55,9 +59,47 @@ pub fn start(config: &LogConfig) -> anyhow::Result<Level> {
 }
 
 fn filter(config: &LogConfig) -> anyhow::Result<Targets> {
-    match std::env::var(VARIABLE) {
-        Ok(directives) => directives.parse().context(VARIABLE),
+    let named: Targets = match std::env::var(VARIABLE) {
+        Ok(directives) => directives.parse().context(VARIABLE)?,
         // Checked when the configuration was read.
-        Err(_) => config.level.parse().context("log.level"),
+        Err(_) => config.level.parse().context("log.level")?,
+    };
+    Ok(without_internals(named))
+}
+
+/// Leaves out the crates of [`INTERNALS`] that no directive names.
+fn without_internals(named: Targets) -> Targets {
+    let is_named = |target: &str| named.iter().any(|(name, _)| name.starts_with(target));
+    let silent: Vec<&str> = INTERNALS.into_iter().filter(|target| !is_named(target)).collect();
+    let silent = silent.into_iter().map(|target| (target, LevelFilter::OFF));
+    named.with_targets(silent)
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn dependencies_log_only_if_a_directive_names_them() {
+        let logs = |directives: &str, target: &str| {
+            let targets = without_internals(directives.parse().unwrap());
+            targets.would_enable(target, &Level::ERROR)
+        };
+        for directives in ["info", "trace", "info,raft_node=debug"] {
+            assert!(logs(directives, "raft_node::leader"), "{directives}");
+            assert!(
+                !logs(directives, "openraft::core::heartbeat::worker"),
+                "{directives}"
+            );
+            assert!(!logs(directives, "sled::pagecache"), "{directives}");
+        }
+        assert!(logs("info,openraft=warn", "openraft::core::heartbeat::worker"));
+        assert!(logs(
+            "info,openraft::core=warn",
+            "openraft::core::heartbeat::worker"
+        ));
+        assert!(!logs("info,openraft=warn", "sled::pagecache"));
     }
 }

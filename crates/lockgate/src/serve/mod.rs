@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use cli_support::orphans::Orphans;
 use local_cluster::process::PidFile;
-use lock_api::http::Tracing;
+use lock_api::http::{HttpConfig, Tracing};
 use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -37,6 +37,13 @@ pub struct Removed(String);
 /// After a failure there is nothing to save and nothing to wait for: those who call are told if that is quickly done, and
 /// go to another node, and so does whatever this node led.
 const FAILED_STOP_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// After SIGTERM a node has stopped within this, if its disk does not hang: calls for locks, the hand-over, and connections take less
+/// together. Longer drain timeouts are added.
+const STOPS_WITHIN: Duration = Duration::from_millis(2_700);
+
+/// A failed process: a node that had to be ended before it had stopped.
+const EXIT_UNSTOPPED: i32 = 1;
 
 /// Runs a node with the configuration in `file` (none: all of it is in the environment) until it is told to stop, or cannot go
 /// on. `insecure`: it was said on the command line, whatever the configuration says.
@@ -60,9 +67,11 @@ pub fn serve(file: Option<&Path>, insecure: bool) -> anyhow::Result<()> {
     #[cfg(feature = "planted")]
     plant_from_environment()?;
     let turns = Turns::default();
-    runtime(config.workers, &turns)
-        .context("starting the runtime")?
-        .block_on(run(config, Reloader::new(file, set, level), &turns))
+    let runtime = runtime(config.workers, &turns).context("starting the runtime")?;
+    let ended = runtime.block_on(run(config, Reloader::new(file, set, level), &turns));
+    // A thread that waits for a disk which hangs would keep the process for as long.
+    runtime.shutdown_background();
+    ended
 }
 
 /// Gives this node the bug that `LOCKGATE_PLANTED` numbers. Only builds for the tests of the tests can do so.
@@ -138,6 +147,12 @@ async fn run(config: ServeConfig, mut reloader: Reloader, turns: &Turns) -> anyh
         workers = config.workers,
         "starting"
     );
+    let drains = [&config.http, &config.admin].map(|http| http.drain_timeout);
+    let drains = drains.into_iter().max().max(Some(config.zookeeper.drain_timeout));
+    let patience = STOPS_WITHIN
+        + drains
+            .unwrap_or_default()
+            .saturating_sub(HttpConfig::default().drain_timeout);
     let mut server = Lockgate::configured(config.node)
         .http_listen(config.http_listen)
         .http_config(config.http)
@@ -224,10 +239,23 @@ async fn run(config: ServeConfig, mut reloader: Reloader, turns: &Turns) -> anyh
         None => {
             info!(node = node_id, "stopping");
             supervisor.stopping();
-            // It may take as long as leadership and callers do, and the supervisor still waits for signs of life.
+            let unstopped = |why: &str| {
+                let waits_for = server.stops_at().unwrap_or("nothing");
+                warn!(
+                    node = node_id,
+                    waits_for, "{why}; what was acknowledged is on its disk"
+                );
+                std::process::exit(EXIT_UNSTOPPED)
+            };
             tokio::select! {
                 () = server.stop() => {}
+                // The supervisor still waits for signs of life.
                 () = alive => {}
+                () = tokio::time::sleep(patience) => {
+                    unstopped(&format!("the node has not stopped within {patience:?} and ends as it is"))
+                }
+                _ = terminate.recv() => unstopped("a second signal: the node ends as it is"),
+                _ = interrupt.recv() => unstopped("a second signal: the node ends as it is"),
             }
             exporting.cancel();
             if let Some(exporter) = exporter

@@ -77,7 +77,7 @@ pub(crate) async fn asking(ask: &Ask) -> io::Result<()> {
         Ask::ReadIndex => fail_step!(async "read_index::before_send", |error| error),
         Ask::Disk { .. } => fail_step!(async "disk::before_send", |error| error),
         // Rarer than anything that a run could wait for.
-        Ask::ChangeMembership(_) | Ask::Members | Ask::LeaderLost { .. } => {}
+        Ask::ChangeMembership(_) | Ask::Members | Ask::LeaderLost { .. } | Ask::Audit(_) => {}
     }
     Ok(())
 }
@@ -93,7 +93,7 @@ pub(crate) async fn asked(ask: &Ask) -> io::Result<()> {
         Ask::Touch { .. } => fail_step!(async "touch::after_receive", |error| error),
         Ask::ReadIndex => fail_step!(async "read_index::after_receive", |error| error),
         Ask::Disk { .. } => fail_step!(async "disk::after_receive", |error| error),
-        Ask::ChangeMembership(_) | Ask::Members | Ask::LeaderLost { .. } => {}
+        Ask::ChangeMembership(_) | Ask::Members | Ask::LeaderLost { .. } | Ask::Audit(_) => {}
     }
     Ok(())
 }

@@ -134,11 +134,12 @@ pub(super) const LOG: Section = Section {
         Setting {
             name: "log.level",
             kind: Kind::Text,
-            usual: Usual::Is("\"info,openraft=warn\""),
+            usual: Usual::Is("\"info\""),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "error, warn, info, debug or trace, or directives by module as in the default; RUST_LOG \
-                goes before it. debug and trace write on every request, and cost accordingly.",
+            meaning: "error, warn, info, debug or trace, or directives by module: \"info,raft_node=debug\". RUST_LOG \
+                goes before it. debug and trace write on every request, and cost accordingly. The libraries openraft \
+                and sled log nothing unless a directive names them: \"info,openraft=warn\".",
         },
         Setting {
             name: "log.format",
