@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +19,9 @@ use crate::membership::change::MembershipLeader;
 use crate::membership::{
     MembershipChange, MembershipChanged, MembershipError, MembershipOutcome, MembershipRefusal,
 };
-use crate::peers::wire::{Answer, Ask, NotLeader, Touched};
+use crate::peers::wire::{
+    Answer, Ask, HEARTBEATS_SINCE, HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched,
+};
 use crate::peers::{LinkError, Peers, Purpose};
 use crate::types::Raft;
 
@@ -28,6 +31,16 @@ const MAX_AT_ONCE: usize = 4_096;
 /// Between two questions to a leader that could not answer the first: it has lost its quorum for a moment, or a new one
 /// is only just known.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long heartbeats may be on their way to the leader at least. Peers are a fraction of a millisecond away, and a busy node
+/// takes some milliseconds.
+const LEAST_WAY: Duration = Duration::from_millis(50);
+
+/// How long they may be at most: over a slower connection than this no leader is elected.
+const LONGEST_WAY: Duration = Duration::from_secs(1);
+
+/// How long a moment of the leader's clock proves something: clocks that run one percent differently add ten milliseconds.
+const MOMENT_KEPT: Duration = Duration::from_secs(1);
 
 /// Whoever asks how the members are looks again soon, and had rather know now that nobody can tell.
 const MEMBERS_PATIENCE: Duration = Duration::from_secs(1);
@@ -48,10 +61,72 @@ pub struct Asker {
     pub patience: Duration,
     /// The same for a change of the membership, which has to be committed.
     pub change_patience: Duration,
+    /// How far away the leader is.
+    pub distance: Mutex<Distance>,
 }
 
 /// A caller of [`Questions::heartbeat`].
-type Heartbeat = (SessionId, oneshot::Sender<Result<Touched, Unavailable>>);
+struct Heartbeat {
+    session: SessionId,
+    /// When the session was heard here.
+    heard: Instant,
+    answer: oneshot::Sender<Result<Touched, Unavailable>>,
+}
+
+/// The leader's clock as this node knows it, and the time that heartbeats may take to the leader.
+///
+/// The leader counts a heartbeat from its arrival, less its age. The time on the way makes a session end later, so the leader
+/// counts only what was on its way for a bounded time, and asks for the rest again. No two clocks are compared: the leader
+/// gets a moment of its own clock back, with the time for which this node has known it.
+#[derive(Debug)]
+pub struct Distance {
+    seen: Option<(NodeId, Moment, Instant)>,
+    within: Duration,
+}
+
+impl Default for Distance {
+    fn default() -> Self {
+        Self {
+            seen: None,
+            within: LEAST_WAY,
+        }
+    }
+}
+
+impl Distance {
+    /// What proves to this leader how long a question is on its way that is sent `now`, and how long it may be.
+    fn proof(&self, leader: NodeId, now: Instant) -> (Option<SeenMoment>, Duration) {
+        let seen = self.seen.filter(|(of, ..)| *of == leader);
+        let seen = seen.and_then(|(_, moment, at)| {
+            let known_for = now.saturating_duration_since(at);
+            (known_for <= MOMENT_KEPT).then(|| SeenMoment {
+                moment,
+                known_for_us: known_for.as_micros().try_into().unwrap_or(u64::MAX),
+            })
+        });
+        (seen, self.within)
+    }
+
+    /// An answer has come from this leader, `took` after its question was sent. It says whether the heartbeats were
+    /// `counted`, or were on their way for too long.
+    fn answered(
+        &mut self,
+        leader: NodeId,
+        moment: Moment,
+        now: Instant,
+        took: Duration,
+        counted: bool,
+        had_proof: bool,
+    ) {
+        self.seen = Some((leader, moment, now));
+        self.within = match counted {
+            true => (took * 2).clamp(LEAST_WAY, LONGEST_WAY),
+            // Without a proof nothing was learned about the way.
+            false if !had_proof => self.within,
+            false => (self.within * 2).min(LONGEST_WAY),
+        };
+    }
+}
 /// A caller of [`Questions::read_index`].
 type Barrier = oneshot::Sender<Result<u64, Unavailable>>;
 
@@ -80,11 +155,16 @@ pub fn questions() -> (Questions, QuestionQueues) {
 }
 
 impl Questions {
-    /// Has the leader count a session's heartbeat.
-    pub async fn heartbeat(&self, session: SessionId) -> Result<Touched, Unavailable> {
-        let (tx, rx) = oneshot::channel();
+    /// Has the leader count a session's heartbeat from when it was `heard` at this node.
+    pub async fn heartbeat(&self, session: SessionId, heard: Instant) -> Result<Touched, Unavailable> {
+        let (answer, rx) = oneshot::channel();
         let stopped = || Unavailable::new("this node is stopping");
-        self.heartbeats.send((session, tx)).await.map_err(|_| stopped())?;
+        let heartbeat = Heartbeat {
+            session,
+            heard,
+            answer,
+        };
+        self.heartbeats.send(heartbeat).await.map_err(|_| stopped())?;
         rx.await.unwrap_or_else(|_| Err(stopped()))
     }
 
@@ -113,9 +193,8 @@ pub async fn run(asker: Arc<Asker>, queues: QuestionQueues, stop: CancellationTo
 async fn pass_heartbeats(asker: &Asker, mut queue: mpsc::Receiver<Heartbeat>) {
     let mut waiting = Vec::new();
     while queue.recv_many(&mut waiting, MAX_AT_ONCE).await > 0 {
-        let sessions: Vec<SessionId> = waiting.iter().map(|(session, _)| *session).collect();
-        let touched = asker.touch(&sessions).await;
-        for (place, (_, answer)) in waiting.drain(..).enumerate() {
+        let touched = asker.touch(&waiting).await;
+        for (place, Heartbeat { answer, .. }) in waiting.drain(..).enumerate() {
             let one = match &touched {
                 Ok(touched) => match touched.get(place) {
                     Some(touched) => Ok(*touched),
@@ -199,21 +278,64 @@ impl Asker {
         }
     }
 
-    async fn touch(&self, sessions: &[SessionId]) -> Result<Vec<Touched>, Unavailable> {
-        let here = || self.leadership.touch(sessions.to_vec());
-        let there = |leader, left| {
-            let link = self.peers.link(leader, Purpose::Traffic);
-            let ask = Ask::Touch {
-                sessions: sessions.to_vec(),
-            };
-            async move {
-                match link.ask(ask, left).await? {
-                    Answer::Touch(touched) => Ok(touched),
-                    _ => Ok(Err(NotLeader { leader: None })),
-                }
-            }
+    /// Has the leader count heartbeats. Those whose callers have gone are passed over: nobody would learn that they count.
+    async fn touch(&self, beats: &[Heartbeat]) -> Result<Vec<Touched>, Unavailable> {
+        let here = || {
+            let beats = beats.iter().map(|beat| (beat.session, beat.heard));
+            self.leadership.touch(beats.collect())
         };
+        let there = |leader, left| self.touch_at(leader, beats, left);
         self.way().ask(here, there).await
+    }
+
+    /// The same at another node, for so long at most.
+    async fn touch_at(
+        &self,
+        leader: NodeId,
+        beats: &[Heartbeat],
+        patience: Duration,
+    ) -> Result<Result<Vec<Touched>, NotLeader>, LinkError> {
+        let link = self.peers.link(leader, Purpose::Traffic);
+        let version = self.peers.gate().wire_version_with(leader);
+        let end = Instant::now() + patience;
+        loop {
+            let waits = |beat: &&Heartbeat| !beat.answer.is_closed();
+            let waiting = || beats.iter().filter(waits);
+            let asked: Vec<bool> = beats.iter().map(|beat| waits(&beat)).collect();
+            let now = Instant::now();
+            let left = end.saturating_duration_since(now);
+            if version.is_some_and(|version| version < HEARTBEATS_SINCE) {
+                let sessions = waiting().map(|beat| beat.session).collect();
+                return Ok(match link.ask(Ask::Touch { sessions }, left).await? {
+                    Answer::Touch(touched) => touched.map(|touched| in_their_places(&asked, touched)),
+                    _ => Err(NotLeader { leader: None }),
+                });
+            }
+            if !asked.contains(&true) {
+                return Ok(Ok(in_their_places(&asked, Vec::new())));
+            }
+            let (seen, within) = self.distance.lock().proof(leader, now);
+            let age = |beat: &Heartbeat| now.saturating_duration_since(beat.heard).as_millis();
+            let ask = Ask::Heartbeats {
+                seen,
+                within_ms: within.as_millis().try_into().unwrap_or(u32::MAX),
+                sessions: waiting()
+                    .map(|beat| (beat.session, age(beat).try_into().unwrap_or(u32::MAX)))
+                    .collect(),
+            };
+            let HeartbeatsTaken { moment, touched } = match link.ask(ask, left).await? {
+                Answer::Heartbeats(Ok(taken)) => taken,
+                Answer::Heartbeats(Err(other)) => return Ok(Err(other)),
+                _ => return Ok(Err(NotLeader { leader: None })),
+            };
+            let answered = Instant::now();
+            let mut distance = self.distance.lock();
+            let counted = touched.is_some();
+            distance.answered(leader, moment, answered, answered - now, counted, seen.is_some());
+            if let Some(touched) = touched {
+                return Ok(Ok(in_their_places(&asked, touched)));
+            }
+        }
     }
 
     async fn read_index(&self) -> Result<u64, Unavailable> {
@@ -258,6 +380,18 @@ impl Asker {
             patience: self.patience,
         }
     }
+}
+
+/// The answers for those who were asked about, each in its place among all. Nobody waits for the others.
+fn in_their_places(asked: &[bool], touched: Vec<Touched>) -> Vec<Touched> {
+    let mut touched = touched.into_iter();
+    asked
+        .iter()
+        .map_while(|asked| match asked {
+            true => touched.next(),
+            false => Some(Touched::Unknown),
+        })
+        .collect()
 }
 
 /// Ends when this node knows that `leader` leads no more, and says so. Whoever waits for an answer of it waits in vain

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{ReadPolicy, ServerState};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -18,12 +19,13 @@ use crate::config::NodeId;
 use crate::delays::{Delays, Passed};
 use crate::fail_step;
 use crate::peers::Peers;
-use crate::peers::wire::{NotLeader, Touched};
+use crate::peers::wire::{HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
 use crate::replica::Replica;
+use crate::sessions::{Counted, Due, Found};
 use crate::stall_log::StallLog;
 use crate::tuning::Tuned;
 use crate::types::{Member, Raft};
-use crate::wall_clock;
+use crate::versions::RECORDS_SINCE;
 
 /// How often the leader looks for sessions whose time is over: how late a session may end beside everything
 /// else. A look at nothing costs nothing.
@@ -53,8 +55,7 @@ pub struct LeaderView {
 
 enum Question {
     Touch {
-        sessions: Vec<SessionId>,
-        arrived: Instant,
+        beats: Vec<(SessionId, Instant)>,
         answer: oneshot::Sender<Result<Vec<Touched>, NotLeader>>,
     },
     ReadIndex {
@@ -65,6 +66,33 @@ enum Question {
 /// The way to ask this node as the leader.
 pub struct Leadership {
     questions: mpsc::Sender<Question>,
+    clock: Clock,
+}
+
+/// This process's monotonic clock, in a form that other nodes can send back.
+struct Clock {
+    id: u64,
+    began: Instant,
+}
+
+impl Clock {
+    fn moment(&self, at: Instant) -> Moment {
+        let micros = at.saturating_duration_since(self.began).as_micros();
+        Moment {
+            clock: self.id,
+            micros: micros.try_into().unwrap_or(u64::MAX),
+        }
+    }
+
+    /// The longest time that a message with this proof may have been on its way when it arrived. `None`: the proof says
+    /// nothing, because it is of another process's clock.
+    fn longest_way(&self, seen: SeenMoment, arrived: Instant) -> Option<Duration> {
+        let now = self.moment(arrived);
+        // The node knew the moment for so long when it sent the message, so it sent it that much later at the earliest.
+        let sent = seen.moment.micros.saturating_add(seen.known_for_us);
+        (seen.moment.clock == now.clock && seen.moment.micros <= now.micros)
+            .then(|| Duration::from_micros(now.micros.saturating_sub(sent)))
+    }
 }
 
 /// The questions, before their task is started.
@@ -72,28 +100,48 @@ pub struct LeaderQuestions {
     queue: mpsc::Receiver<Question>,
 }
 
-/// A queue of questions to the leader and the way into it.
-pub fn leadership() -> (Arc<Leadership>, LeaderQuestions) {
-    let (tx, rx) = mpsc::channel(MAX_CONFIRMED_AT_ONCE);
+/// A queue of questions to the leader and the way into it. `process` is a random number of this process.
+pub fn leadership(process: u64) -> (Arc<Leadership>, LeaderQuestions) {
+    let (questions, queue) = mpsc::channel(MAX_CONFIRMED_AT_ONCE);
+    let clock = Clock {
+        id: process,
+        began: Instant::now(),
+    };
     (
-        Arc::new(Leadership { questions: tx }),
-        LeaderQuestions { queue: rx },
+        Arc::new(Leadership { questions, clock }),
+        LeaderQuestions { queue },
     )
 }
 
 impl Leadership {
-    /// Counts heartbeats of sessions, if this node leads and can prove it.
-    pub async fn touch(&self, sessions: Vec<SessionId>) -> Result<Vec<Touched>, NotLeader> {
+    /// Counts heartbeats of sessions, each from the time beside it, if this node leads and can prove it.
+    pub async fn touch(&self, beats: Vec<(SessionId, Instant)>) -> Result<Vec<Touched>, NotLeader> {
         let (answer, outcome) = oneshot::channel();
-        self.ask(
-            Question::Touch {
-                sessions,
-                arrived: Instant::now(),
-                answer,
-            },
-            outcome,
-        )
-        .await
+        self.ask(Question::Touch { beats, answer }, outcome).await
+    }
+
+    /// The same for heartbeats that another node has forwarded and whose ages it says. They count from their ages before
+    /// their arrival, which is never before they were sent, and later by the time on the way: so that time is bounded.
+    pub async fn take_heartbeats(
+        &self,
+        seen: Option<SeenMoment>,
+        within: Duration,
+        sessions: Vec<(SessionId, u32)>,
+    ) -> Result<HeartbeatsTaken, NotLeader> {
+        let arrived = Instant::now();
+        let way = seen.and_then(|seen| self.clock.longest_way(seen, arrived));
+        let in_time = way.is_some_and(|way| way <= within) || planted::is(Bug::HeartbeatAge);
+        let touched = match in_time {
+            true => {
+                let age = |ms: u32| Duration::from_millis(u64::from(ms));
+                let sessions = sessions.into_iter();
+                let beats = sessions.map(|(session, age_ms)| (session, heard_at(arrived, age(age_ms))));
+                Some(self.touch(beats.collect()).await?)
+            }
+            false => None,
+        };
+        let moment = self.clock.moment(Instant::now());
+        Ok(HeartbeatsTaken { moment, touched })
     }
 
     /// The index up to which a node has to apply for a linearizable read, if this node leads and can prove it.
@@ -115,15 +163,29 @@ impl Leadership {
     }
 }
 
+/// When a heartbeat was sent that is so old on its arrival.
+fn heard_at(arrived: Instant, age: Duration) -> Instant {
+    match planted::is(Bug::HeartbeatAge) {
+        true => arrived,
+        // A clock that has not run for so long: the heartbeat was sent after it began.
+        false => arrived.checked_sub(age).unwrap_or(arrived),
+    }
+}
+
 /// Answers questions to the leader, until `stop`: those that wait share one proof of leadership, which is
-/// begun after the last of them has come.
-pub async fn confirm(
+/// begun after the last of them has come. A heartbeat of a session whose silence is on record is confirmed when an entry of
+/// the log says that it was heard; `propose` proposes that.
+pub async fn confirm<P, F>(
     raft: Raft,
     replica: Arc<Replica>,
     mut questions: LeaderQuestions,
     patience: Duration,
+    propose: P,
     stop: CancellationToken,
-) {
+) where
+    P: Fn(Request) -> F,
+    F: Future<Output = bool> + Send + 'static,
+{
     let mut waiting = Vec::new();
     loop {
         tokio::select! {
@@ -150,18 +212,34 @@ pub async fn confirm(
                 Question::ReadIndex { answer } => {
                     let _ = answer.send(proof.clone().map(|(_, index)| index));
                 }
-                Question::Touch {
-                    sessions,
-                    arrived,
-                    answer,
-                } => {
-                    let touched = proof.clone().and_then(|(term, _)| {
-                        replica
-                            .sessions
-                            .touch(term, &sessions, arrived)
-                            .ok_or(NotLeader { leader: None })
+                Question::Touch { beats, answer } => {
+                    let counted = proof.clone().and_then(|(term, _)| {
+                        let counted = replica.sessions.touch(term, &beats);
+                        Ok((term, counted.ok_or(NotLeader { leader: None })?))
                     });
-                    let _ = answer.send(touched);
+                    match counted {
+                        Err(not_leader) => {
+                            let _ = answer.send(Err(not_leader));
+                        }
+                        Ok((_, Counted { touched, to_note }))
+                            if to_note.is_empty() || planted::is(Bug::SilenceKept) =>
+                        {
+                            let _ = answer.send(Ok(touched));
+                        }
+                        Ok((term, Counted { touched, to_note })) => {
+                            let noted = propose(Request::internal(Command::NoteHeartbeats {
+                                sessions: to_note,
+                                term,
+                            }));
+                            tokio::spawn(async move {
+                                let confirmed = match noted.await {
+                                    true => Ok(touched),
+                                    false => Err(NotLeader { leader: None }),
+                                };
+                                let _ = answer.send(confirmed);
+                            });
+                        }
+                    }
                 }
             }
         }
@@ -183,12 +261,14 @@ async fn prove(raft: &Raft, patience: Duration) -> Result<(u64, u64), NotLeader>
     }
 }
 
-/// Follows Raft's view of who leads: tells those who need to know, and takes up or lays down the deadlines.
+/// Follows Raft's view of who leads: tells those who need to know, and takes up or lays down the deadlines. No session ends
+/// before its client had the time of an `election` to reach the new leader.
 pub async fn follow(
     raft: Raft,
     replica: Arc<Replica>,
     peers: Arc<Peers>,
     views: watch::Sender<LeaderView>,
+    election: Duration,
     stop: CancellationToken,
 ) {
     let mut metrics = raft.server_metrics();
@@ -256,7 +336,7 @@ pub async fn follow(
             tokio::select! {
                 () = replica.wait_term(view.term) => {
                     fail_step!("session::before_take_up");
-                    take_up(&replica, view.term);
+                    take_up(&replica, view.term, election);
                     fail_step!("session::after_take_up");
                 }
                 changed = metrics.changed() => if changed.is_err() { return },
@@ -271,34 +351,92 @@ pub async fn follow(
     }
 }
 
-fn take_up(replica: &Replica, term: u64) {
+fn take_up(replica: &Replica, term: u64, grace: Duration) {
     // Under the lock of the state: a session that is opened now is either in the list or comes as an event.
     let store = replica.store.read();
     let timeout = |ms: u32| Duration::from_millis(u64::from(ms));
-    let sessions = store
-        .sessions()
-        .into_iter()
-        .map(|view| (view.session, timeout(view.timeout_ms)));
+    let sessions = store.sessions().into_iter().map(|view| Found {
+        session: view.session,
+        timeout: timeout(view.timeout_ms),
+        silence: view.silence,
+    });
     replica.meters.locks.forget();
-    replica.sessions.lead(term, Instant::now(), sessions);
+    replica.sessions.lead(term, Instant::now(), grace, sessions);
 }
 
-/// The sessions whose time is over, with the term in which their end has to be proposed and the position that was applied
-/// before they were looked at.
-fn take_silent(replica: &Replica, now: Instant) -> Option<(u64, Vec<SessionId>, Zxid)> {
+/// What `take` takes of the sessions, with the position that was applied before they were looked at.
+fn take_as_of<T>(replica: &Replica, take: impl FnOnce() -> T) -> (Zxid, T) {
     // In this order: whatever is applied in between has been heard when deadlines are looked at, or is later than this.
     let as_of = replica.store.read().zxid();
-    let (term, due) = replica.sessions.take_due(now, MAX_EXPIRED_AT_ONCE)?;
-    Some((term, due, as_of))
+    (as_of, take())
 }
 
-/// Ends silent sessions, opens locks that were closed for a while, sweeps empty containers and TTL nodes whose time is
+/// Proposes to put silences on record. Returns whether that is done.
+async fn record<P, F>(replica: Arc<Replica>, propose: P, due: Due, as_of: Zxid) -> bool
+where
+    P: Fn(Request) -> F,
+    F: Future<Output = bool>,
+{
+    let Due { term, silent, .. } = due;
+    let command = Command::RecordSilence {
+        sessions: silent.clone(),
+        term,
+        as_of,
+    };
+    fail_step!(async "session::before_record");
+    let recorded = propose(Request::internal(command)).await;
+    fail_step!(async "session::after_record");
+    if !recorded {
+        replica.sessions.not_recorded(term, &silent, Instant::now());
+    }
+    recorded
+}
+
+/// The way to have the leader put the silence of all sessions on record, before another node leads.
+#[derive(Clone)]
+pub struct Recorder {
+    requests: mpsc::Sender<oneshot::Sender<()>>,
+}
+
+/// The other end of [`Recorder`].
+pub struct RecorderRequests {
+    queue: mpsc::Receiver<oneshot::Sender<()>>,
+}
+
+/// See [`Recorder`].
+pub fn recorder() -> (Recorder, RecorderRequests) {
+    let (requests, queue) = mpsc::channel(1);
+    (Recorder { requests }, RecorderRequests { queue })
+}
+
+impl Recorder {
+    /// Returns when that is done, or cannot be done in time: then the next leader gives some sessions more time than it has to.
+    pub async fn record_all(&self, patience: Duration) {
+        let (done, recorded) = oneshot::channel();
+        let recording = async {
+            if self.requests.send(done).await.is_ok() {
+                let _ = recorded.await;
+            }
+        };
+        if tokio::time::timeout(patience, recording).await.is_err() {
+            tracing::warn!("the silence of sessions could not be put on record before another node leads");
+        }
+    }
+}
+
+/// Ends silent sessions, puts silences on record, opens locks that were closed for a while, sweeps empty containers and TTL nodes whose time is
 /// over, and sees to it that the configured limits hold, while this node leads, until `stop`.
 ///
 /// `propose` proposes a command from this node, in the ordinary way. An end that reaches the log in another
-/// term than its own is refused by the state.
-pub async fn tend<P, F>(replica: Arc<Replica>, tuned: Arc<Tuned>, propose: P, stop: CancellationToken)
-where
+/// term than its own is refused by the state. `commands` tells the newest kinds of commands that all members can apply.
+pub async fn tend<P, F>(
+    replica: Arc<Replica>,
+    tuned: Arc<Tuned>,
+    propose: P,
+    commands: impl Fn() -> u8,
+    mut recorder: RecorderRequests,
+    stop: CancellationToken,
+) where
     P: Fn(Request) -> F + Clone + Send + 'static,
     F: Future<Output = bool> + Send + 'static,
 {
@@ -308,12 +446,30 @@ where
     let mut delays = Delays::default();
     let mut stalls = StallLog::default();
     loop {
+        let records = || commands() >= RECORDS_SINCE;
         tokio::select! {
-            () = tokio::time::sleep(TICK) => {}
+            () = tokio::time::sleep_until(last + TICK) => {}
+            Some(done) = recorder.queue.recv() => {
+                let (as_of, parts) = take_as_of(&replica, || match records() {
+                    true => replica.sessions.take_all_silent(Instant::now()),
+                    false => Vec::new(),
+                });
+                let parts = parts.into_iter();
+                let recording = parts.map(|due| record(replica.clone(), propose.clone(), due, as_of));
+                let recording = join_all(recording);
+                tokio::spawn(async move {
+                    recording.await;
+                    // Nobody may wait any more.
+                    let _ = done.send(());
+                });
+                continue;
+            }
             () = stop.cancelled() => return,
         }
         let tuning = tuned.get();
         let (sweeps, limits) = (&tuning.sweeps, tuning.limits);
+        // A clock that nobody asks could not tell a jump from the time that has passed.
+        replica.clock.now_ms();
         let now = Instant::now();
         let late = (now - last).saturating_sub(TICK);
         last = now;
@@ -324,22 +480,30 @@ where
             stalls.note(late);
             replica.sessions.stalled(stall);
         }
-        while let Some((term, due, as_of)) = take_silent(&replica, now) {
-            let (replica, propose) = (replica.clone(), propose.clone());
-            tokio::spawn(async move {
-                tracing::info!(sessions = ?due, "sessions fell silent");
-                let command = Command::ExpireSessions {
-                    sessions: due.clone(),
-                    term,
-                    as_of,
-                };
-                fail_step!(async "session::before_expire");
-                let proposed = propose(Request::internal(command)).await;
-                fail_step!(async "session::after_expire");
-                if !proposed {
-                    replica.sessions.not_ended(term, &due, Instant::now());
-                }
-            });
+        while let (as_of, Some(due)) = take_as_of(&replica, || {
+            replica.sessions.take_due(now, MAX_EXPIRED_AT_ONCE, records())
+        }) {
+            if !due.over.is_empty() {
+                let (replica, propose) = (replica.clone(), propose.clone());
+                let (term, over) = (due.term, due.over.clone());
+                tokio::spawn(async move {
+                    tracing::info!(sessions = ?over, "sessions fell silent");
+                    let command = Command::ExpireSessions {
+                        sessions: over.clone(),
+                        term,
+                        as_of,
+                    };
+                    fail_step!(async "session::before_expire");
+                    let proposed = propose(Request::internal(command)).await;
+                    fail_step!(async "session::after_expire");
+                    if !proposed {
+                        replica.sessions.not_ended(term, &over, Instant::now());
+                    }
+                });
+            }
+            if !due.silent.is_empty() {
+                tokio::spawn(record(replica.clone(), propose.clone(), due, as_of));
+            }
         }
         // An earlier leader was configured otherwise. Its word may even come after this one's, if it lost its office with
         // the proposal in hand; and this one's may fail. So there is no end to looking.
@@ -402,7 +566,7 @@ fn to_sweep(replica: &Replica, empty_for: Duration) -> Vec<ZPath> {
     }
     let store = replica.store.read();
     // The state's own time stands still while nothing is proposed.
-    let now_ms = store.time_ms().max(wall_clock::now_ms());
+    let now_ms = store.time_ms().max(replica.clock.now_ms());
     let empty_for_ms = u64::try_from(empty_for.as_millis()).unwrap_or(u64::MAX);
     let mut due = store.to_sweep(now_ms.saturating_sub(empty_for_ms), now_ms);
     due.truncate(MAX_SWEPT_AT_ONCE);
@@ -420,6 +584,7 @@ mod tests {
     use crate::config::{NodeConfig, SessionEventsConfig, WatchConfig};
     use crate::hub::Hub;
     use crate::tuning::Tuning;
+    use crate::versions::COMMANDS_VERSION;
 
     const FEW: Limits = Limits {
         data_bytes: 10,
@@ -458,7 +623,15 @@ mod tests {
             ..Tuning::of(&config)
         };
         let tuned = Arc::new(Tuned::new(few));
-        let tending = tend(replica.clone(), tuned.clone(), propose, stop.clone());
+        let (_recorder, requests) = recorder();
+        let tending = tend(
+            replica.clone(),
+            tuned.clone(),
+            propose,
+            || COMMANDS_VERSION,
+            requests,
+            stop.clone(),
+        );
         let tending = tokio::spawn(tending);
 
         tokio::time::sleep(TICK * 10).await;
@@ -467,7 +640,7 @@ mod tests {
             0,
             "who does not lead proposes nothing"
         );
-        take_up(&replica, 1);
+        take_up(&replica, 1, TICK);
         while replica.store.read().limits() != FEW {
             tokio::time::sleep(TICK).await;
         }

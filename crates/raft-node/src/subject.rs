@@ -33,6 +33,8 @@ impl Subject {
             Command::Multi(ops) => ("multi", ops.first().and_then(path)),
             Command::Sweep(paths) => ("sweep", paths.first().cloned()),
             Command::SetLimits(_) => ("set_limits", None),
+            Command::RecordSilence { .. } => ("record_silence", None),
+            Command::NoteHeartbeats { .. } => ("note_heartbeats", None),
             Command::Lock(command) => return Self::of_lock(command),
             Command::Reconnect { .. } => ("reconnect", None),
             Command::InTurn { step, .. } => match step {

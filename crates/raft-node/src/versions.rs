@@ -27,6 +27,9 @@ const NULL_DATA: u8 = 3;
 /// Version of the commands that added [`Command::Mirror`].
 const MIRROR: u8 = 2;
 
+/// The version in which the silence of sessions is put on record.
+pub const RECORDS_SINCE: u8 = 3;
+
 /// What every member can apply of whom nothing is known yet.
 pub const OLDEST_COMMANDS_VERSION: u8 = 1;
 
@@ -131,6 +134,7 @@ pub fn since(command: &Command) -> u8 {
             ..
         } => 1,
         Command::Mirror(steps) => steps.iter().map(since_step).max().unwrap_or(MIRROR),
+        Command::RecordSilence { .. } | Command::NoteHeartbeats { .. } => RECORDS_SINCE,
         Command::Write(op)
         | Command::InTurn {
             step: Step::Write(op),

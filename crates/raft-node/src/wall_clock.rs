@@ -1,7 +1,94 @@
-//! This machine's wall clock: for people, for the times in znodes, and to sweep what nobody uses. Nothing that has to be
-//! right depends on it.
+//! This machine's wall clock: for people, for the times in znodes, for the expiry of tokens, and to sweep what nobody uses.
+//! Neither locks nor sessions depend on it.
+//!
+//! Entries of the log are stamped with a [`SteadyClock`], which does not follow a wall clock that jumps.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// A wall clock that goes apart from the monotonic one by more than this, between two looks, has jumped. Whoever adjusts a clock
+/// gradually changes it by less in minutes, and looks are a moment apart.
+const LEAST_JUMP: Duration = Duration::from_secs(1);
+
+/// A wall clock that has jumped is followed after so long: it was corrected, then, and is not wrong for a while.
+const BELIEVED_AFTER: Duration = Duration::from_secs(600);
+
+/// The wall clock, which goes on by the monotonic clock while the machine's jumps: a wrong clock that is right again soon stamps
+/// nothing wrongly.
+#[derive(Debug, Default)]
+pub struct SteadyClock {
+    line: Mutex<Option<Line>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Line {
+    /// The time at `at`.
+    time_ms: u64,
+    at: Instant,
+    /// Since when the machine's clock has been elsewhere.
+    jumped: Option<Instant>,
+}
+
+impl SteadyClock {
+    /// In milliseconds since 1970.
+    pub fn now_ms(&self) -> u64 {
+        self.at(now_ms(), Instant::now())
+    }
+
+    /// The time when the machine's clock says `wall_ms`.
+    fn at(&self, wall_ms: u64, now: Instant) -> u64 {
+        let mut line = self.line.lock();
+        let followed = Line {
+            time_ms: wall_ms,
+            at: now,
+            jumped: None,
+        };
+        let Some(known) = *line else {
+            *line = Some(followed);
+            return wall_ms;
+        };
+        let passed = now.saturating_duration_since(known.at).as_millis();
+        let expected = known
+            .time_ms
+            .saturating_add(passed.try_into().unwrap_or(u64::MAX));
+        let is_near = u128::from(wall_ms.abs_diff(expected)) <= LEAST_JUMP.as_millis();
+        let lasted = known.jumped.map(|since| now.saturating_duration_since(since));
+        match (is_near, lasted) {
+            (true, None) => {
+                *line = Some(followed);
+                wall_ms
+            }
+            (true, Some(lasted)) => {
+                tracing::info!(?lasted, "this machine's wall clock is right again");
+                *line = Some(followed);
+                wall_ms
+            }
+            (false, Some(lasted)) if lasted >= BELIEVED_AFTER => {
+                tracing::warn!(
+                    ?lasted,
+                    "this machine's wall clock has jumped and stayed: it is followed now"
+                );
+                *line = Some(followed);
+                wall_ms
+            }
+            (false, Some(_)) => expected,
+            (false, None) => {
+                tracing::warn!(
+                    wall_ms,
+                    expected_ms = expected,
+                    "this machine's wall clock has jumped: times go on without it; check how the clock is set"
+                );
+                *line = Some(Line {
+                    jumped: Some(now),
+                    ..known
+                });
+                expected
+            }
+        }
+    }
+}
 
 /// In milliseconds since 1970. A clock before that counts as 1970.
 pub fn now_ms() -> u64 {
@@ -11,4 +98,59 @@ pub fn now_ms() -> u64 {
     }
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_millis().try_into().unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const MINUTE: Duration = Duration::from_secs(60);
+    const DAYS_60_MS: u64 = 60 * 86_400_000;
+    const EPOCH_MS: u64 = 1_780_000_000_000;
+
+    /// Says what the clock shows so long after its beginning, when the machine's is ahead by this.
+    fn clock() -> impl Fn(Duration, i64) -> u64 {
+        let (clock, begin) = (SteadyClock::default(), Instant::now());
+        move |after, ahead_ms| {
+            let after_ms = after.as_millis() as u64;
+            let wall_ms = (EPOCH_MS + after_ms).saturating_add_signed(ahead_ms);
+            clock.at(wall_ms, begin + after) - EPOCH_MS
+        }
+    }
+
+    #[test]
+    fn clock_that_is_wrong_for_a_while_is_not_followed() {
+        for ahead_ms in [DAYS_60_MS as i64, -(DAYS_60_MS as i64), -(EPOCH_MS as i64)] {
+            let clock = clock();
+            assert_eq!(clock(SECOND, 0), 1_000);
+            assert_eq!(clock(SECOND * 2, ahead_ms), 2_000);
+            assert_eq!(clock(MINUTE, ahead_ms), 60_000);
+            assert_eq!(clock(MINUTE * 2, 0), 120_000);
+            assert_eq!(clock(MINUTE * 20, 300), 1_200_300, "and is followed again");
+        }
+    }
+
+    #[test]
+    fn clock_that_is_adjusted_gradually_is_followed() {
+        let clock = clock();
+        for minute in 0..60 {
+            let ahead_ms = i64::from(minute) * 900;
+            assert_eq!(
+                clock(MINUTE * minute, ahead_ms),
+                u64::from(minute) * 60_000 + ahead_ms as u64
+            );
+        }
+    }
+
+    #[test]
+    fn clock_that_was_corrected_is_followed_in_the_end() {
+        let clock = clock();
+        let corrected = -3_600_000;
+        let begin = Duration::from_secs(7_200);
+        assert_eq!(clock(begin - SECOND, 0), 7_199_000);
+        assert_eq!(clock(begin, corrected), 7_200_000);
+        assert_eq!(clock(begin + MINUTE * 9, corrected), 7_740_000);
+        assert_eq!(clock(begin + MINUTE * 10, corrected), 4_200_000);
+    }
 }

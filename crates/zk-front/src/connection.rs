@@ -4,7 +4,6 @@ use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use access_token::{Secret, Standing};
 use bytes::{Bytes, BytesMut};
@@ -427,7 +426,7 @@ impl Connection {
         let super_digest = config.super_digest.as_deref();
         let node = self.front.node();
         let is_good = |id, secret: &Secret| {
-            let standing = node.read(|store| Standing::of(store, id, secret, now_ms()));
+            let standing = node.read(|store| Standing::of(store, id, secret, node.now_ms()));
             matches!(standing, Standing::Good { .. })
         };
         let code = match self.proven.show(scheme, shown, super_digest, is_good) {
@@ -528,10 +527,8 @@ impl Connection {
             }
             // Perhaps it was done, and the client has to find out, as with any ZooKeeper.
             Done::Write(Err(error), _) => Err(error.into()),
-            Done::Sync(Ok(()), path) => {
-                self.pulse.confirmed();
-                self.answer(xid, since, self.position(), Ok(Reply::Path(path)))
-            }
+            // The leader has proven that it leads, and has counted nobody: that takes a heartbeat.
+            Done::Sync(Ok(()), path) => self.answer(xid, since, self.position(), Ok(Reply::Path(path))),
             Done::Sync(Err(unavailable), _) => Err(unavailable.into()),
             Done::Known(outcome) => self.answer(xid, since, self.position(), outcome),
             Done::Auth(code) => self.answer_auth(xid, since, code),
@@ -654,13 +651,6 @@ impl Connection {
         }
         Ok(())
     }
-}
-
-/// This node's wall clock, in milliseconds since 1970.
-fn now_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as u64)
 }
 
 /// Waits until there is room for what is held back; for ever if nothing is.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::access::Principal;
 use crate::acl::Identities;
-use crate::command::{Command, LockCommand, Op, Request, Step};
+use crate::command::{Command, LockCommand, Op, Request, Silence, Step};
 use crate::event::Event;
 use crate::ids::{RequestId, SessionId, Zxid};
 use crate::planted::{self, Bug};
@@ -270,6 +270,36 @@ impl Store {
             }
             Command::Access(command) => self.access_command(cx, command),
             Command::Mirror(steps) => self.mirror(cx, steps),
+            // Only the leader of this very term knows what it has confirmed. What a session asks for after the leader had
+            // looked takes it off the record for good, wherever the two stand in the log.
+            Command::RecordSilence {
+                sessions,
+                term,
+                as_of,
+            } => {
+                if term != cx.term {
+                    return Err(Refusal::StaleLeader);
+                }
+                let mut recorded = 0;
+                for (session, ms) in sessions {
+                    if let Some(state) = self.sessions.get_mut(session)
+                        && state.heard_at <= as_of
+                    {
+                        state.silence = Some(Silence { at: cx.zxid, ms });
+                        recorded += 1;
+                    }
+                }
+                Ok(Reply::SilenceRecorded(recorded))
+            }
+            Command::NoteHeartbeats { sessions, term } => {
+                if term != cx.term {
+                    return Err(Refusal::StaleLeader);
+                }
+                let live = sessions
+                    .into_iter()
+                    .filter(|session| self.sessions.hear(*session, cx.zxid).is_ok());
+                Ok(Reply::HeartbeatsNoted(live.count() as u32))
+            }
         }
     }
 

@@ -112,6 +112,34 @@ pub enum Command {
     Access(AccessCommand),
     /// Steps towards the tree of another server, all or none, at one position: at most [`crate::MAX_MIRRORED`].
     Mirror(Vec<MirrorStep>),
+    /// Puts on record for how long sessions have been silent, so that the next leader goes on counting from there. Valid only
+    /// in the term of the leader that proposed it. From now on the leader confirms no heartbeat of these sessions before a
+    /// [`Command::NoteHeartbeats`] takes them off the record.
+    RecordSilence {
+        /// Which, and for how many milliseconds; those that have ended meanwhile are passed over.
+        sessions: Vec<(SessionId, u32)>,
+        /// The proposer's term.
+        term: u64,
+        /// What the leader had applied when it looked. A session that has asked for something at a later position is not
+        /// silent, and passed over.
+        as_of: Zxid,
+    },
+    /// Takes sessions off the record of silence, because the leader has counted heartbeats of theirs. Valid only in its term.
+    NoteHeartbeats {
+        /// Which; those that have ended meanwhile are passed over.
+        sessions: Vec<SessionId>,
+        /// The proposer's term.
+        term: u64,
+    },
+}
+
+/// The silence of a session as it is on record. While it is there, no heartbeat of the session has been confirmed since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Silence {
+    /// The position of the command that put it on record.
+    pub at: Zxid,
+    /// How long the session had been silent when the leader proposed that, in milliseconds.
+    pub ms: u32,
 }
 
 /// A place in the order in which one connection of a session sends its requests.

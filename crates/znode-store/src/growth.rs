@@ -44,6 +44,8 @@ impl Store {
             | Command::ExpireSessions { .. }
             | Command::Sweep(_)
             | Command::SetLimits(_)
+            | Command::RecordSilence { .. }
+            | Command::NoteHeartbeats { .. }
             | Command::Reconnect { .. }
             | Command::InTurn {
                 step: Step::CloseSession,

@@ -51,11 +51,19 @@ pub enum Bug {
     TrustedReturn = 19,
     /// A node does not compare its state with the leader's.
     UncomparedState = 20,
+    /// A forwarded heartbeat counts from when it arrives at the leader, however long it was on its way.
+    HeartbeatAge = 21,
+    /// A new leader does not take over how long sessions have been silent: each gets its whole timeout again.
+    SilenceForgotten = 22,
+    /// A new leader takes sessions to have been silent for longer than they were for sure.
+    SilenceTooLong = 23,
+    /// A leader confirms a heartbeat of a session whose silence is in the log without an entry that says so.
+    SilenceKept = 24,
 }
 
 impl Bug {
     /// All of them, by number.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 24] = [
         Self::UnsyncedLog,
         Self::UnsyncedVote,
         Self::StaleRead,
@@ -76,6 +84,10 @@ impl Bug {
         Self::KeptEphemeral,
         Self::TrustedReturn,
         Self::UncomparedState,
+        Self::HeartbeatAge,
+        Self::SilenceForgotten,
+        Self::SilenceTooLong,
+        Self::SilenceKept,
     ];
 
     /// The bug with this number.
@@ -129,6 +141,6 @@ mod tests {
             assert_eq!(Bug::numbered(bug as u8), Some(bug));
         }
         assert_eq!(Bug::numbered(0), None);
-        assert_eq!(Bug::numbered(21), None);
+        assert_eq!(Bug::numbered(25), None);
     }
 }

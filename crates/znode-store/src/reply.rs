@@ -101,6 +101,10 @@ pub enum Reply {
     PolicyChanged,
     /// So many steps towards another tree were taken.
     Mirrored(u32),
+    /// Of how many sessions the silence is on record now.
+    SilenceRecorded(u32),
+    /// How many sessions are live, and not on the record of silence any more.
+    HeartbeatsNoted(u32),
 }
 
 /// Proof that a contender holds a lock.

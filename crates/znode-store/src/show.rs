@@ -7,7 +7,7 @@ use crate::access::Principal;
 use crate::acl::{Acl, AclEntry, Perms};
 use crate::command::{
     AttemptId, Command, ContenderNames, CreateMode, Downgraded, HolderId, LockCommand, LockMode, LockWish,
-    Op, Request, Step, Turn, WithdrawCause,
+    Op, Request, Silence, Step, Turn, WithdrawCause,
 };
 use crate::event::{ContenderEnd, Event, Hold, ZnodeEvent, ZnodeEventKind};
 use crate::ids::{Data, RequestId};
@@ -107,6 +107,19 @@ impl Display for Command {
             Self::InTurn { turn, step } => write!(f, "in turn {turn}: {step}"),
             Self::Access(command) => command.fmt(f),
             Self::Mirror(steps) => write!(f, "mirror: {}", List(steps)),
+            Self::RecordSilence {
+                sessions,
+                term,
+                as_of,
+            } => {
+                write!(f, "record silence in term {term}, as of {as_of}:")?;
+                sessions
+                    .iter()
+                    .try_for_each(|(session, ms)| write!(f, " {session} for {ms} ms"))
+            }
+            Self::NoteHeartbeats { sessions, term } => {
+                write!(f, "note heartbeats of {} in term {term}", List(sessions))
+            }
         }
     }
 }
@@ -419,6 +432,10 @@ impl Display for Reply {
             Self::Multi(replies) => write!(f, "all of: {}", List(replies)),
             Self::Swept(count) => write!(f, "{} swept", Count((*count).into(), "znode")),
             Self::Mirrored(count) => write!(f, "{} taken", Count((*count).into(), "step")),
+            Self::SilenceRecorded(count) => {
+                write!(f, "silence of {} recorded", Count((*count).into(), "session"))
+            }
+            Self::HeartbeatsNoted(count) => write!(f, "{} heard", Count((*count).into(), "session")),
             Self::Granted(grant) => grant.fmt(f),
             Self::Queued(place) => place.fmt(f),
             Self::Released { holds: 0 } => f.write_str("released"),
@@ -744,6 +761,7 @@ impl Display for SessionView {
             ephemerals,
             connected_at: _,
             owner,
+            silence,
         } = self;
         write!(
             f,
@@ -754,6 +772,9 @@ impl Display for SessionView {
             "opened at {opened_at_ms} ms, {}",
             Count((*ephemerals).into(), "ephemeral znode")
         )?;
+        if let Some(Silence { at, ms }) = silence {
+            write!(f, ", silent for {ms} ms at {at}")?;
+        }
         match owner {
             Principal::Nobody => Ok(()),
             owner => write!(f, ", of {owner}"),

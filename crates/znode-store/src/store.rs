@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::access::Access;
+use crate::command::Silence;
 use crate::ids::{Data, Password, SessionId, Zxid};
 use crate::limits::Limits;
 use crate::lock::LockTable;
@@ -128,6 +129,16 @@ impl Store {
     /// Whether a session lives, has ended lately, or is not known.
     pub fn session_fate(&self, session: SessionId) -> SessionFate {
         self.sessions.fate(session)
+    }
+
+    /// The position of a live session's latest command, or of the latest heartbeat of it that is in the log.
+    pub fn session_heard_at(&self, session: SessionId) -> Option<Zxid> {
+        Some(self.sessions.get(session)?.heard_at)
+    }
+
+    /// The silence of a live session, if it is on record.
+    pub fn silence(&self, session: SessionId) -> Option<Silence> {
+        self.sessions.get(session)?.silence
     }
 
     /// The password of a live session.

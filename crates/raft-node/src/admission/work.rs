@@ -32,7 +32,11 @@ impl Work {
             Command::OpenSession { .. } => Self::New,
             // Who comes back keeps what it had.
             Command::CloseSession { .. } | Command::Reconnect { .. } => Self::Keep,
-            Command::ExpireSessions { .. } | Command::Sweep(_) | Command::SetLimits(_) => Self::Own,
+            Command::ExpireSessions { .. }
+            | Command::RecordSilence { .. }
+            | Command::NoteHeartbeats { .. }
+            | Command::Sweep(_)
+            | Command::SetLimits(_) => Self::Own,
             Command::Write(op) => Self::of_op(op),
             Command::Multi(ops) => Self::of_ops(ops),
             Command::InTurn { step, .. } => Self::of_step(step),

@@ -31,7 +31,10 @@ pub(crate) fn applying(command: &Command) {
         Command::Lock(step) => locking(step),
         Command::Reconnect { .. } => fail_step!("apply::before_reconnect"),
         // No client of the runs asks for it, so none would get there.
-        Command::Access(_) | Command::Mirror(_) => {}
+        Command::Access(_)
+        | Command::Mirror(_)
+        | Command::RecordSilence { .. }
+        | Command::NoteHeartbeats { .. } => {}
     }
 }
 
@@ -73,7 +76,7 @@ pub(crate) async fn asking(ask: &Ask) -> io::Result<()> {
         Ask::Append(_) => fail_step!(async "heartbeat::before_send", |error| error),
         Ask::TransferLeader { .. } => fail_step!(async "transfer::before_send", |error| error),
         Ask::Forward { .. } => fail_step!(async "forward::before_send", |error| error),
-        Ask::Touch { .. } => fail_step!(async "touch::before_send", |error| error),
+        Ask::Touch { .. } | Ask::Heartbeats { .. } => fail_step!(async "touch::before_send", |error| error),
         Ask::ReadIndex => fail_step!(async "read_index::before_send", |error| error),
         Ask::Disk { .. } => fail_step!(async "disk::before_send", |error| error),
         // Rarer than anything that a run could wait for.
@@ -90,7 +93,7 @@ pub(crate) async fn asked(ask: &Ask) -> io::Result<()> {
         Ask::Append(_) => fail_step!(async "heartbeat::after_receive", |error| error),
         Ask::TransferLeader { .. } => fail_step!(async "transfer::after_receive", |error| error),
         Ask::Forward { .. } => fail_step!(async "forward::after_receive", |error| error),
-        Ask::Touch { .. } => fail_step!(async "touch::after_receive", |error| error),
+        Ask::Touch { .. } | Ask::Heartbeats { .. } => fail_step!(async "touch::after_receive", |error| error),
         Ask::ReadIndex => fail_step!(async "read_index::after_receive", |error| error),
         Ask::Disk { .. } => fail_step!(async "disk::after_receive", |error| error),
         Ask::ChangeMembership(_) | Ask::Members | Ask::LeaderLost { .. } | Ask::Audit(_) => {}

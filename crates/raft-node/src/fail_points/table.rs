@@ -184,6 +184,8 @@ pub const POINTS: &[Point] = &[
     cannot_fail("session::after_take_up", Leader),
     cannot_fail("session::before_expire", Leader),
     cannot_fail("session::after_expire", Leader),
+    cannot_fail("session::before_record", Leader),
+    cannot_fail("session::after_record", Leader),
     cannot_fail("delay::before_count", Leader),
     cannot_fail("delay::after_count", Leader),
     can_fail("http::before_answer", Any),

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use super::plan::{Next, Standing, Step, warnings};
 use super::{MembershipChange, MembershipChanged, MembershipOutcome, MembershipRefusal};
 use crate::config::{MemberAddress, NodeId};
-use crate::leader::LeaderView;
+use crate::leader::{LeaderView, Recorder};
 use crate::peers::link::connect_at;
 use crate::peers::wire::NotLeader;
 use crate::peers::{Gate, Purpose};
@@ -24,6 +24,9 @@ use crate::types::{CommittedLeaderId, DiskId, LogId, Membership, Payload, Raft, 
 
 /// How long another node may take to take leadership over. A transfer takes milliseconds.
 pub const HAND_OVER_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long it may take to put on record for how long sessions have been silent: an entry of the log.
+const RECORD_PATIENCE: Duration = Duration::from_millis(500);
 
 /// For how many of the longest election timeouts the leader listens for those whom it has not heard before it refuses a
 /// change for their sake. They answer heartbeats at once, unless their machines have too much to do.
@@ -42,6 +45,7 @@ pub struct MembershipLeader {
     silence: Duration,
     /// So long a change may wait to be committed before its outcome is given as unknown.
     patience: Duration,
+    recorder: Recorder,
     one_at_a_time: tokio::sync::Mutex<()>,
 }
 
@@ -54,6 +58,7 @@ impl MembershipLeader {
         view: watch::Receiver<LeaderView>,
         silence: Duration,
         patience: Duration,
+        recorder: Recorder,
     ) -> Self {
         Self {
             raft,
@@ -62,6 +67,7 @@ impl MembershipLeader {
             view,
             silence,
             patience,
+            recorder,
             one_at_a_time: tokio::sync::Mutex::new(()),
         }
     }
@@ -216,6 +222,7 @@ impl MembershipLeader {
     pub async fn move_leader(&self, to: NodeId) -> Result<(), String> {
         tracing::info!(node = to, "handing the leadership over");
         let term = self.raft.metrics().borrow_watched().current_term;
+        self.recorder.record_all(RECORD_PATIENCE).await;
         if let Err(error) = self.raft.trigger().transfer_leader(to).await {
             return Err(format!("raft has stopped: {error}"));
         }

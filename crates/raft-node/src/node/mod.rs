@@ -300,9 +300,18 @@ impl Node {
     ///
     /// Nobody is told of an end that is only proposed: what the session has asked for before may yet spare it.
     pub async fn heartbeat(&self, session: SessionId) -> Result<Duration, HeartbeatError> {
+        self.heartbeat_heard(session, Instant::now()).await
+    }
+
+    /// The same for a session that was heard earlier: it lives for at least the returned time from then.
+    pub async fn heartbeat_heard(
+        &self,
+        session: SessionId,
+        heard: Instant,
+    ) -> Result<Duration, HeartbeatError> {
         self.serving()?;
         for _ in 0..MAX_LOOKS_AT_FATE {
-            match self.inner.questions.heartbeat(session).await? {
+            match self.inner.questions.heartbeat(session, heard).await? {
                 Touched::Renewed(timeout_ms) => return Ok(Duration::from_millis(u64::from(timeout_ms))),
                 // The leader's table has only live sessions, and knows what is being ended; what has ended, the state knows.
                 // This node's may be behind the leader's, but not for long.
@@ -316,6 +325,12 @@ impl Node {
             }
         }
         Err(Unavailable::new("it is just being decided whether the session ends").into())
+    }
+
+    /// The time, in milliseconds since 1970: this machine's wall clock, unless that has just jumped. Then it goes on by the
+    /// monotonic clock, for ten minutes at most.
+    pub fn now_ms(&self) -> u64 {
+        self.inner.replica.clock.now_ms()
     }
 
     /// How long ago a session was last heard of; only the leader can tell.

@@ -178,7 +178,8 @@ impl Node {
         let tasks = TaskTracker::new();
         let (views, view) = watch::channel(LeaderView::default());
         let (submissions, submission_queue) = proposer::submissions();
-        let (leadership, leader_questions) = leader::leadership();
+        let (leadership, leader_questions) = leader::leadership(origin.boot);
+        let (recorder, recorder_requests) = leader::recorder();
         let (questions, question_queues) = asker::questions();
         let disks = Arc::new(Disks::new(config.node_id, config.disk.clone()));
         let (snapshots, snapshot_orders) = compaction::orders();
@@ -199,6 +200,7 @@ impl Node {
             view.clone(),
             config.timing.election_max,
             config.propose_timeout / 2,
+            recorder,
         ));
         let asker = Arc::new(Asker {
             node: config.node_id,
@@ -208,6 +210,7 @@ impl Node {
             membership: membership.clone(),
             patience: config.propose_timeout.min(config.timing.election_max * 5),
             change_patience: config.propose_timeout,
+            distance: Mutex::default(),
         });
         let audit = Arc::new(Audit::new(gate.clone(), replica.clone(), raft.clone()));
         let succession = Arc::new(Succession::new(
@@ -304,20 +307,6 @@ impl Node {
             .run(stop.clone()),
         );
         let quorum_patience = config.timing.election_max;
-        tasks.spawn(leader::confirm(
-            raft.clone(),
-            replica.clone(),
-            leader_questions,
-            quorum_patience,
-            stop.clone(),
-        ));
-        tasks.spawn(leader::follow(
-            raft.clone(),
-            replica.clone(),
-            peers.clone(),
-            views,
-            stop.clone(),
-        ));
         let proposing = node.clone();
         let propose = move |request| {
             let node = proposing.clone();
@@ -327,7 +316,32 @@ impl Node {
                 matches!(node.propose(request).await, Ok(Applied { outcome: Ok(_), .. }))
             }
         };
-        tasks.spawn(leader::tend(replica, tuned, propose, stop.clone()));
+        tasks.spawn(leader::confirm(
+            raft.clone(),
+            replica.clone(),
+            leader_questions,
+            quorum_patience,
+            propose.clone(),
+            stop.clone(),
+        ));
+        tasks.spawn(leader::follow(
+            raft.clone(),
+            replica.clone(),
+            peers.clone(),
+            views,
+            config.timing.election_max,
+            stop.clone(),
+        ));
+        let members = gate.clone();
+        let commands = move || members.commands_of_all();
+        tasks.spawn(leader::tend(
+            replica,
+            tuned,
+            propose,
+            commands,
+            recorder_requests,
+            stop.clone(),
+        ));
         tasks.spawn(asker::run(asker, question_queues, stop.clone()));
         tasks.spawn(node.clone().watch_raft());
         tasks.spawn(node.clone().watch_log(log));

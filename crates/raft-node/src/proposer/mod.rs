@@ -26,7 +26,6 @@ use crate::replica::Replica;
 use crate::storage::{OwnSyncs, Wal};
 use crate::types::{CommittedLeaderId, Membership, Proposal, Raft, TypeConfig};
 use crate::versions::OLDEST_COMMANDS_VERSION;
-use crate::wall_clock;
 
 mod pack;
 
@@ -170,7 +169,7 @@ impl Proposer {
                     OneshotResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::new_pair();
                 let commands = envelopes.len() as u64;
                 let batch = CommandBatch {
-                    time_ms: wall_clock::now_ms(),
+                    time_ms: self.replica.clock.now_ms(),
                     envelopes,
                 };
                 let proposal = Proposal {

@@ -13,7 +13,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use znode_store::planted::{self, Bug};
 use znode_store::{
-    Applied, Command, ContenderEnd, EntryContext, Event, HolderId, LockMode, LockName, Reply, Standing, Store,
+    Applied, Command, ContenderEnd, EntryContext, Event, HolderId, LockMode, LockName, Reply, SessionId,
+    Standing, Store, Zxid,
 };
 
 use crate::calls::{Applying, Calls};
@@ -24,6 +25,7 @@ use crate::metrics::{Meters, times_out};
 use crate::sessions::SessionTracker;
 use crate::tap::Tap;
 use crate::types::Proposal;
+use crate::wall_clock::SteadyClock;
 
 mod looks;
 mod states;
@@ -62,6 +64,8 @@ pub struct Replica {
     pub calls: Calls,
     /// Deadlines, while this node leads.
     pub sessions: SessionTracker,
+    /// What entries are stamped with.
+    pub clock: SteadyClock,
     /// What is counted.
     pub meters: Arc<Meters>,
     /// Tells of holds that began and ended.
@@ -86,6 +90,7 @@ impl Replica {
             hub: Arc::new(hub),
             calls: Calls::default(),
             sessions: SessionTracker::default(),
+            clock: SteadyClock::default(),
             meters: Arc::default(),
             tap: Tap::default(),
             looks: Looks::default(),
@@ -192,18 +197,29 @@ impl Replica {
             for bytes in &batch.envelopes {
                 let envelope = Envelope::decode(bytes)?;
                 // Nobody keeps somebody else's session alive.
-                if let Some(session) = envelope.request.session
-                    && store.seen_by(&envelope.request.caller).may_use(session).is_ok()
-                {
-                    self.sessions.heard(session, now);
-                }
+                let asking = envelope.request.session;
+                let asking = asking
+                    .filter(|session| store.seen_by(&envelope.request.caller).may_use(*session).is_ok());
+                let on_record = asking.filter(|session| self.sessions.heard(*session, now));
+                let noted = noted_heartbeats(&envelope.request.command);
                 let opening = opened_timeout(&envelope.request.command);
                 let timed_out = counts && times_out(&envelope.request.command);
                 #[cfg(feature = "failpoints")]
                 crate::fail_points::applying(&envelope.request.command);
                 let applied = store.apply(&entry, envelope.request, &mut events);
                 fail_step!("apply::after_command");
-                self.follow_events(&applied, &events, opening, now);
+                if let Some(session) = on_record {
+                    self.off_record(&store, session, applied.zxid);
+                }
+                match &applied.outcome {
+                    Ok(Reply::SilenceRecorded(_)) => self.sessions.recorded(applied.zxid, now),
+                    Ok(Reply::HeartbeatsNoted(_)) => {
+                        let sessions = noted.into_iter().flatten();
+                        sessions.for_each(|session| self.off_record(&store, session, applied.zxid));
+                    }
+                    _ => {}
+                }
+                self.follow_events(&applied, &events, opening, now, &store);
                 fail_step!("watch::before_dispatch");
                 self.hub.dispatch(applied.zxid, &events, store.sight());
                 self.hub.sessions.happened(applied.zxid, store.time_ms(), &events);
@@ -215,6 +231,10 @@ impl Replica {
                 }
                 if let Some(holds) = &mut holds {
                     holds.follow(applied.zxid.0, store.time_ms(), &events);
+                }
+                #[cfg(feature = "simulation")]
+                if let Some(session) = asking.or(opened_session(&applied)) {
+                    crate::simulation::ask(|host| host.heard(applied.zxid, session));
                 }
                 #[cfg(feature = "simulation")]
                 crate::simulation::ask(|host| host.carried_out(at.into(), applied.zxid, &events, &store));
@@ -253,7 +273,7 @@ impl Replica {
             self.hub.state_replaced(&before, &store);
             #[cfg(feature = "simulation")]
             crate::simulation::ask(|host| host.replaced(at.into(), &store));
-            self.sessions.resign();
+            self.sessions.replaced();
             (before, store.zxid().0, store.time_ms())
         };
         self.calls.lose_sent();
@@ -314,11 +334,31 @@ impl Replica {
         }
     }
 
+    /// A session on record is off it, if the state has heard it at this very position: what a caller without rights asks for is
+    /// no sign of life there.
+    fn off_record(&self, store: &Store, session: SessionId, at: Zxid) {
+        if store.session_heard_at(session) == Some(at) {
+            self.sessions.off_record(session);
+        }
+    }
+
     /// What events mean for this node itself.
-    fn follow_events(&self, applied: &Applied, events: &[Event], opening: Option<Duration>, now: Instant) {
+    fn follow_events(
+        &self,
+        applied: &Applied,
+        events: &[Event],
+        opening: Option<Duration>,
+        now: Instant,
+        store: &Store,
+    ) {
+        let heard = |session| {
+            if self.sessions.heard(session, now) {
+                self.off_record(store, session, applied.zxid);
+            }
+        };
         // Also if that was done and answered before: whoever asked again counts from then on.
         if let Ok(Reply::SessionOpened { session, .. }) = &applied.outcome {
-            self.sessions.heard(*session, now);
+            heard(*session);
         }
         for event in events {
             match event {
@@ -327,7 +367,7 @@ impl Replica {
                         self.sessions.opened(*session, timeout, now);
                     }
                 }
-                Event::SessionReconnected { session, .. } => self.sessions.heard(*session, now),
+                Event::SessionReconnected { session, .. } => heard(*session),
                 Event::SessionEnded { session, .. } => self.sessions.ended(*session),
                 // Nothing in it is secret. As below, it is told once.
                 Event::AccessChanged(change) if self.sessions.leading_term().is_some() => {
@@ -346,6 +386,21 @@ impl Replica {
                 _ => {}
             }
         }
+    }
+}
+
+#[cfg(feature = "simulation")]
+fn opened_session(applied: &Applied) -> Option<SessionId> {
+    match applied.outcome {
+        Ok(Reply::SessionOpened { session, .. }) => Some(session),
+        _ => None,
+    }
+}
+
+fn noted_heartbeats(command: &Command) -> Option<Vec<SessionId>> {
+    match command {
+        Command::NoteHeartbeats { sessions, .. } => Some(sessions.clone()),
+        _ => None,
     }
 }
 

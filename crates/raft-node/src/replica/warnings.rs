@@ -85,7 +85,9 @@ fn a_soft_quota_that_is_passed_is_warned_of_by_the_leader_alone() {
         let hub = Hub::new(&WatchConfig::default(), &SessionEventsConfig::default(), 1);
         let replica = Replica::new(origin, hub, mpsc::unbounded_channel().0);
         if leads {
-            replica.sessions.lead(1, Instant::now(), []);
+            replica
+                .sessions
+                .lead(1, Instant::now(), std::time::Duration::ZERO, []);
         }
         let warnings = Warnings::default();
         tracing::subscriber::with_default(warnings.clone(), || {

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use znode_store::{Event, Store, Zxid};
+use znode_store::{Event, SessionId, Store, Zxid};
 
 pub use self::stream::{Line, Listening, ReadHalf, WriteHalf};
 pub(crate) use self::stream::{PeerListener, PeerStream, Protected};
@@ -49,6 +49,8 @@ pub trait Host {
     fn voted(&self, term: u64, candidate: u64, committed: bool);
     /// An entry stands in the log from now on, with its bytes, behind another one.
     fn appended(&self, at: Place, payload: &[u8], before: Option<Place>);
+    /// A command at `zxid` was a sign of life of this session.
+    fn heard(&self, _zxid: Zxid, _session: SessionId) {}
     /// A command was carried out: `store` is the state after it. Called in the order of the log, under the state's lock.
     fn carried_out(&self, at: Place, zxid: Zxid, events: &[Event], store: &Store);
     /// The entry at `at` was applied, and with it all before it.

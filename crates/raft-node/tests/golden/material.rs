@@ -547,6 +547,15 @@ pub fn later_requests() -> Vec<(&'static str, Request)> {
         null(put("/copy/null", MirroredKind::Persistent)),
         put("/copy/other", MirroredKind::Persistent),
     ];
+    let silence = Command::RecordSilence {
+        sessions: vec![(SessionId(1), 5_000), (SessionId(u64::MAX >> 1), 70_000)],
+        term: 7,
+        as_of: Zxid(300),
+    };
+    let heartbeats = Command::NoteHeartbeats {
+        sessions: vec![SessionId(1), SessionId(u64::MAX >> 1)],
+        term: 7,
+    };
     vec![
         ("mirror", Request::anonymous(Command::Mirror(steps))),
         (
@@ -559,6 +568,8 @@ pub fn later_requests() -> Vec<(&'static str, Request)> {
             Request::anonymous(Command::Multi(vec![set_null, create_null])),
         ),
         ("mirror_null", Request::anonymous(Command::Mirror(mirror_null))),
+        ("record_silence", Request::internal(silence)),
+        ("note_heartbeats", Request::internal(heartbeats)),
     ]
 }
 

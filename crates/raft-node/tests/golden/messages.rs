@@ -17,10 +17,10 @@ use crate::codec::Envelope;
 use crate::disks::{Alarm, AlarmKind, DiskReport, DiskView, MemberNews};
 use crate::membership::{MembershipChange, MembershipChanged, MembershipOutcome, MembershipRefusal};
 use crate::peers::wire::{
-    Answer, Ask, Declined, Hello, HelloReply, HelloStart, LeaderLoss, MAGIC, NotLeader, OLDEST_WIRE_VERSION,
-    Purpose, RefusalCause, SnapshotHead, SnapshotResume, SnapshotTail, Touched, WIRE_VERSION, WireAppend,
-    WireAppendResult, WireEntry, WireLogId, WirePayload, WireSnapshotKey, WireSnapshotMeta, WireVote,
-    WireVoteRequest, WireVoteResponse, decode_frame, put_frame,
+    Answer, Ask, Declined, HeartbeatsTaken, Hello, HelloReply, HelloStart, LeaderLoss, MAGIC, Moment,
+    NotLeader, OLDEST_WIRE_VERSION, Purpose, RefusalCause, SeenMoment, SnapshotHead, SnapshotResume,
+    SnapshotTail, Touched, WIRE_VERSION, WireAppend, WireAppendResult, WireEntry, WireLogId, WirePayload,
+    WireSnapshotKey, WireSnapshotMeta, WireVote, WireVoteRequest, WireVoteResponse, decode_frame, put_frame,
 };
 use crate::storage::log_entry::{decode_entry, encode_entry};
 use crate::types::{ClusterId, DiskId, Entry, Payload, Proposal, log_id};
@@ -59,6 +59,11 @@ const VOTE: WireVote = WireVote {
     term: 300,
     node: 2,
     committed: true,
+};
+
+const MOMENT: Moment = Moment {
+    clock: 7,
+    micros: 1 << 33,
 };
 
 const AT: WireLogId = WireLogId {
@@ -232,6 +237,17 @@ fn golden_questions_and_answers() {
                 sessions: vec![SessionId(1), SessionId(u64::MAX >> 1)],
             },
         ),
+        (
+            "ask_heartbeats",
+            Ask::Heartbeats {
+                seen: Some(SeenMoment {
+                    moment: MOMENT,
+                    known_for_us: 70_000,
+                }),
+                within_ms: 50,
+                sessions: vec![(SessionId(1), 0), (SessionId(u64::MAX >> 1), 300)],
+            },
+        ),
         ("ask_read_index", Ask::ReadIndex),
         ("ask_members", Ask::Members),
         ("ask_leader_lost", Ask::LeaderLost { term: 300, leader: 2 }),
@@ -328,6 +344,20 @@ fn golden_questions_and_answers() {
         ("answer_forward", Answer::Forward(Ok(declined))),
         ("answer_not_leader", Answer::Forward(Err(not_leader.clone()))),
         ("answer_touch", Answer::Touch(Ok(touched))),
+        (
+            "answer_heartbeats",
+            Answer::Heartbeats(Ok(HeartbeatsTaken {
+                moment: MOMENT,
+                touched: Some(vec![Touched::Renewed(10_000)]),
+            })),
+        ),
+        (
+            "answer_heartbeats_late",
+            Answer::Heartbeats(Ok(HeartbeatsTaken {
+                moment: MOMENT,
+                touched: None,
+            })),
+        ),
         ("answer_read_index", Answer::ReadIndex(Ok(70_000))),
         ("answer_members", Answer::Members(Ok(members))),
         (

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
 use zk_wire::Request;
 
 use crate::client::{Came, Client, PERSISTENT};
 use crate::cluster::Cluster;
 
 #[tokio::test]
-async fn a_node_without_a_quorum_ends_its_connections_within_the_sessions_timeout() {
+async fn node_without_a_quorum_ends_its_connections() {
     let timeout = Duration::from_secs(3);
     let mut cluster = Cluster::start(3).await;
     let leader = cluster.leader().await;
@@ -22,21 +21,20 @@ async fn a_node_without_a_quorum_ends_its_connections_within_the_sessions_timeou
             cluster.lose(id).await;
         }
     }
-    let begin = Instant::now();
     // A client that is alive, as far as it can tell.
     let mut beats = tokio::time::interval(timeout / 6);
-    let ended = loop {
+    // When, to the millisecond, is tested with a clock that stands still (`pulse.rs`).
+    loop {
         tokio::select! {
             came = client.receive(&Request::Ping) => match came {
-                Came::End => break begin.elapsed(),
+                Came::End => break,
                 came => panic!("it was told {came:?}"),
             },
             _ = beats.tick() => {
                 client.send(&Request::Ping).await;
             }
         }
-    };
-    assert!(ended < timeout, "after {ended:?}");
+    }
     // Nor does it take anybody in.
     let mut stream = crate::client::Stream::open(cluster.address(alone)).await;
     assert_eq!(stream.connect(&ticket).await, None);

@@ -60,9 +60,11 @@ pub(super) fn rights_needed(command: &Command) -> Vec<Need<'_>> {
     match command {
         Command::OpenSession { .. } => Vec::from([Need::Admission]),
         Command::CloseSession { session } => Vec::from([Need::Session(*session)]),
-        Command::ExpireSessions { .. } | Command::Sweep(_) | Command::SetLimits(_) => {
-            Vec::from([Need::Internal])
-        }
+        Command::ExpireSessions { .. }
+        | Command::Sweep(_)
+        | Command::SetLimits(_)
+        | Command::RecordSilence { .. }
+        | Command::NoteHeartbeats { .. } => Vec::from([Need::Internal]),
         Command::Write(op) => Vec::from([needed_by_op(op)]),
         Command::Multi(ops) => ops.iter().map(needed_by_op).collect(),
         Command::Lock(step) => needed_by_step(step),

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use self::alike::Alike;
 use crate::access::Principal;
 use crate::apply::Context;
-use crate::command::Turn;
+use crate::command::{Silence, Turn};
 use crate::event::{ContenderEnd, Event};
 use crate::ids::{Password, SessionId, Zxid};
 use crate::lock::Standing;
@@ -49,6 +49,8 @@ pub struct SessionView {
     pub connected_at: Zxid,
     /// Whose it is.
     pub owner: Principal,
+    /// Its silence, if that is on record.
+    pub silence: Option<Silence>,
 }
 
 /// What became of a session.
@@ -75,6 +77,8 @@ pub(crate) struct Session {
     pub(crate) turn: Turn,
     /// The position of its latest command, whatever became of it.
     pub(crate) heard_at: Zxid,
+    /// Its silence, if that is on record.
+    pub(crate) silence: Option<Silence>,
     /// In an order that differs between replicas.
     pub(crate) ephemerals: BTreeSet<NodeIndex>,
     /// Outcomes of its requests; shared with a snapshot that is being drawn, and while there are none with all who have none.
@@ -128,6 +132,7 @@ impl Session {
                 number: 0,
             },
             heard_at: opened_at,
+            silence: None,
             ephemerals: BTreeSet::new(),
             remembered,
         }
@@ -143,6 +148,7 @@ impl Session {
             ephemerals: self.ephemerals.len() as u32,
             connected_at: self.turn.since,
             owner: self.owner.clone(),
+            silence: self.silence,
         }
     }
 
@@ -186,6 +192,7 @@ impl Session {
             owner,
             turn,
             heard_at,
+            silence: None,
             ephemerals: BTreeSet::new(),
             remembered,
         }
@@ -231,7 +238,10 @@ impl Sessions {
     /// A live session has asked for something: the end that is on its way to it, if any, comes too late.
     pub(crate) fn hear(&mut self, id: SessionId, at: Zxid) -> Result<(), Refusal> {
         match self.live.get_mut(&id) {
-            Some(session) => session.heard_at = at,
+            Some(session) => {
+                session.heard_at = at;
+                session.silence = None;
+            }
             None => self.require(id)?,
         }
         Ok(())
@@ -270,7 +280,18 @@ impl Sessions {
         }
         session.turn = Turn { since, number: 0 };
         session.heard_at = since;
+        session.silence = None;
         Ok(session.timeout_ms)
+    }
+
+    /// The silences that are on record, by session.
+    pub(crate) fn silences(&self) -> Vec<(SessionId, Silence)> {
+        let sessions = self.live.iter();
+        let mut silences: Vec<_> = sessions
+            .filter_map(|(&id, session)| Some((id, session.silence?)))
+            .collect();
+        silences.sort_unstable_by_key(|(id, _)| *id);
+        silences
     }
 
     /// All live sessions as they go into a snapshot, by id, their memories beside them.
@@ -360,7 +381,11 @@ impl Sessions {
                 session.ephemerals.len() as u64,
                 session.remembered.digest(),
             ]);
-            sum.wrapping_add(hash)
+            // Former versions know no silences, and come to the same as long as there are none.
+            let silence = session
+                .silence
+                .map_or(0, |silence| stable_hash::of(&(id, silence)));
+            sum.wrapping_add(hash).wrapping_add(silence)
         });
         stable_hash::of_words([live, stable_hash::of(&self.ended_order)])
     }

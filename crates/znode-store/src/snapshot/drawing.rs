@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::access::Access;
+use crate::command::Silence;
 use crate::ids::{SessionId, Zxid};
 use crate::limits::Limits;
 use crate::lock::KeptState;
@@ -31,6 +32,7 @@ pub(crate) struct Drawing {
     stage: Stage,
     /// As they were at the beginning. Their memories are shared with the live sessions until those change.
     sessions: VecDeque<(SessionRecord, Arc<Remembered>)>,
+    silences: Vec<(SessionId, Silence)>,
     ended: Vec<SessionId>,
     sessionless: Arc<Remembered>,
     locks: Vec<KeptState>,
@@ -51,6 +53,7 @@ enum Stage {
     /// So many records were drawn.
     Access(usize),
     Sessions,
+    Silences,
     EndedSessions,
     /// So many records were drawn.
     Requests(usize),
@@ -86,18 +89,20 @@ impl Store {
     /// Begins a snapshot of the state as it is now; one that is being drawn is abandoned. Costs a look at
     /// each session.
     pub fn begin_snapshot(&mut self) {
+        let silences = self.sessions.silences();
         self.tree.drawing = Some(Drawing {
             zxid: self.zxid,
             time_ms: self.time_ms,
             limits: self.limits,
             digest: self.digest(),
-            format: match self.tree.nulls() {
-                0 => OLDEST_FORMAT,
-                _ => FORMAT,
+            format: match self.tree.nulls() == 0 && silences.is_empty() {
+                true => OLDEST_FORMAT,
+                false => FORMAT,
             },
             access: self.access.clone(),
             stage: Stage::Begin,
             sessions: self.sessions.records().into(),
+            silences,
             ended: self.sessions.ended().collect(),
             sessionless: self.remembered.clone(),
             locks: self.locks.kept_states(),
@@ -159,9 +164,16 @@ impl Store {
                     sessions.push(record);
                 }
                 if drawing.sessions.is_empty() {
-                    drawing.stage = Stage::EndedSessions;
+                    drawing.stage = match drawing.silences.is_empty() {
+                        true => Stage::EndedSessions,
+                        false => Stage::Silences,
+                    };
                 }
                 Part::Sessions(sessions)
+            }
+            Stage::Silences => {
+                drawing.stage = Stage::EndedSessions;
+                Part::Silences(core::mem::take(&mut drawing.silences))
             }
             Stage::EndedSessions => {
                 drawing.stage = Stage::Requests(0);

@@ -21,6 +21,7 @@ pub(crate) use restore::NEVER_COUNTED;
 pub use restore::{Restorer, SnapshotError};
 
 use crate::access::AccessRecord;
+use crate::command::Silence;
 use crate::ids::{SessionId, Zxid};
 use crate::limits::Limits;
 use crate::lock::KeptState;
@@ -31,8 +32,8 @@ use crate::tree::{NodeIndex, ZnodeRecord};
 /// The layout of the parts. Counted up whenever an older build could not read them.
 const FORMAT: u32 = 7;
 
-/// The oldest layout that is read, and written as long as it says all: format 7 added [`Part::NullData`], which there is
-/// only after all members were known to read it (null data comes by commands of the same release).
+/// The oldest layout that is read, and written as long as it says all. Format 7 added [`Part::NullData`] and [`Part::Silences`]. Both
+/// come by commands of the same release, so a state has them only after all members were known to read them.
 const OLDEST_FORMAT: u32 = 6;
 
 /// A piece of a snapshot. They are added to a [`Restorer`] in the order in which they were drawn.
@@ -64,4 +65,6 @@ enum Part {
     Access(Vec<AccessRecord>),
     /// Which of the znodes of the part before have null as their data: their records hold no bytes. From format 7 on.
     NullData(Vec<NodeIndex>),
+    /// The silences of sessions that are on record: after the sessions, and only if there are any.
+    Silences(Vec<(SessionId, Silence)>),
 }

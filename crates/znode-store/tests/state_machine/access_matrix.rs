@@ -476,6 +476,15 @@ fn commands(place: Place) -> Vec<(Option<SessionId>, Command, Rule)> {
         term: 1,
         as_of: Zxid(u64::MAX),
     };
+    let silence = Command::RecordSilence {
+        sessions: vec![(foreign(), 1)],
+        term: 1,
+        as_of: Zxid(u64::MAX),
+    };
+    let heartbeats = Command::NoteHeartbeats {
+        sessions: vec![foreign()],
+        term: 1,
+    };
     let reconnect = |session| Command::Reconnect {
         session,
         password: Password([0; 16]),
@@ -500,6 +509,8 @@ fn commands(place: Place) -> Vec<(Option<SessionId>, Command, Rule)> {
             Rule::Session(Owner::Foreign),
         ),
         (None, expire, Rule::ClusterOnly),
+        (None, silence, Rule::ClusterOnly),
+        (None, heartbeats, Rule::ClusterOnly),
         (None, Command::Sweep(vec![place.path()]), Rule::ClusterOnly),
         (None, Command::SetLimits(Limits::default()), Rule::ClusterOnly),
         (None, mirror(place), Rule::AdministersAll),
@@ -559,6 +570,8 @@ fn kind(command: &Command) -> &'static str {
         Command::OpenSession { .. } => "open session",
         Command::CloseSession { .. } => "close session",
         Command::ExpireSessions { .. } => "expire sessions",
+        Command::RecordSilence { .. } => "record silence",
+        Command::NoteHeartbeats { .. } => "note heartbeats",
         Command::Write(op) => op_kind(op),
         Command::Multi(_) => "multi",
         Command::Sweep(_) => "sweep",
@@ -611,7 +624,7 @@ fn op_kind(op: &Op) -> &'static str {
 }
 
 /// How many names the two functions above have.
-const KINDS: usize = 38;
+const KINDS: usize = 40;
 
 /// A secured state with everybody's tokens, in which the paths, the locks and the sessions exist.
 fn world(who: Who) -> (Store, Zxid) {

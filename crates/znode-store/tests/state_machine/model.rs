@@ -217,6 +217,9 @@ impl Model {
                 Ok(Reply::Swept(swept))
             }
             Command::Access(_) => unreachable!("the model is of an open state"),
+            Command::RecordSilence { .. } | Command::NoteHeartbeats { .. } => {
+                unreachable!("the model has no leaders")
+            }
             Command::SetLimits(_) => unreachable!("the model has no limits"),
             Command::Mirror(_) => unreachable!("it has a property of its own"),
             Command::Lock(_) => unreachable!("the model has no locks"),

@@ -204,6 +204,25 @@ impl Script {
                 };
                 return self.apply(args, command);
             }
+            "record-silence" => {
+                let term = args.take_key("term").map_or(Ok(self.entry.term), str::parse)?;
+                let now = self.replicas.store.zxid();
+                let as_of = args.take_key("as-of").map_or(Ok(now.0), str::parse).map(Zxid)?;
+                let ms = args.take_key("ms").ok_or("for how long?")?.parse()?;
+                let sessions =
+                    positionals(&mut args).map(|id| Ok::<_, Box<dyn std::error::Error>>((session(id)?, ms)));
+                let command = Command::RecordSilence {
+                    sessions: sessions.collect::<Result<_, _>>()?,
+                    term,
+                    as_of,
+                };
+                return self.apply(args, command);
+            }
+            "note-heartbeats" => {
+                let term = args.take_key("term").map_or(Ok(self.entry.term), str::parse)?;
+                let sessions = positionals(&mut args).map(session).collect::<Result<_, _>>()?;
+                return self.apply(args, Command::NoteHeartbeats { sessions, term });
+            }
             "create" => {
                 let ttl_ms = args.take_key("ttl").map(str::parse).transpose()?;
                 let mode = mode(args.take_key("mode").unwrap_or("persistent"), ttl_ms)?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use openraft::raft::TransferLeaderRequest;
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use transport_security::{Crowd, HandshakeBounds, PeerName};
@@ -355,7 +356,19 @@ async fn finish(ask: Ask, services: Services) -> Answer {
                 Err(error) => failed(&error),
             }
         }
-        Ask::Touch { sessions } => Answer::Touch(services.leadership.touch(sessions).await),
+        Ask::Touch { sessions } => {
+            let arrived = Instant::now();
+            let beats = sessions.into_iter().map(|session| (session, arrived)).collect();
+            Answer::Touch(services.leadership.touch(beats).await)
+        }
+        Ask::Heartbeats {
+            seen,
+            within_ms,
+            sessions,
+        } => {
+            let within = Duration::from_millis(u64::from(within_ms));
+            Answer::Heartbeats(services.leadership.take_heartbeats(seen, within, sessions).await)
+        }
         Ask::ReadIndex => Answer::ReadIndex(services.leadership.read_index().await),
         Ask::Disk { view } => {
             if let Some(view) = view {

@@ -28,6 +28,9 @@ pub const WIRE_VERSION: u16 = 11;
 /// The oldest version that is still spoken.
 pub const OLDEST_WIRE_VERSION: u16 = 7;
 
+/// The version in which forwarded heartbeats got their ages.
+pub const HEARTBEATS_SINCE: u16 = 11;
+
 /// What a connection begins with, so that a stranger's bytes are not taken for a message.
 pub const MAGIC: [u8; 8] = *b"lockgate";
 
@@ -175,7 +178,8 @@ pub enum Ask {
         /// In this order.
         envelopes: Vec<Bytes>,
     },
-    /// Heartbeats of sessions, for the leader.
+    /// Heartbeats of sessions, for the leader, counted from when they arrive there. Nodes that speak version 11 use
+    /// [`Ask::Heartbeats`] instead.
     Touch {
         /// Whose.
         sessions: Vec<SessionId>,
@@ -200,6 +204,33 @@ pub enum Ask {
     },
     /// Is the state there the same? From the leader, with what it knows of all members.
     Audit(Box<AuditQuestion>),
+    /// Heartbeats of sessions with their ages, for the leader.
+    Heartbeats {
+        /// Proof of how long this question was on its way; without it the leader cannot count the heartbeats.
+        seen: Option<SeenMoment>,
+        /// The leader counts the heartbeats only if the question was on its way for at most so many milliseconds.
+        within_ms: u32,
+        /// Whose, and how many milliseconds ago the node that asks got the heartbeat.
+        sessions: Vec<(SessionId, u32)>,
+    },
+}
+
+/// A moment of one process's monotonic clock. Only that process can tell how long ago it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// Random number of the process.
+    pub clock: u64,
+    /// Microseconds since the process began to count.
+    pub micros: u64,
+}
+
+/// A moment of the leader's clock that a node got to know, and how long it has known it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenMoment {
+    /// The leader's moment.
+    pub moment: Moment,
+    /// Microseconds since the node received it, by the node's own clock.
+    pub known_for_us: u64,
 }
 
 /// The answer to an [`Ask`].
@@ -229,6 +260,17 @@ pub enum Answer {
     LeaderLost(LeaderLoss),
     /// To the question about the state.
     Audit(AuditAnswer),
+    /// To heartbeats.
+    Heartbeats(Result<HeartbeatsTaken, NotLeader>),
+}
+
+/// What became of forwarded heartbeats.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeartbeatsTaken {
+    /// When the leader wrote this answer.
+    pub moment: Moment,
+    /// As to a touch. `None`: the question was on its way for too long, or that is unknown, and nothing was counted.
+    pub touched: Option<Vec<Touched>>,
 }
 
 /// What a voter has to say about a leader that another one suspects.
@@ -286,6 +328,7 @@ impl Ask {
             Self::Members => 8,
             Self::LeaderLost { .. } => 9,
             Self::Audit(_) => 11,
+            Self::Heartbeats { .. } => HEARTBEATS_SINCE,
         }
     }
 }

@@ -120,6 +120,16 @@ impl Restorer {
                     store.sessions.insert(id, session);
                 }
             }
+            (Part::Silences(silences), Some(store)) => {
+                for (id, silence) in silences {
+                    if silence.at > store.zxid {
+                        return Err(SnapshotError::Damaged("a silence in it is newer than its state"));
+                    }
+                    let session = store.sessions.get_mut(id);
+                    let session = session.ok_or(SnapshotError::Damaged("a silence in it has no session"))?;
+                    session.silence = Some(silence);
+                }
+            }
             (Part::EndedSessions(ended), Some(store)) => {
                 for session in ended {
                     if store.sessions.fate(session) != SessionFate::Unknown {
