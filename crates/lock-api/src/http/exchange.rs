@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::task::Poll;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use axum::body::{Body, BodyDataStream, Bytes, HttpBody};
 use axum::extract::Query;
@@ -207,13 +207,6 @@ impl Serialize for At {
         let time = UNIX_EPOCH + Duration::from_millis(self.0.min(END_OF_TIME_MS));
         serializer.collect_str(&humantime::format_rfc3339_millis(time))
     }
-}
-
-/// This node's wall clock, in milliseconds since 1970. For people only: nothing is decided by it.
-pub fn now_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as u64)
 }
 
 #[cfg(test)]

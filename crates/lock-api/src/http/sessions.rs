@@ -13,7 +13,7 @@ use znode_store::{
 
 use super::audit;
 use super::exchange::{
-    Answer, ReadQuery, fresh, json, no_content, no_query, now_ms, ok, page_length, parse, query, read_body,
+    Answer, ReadQuery, fresh, json, no_content, no_query, ok, page_length, parse, query, read_body,
     session_id,
 };
 use super::lock_types::within;
@@ -169,7 +169,7 @@ pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let session = target(&uri)?;
     let asked: ReadQuery = query(&uri)?;
     fresh(&api, asked.linearizable).await?;
-    let (now_ms, caller) = (now_ms(), peer.identities());
+    let (now_ms, caller) = (api.node.now_ms(), peer.identities());
     let found = api.node.read(|store| {
         let view = store.seen_by(&caller).session(session)?;
         Ok::<_, Refusal>(SessionAnswer::new(store, view, now_ms))
@@ -245,7 +245,7 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let count = page_length(asked.count)?;
     let after = asked.after.as_deref().map(session_id).transpose()?;
     fresh(&api, asked.linearizable).await?;
-    let (now_ms, caller) = (now_ms(), peer.identities());
+    let (now_ms, caller) = (api.node.now_ms(), peer.identities());
     let (page, more) = api.node.read(|store| {
         let mut rest = store
             .seen_by(&caller)

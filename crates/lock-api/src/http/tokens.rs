@@ -10,9 +10,7 @@ use znode_store::{AccessCommand, NewToken, Reply, RequestId, TokenId};
 use super::access::{change, change_for, made, unexpected};
 use super::access_types::{MadeTokenAnswer, TokenAnswer, TokenBody, TokensAnswer, role_name};
 use super::door::TokenText;
-use super::exchange::{
-    Answer, At, fresh, no_content, no_query, now_ms, ok, page_length, parse, query, read_body,
-};
+use super::exchange::{Answer, At, fresh, no_content, no_query, ok, page_length, parse, query, read_body};
 use super::openapi::words;
 use super::problem::Problem;
 use super::url::last_segment;
@@ -60,7 +58,7 @@ pub async fn create(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body)
     let body: TokenBody<'_> = parse(&bytes)?;
     let role = role_name(&body.role)?;
     let (id, hash, text) = TokenText::draw();
-    let expires_at_ms = body.expires_in_ms.map(|ms| now_ms().saturating_add(ms));
+    let expires_at_ms = body.expires_in_ms.map(|ms| api.node.now_ms().saturating_add(ms));
     let command = AccessCommand::CreateToken(NewToken {
         id,
         hash,

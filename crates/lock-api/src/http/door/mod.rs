@@ -15,7 +15,6 @@ use znode_store::{Identity, Refusal, Store, TokenId, Unproven};
 
 use super::Api;
 use super::audit;
-use super::exchange::now_ms;
 use super::peer::Peer;
 use super::problem::{Code, Problem};
 
@@ -66,7 +65,10 @@ fn of_operator(api: &Api, peer: Peer, secret: &Secret) -> Result<Peer, Problem> 
 }
 
 async fn of_token(api: &Api, peer: Peer, id: TokenId, secret: &Secret) -> Result<Peer, Problem> {
-    let look = || api.node.read(|store| Standing::of(store, id, secret, now_ms()));
+    let look = || {
+        api.node
+            .read(|store| Standing::of(store, id, secret, api.node.now_ms()))
+    };
     let mut known = look();
     if matches!(known, Standing::Unknown) && !api.unknown.is_known_to_be_none(id) {
         let Some(_place) = api.unknown.place() else {

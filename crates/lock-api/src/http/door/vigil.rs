@@ -7,7 +7,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use znode_store::{Identities, Refusal, Unproven, View};
 
-use super::super::exchange::now_ms;
 use super::super::peer::Peer;
 
 /// The longest sleep until a token expires: clocks are looked at again at least so often, for they may be set.
@@ -56,14 +55,16 @@ impl Vigil {
     }
 
     fn expired(&self) -> Option<Refusal> {
-        let is_over = self.expires_at_ms.is_some_and(|end| end <= now_ms());
+        let is_over = self.expires_at_ms.is_some_and(|end| end <= self.node.now_ms());
         is_over.then(|| Unproven::Expired.into())
     }
 
     fn until_expiry(&self) -> Option<Duration> {
         let end = self.expires_at_ms?;
         // Never none at all, or the loop would spin until the clock has come to it.
-        Some(Duration::from_millis(end.saturating_sub(now_ms()).max(1)))
+        Some(Duration::from_millis(
+            end.saturating_sub(self.node.now_ms()).max(1),
+        ))
     }
 }
 
