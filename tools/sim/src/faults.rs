@@ -37,11 +37,15 @@ pub enum Kind {
     WallClock,
     /// No client reaches a machine.
     ClientsCutOff,
+    /// The leader is asked to hand over.
+    MoveLeader,
+    /// What one machine sends to another one waits.
+    HeldUp,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Partition,
         Self::Flapping,
         Self::BadLinks,
@@ -55,6 +59,16 @@ impl Kind {
         Self::SlowDisk,
         Self::WallClock,
         Self::ClientsCutOff,
+        Self::MoveLeader,
+        Self::HeldUp,
+    ];
+
+    /// Those that leave a majority whole: in such a run sessions must end in time always.
+    pub const GENTLE: [Self; 4] = [
+        Self::ClientsCutOff,
+        Self::MoveLeader,
+        Self::HeldUp,
+        Self::WallClock,
     ];
 }
 
@@ -235,6 +249,17 @@ impl World {
                 let hours = 3_600_000;
                 let by_ms = dice.between(0..2 * hours) as i64 - hours as i64;
                 self.machines[machine].move_wall_clock(by_ms);
+            }
+            // Any node: it asks the leader.
+            Kind::MoveLeader => {
+                self.watch.asked_to_move = Some(self.now());
+                self.machines[machine].move_leader();
+            }
+            Kind::HeldUp => {
+                let other = (machine + 1 + dice.between(0..count - 1) as usize) % count as usize;
+                let links = vec![(machine, other)];
+                self.cut(&links, true);
+                self.after(lasts, Fault::Heal(links));
             }
             Kind::ClientsCutOff => {
                 self.network().lock().cut_clients_off(machine, true);

@@ -17,7 +17,7 @@ use raft_node::{Node, NodeConfig};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
-use znode_store::{Event as StoreEvent, Store, Zxid};
+use znode_store::{Event as StoreEvent, SessionId, Store, Zxid};
 
 use crate::agenda::{MILLI, Micros};
 use crate::clients::{self, Ask, ClientId, OpId};
@@ -59,6 +59,8 @@ struct Life {
     paused_at: Option<Micros>,
     state: Arc<Mutex<State>>,
     requests: BTreeMap<(ClientId, OpId), AbortHandle>,
+    /// Sessions whose heartbeats wait until the process goes on.
+    unheard: Vec<SessionId>,
     /// Its disk was made to fail, so it may end.
     may_fail: bool,
 }
@@ -132,6 +134,11 @@ impl Host for Computer {
         self.ledger.borrow_mut().appended(self.index, at, payload, before);
     }
 
+    fn heard(&self, zxid: Zxid, session: SessionId) {
+        let now = self.network.lock().agenda.now();
+        self.ledger.borrow_mut().prompt.asked(session, zxid, now);
+    }
+
     fn carried_out(&self, at: Place, zxid: Zxid, events: &[StoreEvent], store: &Store) {
         let now = self.network.lock().agenda.now();
         let mut ledger = self.ledger.borrow_mut();
@@ -185,6 +192,11 @@ impl Machine {
     /// Whether a process runs, paused or not.
     pub fn is_up(&self) -> bool {
         self.life.is_some()
+    }
+
+    /// How many processes were started.
+    pub fn lives(&self) -> u64 {
+        self.lives
     }
 
     /// Whether a process runs and is not paused.
@@ -259,6 +271,7 @@ impl Machine {
             paused_at: None,
             state,
             requests: BTreeMap::new(),
+            unheard: Vec::new(),
             may_fail: false,
         });
         self.ledger.borrow_mut().booted(self.index);
@@ -297,6 +310,11 @@ impl Machine {
         let Some(since) = life.paused_at.take() else {
             return;
         };
+        let mut ledger = self.ledger.borrow_mut();
+        for session in std::mem::take(&mut life.unheard) {
+            ledger.prompt.heard(session, now);
+        }
+        drop(ledger);
         if clock_went_on {
             // All at once: what was due in between is late.
             let due_ms = life.due_ms(now);
@@ -305,6 +323,8 @@ impl Machine {
             self.run(async move { tokio::time::advance(jump).await });
         } else {
             life.frozen += now - since;
+            // What it had in hand looks younger by its clock than it is.
+            self.ledger.borrow_mut().prompt.passed(now - since, false);
         }
         self.settle();
     }
@@ -343,7 +363,14 @@ impl Machine {
 
     /// A client's request arrives. If no process runs nobody answers; one that is paused has it in its buffers.
     pub fn request(&mut self, client: ClientId, op: OpId, ask: Ask) {
+        let now = self.now();
         let Some(life) = &mut self.life else { return };
+        if let Ask::Heartbeat(session) = ask {
+            match life.paused_at {
+                Some(_) => life.unheard.push(session),
+                None => self.ledger.borrow_mut().prompt.heard(session, now),
+            }
+        }
         let (state, network, index) = (life.state.clone(), self.network.clone(), self.index);
         let task = life.runtime.spawn(async move {
             let node = state.lock().node.clone();
@@ -365,6 +392,24 @@ impl Machine {
             task.abort();
             self.settle();
         }
+    }
+
+    /// Whether the process and its disk are as they should be.
+    pub fn is_well(&self) -> bool {
+        let fails = self.life.as_ref().is_none_or(|life| life.may_fail);
+        self.is_running() && !fails && !self.device.is_full() && self.host.log_takes.get() == HEALTHY_LOG
+    }
+
+    /// Has the node ask the leader to hand over.
+    pub fn move_leader(&mut self) {
+        let (Some(life), Some(node)) = (&self.life, self.node()) else {
+            return;
+        };
+        life.runtime.spawn(async move {
+            let moved = node.move_leader(None).await;
+            tracing::info!(?moved, "the leader was asked to hand over");
+        });
+        self.settle();
     }
 
     /// Stops the node in order. The process ends when it has.

@@ -9,7 +9,7 @@ use crate::fleet;
 use crate::stopwatch::Stopwatch;
 
 /// What the simulation is to find.
-pub const SOUGHT: [Bug; 14] = [
+pub const SOUGHT: [Bug; 16] = [
     Bug::UnsyncedLog,
     Bug::UnsyncedVote,
     Bug::StaleRead,
@@ -24,6 +24,8 @@ pub const SOUGHT: [Bug; 14] = [
     Bug::CountedAbsent,
     Bug::CrowdedLock,
     Bug::KeptEphemeral,
+    Bug::SilenceTooLong,
+    Bug::SilenceKept,
 ];
 
 /// Plants a bug in this process.

@@ -48,6 +48,8 @@ impl Plan {
         let rates = (0..machines).map(|_| if steady { 1_000 } else { dice.between(RATES) });
         let rates = rates.collect();
         let kinds = Kind::ALL.into_iter().filter(|_| dice.chance(650)).collect();
+        let gentle = dice.chance(250);
+        let kinds = if gentle { Kind::GENTLE.to_vec() } else { kinds };
         Self {
             seed,
             machines,

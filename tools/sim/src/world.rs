@@ -25,6 +25,28 @@ const CLIENTS_WITHIN: Micros = 2_000 * MILLI;
 /// A process that ended by itself is started again after so long, as by whoever looks after services.
 const RESTARTED_AFTER: Micros = 1_000 * MILLI;
 
+/// After a fault connections and logs take so long to be as they were: a connection that broke is made again, and whoever was
+/// behind catches up.
+const MENDS_WITHIN: Micros = 4_000 * MILLI;
+
+/// A leader that is asked to hand over has done so within this time, or another cause has changed it.
+const HANDS_OVER_WITHIN: Micros = 3_000 * MILLI;
+
+/// So many milliseconds pass between two looks for sessions that live for too long.
+const SESSIONS_EVERY: u64 = 20;
+
+/// What is known of who leads.
+#[derive(Debug, Default)]
+pub(crate) struct LeaderWatch {
+    leader: Option<usize>,
+    /// Which of its processes.
+    life: u64,
+    /// When it was asked to hand over.
+    pub(crate) asked_to_move: Option<Micros>,
+    /// Until when a fault is felt.
+    broken_until: Micros,
+}
+
 /// A cluster, its clients, and all that happens to them.
 pub struct World {
     pub(crate) plan: Plan,
@@ -32,6 +54,8 @@ pub struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) surroundings: Surroundings,
     pub(crate) nemesis: Nemesis,
+    /// Whether the cluster is whole, and who leads.
+    pub(crate) watch: LeaderWatch,
     /// Nothing more goes wrong.
     pub(crate) is_final: bool,
     /// Answers to probes.
@@ -49,7 +73,11 @@ impl World {
             plan.machines,
             Dice::new(seed, "network"),
         )));
-        let ledger = Rc::new(RefCell::new(Ledger::new(plan.machines, clients::locks())));
+        let ledger = Rc::new(RefCell::new(Ledger::new(
+            plan.machines,
+            clients::locks(),
+            plan.rates.iter().copied().min().unwrap_or(1_000),
+        )));
         let machine = |index| {
             let dice = Dice::new(seed, &format!("machine {index}"));
             Machine::new(index, plan.config(index), network.clone(), ledger.clone(), dice)
@@ -91,6 +119,7 @@ impl World {
             clients,
             surroundings,
             nemesis,
+            watch: LeaderWatch::default(),
             is_final: false,
             probed: Vec::new(),
             next_probe: 0,
@@ -150,6 +179,7 @@ impl World {
                 self.network().lock().agenda.after(MILLI, Event::Tick);
                 self.machines.iter_mut().for_each(Machine::tick);
                 self.look_after_machines();
+                self.look_after_sessions();
             }
             Event::Network(conn, packet) => {
                 let network = self.network().clone();
@@ -213,6 +243,59 @@ impl World {
             };
             self.end(machine, how, RESTARTED_AFTER);
         }
+    }
+
+    /// Counts the time for which the cluster is not whole, and looks whether a session lives for too long.
+    fn look_after_sessions(&mut self) {
+        let now = self.now();
+        let mut leading = (0..self.machines.len()).filter(|machine| {
+            let running = self.machines[*machine].is_running();
+            running && self.machines[*machine].node().is_some_and(|node| node.leads())
+        });
+        let leader = leading.next().filter(|_| leading.next().is_none());
+        let has_majority = leader.is_some_and(|leader| self.has_whole_majority(leader));
+        let mut ledger = self.surroundings.ledger.borrow_mut();
+        if let Some(leader) = leader
+            && self.watch.leader != Some(leader)
+        {
+            let handed_over = self
+                .watch
+                .asked_to_move
+                .is_some_and(|asked| now < asked + HANDS_OVER_WITHIN);
+            if let Some((before, life)) = self.watch.leader.map(|before| (before, self.watch.life)) {
+                let lives = self.machines[before].is_running() && self.machines[before].lives() == life;
+                let lost = !handed_over || !lives || now < self.watch.broken_until;
+                ledger.prompt.leader_changed(lost);
+            }
+            self.watch.leader = Some(leader);
+            self.watch.life = self.machines[leader].lives();
+        }
+        // Nobody leads for a moment in each change; that breaks nothing.
+        if leader.is_some() && !has_majority {
+            self.watch.broken_until = now + MENDS_WITHIN;
+        }
+        ledger
+            .prompt
+            .passed(MILLI, has_majority && now >= self.watch.broken_until);
+        if self.ticks.is_multiple_of(SESSIONS_EVERY) {
+            ledger.look_at_sessions(now);
+        }
+    }
+
+    /// Whether this machine and enough others are well, and hear each other.
+    fn has_whole_majority(&self, leader: usize) -> bool {
+        let network = self.network().lock();
+        let whole = |one: usize, other: usize| {
+            network.link(one, other).is_healthy() && network.link(other, one).is_healthy()
+        };
+        let mut core = vec![leader];
+        for machine in 0..self.machines.len() {
+            let joins = machine != leader && core.iter().all(|other| whole(machine, *other));
+            if joins && self.machines[machine].is_well() {
+                core.push(machine);
+            }
+        }
+        self.machines[leader].is_well() && core.len() > self.machines.len() / 2
     }
 
     pub(crate) fn check(&self) -> Result<(), String> {

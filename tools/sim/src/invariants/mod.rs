@@ -12,6 +12,7 @@ mod exactly_once;
 mod log_matching;
 mod one_holder;
 mod permits;
+mod prompt_expiry;
 mod queue_order;
 mod session_expiry;
 mod state_machine_safety;
@@ -30,11 +31,12 @@ use self::ephemerals::Ephemerals;
 use self::equal_digests::EqualDigests;
 pub use self::exactly_once::ExactlyOnce;
 use self::log_matching::LogMatching;
+pub use self::prompt_expiry::PromptExpiry;
 use self::session_expiry::SessionExpiry;
 use self::state_machine_safety::StateMachineSafety;
 use self::tokens::Tokens;
 pub use self::watches::Watches;
-use crate::agenda::Micros;
+use crate::agenda::{MILLI, Micros};
 
 /// What an invariant says.
 pub type Check = Result<(), String>;
@@ -74,6 +76,8 @@ pub struct Ledger {
     bounds: BoundedTables,
     /// Sessions that must not have been ended yet.
     pub sessions: SessionExpiry,
+    /// Sessions that must have been ended.
+    pub prompt: PromptExpiry,
     /// What clients were told.
     pub acknowledged: Acknowledged,
     /// What clients have asked more than once.
@@ -85,8 +89,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Nothing has happened. These are all locks there are.
-    pub fn new(machines: usize, locks: Vec<LockName>) -> Self {
+    /// Nothing has happened. These are all locks there are; the slowest clock has this rate, in thousandths.
+    pub fn new(machines: usize, locks: Vec<LockName>, slowest: u64) -> Self {
         Self {
             locks,
             elections: ElectionSafety::default(),
@@ -97,6 +101,7 @@ impl Ledger {
             ephemerals: Ephemerals::default(),
             bounds: BoundedTables,
             sessions: SessionExpiry::default(),
+            prompt: PromptExpiry::new(slowest),
             acknowledged: Acknowledged::default(),
             exactly_once: ExactlyOnce::default(),
             watches: Watches::default(),
@@ -196,9 +201,17 @@ impl Ledger {
                     let check = self.tokens.began(hold, zxid);
                     self.note("tokens strictly increasing", check);
                 }
-                Event::SessionOpened(session) => self.sessions.opened(*session),
+                Event::SessionOpened(session) => {
+                    self.sessions.opened(*session);
+                    let mut views = store.sessions().into_iter();
+                    if let Some(view) = views.find(|view| view.session == *session) {
+                        let timeout = u64::from(view.timeout_ms) * MILLI;
+                        self.prompt.opened(*session, timeout, now);
+                    }
+                }
                 Event::SessionEnded { session, expired } => {
                     self.looked.expired += u64::from(*expired);
+                    self.prompt.ended(*session);
                     let check = self.sessions.ended(*session, *expired, now);
                     self.note("no live session expired early", check);
                 }
@@ -226,6 +239,12 @@ impl Ledger {
         self.note("no ephemeral without a session", check);
         let check = self.bounds.look(store);
         self.note("bounded tables", check);
+    }
+
+    /// See [`PromptExpiry::look`].
+    pub fn look_at_sessions(&mut self, now: Micros) {
+        let check = self.prompt.look(now);
+        self.note("no dead session lives on", check);
     }
 
     /// The session was heard by a leader that could prove itself; see `SessionExpiry::heard`.

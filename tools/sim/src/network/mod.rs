@@ -102,7 +102,7 @@ struct Conn {
 }
 
 /// One direction between two machines.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     /// Nothing comes through.
     pub cut: bool,
@@ -112,6 +112,13 @@ pub struct Link {
     pub loss: u64,
     /// How many of ten thousand packets break their connection.
     pub breaks: u64,
+}
+
+impl Link {
+    /// Whether it is as it should be.
+    pub fn is_healthy(&self) -> bool {
+        *self == HEALTHY
+    }
 }
 
 /// A link as it should be: some tenths of a millisecond.
