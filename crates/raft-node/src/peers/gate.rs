@@ -497,7 +497,7 @@ impl Gate {
     pub async fn retire_directory(&self, reason: String) {
         let (witness, noted) = (self.witness.clone(), reason.clone());
         let refused = blocking::run(move || witness.refuse(&noted)).await;
-        if let Ok(Err(error)) = refused.map_err(io::Error::from) {
+        if let Ok(Err(error)) = refused {
             tracing::warn!(%error, "could not note that this directory must not be used any more");
         }
         self.fail(reason);
