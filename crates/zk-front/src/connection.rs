@@ -104,8 +104,6 @@ pub(crate) enum Broken {
     NotAllowed(Refusal),
     #[error("no leader has confirmed a heartbeat for most of its timeout")]
     CutOff,
-    #[error("this node's state differs from that of the others")]
-    Distrusted,
     #[error("it begins a large request, and there is no more room for those")]
     NoRoom,
 }
@@ -163,8 +161,6 @@ impl Connection {
     ) -> Result<End, Broken> {
         // All connections listen for the same stop, so to begin that anew with every request would have them wait for each other.
         let mut stopped = pin!(stop.cancelled());
-        let node = self.front.node().clone();
-        let mut distrusted = pin!(node.distrusted());
         loop {
             if self.waits_for_room() {
                 self.begin_waiting()?;
@@ -207,8 +203,6 @@ impl Connection {
                     received?;
                     self.pulse.heard();
                 }
-                // The client should go to another node.
-                () = &mut distrusted => return Err(Broken::Distrusted),
                 pings = self.pulse.next(), if !self.closes => match pings {
                     Ok(pings) => self.answer_pings(pings)?,
                     Err(Over::SessionEnded) => return Err(Broken::SessionEnded),
@@ -219,7 +213,7 @@ impl Connection {
                 // What was received waits for others to have their turn.
                 () = tokio::task::yield_now(), if more => {}
                 () = &mut stopped, if self.ending.is_none() => {
-                    self.ending = Some(End::Early("the node stops".to_owned()));
+                    self.ending = Some(End::Early("the node serves no more".to_owned()));
                 }
             }
         }
@@ -267,6 +261,9 @@ impl Connection {
                 return Ok(false);
             };
             self.large = None;
+            if now.is_none() {
+                self.front.node().serving()?;
+            }
             self.take(body, *now.get_or_insert_with(Instant::now))?;
         }
         Ok(true)

@@ -52,7 +52,8 @@ async fn serve_here(listener: TcpListener, front: Front, protection: Protection,
         drain_timeout: config.drain_timeout,
         meter: front.meter().clone(),
     };
-    let (serving, stopping) = (front.clone(), stop.clone());
+    let connections_end = stop.child_token();
+    let (serving, stopping) = (front.clone(), connections_end.clone());
     let connect = move |socket: Socket, address| {
         if let Err(error) = prepare(socket.tcp(), serving.config().send_timeout) {
             debug!(%error, %address, "connection lost");
@@ -72,7 +73,16 @@ async fn serve_here(listener: TcpListener, front: Front, protection: Protection,
             stopping.clone(),
         ))
     };
-    front_door::serve(listener, door, connect, stop.cancelled()).await;
+    // Clients of a node whose state differs from that of the others should go to another node.
+    let distrust = async {
+        front.node().distrusted().await;
+        connections_end.cancel();
+        std::future::pending().await
+    };
+    tokio::select! {
+        () = front_door::serve(listener, door, connect, stop.cancelled()) => {}
+        () = distrust => {}
+    }
 }
 
 fn prepare(stream: &TcpStream, send_timeout: Duration) -> io::Result<()> {

@@ -32,6 +32,9 @@ impl World {
         let dir = TempDir::new().unwrap();
         let config = NodeConfig::new(1, "locks", BTreeMap::from([(1, address)]), dir.path());
         let node = Node::start_on(config, listener).await.unwrap();
+        while node.not_ready().is_some() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         Self {
             locks: Locks::new(node.clone()),
             node,

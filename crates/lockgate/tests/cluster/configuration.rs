@@ -162,7 +162,7 @@ async fn a_running_node_takes_up_what_it_can_and_refuses_what_is_broken() {
         &file,
         format!("{before}\n[http]\nmax_body_bytes = 2000\n[load]\nmax_outstanding = 500\n\
              [disk]\nlow_water_bytes = 1000000000000000\nsegment_bytes = 8388608\n[sessions]\nmax_ms = 60000\n\
-             [limits]\nchildren = 999\n[log]\nlevel = \"debug\"\nslow_ms = 1\n"),
+             [limits]\nchildren = 999\n[log]\nlevel = \"info,openraft=debug\"\nslow_ms = 1\n"),
     )
     .unwrap();
     let (status, said) = config("reload", &file, &[]).await;
@@ -209,7 +209,7 @@ async fn a_running_node_takes_up_what_it_can_and_refuses_what_is_broken() {
     );
     eventually("its limits hold", async || limits().await == Some(999)).await;
     assert_eq!(large_note(&cluster).await, 413);
-    // Debug tells of every request.
+    // The library openraft logs, as a directive names it.
     eventually("the log tells more", async || {
         log(&cluster, 1).contains(" DEBUG ")
     })

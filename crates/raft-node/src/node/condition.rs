@@ -194,6 +194,9 @@ impl Node {
         if !self.inner.gate.is_formed() {
             return Some(self.waits_for());
         }
+        if self.leads() && self.inner.replica.sessions.leading_term().is_none() {
+            return Some("this node has begun to lead, and takes no heartbeats yet".to_owned());
+        }
         let or_too_old = |reason| self.inner.gate.incompatible().or(Some(reason));
         match *self.inner.confirmed.lock() {
             None => or_too_old("this node has not caught up with a leader yet".to_owned()),

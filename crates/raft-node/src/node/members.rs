@@ -20,7 +20,7 @@ impl Node {
         change: MembershipChange,
     ) -> BoxFuture<'_, Result<MembershipChanged, MembershipError>> {
         Box::pin(async move {
-            self.working()?;
+            self.accepting()?;
             self.inner.asker.change(change).await
         })
     }

@@ -150,14 +150,14 @@ impl Node {
     ///
     /// It is refused at once while this node has as much to do as it can do in time.
     pub fn submit(&self, request: Request) -> Result<Proposal, ProposeError> {
-        self.serving()?;
+        self.accepting()?;
         let place = self.inner.admission.place(&request).map_err(Unavailable::from)?;
         Proposal::submit(self, request, place)
     }
 
     /// The same with a place that was taken before: by [`Node::place_for_step`].
     pub fn submit_in(&self, request: Request, place: Place) -> Result<Proposal, ProposeError> {
-        self.serving()?;
+        self.accepting()?;
         Proposal::submit(self, request, place)
     }
 
@@ -204,24 +204,23 @@ impl Node {
         self.inner.admission.counts()
     }
 
-    /// A node that cannot go on takes nothing more, and says why. Neither does one that is cut off: nothing of what it took in would be
-    /// done, and its caller can go to another node.
-    fn working(&self) -> Result<(), Unavailable> {
-        if let Some(reason) = &*self.inner.failure.borrow() {
-            return Err(Unavailable::new(reason.clone()));
-        }
-        match self.inner.succession.is_cut_off() {
-            true => Err(Unavailable::new("this node is cut off: it knows of no leader")),
-            false => Ok(()),
+    /// Whether this node serves anybody. It does not once it cannot go on, or if its state differs from that of the others.
+    pub fn serving(&self) -> Result<(), Unavailable> {
+        let failure = self.inner.failure.borrow();
+        let distrust = self.inner.distrust.borrow();
+        match failure.as_ref().or(distrust.as_ref()) {
+            Some(reason) => Err(Unavailable::new(reason.clone())),
+            None => Ok(()),
         }
     }
 
-    /// A node whose state differs from that of the others serves nobody, and says why.
-    pub fn serving(&self) -> Result<(), Unavailable> {
-        self.working()?;
-        match &*self.inner.distrust.borrow() {
-            Some(reason) => Err(Unavailable::new(reason.clone())),
-            None => Ok(()),
+    /// Whether this node takes work that needs a leader. A node that is cut off does not: nothing of it would be done, and the caller can
+    /// go to another node.
+    fn accepting(&self) -> Result<(), Unavailable> {
+        self.serving()?;
+        match self.inner.succession.is_cut_off() {
+            true => Err(Unavailable::new("this node is cut off: it knows of no leader")),
+            false => Ok(()),
         }
     }
 
@@ -309,7 +308,7 @@ impl Node {
         session: SessionId,
         heard: Instant,
     ) -> Result<Duration, HeartbeatError> {
-        self.serving()?;
+        self.accepting()?;
         for _ in 0..MAX_LOOKS_AT_FATE {
             match self.inner.questions.heartbeat(session, heard).await? {
                 Touched::Renewed(timeout_ms) => return Ok(Duration::from_millis(u64::from(timeout_ms))),
@@ -357,7 +356,7 @@ impl Node {
     /// Waits until this node has applied all that was committed anywhere when this was called. A
     /// [`Node::read`] afterwards is linearizable.
     pub async fn read_barrier(&self) -> Result<(), Unavailable> {
-        self.serving()?;
+        self.accepting()?;
         let index = self.inner.questions.read_index().await?;
         let patience = self.inner.config.propose_timeout;
         match tokio::time::timeout(patience, self.inner.replica.wait_applied(index)).await {

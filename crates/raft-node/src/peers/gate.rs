@@ -480,7 +480,7 @@ impl Gate {
         let (witness, start) = (self.witness.clone(), shown.number);
         let met = blocking::run(move || witness.meet(peer, disk, &shown)).await??;
         if met.is_ok() {
-            tracing::info!(node = peer, start, "a member was started");
+            tracing::debug!(node = peer, start, "a member was started");
         }
         // Another start of the same directory may have become known only now: its connections end.
         self.changes.send_modify(|count| *count += 1);

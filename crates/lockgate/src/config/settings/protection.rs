@@ -138,7 +138,7 @@ pub(super) const LOG: Section = Section {
             sample: Shown::Usual,
             reload: Reload::Live,
             meaning: "error, warn, info, debug or trace, or directives by module: \"info,raft_node=debug\". RUST_LOG \
-                goes before it. debug and trace write on every request, and cost accordingly. The libraries openraft \
+                goes before it. debug and trace also tell of single connections. The libraries openraft \
                 and sled log nothing unless a directive names them: \"info,openraft=warn\".",
         },
         Setting {
