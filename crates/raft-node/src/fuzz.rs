@@ -14,6 +14,7 @@ pub use crate::storage::log_entry::{decode_entry, decode_membership, encode_memb
 pub use crate::storage::wal::{MAX_POSITION, record_start};
 pub use crate::types::{ClusterId, DiskId, Member};
 use crate::types::{SnapshotMeta, TypeConfig};
+pub use crate::witness::Shown;
 
 /// Entries as Raft gets them, and as it would send them on.
 pub fn append_through_raft(append: WireAppend) -> WireAppend {

@@ -87,7 +87,9 @@ fn the_corpus_of_requests() {
 #[test]
 fn the_seeds_of_peers() {
     let seeds = peer::seeds::streams();
-    assert!(seeds.iter().all(|bytes| peer::run(bytes) > 0));
+    for (number, bytes) in seeds.iter().enumerate() {
+        assert!(peer::run(bytes) > 0, "seed {number} is no message: {bytes:?}");
+    }
     // A message that is changed is mostly none: that none ends otherwise is all that is asked.
     changed(seeds, mutate::peer, |bytes| {
         peer::run(bytes);

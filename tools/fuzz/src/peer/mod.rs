@@ -10,8 +10,8 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use raft_node::fuzz::{
     Answer, Ask, ClusterId, DiskId, FrameReader, Gate, Hello, HelloReply, HelloStart, MAX_POSITION, Member,
-    Purpose, SnapshotHead, SnapshotResume, SnapshotTail, WireAppend, WireAppendResult, append_through_raft,
-    decode, decode_start, encode, put_frame, snapshot_meta_through_raft,
+    Purpose, Shown, SnapshotHead, SnapshotResume, SnapshotTail, WireAppend, WireAppendResult,
+    append_through_raft, decode, decode_start, encode, put_frame, snapshot_meta_through_raft,
 };
 use raft_node::{MemberAddress, NodeId};
 use serde::Serialize;
@@ -90,6 +90,8 @@ fn run_frame(frame: &[u8]) -> bool {
         check::<WireAppendResult>(frame).is_some(),
         check::<SnapshotResume>(frame).is_some(),
         check::<SnapshotTail>(frame).is_some(),
+        // It comes within a handshake.
+        check::<Shown>(frame).is_some(),
         check::<Option<Bytes>>(frame).is_some(),
     ]
     .contains(&true)
