@@ -43,14 +43,15 @@ pub fn run(file: &Path, json: bool, lists: &[List]) -> anyhow::Result<String> {
         }
         return serde_json::to_string_pretty(&document).context("an inspection as JSON");
     }
-    let mut shown = format!("{} is a whole backup.\n\n{}", file.display(), text(&inspection));
+    let mut report = format!("{} is a whole backup.\n\n{}", file.display(), text(&inspection));
     for (name, list) in listed {
-        write!(shown, "\n\n{}:", name.replace('_', " ")).expect("a String takes all that is written to it");
+        write!(report, "\n\n{}:", name.replace('_', " ")).expect("a String takes all that is written to it");
         for item in list {
-            write!(shown, "\n  {}", line(&item)).expect("a String takes all that is written to it");
+            write!(report, "\n  {}", shown(&item.to_string()))
+                .expect("a String takes all that is written to it");
         }
     }
-    Ok(shown)
+    Ok(report)
 }
 
 /// In words.
@@ -191,11 +192,6 @@ fn sessions(store: &Store) -> Vec<Value> {
         })
     });
     shown.collect()
-}
-
-/// A document on one line.
-fn line(item: &Value) -> String {
-    item.to_string()
 }
 
 /// A time for people.
