@@ -36,6 +36,8 @@ pub(crate) struct Context<'e> {
     pub(crate) caller: &'e Identities,
     /// What happened so far, the last command's events included if the caller left them there.
     pub(crate) events: &'e mut Vec<Event>,
+    /// The bytes of the long paths that the command creates or removes beside those that it names.
+    pub(crate) long_paths_bytes: usize,
     /// In a transaction: changes that the lock table learns of when nothing can fail any more.
     pub(crate) held_back: Option<Vec<ContenderChange>>,
 }
@@ -55,6 +57,7 @@ impl Store {
             term: entry.term,
             caller: &caller,
             events,
+            long_paths_bytes: 0,
             held_back: None,
         };
         // In an open state nothing else is to be decided.

@@ -12,7 +12,7 @@ use crate::acl::{Acl, Identities};
 use crate::ids::{Data, Password, RequestId, SessionId, Zxid};
 use crate::limits::Limits;
 use crate::mirror::MirrorStep;
-use crate::path::{CreatePath, LockName, ZPath};
+use crate::path::{BadPath, CreatePath, LockName, PathBounds, ZPath};
 use crate::written::WrittenOp;
 
 /// One request of one client, as it stands in the log.
@@ -224,6 +224,29 @@ pub enum Op {
         /// The token of the grant.
         fencing_token: Zxid,
     },
+}
+
+impl Op {
+    /// Whether its path is short: see [`ZPath::is_short`].
+    pub fn is_short(&self) -> bool {
+        match self {
+            Self::Create { path, mode, .. } => path.is_short(mode.is_sequential()),
+            Self::Delete { path, .. }
+            | Self::DeleteRecursive { path }
+            | Self::Set { path, .. }
+            | Self::SetAcl { path, .. }
+            | Self::Check { path, .. } => path.is_short(),
+            Self::Held { .. } => true,
+        }
+    }
+
+    /// Refuses a creation at a path beyond the bounds.
+    pub fn check_path(&self, bounds: &PathBounds) -> Result<(), BadPath> {
+        match self {
+            Self::Create { path, mode, .. } => bounds.check_creation(path, mode.is_sequential()),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The longest TTL in milliseconds, some 34 years: it shares eight bytes with the kind of the node, as in ZooKeeper.

@@ -9,7 +9,7 @@ use crate::command::{CreateMode, MAX_TTL_MS};
 use crate::digits::{SEQUENCE_DIGITS, push_sequence};
 use crate::ids::{Data, SessionId};
 use crate::lock;
-use crate::path::{CreatePath, ZPath};
+use crate::path::{CreatePath, MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, SHORT_PATH_DEPTH, ZPath};
 use crate::quota::Growth;
 use crate::reply::{Limited, Outcome, Refusal, Reply};
 use crate::stat::Kind;
@@ -21,11 +21,44 @@ use crate::tree::NodeIndex;
 pub const MAX_SEQUENCE: u64 = 9_999_999_999;
 
 /// Where a node is to be created.
-pub(crate) struct Place {
+pub(crate) struct Place<'p> {
+    /// The parent that it is to have.
+    parent: &'p ZPath,
     /// The deepest ancestor that exists.
     pub(crate) ancestor: NodeIndex,
-    /// The ancestors that do not, from above.
-    pub(crate) missing: Vec<ZPath>,
+    /// The lengths of the paths of the ancestors that do not, from above. (All these paths of a deep place would be much
+    /// longer than what was asked.)
+    missing: Vec<usize>,
+}
+
+impl Place<'_> {
+    /// Whether the parent exists.
+    pub(crate) fn has_parent(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    /// The number of ancestors that do not exist.
+    pub(crate) fn count_missing(&self) -> i64 {
+        self.missing.len() as i64
+    }
+
+    /// The paths of the ancestors that do not exist, from above.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = ZPath> {
+        let path = |&end: &usize| ZPath::from_checked(self.parent.as_str()[..end].into());
+        self.missing.iter().map(path)
+    }
+
+    /// The bytes of those of these paths that are long.
+    fn long_bytes(&self) -> usize {
+        // The last one is the longest.
+        if self.missing.is_empty() || self.parent.is_short() {
+            return 0;
+        }
+        let depths = self.parent.depth() - self.missing.len() + 1..;
+        let paths = self.missing.iter().zip(depths);
+        let long = paths.filter(|&(&bytes, depth)| bytes > SHORT_PATH_BYTES || depth > SHORT_PATH_DEPTH);
+        long.map(|(bytes, _)| bytes).sum()
+    }
 }
 
 impl Store {
@@ -61,11 +94,11 @@ impl Store {
             return Err(Refusal::NodeExists(ZPath::root()));
         }
         let place = self.place_below(&path.parent);
-        if !place.missing.is_empty() && !parents {
+        if !place.has_parent() && !parents {
             return Err(Refusal::NoNode(path.parent.clone()));
         }
         self.may_create_at(cx, &place, &acl)?;
-        let parent = place.missing.is_empty().then_some(place.ancestor);
+        let parent = place.has_parent().then_some(place.ancestor);
         let parent_path = &path.parent;
         let path = if mode.is_sequential() {
             let sequence = self.next_sequence(parent, parent_path)?;
@@ -84,8 +117,9 @@ impl Store {
             return Err(Refusal::NodeExists(path));
         }
         self.may_have_children(&place)?;
+        cx.add_long_paths(place.long_bytes(), parent_path)?;
         if let Kind::Ephemeral(session) = kind {
-            self.may_own_more(session)?;
+            self.may_own_more(session, &path)?;
         }
         self.check_quotas_of_creation(&place, &path, &data)?;
         let parent = self.create_missing(cx, place, &acl);
@@ -96,19 +130,24 @@ impl Store {
 
     /// Refuses a creation below `place` to whoever has not the right to it, or would not have it at the parents that
     /// would be created with the list `acl`.
-    pub(crate) fn may_create_at(&self, cx: &Context<'_>, place: &Place, acl: &Acl) -> Result<(), Refusal> {
+    pub(crate) fn may_create_at(
+        &self,
+        cx: &Context<'_>,
+        place: &Place<'_>,
+        acl: &Acl,
+    ) -> Result<(), Refusal> {
         let list = self.tree.acl(place.ancestor);
         if !list.allows(Perms::CREATE, cx.caller) {
             return Err(Refusal::NoAuth(self.tree.path(place.ancestor)));
         }
-        match place.missing.last() {
-            Some(missing) => acl.require(Perms::CREATE, cx.caller, missing),
-            None => Ok(()),
+        match place.has_parent() {
+            true => Ok(()),
+            false => acl.require(Perms::CREATE, cx.caller, place.parent),
         }
     }
 
     /// Refuses a creation below an ephemeral node, and below one that has as many children as it may.
-    pub(crate) fn may_have_children(&self, place: &Place) -> Result<(), Refusal> {
+    pub(crate) fn may_have_children(&self, place: &Place<'_>) -> Result<(), Refusal> {
         let node = self.tree.node(place.ancestor);
         let path = || self.tree.path(place.ancestor);
         if node.session().is_some() {
@@ -123,13 +162,19 @@ impl Store {
         Ok(())
     }
 
-    /// Refuses another ephemeral node to a session that has as many as it may.
-    pub(crate) fn may_own_more(&self, session: SessionId) -> Result<(), Refusal> {
+    /// Refuses another ephemeral node to a session that has as many as it may. All of them are removed in one command
+    /// when the session ends, so it may have fewer of them before it has one at a long path: as many as could have
+    /// paths of that length within [`MAX_LONG_PATHS_BYTES`].
+    pub(crate) fn may_own_more(&self, session: SessionId, path: &ZPath) -> Result<(), Refusal> {
         let owner = self.sessions.get(session).expect("its request was let in");
-        if owner.ephemerals.len() >= self.limits.ephemerals as usize {
+        let limit = match path.as_str().len() {
+            ..=SHORT_PATH_BYTES => self.limits.ephemerals,
+            bytes => self.limits.ephemerals.min((MAX_LONG_PATHS_BYTES / bytes) as u32),
+        };
+        if owner.ephemerals.len() >= limit as usize {
             return Err(Refusal::LimitReached {
                 what: Limited::Ephemerals(session),
-                limit: self.limits.ephemerals,
+                limit,
             });
         }
         Ok(())
@@ -138,13 +183,13 @@ impl Store {
     /// Refuses what would pass a hard quota.
     pub(crate) fn check_quotas_of_creation(
         &self,
-        place: &Place,
+        place: &Place<'_>,
         path: &ZPath,
         data: &Data,
     ) -> Result<(), Refusal> {
         // Parents that are missing count as well; they are counted where the node itself is.
         let growth = Growth {
-            count: 1 + place.missing.len() as i64,
+            count: 1 + place.count_missing(),
             bytes: data.len() as i64,
         };
         self.check_quota(path, growth)
@@ -159,7 +204,7 @@ impl Store {
     }
 
     /// Looks where children of `parent` would come.
-    pub(crate) fn place_below(&self, parent: &ZPath) -> Place {
+    pub(crate) fn place_below<'p>(&self, parent: &'p ZPath) -> Place<'p> {
         let mut ancestor = NodeIndex::ROOT;
         let mut missing = Vec::new();
         let mut end = 0;
@@ -167,16 +212,20 @@ impl Store {
             end += 1 + name.len();
             match self.tree.child(ancestor, name) {
                 Some(child) if missing.is_empty() => ancestor = child,
-                _ => missing.push(ZPath::from_checked(parent.as_str()[..end].into())),
+                _ => missing.push(end),
             }
         }
-        Place { ancestor, missing }
+        Place {
+            parent,
+            ancestor,
+            missing,
+        }
     }
 
     /// Creates what is missing, as containers with the list `acl`, and returns the last of them.
-    pub(crate) fn create_missing(&mut self, cx: &mut Context<'_>, place: Place, acl: &Acl) -> NodeIndex {
-        place.missing.iter().fold(place.ancestor, |parent, path| {
-            self.add_node(cx, parent, path, Kind::Container, Data::empty(), acl)
+    pub(crate) fn create_missing(&mut self, cx: &mut Context<'_>, place: Place<'_>, acl: &Acl) -> NodeIndex {
+        place.missing().fold(place.ancestor, |parent, path| {
+            self.add_node(cx, parent, &path, Kind::Container, Data::empty(), acl)
         })
     }
 }

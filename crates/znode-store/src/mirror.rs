@@ -26,6 +26,9 @@ use crate::written::WrittenStep;
 /// How many steps one command may have, and how many znodes a page shows: nothing else is applied meanwhile.
 pub const MAX_MIRRORED: usize = 1_000;
 
+/// How many bytes the paths of a page have together, unless it is one.
+const MAX_PAGE_PATH_BYTES: usize = 4 * 1024 * 1024;
+
 /// One step towards the other tree. To take it twice is to take it once.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "WrittenStep<'_>")]
@@ -164,7 +167,7 @@ impl Store {
         let Some(index) = found else {
             let above = path.parent().expect("the root is always found");
             let place = self.place_below(&above);
-            if !place.missing.is_empty() {
+            if !place.has_parent() {
                 return Err(Refusal::NoNode(above));
             }
             self.require_of_mirror(cx, place.ancestor, &[Perms::CREATE], &above)?;
@@ -259,8 +262,10 @@ impl View<'_> {
         self.may(Right::Administer, &ZPath::root())?;
         let mut walk = Walk::new(self.store, below, after)?;
         let mut page = Vec::new();
+        let mut path_bytes = 0;
         while let Some((path, index)) = walk.next(count - page.len() + 1) {
-            if page.len() == count {
+            path_bytes += path.as_str().len();
+            if page.len() == count || path_bytes > MAX_PAGE_PATH_BYTES && !page.is_empty() {
                 return Ok((page, true));
             }
             let acl = self.store.tree.acl(index);

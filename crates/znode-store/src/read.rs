@@ -13,6 +13,9 @@ use crate::stat::Stat;
 use crate::store::Store;
 use crate::tree::NodeIndex;
 
+/// How many bytes the names on a page of children have together, unless it is one.
+const MAX_PAGE_NAME_BYTES: usize = 4 * 1024 * 1024;
+
 /// The state as one caller sees it.
 #[derive(Clone, Copy)]
 pub struct View<'s> {
@@ -59,7 +62,7 @@ impl View<'_> {
     }
 
     /// At most `count` children with their stats, of those whose names begin with `prefix`, the first ones that follow
-    /// `after`. Needs the right to read the parent. Costs what it returns, not how many children there are (beyond
+    /// `after`; fewer if their names have more than a few mebibytes. Needs the right to read the parent. Costs what it returns, not how many children there are (beyond
     /// some thousands).
     pub fn children_page(
         &self,
@@ -70,7 +73,17 @@ impl View<'_> {
     ) -> Result<Page, Refusal> {
         let index = self.find(path, Perms::READ)?;
         let tree = &self.store.tree;
-        let (children, more) = tree.children_page(index, prefix, after, count);
+        let (mut children, mut more) = tree.children_page(index, prefix, after, count);
+        let mut bytes = 0;
+        let mut fits = |child: &NodeIndex| {
+            bytes += tree.node(*child).name.len();
+            bytes <= MAX_PAGE_NAME_BYTES
+        };
+        let fitting = children.iter().take_while(|child| fits(child)).count().max(1);
+        if fitting < children.len() {
+            children.truncate(fitting);
+            more = true;
+        }
         let named = |child: NodeIndex| {
             let node = tree.node(child);
             (Arc::from(&*node.name), node.stat())

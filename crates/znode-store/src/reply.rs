@@ -216,6 +216,8 @@ pub enum Limited {
     Roles,
     /// Certificates that have a role.
     Certificates,
+    /// Bytes of the long paths that one command creates or removes, at this znode and above or below it.
+    LongPaths(ZPath),
 }
 
 /// Why a caller is nobody. Whoever has a token may know what is wrong with it.

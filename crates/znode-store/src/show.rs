@@ -685,6 +685,10 @@ impl Display for Limited {
             Self::Tokens => f.write_str("tokens"),
             Self::Roles => f.write_str("roles"),
             Self::Certificates => f.write_str("certificates that have a role"),
+            Self::LongPaths(path) => write!(
+                f,
+                "bytes of long paths at {path} that one command creates or removes"
+            ),
         }
     }
 }

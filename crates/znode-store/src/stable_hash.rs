@@ -42,6 +42,13 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// The hash of bytes after others that came to the hash `before`.
+pub(crate) fn of_bytes_after(before: u64, bytes: &[u8]) -> u64 {
+    let mut hasher = StableHasher(before);
+    hasher.bytes(bytes);
+    hasher.finish()
+}
+
 /// The hash of a few numbers, of which there are always as many.
 pub(crate) fn of_words<const N: usize>(words: [u64; N]) -> u64 {
     of_bytes(words.map(u64::to_le_bytes).as_flattened())

@@ -20,6 +20,9 @@ use crate::tree::{NodeIndex, Tree};
 /// in its log entry. The rest is named the next time.
 pub const MAX_SWEPT: usize = 1_000;
 
+/// How many bytes the paths of these znodes have together, unless it is one.
+const MAX_SWEPT_BYTES: usize = 1024 * 1024;
+
 /// Version of [`Store::digest`]. Whoever changes what the digest of one and the same state is raises it: replicas whose
 /// programs differ in it are not compared.
 pub const DIGEST_VERSION: u32 = 1;
@@ -147,7 +150,7 @@ impl Store {
     }
 
     /// What has to be swept: containers that had children and have none, since before the one time, and TTL nodes without
-    /// children whose time is over at the other; both the longest first, at most [`MAX_SWEPT`].
+    /// children whose time is over at the other; both the longest first, at most [`MAX_SWEPT`], with one mebibyte of paths.
     pub fn to_sweep(&self, emptied_before_ms: u64, now_ms: u64) -> Vec<ZPath> {
         self.tree
             .emptied_before(emptied_before_ms)
@@ -155,6 +158,11 @@ impl Store {
             .map(|index| self.tree.path(index))
             .filter(|path| !self.is_configured(path))
             .take(MAX_SWEPT)
+            .scan(0, |bytes, path| {
+                let is_first = *bytes == 0;
+                *bytes += path.as_str().len();
+                (is_first || *bytes <= MAX_SWEPT_BYTES).then_some(path)
+            })
             .collect()
     }
 

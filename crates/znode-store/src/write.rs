@@ -10,10 +10,10 @@ use crate::command::Op;
 use crate::event::{ContenderEnd, Event, ZnodeEvent, ZnodeEventKind};
 use crate::ids::{Data, SessionId};
 use crate::lock::{self, EndedContender};
-use crate::path::{LockName, ZPath};
+use crate::path::{LockName, MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, SHORT_PATH_DEPTH, ZPath};
 use crate::planted;
 use crate::quota::Growth;
-use crate::reply::{Outcome, Refusal, Reply};
+use crate::reply::{Limited, Outcome, Refusal, Reply};
 use crate::stat::Kind;
 use crate::store::Store;
 use crate::tree::{NodeIndex, Restated};
@@ -121,20 +121,28 @@ impl Store {
             .ok_or_else(|| Refusal::NoNode(path.clone()))
     }
 
-    /// Refuses unless the caller may delete all that is below a node. It names the top, for siblings have no order
-    /// that all replicas share.
-    fn check_subtree(&self, cx: &Context<'_>, top: NodeIndex, path: &ZPath) -> Result<(), Refusal> {
-        let mut todo = Vec::from([top]);
-        while let Some(index) = todo.pop() {
+    /// Refuses unless the caller may delete all that is below a node, or if the long paths of all that is to be deleted
+    /// are too many. It names the top, for siblings have no order that all replicas share.
+    fn check_subtree(&self, cx: &mut Context<'_>, top: NodeIndex, path: &ZPath) -> Result<(), Refusal> {
+        let mut long_bytes = 0;
+        let mut todo = Vec::from([(top, path.as_str().len(), path.depth())]);
+        while let Some((index, bytes, depth)) = todo.pop() {
+            if bytes > SHORT_PATH_BYTES || depth > SHORT_PATH_DEPTH {
+                long_bytes += bytes;
+            }
             if self.tree.node(index).num_children() == 0 {
                 continue;
             }
             if !self.tree.acl(index).allows(Perms::DELETE, cx.caller) {
                 return Err(Refusal::NoAuth(path.clone()));
             }
-            todo.extend(self.tree.children(index));
+            let children = self.tree.children(index);
+            todo.extend(
+                children.map(|child| (child, bytes + 1 + self.tree.node(child).name.len(), depth + 1)),
+            );
         }
-        Ok(())
+        // Only now: a node that the caller may not delete counts first, in whatever order all were looked at.
+        cx.add_long_paths(long_bytes, path)
     }
 
     /// Refuses a node that has another version; −1 matches all.
@@ -159,18 +167,20 @@ impl Store {
     }
 
     /// Deletes a node and all below it: children before their parents, siblings by name.
-    fn remove_subtree(&mut self, cx: &mut Context<'_>, index: NodeIndex, path: &ZPath) {
-        let mut children: Vec<_> = self
-            .tree
-            .children(index)
-            .map(|child| (self.tree.path(child), child))
-            .collect();
-        children.sort_unstable();
-        for (path, child) in children {
-            // Paths are at most MAX_PATH_DEPTH deep, and so is this.
-            self.remove_subtree(cx, child, &path);
+    fn remove_subtree(&mut self, cx: &mut Context<'_>, top: NodeIndex, path: &ZPath) {
+        // The next one is the last; those whose children are removed, or on the list, are marked.
+        let mut todo = Vec::from([(path.clone(), top, false)]);
+        while let Some((path, index, is_bare)) = todo.pop() {
+            if is_bare || self.tree.node(index).num_children() == 0 {
+                self.remove_node(cx, index, &path, ContenderEnd::Deleted);
+                continue;
+            }
+            let named = |child| (path.child(&self.tree.node(child).name), child, false);
+            let mut children: Vec<_> = self.tree.children(index).map(named).collect();
+            children.sort_unstable_by(|one, other| other.cmp(one));
+            todo.push((path, index, true));
+            todo.append(&mut children);
         }
-        self.remove_node(cx, index, path, ContenderEnd::Deleted);
     }
 
     /// Adds the child at `path`, which does not exist, to `parent`, which does and is not ephemeral; the
@@ -407,6 +417,19 @@ impl Store {
 }
 
 impl Context<'_> {
+    /// Refuses a command that would create or remove more long paths than one may; these are at `path`, and above or
+    /// below it.
+    pub(crate) fn add_long_paths(&mut self, bytes: usize, path: &ZPath) -> Result<(), Refusal> {
+        self.long_paths_bytes += bytes;
+        match self.long_paths_bytes > MAX_LONG_PATHS_BYTES {
+            true => Err(Refusal::LimitReached {
+                what: Limited::LongPaths(path.clone()),
+                limit: MAX_LONG_PATHS_BYTES as u32,
+            }),
+            false => Ok(()),
+        }
+    }
+
     /// Tells of a change of the node at `path`, which has (or had) the list `acl`.
     fn changed(&mut self, kind: ZnodeEventKind, path: &ZPath, acl: Acl) {
         self.events.push(Event::Znode(ZnodeEvent {

@@ -239,15 +239,16 @@ impl Store {
         } = call;
         let znode = wish.lock.znode();
         let place = self.place_below(znode);
-        let parent = place.missing.is_empty().then_some(place.ancestor);
+        let parent = place.has_parent().then_some(place.ancestor);
         let number = self.next_sequence(parent, znode)?;
-        let path = znode
-            .join_checked(&name::make(guid, wish.mode, wish.names, number))
+        let path = wish
+            .lock
+            .contender(&name::make(guid, wish.mode, wish.names, number))
             .map_err(|bad| Refusal::BadPath(bad.to_string()))?;
         let acl = Acl::open();
         self.may_create_at(cx, &place, &acl)?;
         self.may_have_children(&place)?;
-        self.may_own_more(session)?;
+        self.may_own_more(session, &path)?;
         let mut record = Record::new(&wish, attempt, cx.now_ms);
         let terms = self.locks.terms(&wish.lock);
         let queue = self.locks.queue(&wish.lock);

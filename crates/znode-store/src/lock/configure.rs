@@ -89,7 +89,7 @@ impl Store {
         self.may_create_at(cx, &place, &acl)?;
         self.may_have_children(&place)?;
         let growth = Growth {
-            count: place.missing.len() as i64,
+            count: place.count_missing(),
             bytes: 0,
         };
         self.check_quota(lock.znode(), growth)?;

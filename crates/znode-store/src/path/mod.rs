@@ -10,16 +10,29 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::digits::SEQUENCE_DIGITS;
 use crate::text::checked_text;
 
-/// The longest path in bytes. ZooKeeper has no limit of its own and then dies of paths that its own
-/// transactions cannot carry; one KiB holds every lock name (512 bytes) with its contenders' names.
-pub const MAX_PATH_BYTES: usize = 1024;
+/// Maximum length of a path in bytes: more than a request of ZooKeeper's default size (`jute.maxbuffer`) can hold,
+/// also with the digits of a sequential name.
+pub const MAX_PATH_BYTES: usize = 1024 * 1024;
 
-/// How many components a path may have: each one costs a look-up in every operation on it.
-pub const MAX_PATH_DEPTH: usize = 32;
+/// Maximum number of components of a path. It follows from [`MAX_PATH_BYTES`]: each component takes two bytes at least.
+pub const MAX_PATH_DEPTH: usize = MAX_PATH_BYTES / 2;
 
-/// The longest lock name in bytes, as the HTTP contract states it.
+/// Maximum length of a short path in bytes. Versions 1 and 2 of the commands know short paths only. The work for one short
+/// path is not worth counting, so the bounds on what one command may do to long paths do not count short ones.
+pub const SHORT_PATH_BYTES: usize = 1024;
+
+/// Maximum number of components of a short path.
+pub const SHORT_PATH_DEPTH: usize = 32;
+
+/// How many bytes the long paths may have together that one command creates or removes. Each of them is hashed and
+/// copied several times while nothing else is applied: 16 MiB take some 50 ms.
+pub const MAX_LONG_PATHS_BYTES: usize = 16 * 1024 * 1024;
+
+/// The longest lock name in bytes, as the HTTP contract states it. A lock's znode is always at a short path, so that an
+/// acquire, which creates the parents that are missing, has a bounded cost.
 pub const MAX_LOCK_NAME_BYTES: usize = 512;
 
 /// Below this znode live all locks: the lock `orders/42` is the znode `/locks/orders/42`.
@@ -51,9 +64,12 @@ pub enum BadPath {
         /// What is allowed.
         limit: usize,
     },
-    /// More than [`MAX_PATH_DEPTH`] components.
-    #[error("a path has at most {MAX_PATH_DEPTH} components")]
-    TooDeep,
+    /// More components than allowed.
+    #[error("a path has at most {limit} components")]
+    TooDeep {
+        /// What is allowed.
+        limit: usize,
+    },
     /// The empty text names nothing.
     #[error("the name is empty")]
     Empty,
@@ -78,18 +94,14 @@ impl ZPath {
         if text == "/" {
             return Ok(Self::root());
         }
-        let (mut depth, mut rest) = (0, Some(&text[1..]));
+        let mut rest = Some(&text[1..]);
         while let Some(from) = rest {
-            depth += 1;
             let component;
             (component, rest) = first_component(from);
             if component.is_empty() && rest.is_none() {
                 return Err(BadPath::TrailingSlash);
             }
             check_component(component)?;
-        }
-        if depth > MAX_PATH_DEPTH {
-            return Err(BadPath::TooDeep);
         }
         Ok(Self(text.into()))
     }
@@ -147,6 +159,19 @@ impl ZPath {
         })
     }
 
+    /// The number of components.
+    pub fn depth(&self) -> usize {
+        match self.is_root() {
+            true => 0,
+            false => slashes(&self.0),
+        }
+    }
+
+    /// Whether the path has at most [`SHORT_PATH_BYTES`] and [`SHORT_PATH_DEPTH`] components.
+    pub fn is_short(&self) -> bool {
+        is_short(&self.0, self.0.len())
+    }
+
     /// Where the last component begins, less one.
     fn last_slash(&self) -> usize {
         memchr::memrchr(b'/', self.0.as_bytes()).expect("a path is absolute")
@@ -162,6 +187,11 @@ impl ZPath {
         self.join_checked(name)
     }
 
+    /// The child `name`, which exists, of this path, which exists.
+    pub(crate) fn child(&self, name: &str) -> ZPath {
+        self.join_checked(name).expect("znodes are at legal paths")
+    }
+
     /// The child `name` of this path, where the name is known to be a component. Fails if the result is too long.
     pub(crate) fn join_checked(&self, name: &str) -> Result<ZPath, BadPath> {
         let parent = if self.is_root() { "" } else { self.as_str() };
@@ -170,19 +200,22 @@ impl ZPath {
             let limit = MAX_PATH_BYTES;
             return Err(BadPath::TooLong { bytes, limit });
         }
-        let depth = parent
-            .bytes()
-            .map(|byte| usize::from(byte == b'/'))
-            .sum::<usize>();
-        if depth >= MAX_PATH_DEPTH {
-            return Err(BadPath::TooDeep);
-        }
         let mut text = String::with_capacity(bytes);
         text.push_str(parent);
         text.push('/');
         text.push_str(name);
         Ok(Self::from_checked(text))
     }
+}
+
+fn slashes(text: &str) -> usize {
+    text.bytes().map(|byte| usize::from(byte == b'/')).sum()
+}
+
+/// Whether the path that begins with `text`, and has so many `bytes` when it is whole, is short. Nothing else of it has a slash.
+fn is_short(text: &str, bytes: usize) -> bool {
+    // Most have too few bytes to be deep, and are not looked at.
+    bytes <= 2 * SHORT_PATH_DEPTH || bytes <= SHORT_PATH_BYTES && slashes(text) <= SHORT_PATH_DEPTH
 }
 
 /// What stands before the first slash, and what comes after it, if there is one.
@@ -260,6 +293,65 @@ impl CreatePath {
     }
 }
 
+impl CreatePath {
+    /// The number of bytes of the path, with the digits of a sequential name.
+    fn bytes(&self, sequential: bool) -> usize {
+        let parent = if self.parent.is_root() {
+            0
+        } else {
+            self.parent.as_str().len()
+        };
+        let digits = if sequential { SEQUENCE_DIGITS } else { 0 };
+        parent + 1 + self.name.len() + digits
+    }
+
+    /// Whether the path is short, with the digits of a sequential name: see [`ZPath::is_short`].
+    pub fn is_short(&self, sequential: bool) -> bool {
+        let bytes = self.bytes(sequential);
+        bytes <= 2 * SHORT_PATH_DEPTH || bytes <= SHORT_PATH_BYTES && self.parent.depth() < SHORT_PATH_DEPTH
+    }
+}
+
+/// Bounds on the paths of znodes that are created. They are a front end's own, and no part of the state: a znode that
+/// exists can be read, written and deleted whatever they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathBounds {
+    /// Maximum length in bytes.
+    pub bytes: usize,
+    /// Maximum number of components.
+    pub depth: usize,
+}
+
+impl PathBounds {
+    /// Bounds that every path is within.
+    pub const ALL: Self = Self {
+        bytes: MAX_PATH_BYTES,
+        depth: MAX_PATH_DEPTH,
+    };
+
+    /// Refuses a path beyond the bounds.
+    pub fn check(&self, path: &ZPath) -> Result<(), BadPath> {
+        self.check_size(path.as_str().len(), || path.depth())
+    }
+
+    /// Refuses a creation beyond the bounds. The digits of a sequential name count.
+    pub fn check_creation(&self, path: &CreatePath, sequential: bool) -> Result<(), BadPath> {
+        self.check_size(path.bytes(sequential), || path.parent.depth() + 1)
+    }
+
+    fn check_size(&self, bytes: usize, depth: impl FnOnce() -> usize) -> Result<(), BadPath> {
+        if bytes > self.bytes {
+            let limit = self.bytes;
+            return Err(BadPath::TooLong { bytes, limit });
+        }
+        // Most have too few bytes to be too deep.
+        match bytes > 2 * self.depth && depth() > self.depth {
+            true => Err(BadPath::TooDeep { limit: self.depth }),
+            false => Ok(()),
+        }
+    }
+}
+
 impl fmt::Display for CreatePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parent = if self.parent.is_root() {
@@ -291,7 +383,7 @@ impl From<ZPath> for String {
     }
 }
 
-/// The name of a lock: 1 to 512 bytes, and below [`LOCK_ROOT`] a legal path.
+/// The name of a lock: 1 to 512 bytes, and below [`LOCK_ROOT`] a short path.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockName(ZPath);
 
@@ -311,7 +403,13 @@ impl LockName {
         path.push_str(LOCK_ROOT);
         path.push('/');
         path.push_str(text);
-        ZPath::parse(&path).map(Self)
+        let path = ZPath::parse(&path)?;
+        match path.is_short() {
+            true => Ok(Self(path)),
+            false => Err(BadPath::TooDeep {
+                limit: SHORT_PATH_DEPTH,
+            }),
+        }
     }
 
     /// The name of the lock whose znode is `path`; `None` outside of [`LOCK_ROOT`].
@@ -324,7 +422,7 @@ impl LockName {
     /// as a path; `None` if that is no lock's znode.
     pub(crate) fn of_parent(path: &ZPath) -> Option<Self> {
         let name = path.as_str().strip_prefix(LOCK_ROOT)?.strip_prefix('/')?;
-        (name.len() <= MAX_LOCK_NAME_BYTES).then(|| Self(path.clone()))
+        (name.len() <= MAX_LOCK_NAME_BYTES && path.is_short()).then(|| Self(path.clone()))
     }
 
     /// The name without [`LOCK_ROOT`].
@@ -335,6 +433,17 @@ impl LockName {
     /// The lock's znode, whose children are its contenders.
     pub fn znode(&self) -> &ZPath {
         &self.0
+    }
+
+    /// The path of a contender that the lock protocol creates. Fails if the path is not short.
+    pub(crate) fn contender(&self, name: &str) -> Result<ZPath, BadPath> {
+        let path = self.0.join_checked(name)?;
+        match path.is_short() {
+            true => Ok(path),
+            false => Err(BadPath::TooDeep {
+                limit: SHORT_PATH_DEPTH,
+            }),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use ecow::EcoString;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Data, SessionId, Zxid};
+use crate::path::SHORT_PATH_BYTES;
 use crate::stable_hash;
 use crate::stat::{EphemeralOwner, Kind, Stat};
 use crate::tree::acls::AclIndex;
@@ -34,6 +35,9 @@ impl NodeIndex {
 }
 
 /// The hash of a node's path, which is computed once for several digests, and its length.
+///
+/// A path of at most [`SHORT_PATH_BYTES`] is hashed as one text. The hash of a longer one is made of its parent's hash
+/// and the name, so that the hashes of a deep tree cost no more than the names in it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PathHash {
     hash: u64,
@@ -43,10 +47,40 @@ pub(crate) struct PathHash {
 
 impl PathHash {
     pub(crate) fn of(path: &str) -> Self {
-        Self {
-            hash: stable_hash::of_bytes(path.as_bytes()),
-            length: path.len(),
+        match path.len() <= SHORT_PATH_BYTES {
+            true => Self {
+                hash: stable_hash::of_bytes(path.as_bytes()),
+                length: path.len(),
+            },
+            false => Self::of_long(path),
         }
+    }
+
+    #[cold]
+    fn of_long(path: &str) -> Self {
+        let end = memchr::memrchr(b'/', &path.as_bytes()[..=SHORT_PATH_BYTES]).expect("a path is absolute");
+        let above = Self::of(if end == 0 { "/" } else { &path[..end] });
+        path[end + 1..].split('/').fold(above, Self::child_beyond)
+    }
+
+    /// The hash of a child's path of more than [`SHORT_PATH_BYTES`].
+    fn child_beyond(self, name: &str) -> Self {
+        Self {
+            hash: stable_hash::of_bytes_after(self.hash, name.as_bytes()),
+            length: self.child_length(name),
+        }
+    }
+
+    /// The length of a child's path.
+    pub(crate) fn child_length(self, name: &str) -> usize {
+        // Only the root's own path ends with a slash.
+        self.length + name.len() + usize::from(self.length > 1)
+    }
+
+    /// The hash of the path of the child `name` of a node at a path of more than [`SHORT_PATH_BYTES`].
+    pub(crate) fn child_of_long(self, name: &str) -> Self {
+        debug_assert!(self.length > SHORT_PATH_BYTES);
+        self.child_beyond(name)
     }
 }
 

@@ -374,6 +374,7 @@ impl From<Refusal> for Problem {
                     Limited::Tokens => problem.with("of", "tokens"),
                     Limited::Roles => problem.with("of", "roles"),
                     Limited::Certificates => problem.with("of", "certificates"),
+                    Limited::LongPaths(path) => problem.with("of", "long_paths").with("path", path),
                 }
             }
             Refusal::DataTooLarge { bytes, limit } => {

@@ -89,6 +89,12 @@ fn refusals() -> Vec<(Refusal, u16, &'static str, Value)> {
             json!({"of": "ephemerals", "session": "000000000000002a", "limit": 7}),
         ),
         (
+            limit_reached(Limited::LongPaths(path())),
+            409,
+            "limit_reached",
+            json!({"of": "long_paths", "path": "/a", "limit": 7}),
+        ),
+        (
             limit_reached(Limited::Sessions),
             409,
             "limit_reached",

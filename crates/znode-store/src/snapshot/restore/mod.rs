@@ -182,7 +182,9 @@ impl Restorer {
                 None if planted::leaves_orphans() => {}
                 None => return Err(SnapshotError::Damaged("an ephemeral znode in it has no session")),
             }
-            if let Some(lock) = lock_of_child(&path) {
+            if let Some(path) = path
+                && let Some(lock) = lock_of_child(&path)
+            {
                 locks.contender_created(&lock, path.name(), &node.data, owner, node.czxid);
             }
         }

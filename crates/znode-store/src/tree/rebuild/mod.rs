@@ -6,9 +6,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::ids::{Data, Zxid};
-use crate::path::{MAX_PATH_BYTES, MAX_PATH_DEPTH, ZPath, check_component};
+use crate::path::{MAX_PATH_BYTES, SHORT_PATH_BYTES, ZPath, check_component};
 use crate::planted::{self, Bug};
 use crate::snapshot::NEVER_COUNTED;
+use crate::stable_hash::Table;
 use crate::stat::Kind;
 use crate::tree::node::{Family, NodeIndex, PathHash};
 use crate::tree::places::Places;
@@ -23,6 +24,9 @@ pub(crate) struct Rebuild {
     /// Where the nodes lie now, by where they lay when the snapshot was taken.
     places: Places,
 }
+
+/// Where an ephemeral node lies, and its path unless that is long.
+pub(crate) type Ephemeral = (Option<ZPath>, NodeIndex);
 
 /// What is wrong with the records.
 pub(crate) type Damage = &'static str;
@@ -66,11 +70,12 @@ impl Rebuild {
         Ok(())
     }
 
-    /// The tree, and all its ephemeral nodes with their paths, the oldest first.
+    /// The tree, and all its ephemeral nodes, the oldest first; with their paths, except those whose parents are at paths of more
+    /// than [`SHORT_PATH_BYTES`], where no lock is.
     ///
     /// Nodes are taken in the order in which they lie, in which those with the same parent mostly follow each other: then their
     /// parent is found once for all of them, and its path is written once.
-    pub(crate) fn finish(mut self) -> Result<(Tree, Vec<(ZPath, NodeIndex)>), Damage> {
+    pub(crate) fn finish(mut self) -> Result<(Tree, Vec<Ephemeral>), Damage> {
         if self.slab.len() == 0 {
             return Err("it has no znodes");
         }
@@ -98,13 +103,13 @@ impl Rebuild {
         let mut ephemerals = Vec::new();
         let mut paths = Paths::default();
         for index in (0..tree.slab.slots()).map(NodeIndex) {
-            let path = paths.of(index, &tree.slab)?;
-            let hash = PathHash::of(path);
+            let hash = paths.of(index, &tree.slab)?;
             tree.add_own_share(index, hash);
             let node = &tree.slab[index];
             tree.digest = tree.digest.wrapping_add(node.family_digest(hash));
             if node.session().is_some() {
-                let path = ZPath::parse(path).map_err(|_| "a path in it is illegal")?;
+                let path = paths.text().map(ZPath::parse).transpose();
+                let path = path.map_err(|_| "a path in it is illegal")?;
                 ephemerals.push((node.czxid, path, index));
             }
         }
@@ -198,44 +203,66 @@ impl Siblings {
     }
 }
 
-/// Writes paths of nodes, and remembers the parent's.
+/// Hashes the paths of nodes, and remembers the parent's path. One of more than [`SHORT_PATH_BYTES`] is never written: its hash is
+/// made of its parent's, so that a deep tree costs no more than its names.
 #[derive(Default)]
 struct Paths {
-    /// Whose path `text` begins with, and how much of it that is, with the slash behind it; and how deep its children are.
+    /// Whose children are looked at.
     parent: Option<NodeIndex>,
-    parent_bytes: usize,
-    depth: usize,
+    /// The hash of its path, if that is of more than [`SHORT_PATH_BYTES`].
+    long: Option<PathHash>,
+    /// Else its path with a slash behind it, and then the name of the node that was looked at last.
     text: String,
-    /// From the parent to the root.
+    /// How much of `text` is the parent's.
+    parent_bytes: usize,
+    /// From the parent upwards.
     ancestors: Vec<NodeIndex>,
+    /// All parents so far with paths of more than [`SHORT_PATH_BYTES`], and the nodes between them.
+    all_long: Table<NodeIndex, PathHash>,
 }
 
 impl Paths {
-    /// The path of a node, whose ancestors may be anything as yet.
-    fn of(&mut self, index: NodeIndex, slab: &Slab) -> Result<&str, Damage> {
+    /// Hashes the path of a node, whose ancestors may be anything as yet.
+    fn of(&mut self, index: NodeIndex, slab: &Slab) -> Result<PathHash, Damage> {
         if index == NodeIndex::ROOT {
-            return Ok("/");
+            return Ok(PathHash::of("/"));
         }
         let node = &slab[index];
         if self.parent != Some(node.parent) {
             self.begin_with(node.parent, slab)?;
         }
-        let is_legal = check_component(&node.name).is_ok()
-            && !node.name.contains('/')
-            && self.depth <= MAX_PATH_DEPTH
-            && self.parent_bytes + node.name.len() <= MAX_PATH_BYTES;
-        if !is_legal {
-            return Err("a path in it is illegal");
+        let illegal = "a path in it is illegal";
+        if check_component(&node.name).is_err() || node.name.contains('/') {
+            return Err(illegal);
         }
-        self.text.truncate(self.parent_bytes);
-        self.text.push_str(&node.name);
-        Ok(&self.text)
+        let hash = match self.long {
+            Some(parent) => parent.child_of_long(&node.name),
+            None => {
+                self.text.truncate(self.parent_bytes);
+                self.text.push_str(&node.name);
+                PathHash::of(&self.text)
+            }
+        };
+        match hash.length <= MAX_PATH_BYTES {
+            true => Ok(hash),
+            false => Err(illegal),
+        }
+    }
+
+    /// The path that was hashed last, unless its parent's has more than [`SHORT_PATH_BYTES`].
+    fn text(&self) -> Option<&str> {
+        self.long.is_none().then_some(&*self.text)
     }
 
     fn begin_with(&mut self, parent: NodeIndex, slab: &Slab) -> Result<(), Damage> {
         self.ancestors.clear();
         let mut at = parent;
+        self.long = None;
         while at != NodeIndex::ROOT {
+            self.long = self.all_long.get(&at).copied();
+            if self.long.is_some() {
+                break;
+            }
             // A way to the root passes each node once at most.
             if self.ancestors.len() == slab.len() {
                 return Err("some of its znodes are below none");
@@ -245,13 +272,24 @@ impl Paths {
         }
         self.text.clear();
         self.text.push('/');
-        for &ancestor in self.ancestors.iter().rev().take(MAX_PATH_DEPTH) {
-            self.text.push_str(&slab[ancestor].name);
-            self.text.push('/');
+        for &ancestor in self.ancestors.iter().rev() {
+            let name = &slab[ancestor].name;
+            let hash = match self.long {
+                Some(above) => above.child_of_long(name),
+                None => {
+                    self.text.push_str(name);
+                    if self.text.len() <= SHORT_PATH_BYTES {
+                        self.text.push('/');
+                        continue;
+                    }
+                    PathHash::of(&self.text)
+                }
+            };
+            self.all_long.insert(ancestor, hash);
+            self.long = Some(hash);
         }
         self.parent = Some(parent);
         self.parent_bytes = self.text.len();
-        self.depth = self.ancestors.len() + 1;
         Ok(())
     }
 }

@@ -7,8 +7,9 @@ use crate::acl::Acl;
 use crate::command::{Command, CreateMode, Op, Request};
 use crate::ids::Data;
 use crate::path::CreatePath;
+use crate::path::MAX_LONG_PATHS_BYTES;
 use crate::snapshot::Restorer;
-use crate::{EntryContext, Identities, Store};
+use crate::{EntryContext, Identities, Limited, Outcome, Refusal, Reply, Store};
 
 /// The records of a tree with `/a/b/c` below the root, whose places are 4, 5 and 6.
 fn records() -> Vec<ZnodeRecord> {
@@ -76,12 +77,12 @@ fn names_that_are_none() {
     refused(long, "a path in it is illegal");
 }
 
-#[test]
-fn a_tree_that_is_too_deep() {
+/// A chain of znodes with these names below the root, put in one by one.
+fn chain<'n>(names: impl Iterator<Item = &'n str>) -> Tree {
     let mut tree = Tree::new();
     let (mut path, mut parent) = (ZPath::root(), NodeIndex::ROOT);
-    for _ in 0..MAX_PATH_DEPTH {
-        path = path.join("d").expect("it is not too deep yet");
+    for name in names {
+        path = path.join(name).expect("it is not too long yet");
         parent = tree.insert(
             parent,
             &path,
@@ -92,14 +93,147 @@ fn a_tree_that_is_too_deep() {
             1,
         );
     }
+    tree
+}
+
+fn records_of(tree: &Tree) -> Vec<ZnodeRecord> {
     let record = |index| ZnodeRecord::of(index, tree.node(index), tree.acls());
-    let mut all: Vec<_> = (0..tree.slab().slots()).map(NodeIndex).map(record).collect();
+    (0..tree.slab().slots()).map(NodeIndex).map(record).collect()
+}
+
+/// Adds a child to the last one of these, which is as the one before but has no child.
+fn deepen(records: &mut Vec<ZnodeRecord>, name: &str) {
+    let [.., before, last] = &mut records[..] else {
+        panic!("there are more than two")
+    };
+    let mut deeper = last.clone();
+    last.family = before.family;
+    (deeper.index, deeper.parent) = (NodeIndex(last.index.0 + 1), last.index);
+    deeper.name = name.into();
+    records.push(deeper);
+}
+
+#[test]
+fn a_path_that_is_too_long_in_all() {
+    let name = "x".repeat(MAX_PATH_BYTES / 4 - 1);
+    let tree = chain([&*name; 4].into_iter());
+    let mut all = records_of(&tree);
     assert_eq!(rebuilt(all.clone()).expect("it is right").digest(), tree.digest());
-    let mut deeper = all[all.len() - 1].clone();
-    all.last_mut().expect("there are some").family = all[all.len() - 2].family;
-    (deeper.index, deeper.parent) = (NodeIndex(all.len() as u32), parent);
-    all.push(deeper);
+    deepen(&mut all, "d");
     assert_eq!(rebuilt(all).err(), Some("a path in it is illegal"));
+}
+
+/// The hashes of long paths, made of those of their parents, are those of the whole texts.
+#[test]
+fn a_deep_tree_comes_back_whatever_the_order_of_its_records() {
+    let names = ["a", "bc", "def"].into_iter().cycle().take(1_500);
+    let tree = chain(names);
+    let mut all = records_of(&tree);
+    assert_eq!(rebuilt(all.clone()).expect("it is right").digest(), tree.digest());
+    all[4..].reverse();
+    let again = rebuilt(all).expect("it is right");
+    assert_eq!((again.digest(), again.bytes()), (tree.digest(), tree.bytes()));
+}
+
+/// A chain of so many znodes: with names of one letter the deepest one's path has half a million bytes.
+const DEEP: usize = 250_000;
+
+/// A store with such a chain, which nobody creates soon by commands.
+fn deep_store() -> (Store, ZPath) {
+    let mut all = records_of(&chain(["d"; 2].into_iter()));
+    while all.len() < DEEP + 4 {
+        deepen(&mut all, "d");
+    }
+    let tree = rebuilt(all).expect("it is right");
+    let store = Store {
+        tree,
+        zxid: Zxid(1),
+        ..Store::new()
+    };
+    let path = ZPath::parse(&"/d".repeat(DEEP)).expect("it is short enough");
+    (store, path)
+}
+
+fn ask(store: &mut Store, op: Op) -> Outcome {
+    let request = Request::anonymous(Command::Write(op));
+    let entry = EntryContext { time_ms: 1, term: 1 };
+    store.apply(&entry, request, &mut Vec::new()).outcome
+}
+
+fn create(path: &str, parents: bool) -> Op {
+    Op::Create {
+        path: CreatePath::parse(path, true).expect("it is one"),
+        data: Data::from("x"),
+        acl: Acl::open(),
+        mode: CreateMode::PersistentSequential,
+        parents,
+    }
+}
+
+#[test]
+fn a_very_deep_tree_costs_no_stack_and_no_more_than_its_paths() {
+    let (mut store, deepest) = deep_store();
+    let everybody = Identities::none();
+    assert_eq!(
+        store.seen_by(&everybody).descendants(&ZPath::root()),
+        Ok(DEEP as u64 + 3)
+    );
+    // Below the deepest one.
+    let Ok(Reply::Created { path, .. }) = ask(&mut store, create(&format!("{deepest}/n-"), false)) else {
+        panic!("it can be created")
+    };
+    assert_eq!(path.as_str(), format!("{deepest}/n-0000000000"));
+    let (data, _) = store.seen_by(&everybody).get(&path).expect("it is there");
+    assert_eq!(data, Data::from("x"));
+    let set = Op::Set {
+        path: path.clone(),
+        data: Data::from("y"),
+        version: 0,
+    };
+    ask(&mut store, set).expect("it can be written");
+    // Nothing there, and as deep.
+    let missing = format!("{}/n-", "/e".repeat(DEEP));
+    assert!(matches!(
+        ask(&mut store, create(&missing, false)),
+        Err(Refusal::NoNode(_))
+    ));
+    let too_many = |path: &str| Refusal::LimitReached {
+        what: Limited::LongPaths(ZPath::parse(path).expect("it is one")),
+        limit: MAX_LONG_PATHS_BYTES as u32,
+    };
+    assert_eq!(
+        ask(&mut store, create(&missing, true)),
+        Err(too_many(&"/e".repeat(DEEP)))
+    );
+    // As a whole it cannot be removed by one command, but a piece of it can.
+    let remove = |path: &str| Op::DeleteRecursive {
+        path: ZPath::parse(path).expect("it is one"),
+    };
+    assert_eq!(ask(&mut store, remove("/d/d")), Err(too_many("/d/d")));
+    let piece = "/d".repeat(DEEP - 20);
+    assert_eq!(ask(&mut store, remove(&piece)), Ok(Reply::Deleted));
+    assert_eq!(
+        store.seen_by(&everybody).descendants(&ZPath::root()),
+        Ok((DEEP - 21) as u64 + 3)
+    );
+    // Pages with their paths are bounded, too.
+    let (page, more) = store
+        .seen_by(&everybody)
+        .mirror_page(
+            &ZPath::parse(&"/d".repeat(DEEP - 500)).expect("it is one"),
+            None,
+            1_000,
+        )
+        .expect("it is there");
+    assert!(page.len() < 10 && more, "{}", page.len());
+    // What a snapshot brings back is the same.
+    store.begin_snapshot();
+    let mut restorer = Restorer::new();
+    while let Some(part) = store.next_snapshot_part(512) {
+        restorer.add(part).expect("it was drawn");
+    }
+    let restored = restorer.finish().expect("it is whole");
+    assert_eq!(restored.digest(), store.digest());
 }
 
 #[test]
