@@ -4,6 +4,9 @@ use std::fmt;
 
 use znode_store::{Command, LockCommand, LockName, LockWish, Op, Step, ZPath};
 
+/// How many characters of a path are shown.
+pub const MAX_SHOWN: usize = 1024;
+
 /// See the module. Nothing in it is secret; names and paths are their callers'.
 #[derive(Debug, Clone)]
 pub struct Subject {
@@ -16,7 +19,7 @@ pub struct Subject {
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.at {
-            Some(path) => write!(f, "{} {path}", self.what),
+            Some(path) => write!(f, "{} {:.MAX_SHOWN$}", self.what, path.as_str()),
             None => f.write_str(self.what),
         }
     }

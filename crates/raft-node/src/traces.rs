@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::calls::Times;
 use crate::metrics::sheet::{Instruments, Sheet};
-use crate::subject::Subject;
+use crate::subject::{MAX_SHOWN, Subject};
 
 /// Names a trace: sixteen bytes that are not all 0.
 pub type TraceId = [u8; 16];
@@ -179,7 +179,7 @@ impl Scope {
             subject
                 .at
                 .as_ref()
-                .map(|path| ("lockgate.path", path.to_string())),
+                .map(|path| ("lockgate.path", format!("{:.MAX_SHOWN$}", path.as_str()))),
         );
         let mut proposal = span("proposal", id, self.span, asked, answered, attributes);
         proposal.failed = !matches!(outcome, "done" | "refused");

@@ -13,7 +13,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use znode_store::{AccessCommand, Command, Data, LockCommand, MirrorStep, Op, Request, Step};
+use znode_store::{AccessCommand, Command, Data, LockCommand, MirrorStep, Op, Request, Step, ZPath};
 
 use crate::config::NodeId;
 use crate::peers::wire::{OLDEST_WIRE_VERSION, WIRE_VERSION};
@@ -23,6 +23,10 @@ pub const COMMANDS_VERSION: u8 = 3;
 
 /// Version of the commands that added null data. Earlier versions store null as empty data.
 const NULL_DATA: u8 = 3;
+
+/// Version of the commands that added long paths: see [`ZPath::is_short`]. Earlier versions refuse them, or cannot decode
+/// them.
+pub const LONG_PATHS: u8 = 3;
 
 /// Version of the commands that added [`Command::Mirror`].
 const MIRROR: u8 = 2;
@@ -117,14 +121,12 @@ pub fn since(command: &Command) -> u8 {
         Command::OpenSession { .. }
         | Command::CloseSession { .. }
         | Command::ExpireSessions { .. }
-        | Command::Sweep(_)
         | Command::SetLimits(_)
         | Command::Reconnect { .. }
         | Command::Access(
-            AccessCommand::Secure { .. }
+            AccessCommand::Secure { anonymous: None, .. }
             | AccessCommand::CreateToken(_)
             | AccessCommand::RevokeToken(_)
-            | AccessCommand::SetRole { .. }
             | AccessCommand::DeleteRole(_)
             | AccessCommand::MapCertificate { .. }
             | AccessCommand::UnmapCertificate(_),
@@ -133,6 +135,14 @@ pub fn since(command: &Command) -> u8 {
             step: Step::CloseSession,
             ..
         } => 1,
+        Command::Sweep(paths) => since_paths(paths.iter()),
+        Command::Access(
+            AccessCommand::Secure {
+                anonymous: Some(grants),
+                ..
+            }
+            | AccessCommand::SetRole { grants, .. },
+        ) => since_paths(grants.iter().map(|grant| &grant.prefix)),
         Command::Mirror(steps) => steps.iter().map(since_step).max().unwrap_or(MIRROR),
         Command::RecordSilence { .. } | Command::NoteHeartbeats { .. } => RECORDS_SINCE,
         Command::Write(op)
@@ -163,8 +173,16 @@ pub fn since(command: &Command) -> u8 {
     }
 }
 
+fn since_paths<'p>(mut paths: impl Iterator<Item = &'p ZPath>) -> u8 {
+    match paths.all(ZPath::is_short) {
+        true => OLDEST_COMMANDS_VERSION,
+        false => LONG_PATHS,
+    }
+}
+
 fn since_op(op: &Op) -> u8 {
     match op {
+        op if !op.is_short() => LONG_PATHS,
         Op::Create { data, .. } | Op::Set { data, .. } if data.is_null() => NULL_DATA,
         Op::Create { .. }
         | Op::Delete { .. }
@@ -178,6 +196,7 @@ fn since_op(op: &Op) -> u8 {
 
 fn since_step(step: &MirrorStep) -> u8 {
     match step {
+        step if !step.path().is_short() => LONG_PATHS,
         MirrorStep::Put(znode) if znode.data.is_null() => NULL_DATA,
         MirrorStep::Put(_) | MirrorStep::Remove { .. } => MIRROR,
     }
@@ -223,7 +242,10 @@ fn no_null(op: &mut Op) {
 
 #[cfg(test)]
 mod tests {
-    use znode_store::{Acl, CreateMode, CreatePath, Turn, ZPath, Zxid};
+    use znode_store::{
+        Acl, CreateMode, CreatePath, Mirrored, MirroredKind, PathGrant, Right, Rights, RoleName,
+        SHORT_PATH_BYTES, SHORT_PATH_DEPTH, Turn, Zxid,
+    };
 
     use super::*;
 
@@ -272,6 +294,119 @@ mod tests {
             restrain(&mut others, || unreachable!("nobody is asked for what is old"));
             assert_eq!(others, bytes);
         }
+    }
+
+    /// Commands of every kind that names paths, all with this one. It is created as a sequential znode.
+    fn at(path: &str) -> Vec<Command> {
+        let path = ZPath::parse(path).unwrap();
+        let create = Op::Create {
+            path: CreatePath {
+                parent: path.parent().unwrap(),
+                name: path.name().into(),
+            },
+            data: Data::empty(),
+            acl: Acl::open(),
+            mode: CreateMode::Persistent,
+            parents: false,
+        };
+        let ops = [
+            create,
+            Op::Delete {
+                path: path.clone(),
+                version: -1,
+            },
+            Op::DeleteRecursive { path: path.clone() },
+            Op::Set {
+                path: path.clone(),
+                data: Data::empty(),
+                version: -1,
+            },
+            Op::SetAcl {
+                path: path.clone(),
+                acl: Acl::open(),
+                aversion: -1,
+            },
+            Op::Check {
+                path: path.clone(),
+                version: -1,
+            },
+        ];
+        let turn = Turn {
+            since: Zxid(1),
+            number: 0,
+        };
+        let of_op = |op: Op| {
+            let multi = vec![
+                Op::Check {
+                    path: ZPath::root(),
+                    version: -1,
+                },
+                op.clone(),
+            ];
+            [
+                Command::InTurn {
+                    turn,
+                    step: Step::Multi(multi.clone()),
+                },
+                Command::Multi(multi),
+                Command::Write(op),
+            ]
+        };
+        let role = AccessCommand::SetRole {
+            role: RoleName::parse("role").unwrap(),
+            grants: vec![PathGrant {
+                prefix: path.clone(),
+                rights: Rights::of([Right::Read]),
+            }],
+        };
+        let others = [Command::Sweep(vec![ZPath::root(), path]), Command::Access(role)];
+        ops.into_iter().flat_map(of_op).chain(others).collect()
+    }
+
+    #[test]
+    fn long_paths_are_of_the_version_that_knows_them() {
+        let deep = "/a".repeat(SHORT_PATH_DEPTH);
+        let long = format!("/{}", "a".repeat(SHORT_PATH_BYTES - 1));
+        for short in ["/a", &deep, &long] {
+            let versions = at(short).iter().map(since).max();
+            assert_eq!(versions, Some(OLDEST_COMMANDS_VERSION), "{short}");
+        }
+        for path in [format!("{deep}/a"), format!("{long}a")] {
+            for command in at(&path) {
+                assert_eq!(since(&command), LONG_PATHS, "{command}");
+            }
+        }
+        // The digits of a sequential name count: all members must come to the same name, or the same refusal.
+        for (name, version) in [
+            (&long[..SHORT_PATH_BYTES - 10], 1),
+            (&long[..SHORT_PATH_BYTES - 9], LONG_PATHS),
+        ] {
+            let create = Op::Create {
+                path: CreatePath::parse(name, true).unwrap(),
+                data: Data::empty(),
+                acl: Acl::open(),
+                mode: CreateMode::PersistentSequential,
+                parents: false,
+            };
+            assert_eq!(since(&Command::Write(create)), version);
+        }
+        let put = |path: &str| {
+            Command::Mirror(vec![MirrorStep::Put(Mirrored {
+                path: ZPath::parse(path).unwrap(),
+                data: Data::empty(),
+                acl: Acl::open(),
+                kind: MirroredKind::Persistent,
+                version: 0,
+                aversion: 0,
+                ctime_ms: 0,
+                mtime_ms: 0,
+                creations: 0,
+            })])
+        };
+        assert_eq!(
+            (since(&put(&deep)), since(&put(&format!("{deep}/a")))),
+            (MIRROR, LONG_PATHS)
+        );
     }
 
     fn range(oldest: u16, newest: u16) -> WireRange {

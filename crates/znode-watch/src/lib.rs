@@ -116,6 +116,6 @@ mod table;
 
 pub use catch_up::WatchLists;
 pub use kind::{WatchKind, WatcherType};
-pub use limits::{TooManyWatches, WatchLimits};
+pub use limits::{TooManyWatches, WatchLimits, units};
 pub use notice::Notice;
 pub use watches::{NoWatch, WatchCounts, WatcherId, Watches};

@@ -1,6 +1,9 @@
 //! Limits on the number of watches. ZooKeeper has none, so a single client can fill its memory.
 
-/// Limits on the number of watches. A watch is one kind at one path for one watcher.
+use znode_store::{SHORT_PATH_BYTES, ZPath};
+
+/// Limits on the number of watches. A watch is one kind at one path for one watcher. A watch on a path of more than a
+/// kibibyte counts as one for each kibibyte begun, so the limits bound the memory for paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WatchLimits {
     /// Limit on the watches of one watcher.
@@ -37,4 +40,13 @@ pub enum TooManyWatches {
         /// The limit, [`WatchLimits::per_node`].
         limit: u32,
     },
+}
+
+/// Returns as how many a watch on `path`, or a notice of it, counts.
+pub fn units(path: &ZPath) -> u32 {
+    let bytes = path.as_str().len();
+    match bytes <= SHORT_PATH_BYTES {
+        true => 1,
+        false => bytes.div_ceil(SHORT_PATH_BYTES) as u32,
+    }
 }

@@ -75,7 +75,8 @@ pub(crate) struct Column {
     /// Distinguishes it from earlier watchers in the same slot.
     pub(crate) generation: u32,
     pub(crate) identities: Identities,
-    pub(crate) watches: u32,
+    /// Sum of the units of its watches.
+    pub(crate) units: u32,
     /// Number of the last event whose triggers included this watcher.
     pub(crate) last_notified: u64,
     cells: Ends,
@@ -128,7 +129,7 @@ impl Table {
         self.columns.insert(Column {
             generation,
             identities,
-            watches: 0,
+            units: 0,
             last_notified: 0,
             cells: Ends::default(),
         })

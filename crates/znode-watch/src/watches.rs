@@ -1,9 +1,11 @@
 //! Table of all watches of a node: arming, removal and firing. `catch_up` handles missed events.
 
-use znode_store::{Identities, MAX_PATH_DEPTH, Sight, ZPath, ZnodeEvent, ZnodeEventKind, Zxid};
+use alloc::vec::Vec;
+
+use znode_store::{Identities, Sight, ZPath, ZnodeEvent, ZnodeEventKind, Zxid};
 
 use crate::kind::{Kinds, WatchKind, WatcherType};
-use crate::limits::{TooManyWatches, WatchLimits};
+use crate::limits::{TooManyWatches, WatchLimits, units};
 use crate::notice::Notice;
 use crate::table::Table;
 
@@ -42,8 +44,11 @@ pub struct Watches {
     limits: WatchLimits,
     watches: u32,
     recursive: u32,
-    /// Number of recursive watches on paths of each depth. A depth without any needs no lookup.
-    recursive_at: [u32; MAX_PATH_DEPTH + 1],
+    /// Sum of the units of all watches, which the limits count.
+    units: u32,
+    /// Number of recursive watches on paths of each depth, up to the greatest depth with any. A depth without any needs no
+    /// lookup.
+    recursive_at: Vec<u32>,
     /// Number of fired events. A watcher that was considered for the current event is not
     /// considered again.
     events: u64,
@@ -59,7 +64,8 @@ impl Watches {
             limits,
             watches: 0,
             recursive: 0,
-            recursive_at: [0; _],
+            units: 0,
+            recursive_at: Vec::new(),
             events: 0,
             generations: 0,
         }
@@ -108,20 +114,26 @@ impl Watches {
             per_watcher,
             per_node,
         } = self.limits;
-        if self.table.column_mut(slot).watches >= per_watcher {
+        let units = units(path);
+        if self.table.column_mut(slot).units.saturating_add(units) > per_watcher {
             return Err(TooManyWatches::OfWatcher { limit: per_watcher });
         }
-        if self.watches >= per_node {
+        if self.units.saturating_add(units) > per_node {
             return Err(TooManyWatches::OfNode { limit: per_node });
         }
         let cell = self.table.find_or_add(path, slot);
         let cell = &mut self.table[cell];
         cell.kinds = cell.kinds | kind;
-        self.table.column_mut(slot).watches += 1;
+        self.table.column_mut(slot).units += units;
+        self.units += units;
         self.watches += 1;
         if kind == Kinds::RECURSIVE {
             self.recursive += 1;
-            self.recursive_at[depth(path)] += 1;
+            let depth = path.depth();
+            if self.recursive_at.len() <= depth {
+                self.recursive_at.resize(depth + 1, 0);
+            }
+            self.recursive_at[depth] += 1;
         }
         Ok(())
     }
@@ -198,9 +210,14 @@ impl Watches {
         if self.recursive == 0 || event.kind == ZnodeEventKind::ChildrenChanged {
             return;
         }
-        for ancestor in ancestors(path) {
+        let depths = self.recursive_at.len();
+        for ancestor in ancestors(path).take(depths) {
             // Most depths have no recursive watch and need no lookup.
-            if self.recursive_at[ancestor.depth] > 0 {
+            if self
+                .recursive_at
+                .get(ancestor.depth)
+                .is_some_and(|watches| *watches > 0)
+            {
                 self.fire_at(ancestor.text, Kinds::RECURSIVE, zxid, event, sight, &mut notify);
             }
         }
@@ -248,11 +265,18 @@ impl Watches {
             return;
         }
         let slot = self.table[cell].watcher;
-        self.table.column_mut(slot).watches -= ended.len();
+        let path = self.table.path(self.table[cell].path);
+        let units = ended.len() * units(path);
+        self.table.column_mut(slot).units -= units;
+        self.units -= units;
         self.watches -= ended.len();
         if ended.contains(Kinds::RECURSIVE) {
             self.recursive -= 1;
-            self.recursive_at[depth(self.table.path(self.table[cell].path))] -= 1;
+            let depth = self.table.path(self.table[cell].path).depth();
+            self.recursive_at[depth] -= 1;
+            while self.recursive_at.last() == Some(&0) {
+                self.recursive_at.pop();
+            }
         }
         let left = self.table[cell].kinds.without(ended);
         self.table[cell].kinds = left;
@@ -297,10 +321,6 @@ impl WatcherId {
     }
 }
 
-fn depth(path: &ZPath) -> usize {
-    path.components().count()
-}
-
 /// Ancestor of a path.
 struct Ancestor<'p> {
     text: &'p str,
@@ -328,6 +348,5 @@ mod tests {
         assert_eq!(above("/"), []);
         assert_eq!(above("/a"), [("/", 0)]);
         assert_eq!(above("/a/bc/d"), [("/", 0), ("/a", 1), ("/a/bc", 2)]);
-        assert_eq!(depth(&ZPath::root()), 0);
     }
 }

@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::{Mutex, MutexGuard};
-use znode_watch::{Notice, TooManyWatches};
+use znode_watch::{Notice, TooManyWatches, units};
 
 /// How many places an empty queue may keep; what a burst needed beyond that is given back.
 const KEPT_CAPACITY: usize = 64;
@@ -44,6 +44,8 @@ pub(crate) struct Backlog {
 #[derive(Debug, Default)]
 struct State {
     notices: VecDeque<Notice>,
+    /// As how many they count: those of long paths as several.
+    units: usize,
     lost: Option<WatchesLost>,
     /// It is lost when what waits is taken.
     ends: Option<WatchesLost>,
@@ -58,6 +60,7 @@ impl State {
             return Err(lost);
         }
         let next = self.notices.pop_front();
+        self.units -= next.as_ref().map_or(0, |notice| units(&notice.path) as usize);
         if let (None, Some(ended)) = (&next, self.ends) {
             return Err(ended);
         }
@@ -72,9 +75,10 @@ impl Backlog {
     /// Adds a notice, unless so many wait already.
     pub(super) fn push(&self, notice: Notice, bound: usize) -> Result<(), WatchesLost> {
         let mut state = self.state.lock();
-        if state.notices.len() >= bound {
+        if state.units >= bound {
             return Err(WatchesLost::TooSlow);
         }
+        state.units += units(&notice.path) as usize;
         state.notices.push_back(notice);
         wake(state);
         Ok(())
@@ -83,7 +87,7 @@ impl Backlog {
     /// Ends it. What still waits goes, too: the client asks for all of it when it comes back.
     pub(super) fn lose(&self, why: WatchesLost) {
         let mut state = self.state.lock();
-        state.notices = VecDeque::new();
+        (state.notices, state.units) = (VecDeque::new(), 0);
         state.lost.get_or_insert(why);
         wake(state);
     }

@@ -48,6 +48,7 @@ use crate::storage::{Storage, Wal};
 use crate::succession::Succession;
 use crate::tuning::{Tuned, Tuning};
 use crate::types::Raft;
+use crate::versions::LONG_PATHS;
 use crate::watch_connection::WatchConnection;
 
 #[cfg(feature = "failpoints")]
@@ -212,6 +213,12 @@ impl Node {
             Some(reason) => Err(Unavailable::new(reason.clone())),
             None => Ok(()),
         }
+    }
+
+    /// Whether all members can apply commands with long paths (see [`znode_store::ZPath::is_short`]). They cannot while a
+    /// cluster is upgraded; the leader then declines such commands.
+    pub fn allows_long_paths(&self) -> bool {
+        self.inner.gate.commands_of_all() >= LONG_PATHS
     }
 
     /// Whether this node takes work that needs a leader. A node that is cut off does not: nothing of it would be done, and the caller can
