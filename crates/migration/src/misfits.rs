@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use znode_store::{BadPath, MAX_ACL_BYTES, MAX_PATH_BYTES, MAX_PATH_DEPTH, ZPath};
+use znode_store::{BadPath, MAX_ACL_BYTES, SHORT_PATH_BYTES, SHORT_PATH_DEPTH, ZPath};
 
 use super::facts::Facts;
 use super::scope::{is_within, parent};
@@ -28,8 +28,8 @@ impl Default for Limits {
         Self {
             data_bytes,
             children,
-            path_bytes: MAX_PATH_BYTES,
-            path_depth: MAX_PATH_DEPTH,
+            path_bytes: SHORT_PATH_BYTES,
+            path_depth: SHORT_PATH_DEPTH,
             acl_bytes: MAX_ACL_BYTES,
         }
     }
@@ -47,7 +47,7 @@ impl Limits {
             .or_else(|| beyond("parts of its path:", parts, self.path_depth))
             .or_else(|| match ZPath::parse(path) {
                 // The target has said how long one may be.
-                Ok(_) | Err(BadPath::TooLong { .. } | BadPath::TooDeep) => None,
+                Ok(_) | Err(BadPath::TooLong { .. } | BadPath::TooDeep { .. }) => None,
                 Err(error) => Some(error.to_string()),
             })
             .or_else(|| {
@@ -87,8 +87,11 @@ impl Misfits {
 
     /// Whether a znode, or one above it, does not fit.
     pub fn cover(&self, path: &str) -> bool {
-        !self.0.is_empty()
-            && std::iter::successors(Some(path), |path| parent(path)).any(|at| self.0.contains_key(at))
+        // Whichever are fewer: those that do not fit, or the znodes above this one.
+        match path.split('/').nth(self.0.len()) {
+            Some(_) => self.0.keys().any(|top| is_within(path, top)),
+            None => std::iter::successors(Some(path), |path| parent(path)).any(|at| self.0.contains_key(at)),
+        }
     }
 
     /// All of them, by path.

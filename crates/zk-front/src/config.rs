@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use front_door::Bounds;
 use raft_node::traces::Tracing;
+use znode_store::PathBounds;
 
 use crate::words::FourLetterWord;
 
@@ -12,6 +13,8 @@ use crate::words::FourLetterWord;
 pub struct ZkConfig {
     /// The longest request in bytes, without its length. A longer one ends the connection.
     pub max_request_bytes: usize,
+    /// Bounds on the paths of znodes that clients create.
+    pub paths: PathBounds,
     /// How many connections are served at once. Who comes then is hung up on, and tries another server.
     pub max_connections: usize,
     /// How many of them one address may have: ZooKeeper's `maxClientCnxns`.
@@ -58,6 +61,8 @@ impl Default for ZkConfig {
         Self {
             // ZooKeeper's own default of `jute.maxbuffer`, which its clients have, too.
             max_request_bytes: 0xf_ffff,
+            // As in ZooKeeper, what fits into a request.
+            paths: PathBounds::ALL,
             // Each one costs a file descriptor and some kilobytes. Together with peers and HTTP it has to stay below the
             // usual hard limit of open files.
             max_connections: 10_000,

@@ -224,6 +224,21 @@ impl Connection {
         self.outstanding.has_waiting() && !self.outstanding.is_under_way()
     }
 
+    /// The operation of a request that writes, or the code that it is refused with because it makes no sense or because of
+    /// its path.
+    fn op(&mut self, request: &Request, in_multi: bool) -> Result<Op, ErrorCode> {
+        let op = translate::op(request, in_multi)?;
+        let bounds = self.bounds.now(&self.front).paths;
+        // During an upgrade some members refuse long paths, and the answer is what those members would give.
+        if op.check_path(&bounds).is_err() || !op.is_short() && !self.front.node().allows_long_paths() {
+            return Err(match op {
+                Op::Delete { .. } => ErrorCode::NO_NODE,
+                _ => ErrorCode::BAD_ARGUMENTS,
+            });
+        }
+        Ok(op)
+    }
+
     fn has_place(&mut self) -> bool {
         let config = self.bounds.now(&self.front);
         self.outstanding.len() < config.max_outstanding
@@ -359,7 +374,7 @@ impl Connection {
                 self.write(xid, since, Step::CloseSession, place, Answer::CloseSession)?;
             }
             Request::Multi(ref items) => {
-                let op = |item| translate::op(item, true).unwrap_or_else(translate::refused_with);
+                let op = |item| self.op(item, true).unwrap_or_else(translate::refused_with);
                 let ops: Vec<Op> = items.iter().map(op).collect();
                 let step = Step::Multi(ops);
                 let Some(place) = self.place(&step) else {
@@ -377,7 +392,7 @@ impl Connection {
             Request::Create { .. }
             | Request::Delete { .. }
             | Request::SetData { .. }
-            | Request::SetAcl { .. } => match translate::op(&request, false) {
+            | Request::SetAcl { .. } => match self.op(&request, false) {
                 Ok(op) => {
                     let step = Step::Write(op);
                     let Some(place) = self.place(&step) else {

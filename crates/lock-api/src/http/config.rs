@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use front_door::{Bounds, DoorMeter, LiveBounds};
 use parking_lot::RwLock;
+use znode_store::PathBounds;
 
 use super::door::OperatorToken;
 use super::origin::KnownNames;
@@ -19,6 +20,8 @@ pub struct HttpConfig {
     pub max_body_bytes: usize,
     /// The largest body in bytes of a request that writes data into the tree.
     pub max_data_body_bytes: usize,
+    /// Bounds on the paths of znodes that are created or brought from another server.
+    pub paths: PathBounds,
     /// How many connections are served at once. Who comes then is told to come again, or to go to another node.
     pub max_connections: usize,
     /// How many of them one address may have; likewise.
@@ -99,6 +102,10 @@ impl From<HttpConfig> for LiveConfig {
     }
 }
 
+/// Maximum length of a path that is created over HTTP. The head of a request has 64 KiB, and can name two such paths
+/// (`below` and `after` of a page) with all bytes percent-encoded.
+pub const MAX_HTTP_PATH_BYTES: usize = 8 * 1024;
+
 /// What a body may have without being counted: more than all requests have that are about locks and sessions, and little enough
 /// for every connection to have one.
 pub const SMALL_BODY_BYTES: usize = 16 * 1024;
@@ -131,6 +138,10 @@ impl Default for HttpConfig {
             max_body_bytes: 64 * 1024,
             // The largest data of one znode (1 MiB) in base64, with room for the rest of the request.
             max_data_body_bytes: 2 * 1024 * 1024,
+            paths: PathBounds {
+                bytes: MAX_HTTP_PATH_BYTES,
+                depth: MAX_HTTP_PATH_BYTES / 2,
+            },
             // Each one costs a file descriptor and about 16 KiB. Together with peers and clients of other
             // front ends it has to stay below the usual hard limit of open files.
             max_connections: 10_000,

@@ -19,7 +19,7 @@ use super::{Peer, Shared};
 pub async fn take_steps(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
     no_query(&uri)?;
     let bytes = read_body(body, api.config().max_data_body_bytes, api.config().body_timeout).await?;
-    let steps = parse::<MirrorBody<'_>>(&bytes)?.steps()?;
+    let steps = parse::<MirrorBody<'_>>(&bytes)?.steps(&api.config().paths)?;
     // The paths of a large tree would fill the account; how many, and from where on, is told.
     let what = match &steps[..] {
         [first, ..] => format!("{} steps, the first of them: {}", steps.len(), first.path()),
@@ -84,7 +84,13 @@ pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
         page.map(|page| (store.zxid(), store.limits(), page))
     };
     let (zxid, limits, (page, more)) = api.node.read(look)?;
-    Ok(ok(&MirrorPageAnswer::new(zxid, limits, &page, more)))
+    Ok(ok(&MirrorPageAnswer::new(
+        zxid,
+        limits,
+        api.config().paths,
+        &page,
+        more,
+    )))
 }
 
 fn is_below(path: &ZPath, top: &ZPath) -> bool {

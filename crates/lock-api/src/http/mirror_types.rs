@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 use znode_store::{
-    Acl, Limits, MAX_ACL_BYTES, MAX_MIRRORED, MAX_PATH_BYTES, MAX_PATH_DEPTH, MirrorStep, Mirrored,
-    MirroredKind, Shown, ZPath, Zxid,
+    Acl, Limits, MAX_ACL_BYTES, MAX_MIRRORED, MirrorStep, Mirrored, MirroredKind, PathBounds, Shown, ZPath,
+    Zxid,
 };
 
 use super::acl_types::{EntryAnswer, EntryBody, acl, shown};
@@ -108,19 +108,23 @@ pub enum KindWord {
 
 impl MirrorBody<'_> {
     /// The steps, as they are proposed.
-    pub fn steps(self) -> Result<Vec<MirrorStep>, Problem> {
+    pub fn steps(self, paths: &PathBounds) -> Result<Vec<MirrorStep>, Problem> {
         if self.steps.len() > MAX_MIRRORED {
             let what = format!("there are at most {MAX_MIRRORED} steps");
             return Err(Problem::bad_request(what));
         }
-        self.steps.into_iter().map(StepBody::step).collect()
+        self.steps.into_iter().map(|step| step.step(paths)).collect()
     }
 }
 
 impl StepBody<'_> {
-    fn step(self) -> Result<MirrorStep, Problem> {
+    fn step(self, paths: &PathBounds) -> Result<MirrorStep, Problem> {
         match self {
-            Self::Put(body) => Ok(MirrorStep::Put(body.mirrored()?)),
+            Self::Put(body) => {
+                let znode = body.mirrored()?;
+                paths.check(&znode.path)?;
+                Ok(MirrorStep::Put(znode))
+            }
             Self::Remove(RemoveBody { path }) => Ok(MirrorStep::Remove {
                 path: ZPath::parse(&path)?,
             }),
@@ -208,13 +212,13 @@ pub struct LimitsAnswer {
     acl_bytes: usize,
 }
 
-impl From<Limits> for LimitsAnswer {
-    fn from(limits: Limits) -> Self {
+impl LimitsAnswer {
+    fn new(limits: Limits, paths: PathBounds) -> Self {
         Self {
             data_bytes: limits.data_bytes,
             children: limits.children,
-            path_bytes: MAX_PATH_BYTES,
-            path_depth: MAX_PATH_DEPTH,
+            path_bytes: paths.bytes,
+            path_depth: paths.depth,
             acl_bytes: MAX_ACL_BYTES,
         }
     }
@@ -248,10 +252,10 @@ pub struct ShownAnswer<'a> {
 }
 
 impl<'a> MirrorPageAnswer<'a> {
-    pub fn new(zxid: Zxid, limits: Limits, page: &'a [Shown], more: bool) -> Self {
+    pub fn new(zxid: Zxid, limits: Limits, paths: PathBounds, page: &'a [Shown], more: bool) -> Self {
         Self {
             zxid: zxid.0,
-            limits: limits.into(),
+            limits: LimitsAnswer::new(limits, paths),
             znodes: page.iter().map(ShownAnswer::from).collect(),
             next_after: page.last().filter(|_| more).map(|last| last.path.as_str()),
         }

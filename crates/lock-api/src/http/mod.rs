@@ -68,7 +68,7 @@ use self::passage::Guarded;
 use self::route::Route;
 use crate::locks::Locks;
 
-pub use config::{HttpConfig, LiveConfig, SMALL_BODY_BYTES};
+pub use config::{HttpConfig, LiveConfig, MAX_HTTP_PATH_BYTES, SMALL_BODY_BYTES};
 pub use door::OperatorToken;
 pub use front::Front;
 pub use load::administration;

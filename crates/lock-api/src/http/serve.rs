@@ -37,7 +37,7 @@ use super::peer::Peer;
 use super::problem::{Code, Problem};
 
 /// The most bytes of a request's head, and of what is read of a body at once. hyper's own default is six times
-/// that; no head of ours comes near (the longest path, all percent-encoded, has 3 KiB).
+/// that; two paths of [`super::config::MAX_HTTP_PATH_BYTES`], all percent-encoded, have 48 KiB.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// When who finds no place should come again.

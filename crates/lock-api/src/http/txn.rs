@@ -240,11 +240,13 @@ pub async fn txn(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) ->
         )));
     }
     let session = body.session.as_deref().map(session_id).transpose()?;
-    let ops = body
-        .ops
-        .into_iter()
-        .map(OpBody::op)
-        .collect::<Result<Vec<_>, _>>()?;
+    let paths = api.config().paths;
+    let op = |body: OpBody<'_>| {
+        let op = body.op()?;
+        op.check_path(&paths)?;
+        Ok::<_, Problem>(op)
+    };
+    let ops = body.ops.into_iter().map(op).collect::<Result<Vec<_>, _>>()?;
     let request = Request {
         session,
         request_id: body.request_id,

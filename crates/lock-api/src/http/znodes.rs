@@ -61,7 +61,9 @@ pub async fn create(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body)
     let mut body: CreateBody<'_> = parse(&bytes)?;
     let session = optional_session(body.session.as_deref())?;
     let request_id = body.request_id.take();
-    let command = Command::Write(body.op(&path)?);
+    let op = body.op(&path)?;
+    op.check_path(&api.config().paths)?;
+    let command = Command::Write(op);
     match carry_out(&api, &peer, session, request_id, command).await? {
         Reply::Created { path, stat } => {
             let answer = ChangedAnswer {

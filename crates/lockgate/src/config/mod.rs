@@ -297,6 +297,8 @@ impl Settings<'_> {
         let mut http = HttpConfig::default();
         self.size("http.max_body_bytes", &mut http.max_body_bytes);
         self.size("http.max_data_body_bytes", &mut http.max_data_body_bytes);
+        self.size("http.max_path_bytes", &mut http.paths.bytes);
+        self.size("http.max_path_depth", &mut http.paths.depth);
         self.size("http.max_connections", &mut http.max_connections);
         self.size(
             "http.max_connections_per_address",
@@ -314,8 +316,11 @@ impl Settings<'_> {
         let mut admin = HttpConfig::administration();
         self.size("admin.max_connections", &mut admin.max_connections);
         admin.max_connections_per_address = admin.max_connections;
+        admin.paths = http.paths;
         let mut zookeeper = ZkConfig::default();
         self.size("zookeeper.max_request_bytes", &mut zookeeper.max_request_bytes);
+        self.size("zookeeper.max_path_bytes", &mut zookeeper.paths.bytes);
+        self.size("zookeeper.max_path_depth", &mut zookeeper.paths.depth);
         self.size("zookeeper.max_connections", &mut zookeeper.max_connections);
         self.size(
             "zookeeper.max_connections_per_address",

@@ -12,6 +12,7 @@ mod cluster;
 mod handshake;
 mod letter;
 mod load;
+mod long_paths;
 mod order;
 mod quorum;
 mod refusals;

@@ -9,6 +9,7 @@ use znode_store::{
     MAX_NOTE_BYTES, MAX_OWNER_BYTES, MAX_PATH_BYTES, MAX_REQUEST_ID_BYTES, MAX_ROLE_NAME_BYTES, MAX_TTL_MS,
 };
 
+use crate::http::config::MAX_HTTP_PATH_BYTES;
 use crate::http::exchange::{DEFAULT_PAGE, MAX_PAGE};
 use crate::http::happenings::MAX_LAST;
 use crate::http::lock_types::{MAX_HOLDER_BYTES, MAX_REASON_BYTES, MAX_SEMAPHORE_LIMIT, MAX_WAIT_MS};
@@ -57,7 +58,8 @@ words! {
         format!("The name of a lock: at most {MAX_LOCK_NAME_BYTES} bytes of UTF-8. A slash makes a hierarchy. It follows \
                  ZooKeeper's rules for paths: no empty part, no `.` or `..`, no control characters.");
     ZnodePath: text(1, Some(MAX_PATH_BYTES)).pattern(Some(by_the_rules("/({}/?)?"))).examples(["/orders/42"]),
-        format!("The path of a znode, by ZooKeeper's rules: at most {MAX_PATH_BYTES} bytes of UTF-8.");
+        format!("The path of a znode, by ZooKeeper's rules: at most {MAX_PATH_BYTES} bytes of UTF-8, and {MAX_HTTP_PATH_BYTES} \
+                 of one that is created here, or what the node's configuration allows.");
     PathToRead: text(0, None).examples(["/orders/42"]),
         "The path of a znode. What is none is this read's own problem (`bad_path`).";
     PathInAddress: text(0, Some(MAX_PATH_BYTES - 1)).pattern(Some(by_the_rules("({}/?)?"))).examples(["orders/42"]),

@@ -1,5 +1,8 @@
 //! What callers can cost, over HTTP and in ZooKeeper's protocol. Part of the table of settings.
 
+use lock_api::http::MAX_HTTP_PATH_BYTES;
+use znode_store::{MAX_PATH_BYTES, MAX_PATH_DEPTH};
+
 use super::{ANY, Kind, MOST_CONNECTIONS, Reload, Section, Setting, Shown, Usual, YEAR_MS};
 
 pub(super) const HTTP: Section = Section {
@@ -23,6 +26,29 @@ pub(super) const HTTP: Section = Section {
             reload: Reload::Live,
             meaning: "The largest body of a request that writes data of a znode: the largest data (1 MiB) in \
                 base64, and some room. Smaller ones bound what a careless client can put into the log.",
+        },
+        Setting {
+            name: "http.max_path_bytes",
+            kind: Kind::Number {
+                least: 1,
+                most: MAX_HTTP_PATH_BYTES as u64,
+            },
+            usual: Usual::Is("8192"),
+            sample: Shown::Usual,
+            reload: Reload::Live,
+            meaning: "Maximum length of the path of a znode that is created over HTTP, or brought by lockgate migrate. Longer \
+                paths that exist can be read, written and deleted.",
+        },
+        Setting {
+            name: "http.max_path_depth",
+            kind: Kind::Number {
+                least: 1,
+                most: MAX_HTTP_PATH_BYTES as u64 / 2,
+            },
+            usual: Usual::Is("4096"),
+            sample: Shown::Usual,
+            reload: Reload::Live,
+            meaning: "Maximum number of components of such a path.",
         },
         Setting {
             name: "http.max_connections",
@@ -168,6 +194,30 @@ pub(super) const ZOOKEEPER: Section = Section {
             reload: Reload::Live,
             meaning: "The longest request of a client of ZooKeeper, as jute.maxbuffer. A longer one ends its \
                 connection.",
+        },
+        Setting {
+            name: "zookeeper.max_path_bytes",
+            kind: Kind::Number {
+                least: 1,
+                most: MAX_PATH_BYTES as u64,
+            },
+            usual: Usual::Is("1048576"),
+            sample: Shown::Usual,
+            reload: Reload::Live,
+            meaning: "Maximum length of the path of a znode that a client of ZooKeeper creates, with the digits of a sequential \
+                name. The default leaves it to max_request_bytes, as in ZooKeeper. Longer paths that exist can be read, \
+                written and deleted.",
+        },
+        Setting {
+            name: "zookeeper.max_path_depth",
+            kind: Kind::Number {
+                least: 1,
+                most: MAX_PATH_DEPTH as u64,
+            },
+            usual: Usual::Is("524288"),
+            sample: Shown::Usual,
+            reload: Reload::Live,
+            meaning: "Maximum number of components of such a path. The default is as many as the longest path can have.",
         },
         Setting {
             name: "zookeeper.max_connections",

@@ -152,8 +152,8 @@ fn mirror() -> Vec<Operation> {
                 "limits": {
                     "data_bytes": 1_048_575,
                     "children": 1_000_000,
-                    "path_bytes": 1024,
-                    "path_depth": 32,
+                    "path_bytes": 8192,
+                    "path_depth": 4096,
                     "acl_bytes": 16_384,
                 },
             }),
