@@ -488,16 +488,20 @@ pub async fn tend<P, F>(
                 let (term, over) = (due.term, due.over.clone());
                 tokio::spawn(async move {
                     tracing::info!(sessions = ?over, "sessions fell silent");
-                    let command = Command::ExpireSessions {
-                        sessions: over.clone(),
-                        term,
-                        as_of,
-                    };
-                    fail_step!(async "session::before_expire");
-                    let proposed = propose(Request::internal(command)).await;
-                    fail_step!(async "session::after_expire");
-                    if !proposed {
-                        replica.sessions.not_ended(term, &over, Instant::now());
+                    // Nearly always it is one.
+                    let pieces = replica.store.read().ending_together(&over);
+                    for sessions in pieces {
+                        let command = Command::ExpireSessions {
+                            sessions: sessions.to_vec(),
+                            term,
+                            as_of,
+                        };
+                        fail_step!(async "session::before_expire");
+                        let proposed = propose(Request::internal(command)).await;
+                        fail_step!(async "session::after_expire");
+                        if !proposed {
+                            replica.sessions.not_ended(term, sessions, Instant::now());
+                        }
                     }
                 });
             }

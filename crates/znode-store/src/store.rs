@@ -8,7 +8,7 @@ use crate::command::Silence;
 use crate::ids::{Data, Password, SessionId, Zxid};
 use crate::limits::Limits;
 use crate::lock::LockTable;
-use crate::path::ZPath;
+use crate::path::{MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, ZPath};
 use crate::remembered::Remembered;
 use crate::reply::Refusal;
 use crate::sessions::{SessionFate, SessionView, Sessions};
@@ -164,6 +164,34 @@ impl Store {
                 (is_first || *bytes <= MAX_SWEPT_BYTES).then_some(path)
             })
             .collect()
+    }
+
+    /// Cuts a list of sessions that are to end into pieces that end by one command each, so that the long paths of their
+    /// ephemeral znodes have no more than [`MAX_LONG_PATHS_BYTES`] together; or of one session, whose number is bounded
+    /// when they are created.
+    pub fn ending_together<'s>(&self, mut sessions: &'s [SessionId]) -> Vec<&'s [SessionId]> {
+        let mut pieces = Vec::new();
+        while !sessions.is_empty() {
+            let mut bytes = 0;
+            let fits = |session: &&SessionId| {
+                bytes += self.long_ephemerals_bytes(**session);
+                bytes <= MAX_LONG_PATHS_BYTES
+            };
+            let fitting = sessions.iter().take_while(fits).count().max(1);
+            let (piece, rest) = sessions.split_at(fitting);
+            pieces.push(piece);
+            sessions = rest;
+        }
+        pieces
+    }
+
+    fn long_ephemerals_bytes(&self, session: SessionId) -> usize {
+        let ephemerals = self.sessions.get(session).map(|state| &state.ephemerals);
+        let lengths = ephemerals
+            .into_iter()
+            .flatten()
+            .map(|&index| self.tree.path_bytes(index));
+        lengths.filter(|bytes| *bytes > SHORT_PATH_BYTES).sum()
     }
 
     /// How many outcomes of requests are remembered, beside those of calls that wait: of the session with the most of them,

@@ -213,7 +213,7 @@ impl Store {
     ) -> NodeIndex {
         let contender = match kind {
             Kind::Ephemeral(session) => {
-                LockName::of_parent(parent_path).map(|lock| ContenderChange::Created {
+                lock_of_contender_below(parent_path, path).map(|lock| ContenderChange::Created {
                     lock,
                     node: path.clone(),
                     data: data.clone(),
@@ -335,7 +335,7 @@ impl Store {
                 }
                 None => assert!(planted::leaves_orphans(), "ephemeral nodes have live owners"),
             }
-            if let Some(lock) = LockName::of_parent(parent_path) {
+            if let Some(lock) = lock_of_contender_below(parent_path, path) {
                 self.tell_locks(
                     cx,
                     ContenderChange::Removed(EndedContender {
@@ -445,7 +445,16 @@ pub(crate) fn lock_of_child(path: &ZPath) -> Option<LockName> {
     if !path.as_str().starts_with(crate::path::LOCK_ROOT) {
         return None;
     }
-    LockName::of_parent(&path.parent()?)
+    lock_of_contender_below(&path.parent()?, path)
+}
+
+/// The same for whoever has the path of the parent at hand. A contender is at a short path, since what is remembered and
+/// told of contenders is bounded in number only.
+fn lock_of_contender_below(parent: &ZPath, path: &ZPath) -> Option<LockName> {
+    match path.is_short() {
+        true => LockName::of_parent(parent),
+        false => None,
+    }
 }
 
 /// Whether the node at `path` would be below one that holds a quota.

@@ -189,6 +189,16 @@ impl Tree {
         }
     }
 
+    /// The length of the path of a node, but for the root's.
+    pub(crate) fn path_bytes(&self, index: NodeIndex) -> usize {
+        let (mut bytes, mut at) = (0, index);
+        while at != NodeIndex::ROOT {
+            bytes += 1 + self.slab[at].name.len();
+            at = self.slab[at].parent;
+        }
+        bytes
+    }
+
     /// Containers that were emptied before the given time, the longest empty ones first.
     pub(crate) fn emptied_before(&self, time_ms: u64) -> impl Iterator<Item = NodeIndex> + '_ {
         self.emptied

@@ -9,6 +9,7 @@ mod access_property;
 mod access_script;
 mod damage;
 mod lock_limits;
+mod long_paths;
 mod lock_prospect;
 mod lock_property;
 mod lock_script;
