@@ -55,14 +55,16 @@ const TREE: Chapter = Chapter {
         },
         Known {
             name: "limits",
-            zookeeper: "A request of at most 1 MiB (`jute.maxbuffer`) is accepted, whatever it says; a larger one \
-                        ends the connection.",
-            lockgate: "A path has at most 1,024 bytes and 32 components, data at most 1 MiB less one byte. Children \
-                       of a znode, ephemeral znodes of a session and sessions have limits that are configured. What \
-                       is beyond a limit is refused, and the connection stays.",
+            zookeeper: "Children of a znode, ephemeral znodes of a session and sessions are as many as fit into the \
+                        memory.",
+            lockgate: "They have limits that are configured. A session has at most as many ephemeral znodes before \
+                       it creates one at a path of more than 1,024 bytes as could have paths of that length in \
+                       16 MiB. Paths can be given lower limits than those of a request (`jute.maxbuffer`), which \
+                       are the same: `zookeeper.max_path_bytes`, `zookeeper.max_path_depth`. What is beyond a \
+                       limit is refused, and the connection stays.",
             reason: "One client must not be able to make every replica run out of memory, or stand still while a \
                      session ends.",
-            example: Some(|| vec![create(0, &format!("/p/{}", "a".repeat(1_100)))]),
+            example: None,
         },
         Known {
             name: "characters",
