@@ -291,3 +291,47 @@ async fn paths_are_checked_before_anything_is_done() {
     assert_eq!(server.get("/v1/znodes/a%20b").await.expect(200)["path"], "/a b");
     server.stop().await;
 }
+
+#[tokio::test]
+async fn paths_of_new_znodes_have_bounds() {
+    let server = Server::start().await;
+    let data = || json!({"data": "x", "parents": true});
+    // The longest and the deepest; a thousand levels are created and removed at once.
+    let long = format!("/v1/znodes/{}", "l".repeat(8_191));
+    server.post(&long, data()).await.expect(201);
+    assert_eq!(server.get(&long).await.expect(200)["data"], "x");
+    server.delete(&long).await.expect(204);
+    let deep = format!("/v1/znodes{}", "/d".repeat(1_000));
+    server.post(&deep, data()).await.expect(201);
+    assert_eq!(server.get(&deep).await.expect(200)["data"], "x");
+    server.delete("/v1/znodes/d?recursive=true").await.expect(204);
+    server.get(&deep).await.problem(404, "no_node");
+    // Beyond them nothing is created, also in a transaction and with the digits of a sequential name.
+    server
+        .post(&format!("{long}l"), data())
+        .await
+        .problem(400, "bad_path");
+    let sequential = json!({"mode": "persistent_sequential"});
+    server.post(&long, sequential).await.problem(400, "bad_path");
+    let ops = json!({"ops": [{"create": {"path": format!("/{}", "l".repeat(8_192))}}]});
+    server.post("/v1/txn", ops).await.problem(400, "bad_path");
+    server.stop().await;
+
+    let config = HttpConfig {
+        paths: znode_store::PathBounds { bytes: 10, depth: 2 },
+        ..HttpConfig::default()
+    };
+    let server = Server::start_with(config).await;
+    server.post("/v1/znodes/a/b", data()).await.expect(201);
+    let problem = server
+        .post("/v1/znodes/a/b/c", data())
+        .await
+        .problem(400, "bad_path");
+    assert_eq!(problem["detail"], "a path has at most 2 components");
+    server.get("/v1/znodes/a/b/c").await.problem(404, "no_node");
+    assert_eq!(
+        server.get("/v1/mirror").await.expect(200)["limits"]["path_depth"],
+        2
+    );
+    server.stop().await;
+}

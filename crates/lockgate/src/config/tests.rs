@@ -33,6 +33,36 @@ fn the_smallest_file_has_the_documented_defaults() {
 }
 
 #[test]
+fn each_front_end_has_bounds_of_its_own_for_paths() {
+    let default = parse(SMALLEST, &[]).unwrap();
+    assert_eq!(default.zookeeper.paths, znode_store::PathBounds::ALL);
+    let http = znode_store::PathBounds {
+        bytes: 8192,
+        depth: 4096,
+    };
+    assert_eq!((default.http.paths, default.admin.paths), (http, http));
+    let set = "[http]\nmax_path_bytes = 100\nmax_path_depth = 5\n[zookeeper]\nmax_path_bytes = 200\nmax_path_depth = 6\n";
+    let config = parse(&format!("{SMALLEST}{set}"), &[]).unwrap();
+    let bounds = |bytes, depth| znode_store::PathBounds { bytes, depth };
+    assert_eq!(config.http.paths, bounds(100, 5));
+    assert_eq!(config.admin.paths, bounds(100, 5));
+    assert_eq!(config.zookeeper.paths, bounds(200, 6));
+    for (set, error) in [
+        (
+            "[http]\nmax_path_bytes = 8193",
+            "line 6: http.max_path_bytes: must be a whole number, 1 to 8192, and is 8193",
+        ),
+        (
+            "[zookeeper]\nmax_path_depth = 0",
+            "line 6: zookeeper.max_path_depth: must be a whole number, 1 to 524288, and is 0",
+        ),
+    ] {
+        let wrong = parse(&format!("{SMALLEST}{set}\n"), &[]).unwrap_err();
+        assert_eq!(wrong, [error]);
+    }
+}
+
+#[test]
 fn limits_are_counted_within_bounds() {
     let with = |limits: &str| parse(&format!("{SMALLEST}[limits]\n{limits}\n"), &[]);
     let config = with("data_bytes = 1000\nchildren = 5\nephemerals = 6\nsessions = 7").unwrap();

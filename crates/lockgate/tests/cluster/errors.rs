@@ -24,7 +24,7 @@ async fn refusals_are_the_same_at_every_node_and_change_nothing() {
     let acquire = "/v1/locks/safe/acquire";
     let (mine, theirs) = (session.id(), other.id());
     let long_name = format!("/v1/locks/{}/acquire", "n".repeat(513));
-    let deep = "/v1/znodes".to_owned() + &"/d".repeat(33);
+    let deep = "/v1/znodes".to_owned() + &"/d".repeat(4_097);
     let cases: Vec<(&str, &str, Value, u16, &str)> = vec![
         // Somebody who is not the holder; a holder that is not any more; a session that has ended, or never was.
         (

@@ -75,7 +75,8 @@ pub(super) const WATCHES: Section = Section {
             sample: Shown::Usual,
             reload: Reload::Restart,
             meaning: "The most watches of one client that stays connected. (A long poll over HTTP is a \
-                client with one watch.)",
+                client with one watch.) A watch on a path of more than 1 KiB counts once for each KiB begun, here and in \
+                the next two settings.",
         },
         Setting {
             name: "watches.per_node",
