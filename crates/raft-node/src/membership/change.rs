@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::async_runtime::watch::WatchReceiver;
-use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
+use openraft::errors::{ChangeMembershipError, ClientWriteError, Fatal, RaftError};
 use openraft::raft::Precondition;
 use openraft::{ChangeMembers, Instant as _, ServerState};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::plan::{Next, Standing, Step, warnings};
 use super::{MembershipChange, MembershipChanged, MembershipOutcome, MembershipRefusal};
@@ -97,7 +97,7 @@ impl MembershipLeader {
             if !may_pass || Instant::now() >= deadline {
                 return Ok(MembershipOutcome::Refused(refusal));
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            sleep(LOOK_EVERY).await;
         }
     }
 
@@ -219,24 +219,46 @@ impl MembershipLeader {
     }
 
     /// Has another voter lead. An error says why that did not come to be.
+    ///
+    /// A leader that has begun to hand over takes no more commands, and openraft has no way back. So if the chosen voter does
+    /// not stand for election, each of the others is asked in its turn.
     pub async fn move_leader(&self, to: NodeId) -> Result<(), String> {
         tracing::info!(node = to, "handing the leadership over");
-        let term = self.raft.metrics().borrow_watched().current_term;
+        let (term, others) = {
+            let metrics = self.raft.metrics();
+            let metrics = metrics.borrow_watched();
+            let voters: Vec<NodeId> = metrics.membership_config.membership().voter_ids().collect();
+            let others = voters.into_iter().filter(|id| ![to, metrics.id].contains(id));
+            (metrics.current_term, others.collect::<Vec<_>>())
+        };
         self.recorder.record_all(RECORD_PATIENCE).await;
-        if let Err(error) = self.raft.trigger().transfer_leader(to).await {
-            return Err(format!("raft has stopped: {error}"));
-        }
         let mut view = self.view.clone();
         let moved = view.wait_for(|view| view.term > term && view.leader.is_some());
-        let leader = match timeout(HAND_OVER_PATIENCE, moved).await {
-            Ok(Ok(view)) => view.leader,
-            Ok(Err(_)) => return Err("this node is stopping".into()),
-            Err(_) => None,
+        let asked = async {
+            for node in std::iter::once(to).chain(others).cycle() {
+                if node != to {
+                    tracing::info!(
+                        node,
+                        to,
+                        "nobody has taken the leadership over: asking another voter"
+                    );
+                }
+                self.raft.trigger().transfer_leader(node).await?;
+                sleep(self.silence).await;
+            }
+            Ok::<_, Fatal<TypeConfig>>(())
         };
-        match leader {
-            Some(leader) if leader == to => Ok(()),
-            Some(other) => Err(format!("node {other} leads now instead of node {to}")),
-            None => Err(format!("node {to} did not take it over")),
+        let moved = async {
+            tokio::select! {
+                moved = moved => moved.map(|view| view.leader).map_err(|_| "this node is stopping".to_owned()),
+                Err(error) = asked => Err(format!("raft has stopped: {error}")),
+            }
+        };
+        match timeout(HAND_OVER_PATIENCE, moved).await {
+            Ok(Ok(Some(leader))) if leader == to => Ok(()),
+            Ok(Ok(Some(other))) => Err(format!("node {other} leads now instead of node {to}")),
+            Ok(Err(why)) => Err(why),
+            Ok(Ok(None)) | Err(_) => Err(format!("node {to} did not take it over")),
         }
     }
 
