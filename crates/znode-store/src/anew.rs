@@ -1,5 +1,5 @@
 //! How the state of a backup becomes the first state of a new cluster: its position moves forward, and its sessions
-//! end. How far it has to move is not decided here: the store does not know how old the backup is.
+//! end, or are kept and have their whole timeout again. How far it has to move is not decided here: the store does not know how old the backup is.
 
 use alloc::vec::Vec;
 
@@ -38,6 +38,14 @@ impl Store {
         Ok(self.zxid)
     }
 
+    /// Takes all sessions off the record of silence, so that each has its whole timeout from when the new cluster begins: the time
+    /// until then is nobody's silence.
+    ///
+    /// Only for a state that nobody serves: its replicas would differ.
+    pub fn forget_silences(&mut self) {
+        self.sessions.forget_silences();
+    }
+
     /// Ends all sessions in one command, as if none had been heard of, and returns how many there were. None of those
     /// who waited in a queue is let in meanwhile. If there are more than [`crate::MAX_ENDED_SESSIONS`], those that were
     /// opened last are remembered.
@@ -69,6 +77,38 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::{Password, SessionId};
+
+    #[test]
+    fn kept_sessions_are_on_no_record_of_silence() {
+        let (mut store, session) = (Store::new(), SessionId(7));
+        let entry = EntryContext { time_ms: 1, term: 1 };
+        let apply = |store: &mut Store, command| {
+            let applied = store.apply(&entry, Request::internal(command), &mut Vec::new());
+            assert!(applied.outcome.is_ok(), "{:?}", applied.outcome);
+        };
+        let open = Command::OpenSession {
+            session,
+            password: Password([0; 16]),
+            timeout_ms: 10_000,
+            name: "test".into(),
+            address: "here".into(),
+        };
+        apply(&mut store, open.clone());
+        let mut fresh = Store::new();
+        apply(&mut fresh, open);
+        let as_of = store.zxid();
+        let record = Command::RecordSilence {
+            sessions: alloc::vec![(session, 6_000)],
+            term: 1,
+            as_of,
+        };
+        apply(&mut store, record);
+        assert!(store.silence(session).is_some());
+        store.forget_silences();
+        assert_eq!(store.silence(session), None);
+        assert_eq!(store.sessions(), fresh.sessions());
+    }
 
     #[test]
     fn a_position_is_moved_up_to_the_last_one_and_not_beyond() {

@@ -166,7 +166,10 @@ pub fn restore_on_disk<R: io::Read>(
     let moved_by = move_by(&backup, &options)?;
     store.move_position(moved_by)?;
     let ended_sessions = match options.keep_sessions {
-        true => 0,
+        true => {
+            store.forget_silences();
+            0
+        }
         false => store.end_all_sessions(),
     };
     let restored = Restored {

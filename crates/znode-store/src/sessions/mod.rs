@@ -294,6 +294,11 @@ impl Sessions {
         silences
     }
 
+    /// Takes all sessions off the record of silence.
+    pub(crate) fn forget_silences(&mut self) {
+        self.live.values_mut().for_each(|session| session.silence = None);
+    }
+
     /// All live sessions as they go into a snapshot, by id, their memories beside them.
     pub(crate) fn records(&self) -> Vec<(SessionRecord, Arc<Remembered>)> {
         let mut records: Vec<_> = self
