@@ -492,6 +492,55 @@ mod tests {
         }
     }
 
+    const LEADER: NodeId = 2;
+    const MS: Duration = Duration::from_millis(1);
+    const MOMENT: Moment = Moment {
+        clock: 7,
+        micros: 1_000,
+    };
+
+    #[test]
+    fn leader_moment_proves_something_to_that_leader_for_a_while() {
+        let (mut distance, now) = (Distance::default(), Instant::now());
+        assert_eq!(distance.proof(LEADER, now), (None, LEAST_WAY));
+        distance.answered(LEADER, MOMENT, now, MS, true, false);
+        let known_for_us = 30_000;
+        let seen = SeenMoment {
+            moment: MOMENT,
+            known_for_us,
+        };
+        assert_eq!(distance.proof(LEADER, now + 30 * MS).0, Some(seen));
+        assert_eq!(distance.proof(LEADER + 1, now + 30 * MS).0, None);
+        assert!(distance.proof(LEADER, now + MOMENT_KEPT).0.is_some());
+        assert_eq!(distance.proof(LEADER, now + MOMENT_KEPT + MS).0, None);
+    }
+
+    #[test]
+    fn heartbeats_may_be_on_their_way_for_twice_the_round_trip_within_bounds() {
+        let (mut distance, now) = (Distance::default(), Instant::now());
+        let mut within = |took: Duration, counted, had_proof| {
+            distance.answered(LEADER, MOMENT, now, took, counted, had_proof);
+            distance.proof(LEADER, now).1
+        };
+        assert_eq!(within(MS, true, true), LEAST_WAY);
+        assert_eq!(within(200 * MS, true, true), 400 * MS);
+        assert_eq!(within(3_000 * MS, false, false), 400 * MS, "nothing was learned");
+        assert_eq!(within(3_000 * MS, false, true), 800 * MS);
+        assert_eq!(within(3_000 * MS, false, true), LONGEST_WAY);
+        assert_eq!(within(3_000 * MS, true, true), LONGEST_WAY);
+        assert_eq!(within(MS, true, true), LEAST_WAY, "the way is short again");
+    }
+
+    #[test]
+    fn answers_stand_in_the_places_of_their_heartbeats() {
+        let renewed = Touched::Renewed(9_000);
+        assert_eq!(
+            in_their_places(&[true, false, true], vec![renewed, Touched::Ended]),
+            [renewed, Touched::Unknown, Touched::Ended]
+        );
+        assert_eq!(in_their_places(&[true, true], vec![renewed]), [renewed]);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_leader_that_stalled_holds_nobody_up_when_another_leads() {
         for (next, by) in [(ME, "here"), (3, "there")] {

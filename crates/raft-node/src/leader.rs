@@ -604,6 +604,58 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn forwarded_heartbeats_count_from_their_age_if_they_were_on_their_way_for_a_bounded_time() {
+        const WITHIN: Duration = Duration::from_millis(100);
+        let (leadership, mut questions) = leadership(7);
+        let told = leadership.clock.moment(Instant::now());
+        // What the leader counts of a heartbeat with this age, so long after the moment that its node knows, and has known for so long.
+        let mut take = async |clock: u64, passed_ms: u64, known_for_ms: u64, age_ms: u32| {
+            tokio::time::sleep(Duration::from_millis(passed_ms)).await;
+            let now = leadership.clock.moment(Instant::now());
+            let seen = SeenMoment {
+                moment: Moment {
+                    clock,
+                    micros: now.micros - passed_ms * 1_000,
+                },
+                known_for_us: known_for_ms * 1_000,
+            };
+            let session = (SessionId(1), age_ms);
+            let taking = leadership.take_heartbeats(Some(seen), WITHIN, vec![session]);
+            let arrived = Instant::now();
+            let answering = async {
+                let Some(Question::Touch { beats, answer }) = questions.queue.recv().await else {
+                    panic!("a touch is expected");
+                };
+                answer.send(Ok(vec![Touched::Renewed(9_000)])).expect("it waits");
+                arrived - beats[0].1
+            };
+            tokio::select! {
+                biased;
+                taken = taking => {
+                    assert_eq!(taken.map(|taken| taken.touched), Ok(None));
+                    None
+                }
+                age = answering => Some(age),
+            }
+        };
+        assert_eq!(told.clock, 7);
+        // It was sent 200 ms ago at the earliest, and 30 ms ago at the earliest if it is known that it was sent 170 ms later.
+        assert_eq!(take(7, 200, 0, 40).await, None);
+        assert_eq!(take(7, 200, 170, 40).await, Some(Duration::from_millis(40)));
+        assert_eq!(take(7, 200, 100, 0).await, Some(Duration::ZERO), "at the bound");
+        assert_eq!(take(7, 200, 99, 0).await, None, "beyond it");
+        assert_eq!(take(8, 200, 200, 0).await, None, "of another process's clock");
+        assert_eq!(
+            leadership
+                .take_heartbeats(None, WITHIN, vec![])
+                .await
+                .map(|taken| taken.touched),
+            Ok(None),
+            "no proof"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn limits_are_proposed_by_a_leader_until_they_hold() {
         let (replica, stop) = (replica(), CancellationToken::new());
         let proposed = Arc::new(AtomicUsize::new(0));
