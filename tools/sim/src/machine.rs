@@ -57,6 +57,8 @@ struct Life {
     /// Time that passed without being counted.
     frozen: Micros,
     paused_at: Option<Micros>,
+    /// Held by each request to the leader to hand over that is not answered.
+    moving: Arc<()>,
     state: Arc<Mutex<State>>,
     requests: BTreeMap<(ClientId, OpId), AbortHandle>,
     /// Sessions whose heartbeats wait until the process goes on.
@@ -269,6 +271,7 @@ impl Machine {
             rate,
             frozen: 0,
             paused_at: None,
+            moving: Arc::default(),
             state,
             requests: BTreeMap::new(),
             unheard: Vec::new(),
@@ -405,11 +408,20 @@ impl Machine {
         let (Some(life), Some(node)) = (&self.life, self.node()) else {
             return;
         };
+        let moving = life.moving.clone();
         life.runtime.spawn(async move {
+            let _moving = moving;
             let moved = node.move_leader(None).await;
             tracing::info!(?moved, "the leader was asked to hand over");
         });
         self.settle();
+    }
+
+    /// Whether it has asked the leader to hand over, and is not answered yet.
+    pub fn moves_leader(&self) -> bool {
+        self.life
+            .as_ref()
+            .is_some_and(|life| Arc::strong_count(&life.moving) > 1)
     }
 
     /// Stops the node in order. The process ends when it has.

@@ -9,7 +9,7 @@ use crate::fleet;
 use crate::stopwatch::Stopwatch;
 
 /// What the simulation is to find.
-pub const SOUGHT: [Bug; 16] = [
+pub const SOUGHT: [Bug; 18] = [
     Bug::UnsyncedLog,
     Bug::UnsyncedVote,
     Bug::StaleRead,
@@ -24,6 +24,8 @@ pub const SOUGHT: [Bug; 16] = [
     Bug::CountedAbsent,
     Bug::CrowdedLock,
     Bug::KeptEphemeral,
+    Bug::HeartbeatAge,
+    Bug::SilenceForgotten,
     Bug::SilenceTooLong,
     Bug::SilenceKept,
 ];

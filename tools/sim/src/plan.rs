@@ -13,6 +13,12 @@ use crate::faults::Kind;
 /// Clocks of machines are slower and faster than right ones by so much at most, in thousandths: far worse than real ones.
 const RATES: std::ops::Range<u64> = 850..1_200;
 
+/// How often of a thousand times most clients stand still after a heartbeat.
+const FEW_PAUSES: u64 = 20;
+
+/// The same in runs that are about silent sessions.
+const MANY_PAUSES: std::ops::Range<u64> = 100..400;
+
 /// Segments of the log are as short as this, so that runs have many.
 const SEGMENT_BYTES: usize = 32 * 1024;
 
@@ -31,6 +37,8 @@ pub struct Plan {
     pub calm: Micros,
     /// What can go wrong.
     pub kinds: Vec<Kind>,
+    /// How often of a thousand times a client stands still after a heartbeat.
+    pub client_pauses: u64,
     /// How many of a thousand requests of clients are lost.
     pub client_loss: u64,
     /// How many of a thousand come twice.
@@ -49,18 +57,30 @@ impl Plan {
         let rates = rates.collect();
         let kinds = Kind::ALL.into_iter().filter(|_| dice.chance(650)).collect();
         let gentle = dice.chance(250);
-        let kinds = if gentle { Kind::GENTLE.to_vec() } else { kinds };
-        Self {
+        let mut plan = Self {
             seed,
             machines,
             clients: dice.between(3..13),
             snapshot_every: dice.between(20..400),
             calm: dice.between(300..6_000) * MILLI,
             kinds,
+            client_pauses: FEW_PAUSES,
             client_loss: if dice.chance(500) { dice.between(0..60) } else { 0 },
             client_copies: if dice.chance(500) { dice.between(0..60) } else { 0 },
             rates,
+        };
+        if gentle || dice.chance(300) {
+            plan.client_pauses = dice.between(MANY_PAUSES);
         }
+        if gentle {
+            plan.kinds = dice.pick(&Kind::GENTLE).to_vec();
+            plan.calm = dice.between(1_000..4_000) * MILLI;
+            // By right clocks nothing has to be allowed for wrong ones.
+            if dice.chance(500) {
+                plan.rates.fill(1_000);
+            }
+        }
+        plan
     }
 
     /// A plan in which nothing goes wrong by itself.

@@ -39,12 +39,21 @@ const SESSIONS_EVERY: u64 = 20;
 #[derive(Debug, Default)]
 pub(crate) struct LeaderWatch {
     leader: Option<usize>,
+    /// In which term.
+    term: u64,
     /// Which of its processes.
     life: u64,
     /// When it was asked to hand over.
     pub(crate) asked_to_move: Option<Micros>,
     /// Until when a fault is felt.
     broken_until: Micros,
+}
+
+impl LeaderWatch {
+    /// The machine that was seen to lead last.
+    pub(crate) fn leader(&self) -> Option<usize> {
+        self.leader
+    }
 }
 
 /// A cluster, its clients, and all that happens to them.
@@ -83,7 +92,7 @@ impl World {
             Machine::new(index, plan.config(index), network.clone(), ledger.clone(), dice)
         };
         let machines: Vec<Machine> = (0..plan.machines).map(machine).collect();
-        let client = |id| Client::new(id, Dice::new(seed, &format!("client {id}")));
+        let client = |id| Client::new(id, plan.client_pauses, Dice::new(seed, &format!("client {id}")));
         let clients: Vec<Client> = (0..plan.clients).map(client).collect();
         let nemesis = Nemesis::new(
             Dice::new(seed, "faults"),
@@ -248,15 +257,18 @@ impl World {
     /// Counts the time for which the cluster is not whole, and looks whether a session lives for too long.
     fn look_after_sessions(&mut self) {
         let now = self.now();
-        let mut leading = (0..self.machines.len()).filter(|machine| {
-            let running = self.machines[*machine].is_running();
-            running && self.machines[*machine].node().is_some_and(|node| node.leads())
+        let mut leading = (0..self.machines.len()).filter_map(|machine| {
+            let node = self.machines[machine].node();
+            let node = node.filter(|_| self.machines[machine].is_running());
+            Some((machine, node?.leads_in()?))
         });
-        let leader = leading.next().filter(|_| leading.next().is_none());
+        let leading = leading.next().filter(|_| leading.next().is_none());
+        let leader = leading.map(|(machine, _)| machine);
         let has_majority = leader.is_some_and(|leader| self.has_whole_majority(leader));
         let mut ledger = self.surroundings.ledger.borrow_mut();
-        if let Some(leader) = leader
-            && self.watch.leader != Some(leader)
+        // The same node may lead again, in another term: nothing of the earlier one counts.
+        if let Some((leader, term)) = leading
+            && (self.watch.leader, self.watch.term) != (Some(leader), term)
         {
             let handed_over = self
                 .watch
@@ -268,15 +280,17 @@ impl World {
                 ledger.prompt.leader_changed(lost);
             }
             self.watch.leader = Some(leader);
+            self.watch.term = term;
             self.watch.life = self.machines[leader].lives();
         }
         // Nobody leads for a moment in each change; that breaks nothing.
         if leader.is_some() && !has_majority {
             self.watch.broken_until = now + MENDS_WITHIN;
         }
-        ledger
-            .prompt
-            .passed(MILLI, has_majority && now >= self.watch.broken_until);
+        // A leader that hands over takes no commands until its successor leads.
+        let hands_over = self.machines.iter().any(Machine::moves_leader);
+        let is_whole = has_majority && !hands_over && now >= self.watch.broken_until;
+        ledger.prompt.passed(MILLI, is_whole);
         if self.ticks.is_multiple_of(SESSIONS_EVERY) {
             ledger.look_at_sessions(now);
         }

@@ -120,7 +120,13 @@ impl Node {
 
     /// Whether this node leads, as far as it knows.
     pub fn leads(&self) -> bool {
-        self.inner.leader.borrow().leader == Some(self.id())
+        self.leads_in().is_some()
+    }
+
+    /// The term in which this node leads, for all that it knows.
+    pub fn leads_in(&self) -> Option<u64> {
+        let view = *self.inner.leader.borrow();
+        (view.leader == Some(self.id())).then_some(view.term)
     }
 
     /// Who follows this node, and how closely; `None` if it does not lead. Whoever has not answered for the longest election

@@ -61,11 +61,15 @@ enum Doing {
 /// A client.
 pub struct Client {
     id: ClientId,
+    /// How often of a thousand times it stands still after a heartbeat.
+    pauses: u64,
     dice: Dice,
     session: Option<Session>,
     holding: Vec<Grant>,
     current: Option<Current>,
     heartbeats: BTreeMap<OpId, SessionId>,
+    /// Until then it begins nothing.
+    still_until: Micros,
     next_op: OpId,
     next_request: u64,
     /// The one machine to which it sends its heartbeats, and first tries everything else: half of the clients have one, as most
@@ -79,16 +83,18 @@ pub struct Client {
 
 impl Client {
     /// A client that has done nothing yet.
-    pub fn new(id: ClientId, mut dice: Dice) -> Self {
+    pub fn new(id: ClientId, pauses: u64, mut dice: Dice) -> Self {
         let home = dice.chance(500).then(|| dice.between(0..u64::MAX));
         Self {
             home,
             id,
+            pauses,
             dice,
             session: None,
             holding: Vec::new(),
             current: None,
             heartbeats: BTreeMap::new(),
+            still_until: 0,
             next_op: 0,
             next_request: 0,
             sets_up: true,
@@ -104,11 +110,17 @@ impl Client {
     /// Its time has come.
     pub fn timer(&mut self, timer: ClientTimer, world: &Surroundings) {
         match timer {
+            ClientTimer::Next if world.network.lock().agenda.now() < self.still_until => {
+                let left = self.still_until - world.network.lock().agenda.now();
+                self.next_after(world, left);
+            }
             ClientTimer::Next if self.current.is_none() && !self.quiet => self.begin(world),
             ClientTimer::Next => {}
             ClientTimer::Heartbeat(session) => self.heartbeat(session, world),
             ClientTimer::GiveUp(op) => {
-                self.heartbeats.remove(&op);
+                if self.heartbeats.remove(&op).is_some() {
+                    self.unheard(world);
+                }
                 if let Some(current) = self.current.as_ref().filter(|current| current.op == op) {
                     if self.dice.chance(700) {
                         let (machine, client) = (current.machine, self.id);
@@ -284,6 +296,16 @@ impl Client {
         self.next_after(world, 50 * MILLI);
     }
 
+    /// A heartbeat was not answered. Now and then that was the last one for long: it may be on its way yet.
+    fn unheard(&mut self, world: &Surroundings) {
+        if let Some(timeout) = self.session.as_ref().map(|session| session.timeout)
+            && self.dice.chance(self.pauses * 2)
+        {
+            let pause = self.dice.between(timeout..timeout * 2);
+            self.still_until = world.network.lock().agenda.now() + pause;
+        }
+    }
+
     fn heartbeat(&mut self, id: SessionId, world: &Surroundings) {
         let Some(session) = self.session.as_ref().filter(|session| session.id == id) else {
             return;
@@ -292,9 +314,22 @@ impl Client {
         if self.quiet {
             return;
         }
-        // Now and then a client stands still, in half of the cases for longer than its session lives.
-        let pause = match self.dice.chance(20) {
-            true => self.dice.between(timeout / 2..timeout * 2),
+        let now = world.network.lock().agenda.now();
+        if now < self.still_until {
+            let mut network = world.network.lock();
+            let again = Event::Client(self.id, ClientTimer::Heartbeat(id));
+            return network.agenda.after(self.still_until - now, again);
+        }
+        // Now and then a client stands still, in half of the cases for longer than its session lives. Some of them do nothing
+        // else meanwhile either: what a session asks for is a sign of life.
+        let pause = match self.dice.chance(self.pauses) {
+            true => {
+                let pause = self.dice.between(timeout / 2..timeout * 2);
+                if self.dice.chance(500) {
+                    self.still_until = now + pause;
+                }
+                pause
+            }
             false => timeout / 3,
         };
         let op = self.next_op();

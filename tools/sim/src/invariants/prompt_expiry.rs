@@ -13,9 +13,9 @@ use znode_store::{SessionId, Zxid};
 use super::Check;
 use crate::agenda::{MILLI, Micros};
 
-/// What nodes need beside all else: a tick to look at the deadlines, a commit, and a heartbeat's way to the leader, which is
-/// bounded by a second over links that were slow a moment ago, and told by a clock that may be slow.
-const SLACK: Micros = 1_500 * MILLI;
+/// What nodes need beside all else: a tick of 50 ms to look at the deadlines, a commit, and a heartbeat's way to the leader. That is
+/// bounded by 50 ms, and by twice the last round trip if it was longer: over healthy links this is more than enough.
+const SLACK: Micros = 500 * MILLI;
 
 /// What a change of leaders costs, beside the time without a leader: clients get the longest election timeout to reach the new
 /// one, by a clock that may be slow, and it looks at its sessions when an entry of its own is applied.
