@@ -340,6 +340,8 @@ fn ancestors(path: &str) -> impl Iterator<Item = Ancestor<'_>> {
 
 #[cfg(test)]
 mod tests {
+    use znode_store::{Acl, Store};
+
     use super::*;
 
     #[test]
@@ -348,5 +350,71 @@ mod tests {
         assert_eq!(above("/"), []);
         assert_eq!(above("/a"), [("/", 0)]);
         assert_eq!(above("/a/bc/d"), [("/", 0), ("/a", 1), ("/a/bc", 2)]);
+    }
+
+    #[test]
+    fn recursive_watches_fire_at_any_depth() {
+        let mut watches = Watches::new(WatchLimits::default(), 7);
+        let watcher = watches.connect(Identities::none());
+        let path = |depth: usize| ZPath::parse(&"/d".repeat(depth)).expect("it is a path");
+        let store = Store::new();
+        let fired = |watches: &mut Watches, at: usize| {
+            let event = ZnodeEvent {
+                kind: ZnodeEventKind::DataChanged,
+                path: path(at),
+                acl: Acl::open(),
+            };
+            let mut notices = 0;
+            watches.fire(Zxid(1), &event, store.sight(), |_, _| notices += 1);
+            notices
+        };
+        for depth in [1_000, 400] {
+            watches
+                .arm(watcher, WatchKind::PersistentRecursive, &path(depth))
+                .expect("there is room");
+        }
+        assert_eq!(
+            [399, 400, 999, 5_000].map(|at| fired(&mut watches, at)),
+            [0, 1, 1, 1]
+        );
+        watches
+            .remove(watcher, &path(400), WatcherType::Any)
+            .expect("it is armed");
+        assert_eq!(
+            [400, 999, 1_000, 5_000].map(|at| fired(&mut watches, at)),
+            [0, 0, 1, 1]
+        );
+        watches.disconnect(watcher);
+        assert_eq!((watches.recursive_at.len(), watches.units), (0, 0));
+    }
+
+    #[test]
+    fn a_watch_on_a_long_path_counts_for_each_kibibyte() {
+        let limits = WatchLimits {
+            per_watcher: 5,
+            per_node: 7,
+        };
+        let mut watches = Watches::new(limits, 7);
+        let (one, other) = (
+            watches.connect(Identities::none()),
+            watches.connect(Identities::none()),
+        );
+        let path =
+            |bytes: usize| ZPath::parse(&alloc::format!("/{}", "p".repeat(bytes - 1))).expect("it is a path");
+        let mut arm = |watcher, kind, bytes| watches.arm(watcher, kind, &path(bytes));
+        assert_eq!(arm(one, WatchKind::Data, 1_024), Ok(()));
+        assert_eq!(arm(one, WatchKind::Data, 2_049), Ok(()));
+        let of_watcher = Err(TooManyWatches::OfWatcher { limit: 5 });
+        assert_eq!(arm(one, WatchKind::Children, 2_049), of_watcher);
+        assert_eq!(
+            arm(other, WatchKind::Data, 3_073),
+            Err(TooManyWatches::OfNode { limit: 7 })
+        );
+        assert_eq!(arm(other, WatchKind::Data, 3_072), Ok(()));
+        assert_eq!(watches.counts().watches, 3);
+        watches
+            .remove(one, &path(2_049), WatcherType::Any)
+            .expect("it is armed");
+        assert_eq!(watches.units, 4);
     }
 }
