@@ -35,6 +35,8 @@ pub struct Plan {
     pub snapshot_every: u64,
     /// Faults come in distances of up to this.
     pub calm: Micros,
+    /// Whether only that goes wrong which leaves a majority whole.
+    pub is_gentle: bool,
     /// What can go wrong.
     pub kinds: Vec<Kind>,
     /// How often of a thousand times a client stands still after a heartbeat.
@@ -63,6 +65,7 @@ impl Plan {
             clients: dice.between(3..13),
             snapshot_every: dice.between(20..400),
             calm: dice.between(300..6_000) * MILLI,
+            is_gentle: gentle,
             kinds,
             client_pauses: FEW_PAUSES,
             client_loss: if dice.chance(500) { dice.between(0..60) } else { 0 },

@@ -11,7 +11,7 @@ use crate::clients::{self, Answer, Client, OpId, Surroundings};
 use crate::dice::Dice;
 use crate::ending::PROBE;
 use crate::faults::{Fault, Kind, Nemesis};
-use crate::invariants::{Ledger, Looked};
+use crate::invariants::{Ledger, Looked, SLACK, SLACK_WITH_FAST_LINKS};
 use crate::machine::{End, Machine};
 use crate::network::{Network, Shared};
 use crate::plan::Plan;
@@ -86,6 +86,10 @@ impl World {
             plan.machines,
             clients::locks(),
             plan.rates.iter().copied().min().unwrap_or(1_000),
+            match plan.is_gentle {
+                true => SLACK_WITH_FAST_LINKS,
+                false => SLACK,
+            },
         )));
         let machine = |index| {
             let dice = Dice::new(seed, &format!("machine {index}"));

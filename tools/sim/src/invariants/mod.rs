@@ -31,7 +31,7 @@ use self::ephemerals::Ephemerals;
 use self::equal_digests::EqualDigests;
 pub use self::exactly_once::ExactlyOnce;
 use self::log_matching::LogMatching;
-pub use self::prompt_expiry::PromptExpiry;
+pub use self::prompt_expiry::{PromptExpiry, SLACK, SLACK_WITH_FAST_LINKS};
 use self::session_expiry::SessionExpiry;
 use self::state_machine_safety::StateMachineSafety;
 use self::tokens::Tokens;
@@ -90,7 +90,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// Nothing has happened. These are all locks there are; the slowest clock has this rate, in thousandths.
-    pub fn new(machines: usize, locks: Vec<LockName>, slowest: u64) -> Self {
+    pub fn new(machines: usize, locks: Vec<LockName>, slowest: u64, slack: Micros) -> Self {
         Self {
             locks,
             elections: ElectionSafety::default(),
@@ -101,7 +101,7 @@ impl Ledger {
             ephemerals: Ephemerals::default(),
             bounds: BoundedTables,
             sessions: SessionExpiry::default(),
-            prompt: PromptExpiry::new(slowest),
+            prompt: PromptExpiry::new(slowest, slack),
             acknowledged: Acknowledged::default(),
             exactly_once: ExactlyOnce::default(),
             watches: Watches::default(),

@@ -13,9 +13,12 @@ use znode_store::{SessionId, Zxid};
 use super::Check;
 use crate::agenda::{MILLI, Micros};
 
-/// What nodes need beside all else: a tick of 50 ms to look at the deadlines, a commit, and a heartbeat's way to the leader. That is
-/// bounded by 50 ms, and by twice the last round trip if it was longer: over healthy links this is more than enough.
-const SLACK: Micros = 500 * MILLI;
+/// What nodes need beside all else: a tick of 50 ms to look at the deadlines, a commit, and a heartbeat's way to the leader, which is
+/// bounded by a second over links that were slow a moment ago, and told by a clock that may be slow.
+pub const SLACK: Micros = 1_500 * MILLI;
+
+/// The same where links are never slow: the way is bounded by 50 ms, or twice the last round trip if that was longer.
+pub const SLACK_WITH_FAST_LINKS: Micros = 500 * MILLI;
 
 /// What a change of leaders costs, beside the time without a leader: clients get the longest election timeout to reach the new
 /// one, by a clock that may be slow, and it looks at its sessions when an entry of its own is applied.
@@ -44,17 +47,19 @@ pub struct PromptExpiry {
     passed: Passed,
     /// The rate of the slowest clock, in thousandths.
     slowest: u64,
+    slack: Micros,
     /// Up to where commands are known.
     last: Zxid,
 }
 
 impl PromptExpiry {
-    /// With clocks of this rate, in thousandths, and faster ones.
-    pub fn new(slowest: u64) -> Self {
+    /// With clocks of this rate, in thousandths, and faster ones, and so much time for what nodes need beside all else.
+    pub fn new(slowest: u64, slack: Micros) -> Self {
         Self {
             sessions: HashMap::new(),
             passed: Passed::default(),
             slowest,
+            slack,
             last: Zxid::default(),
         }
     }
@@ -113,7 +118,7 @@ impl PromptExpiry {
             };
             let disturbed = self.passed.disturbed - known.before.disturbed;
             let changes = self.passed.changes - known.before.changes;
-            let until = known.heard + timeout + unrecorded + SLACK + disturbed + changes * PER_CHANGE;
+            let until = known.heard + timeout + unrecorded + self.slack + disturbed + changes * PER_CHANGE;
             if now > until {
                 return Err(format!(
                     "{session} with a timeout of {timeout} us lives at {now} us, and was heard at {} us for the last time: \
@@ -135,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_session_that_lives_too_long_is_noticed() {
-        let mut sessions = PromptExpiry::new(1_000);
+        let mut sessions = PromptExpiry::new(1_000, SLACK);
         sessions.opened(SESSION, 4 * SECOND, 0);
         sessions.heard(SESSION, SECOND);
         assert_eq!(sessions.look(5 * SECOND + SLACK), Ok(()));
@@ -158,7 +163,7 @@ mod tests {
 
     #[test]
     fn only_the_first_application_of_a_command_is_a_sign_of_life() {
-        let mut sessions = PromptExpiry::new(1_000);
+        let mut sessions = PromptExpiry::new(1_000, SLACK);
         sessions.opened(SESSION, 4 * SECOND, 0);
         sessions.asked(SESSION, Zxid(7), SECOND);
         sessions.asked(SESSION, Zxid(7), 9 * SECOND);
