@@ -254,6 +254,9 @@ impl World {
                 return Ok(());
             }
             if self.now() >= deadline {
+                for node in &nodes {
+                    tracing::info!(status = ?node.status(), "a node at the end");
+                }
                 return Err(format!(
                     "liveness: {} ms after the last repair the nodes {problem}: {states:?}",
                     patience / MILLI

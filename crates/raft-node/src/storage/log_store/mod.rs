@@ -102,6 +102,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             node_id: Some(vote.leader_id.voted_for),
             committed: vote.committed,
         };
+        self.own_syncs.voted(vote.term);
         fail_step!(async "vote::before_save", |error| error);
         self.durably(|wal, done| wal.save_vote(vote, done)).await?;
         #[cfg(feature = "simulation")]

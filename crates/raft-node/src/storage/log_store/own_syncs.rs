@@ -28,6 +28,8 @@ pub struct OwnSyncs {
 struct Inner {
     /// The term in which this node has others to wait for.
     term: Option<u64>,
+    /// The latest term in which this node has voted. After `term` it leads no more.
+    voted: u64,
     /// Up to where some follower has the log.
     acknowledged: u64,
     untold: Vec<IOFlushed<TypeConfig>>,
@@ -40,10 +42,18 @@ impl OwnSyncs {
         self.inner.lock().term = has_others.then_some(term);
     }
 
+    /// This node has voted in `term`. From then on it keeps nothing back of earlier terms: another node leads, which may send entries
+    /// that this node itself has proposed and lost, and waits for each.
+    pub(super) fn voted(&self, term: u64) {
+        let mut inner = self.inner.lock();
+        inner.voted = inner.voted.max(term);
+    }
+
     /// The log is on the disk up to the entry `last`, or is not because of an error: so says `told`, now or later.
     pub(super) fn synced(&self, last: LogId, told: IOFlushed<TypeConfig>, result: io::Result<()>) {
         let mut inner = self.inner.lock();
-        if result.is_ok() && inner.term == Some(term_of(&last)) && inner.acknowledged < last.index {
+        let leads = inner.term == Some(term_of(&last)) && inner.voted <= term_of(&last);
+        if result.is_ok() && leads && inner.acknowledged < last.index {
             inner.untold.push(told);
             return;
         }
@@ -152,6 +162,19 @@ mod tests {
         assert_told(&mut synced(&own, TERM + 1, 8));
         assert_told(&mut before);
         own.propose(TERM, false);
+        assert_told(&mut synced(&own, TERM, 9));
+    }
+
+    /// It proposed an entry, lost it with its power, led once more in the same term, and gets the entry from the next leader.
+    #[test]
+    fn entry_that_a_former_leader_gets_back_is_told_at_once() {
+        let own = of_a_leader();
+        let mut before = synced(&own, TERM, 7);
+        own.voted(TERM + 1);
+        assert_told(&mut synced(&own, TERM, 8));
+        assert_told(&mut before);
+        // A proposal that was under way when the node lost its office changes nothing.
+        own.propose(TERM, true);
         assert_told(&mut synced(&own, TERM, 9));
     }
 
