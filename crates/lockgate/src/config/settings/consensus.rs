@@ -38,10 +38,11 @@ pub(super) const RAFT: Section = Section {
             usual: Usual::Is("600"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "After so long without a sign of the leader a node asks the others, and if \
-                a majority has lost it, there is a new one at once. (If the leader's process has died, its \
-                address says so, and nobody waits.) Halving both halves the time without a leader \
-                after the loss of a machine. Also the leader's lease. Must be the same on all nodes.",
+            meaning: "After so long without a message of the leader a node asks the others, and if \
+                a majority has lost it, there is a new one at once. On a busy machine the node waits longer: \
+                three times the widest pause of the last minutes, and at most five times this setting. (If the leader's \
+                process has died, its address says so, and nobody waits.) Halving both halves the time without a \
+                leader after the loss of a machine. Also the leader's lease. Must be the same on all nodes.",
         },
     ],
 };
