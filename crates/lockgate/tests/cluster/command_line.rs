@@ -15,7 +15,8 @@ use local_cluster::{LocalCluster, START_TIMEOUT};
 use lockgate::raft_node::NodeId;
 use nix::unistd::Pid;
 
-use crate::harness::{LOCKGATE, TestCluster, eventually};
+use crate::harness::{LOCKGATE, PATIENCE, TestCluster, eventually};
+use crate::identity::copy;
 
 /// A directory whose cluster is stopped at the end, however that comes.
 pub struct Place(pub TempDir);
@@ -297,4 +298,56 @@ async fn a_cluster_of_which_most_are_about_to_end_comes_up() {
     };
     let (started, ()) = tokio::join!(somebody_else.up(START_TIMEOUT), end);
     assert_eq!(started.unwrap(), [1, 2, 3]);
+}
+
+/// As in `lockgate cluster down | head -0`.
+#[tokio::test]
+async fn commands_do_their_work_when_nobody_reads_their_output() {
+    let cluster = TestCluster::start().await;
+    let dir = cluster.dir().to_str().unwrap();
+    for arguments in [
+        ["cluster", "status", "--dir", dir],
+        ["cluster", "down", "--dir", dir],
+    ] {
+        let mut child = Command::new(LOCKGATE)
+            .args(arguments)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = tokio::time::timeout(PATIENCE, child.wait_with_output());
+        let output = output.await.expect("it ends").unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && told.is_empty(),
+            "{arguments:?}: {told}"
+        );
+    }
+    for id in cluster.ids() {
+        assert_eq!(cluster.pid(id).unwrap(), None, "node {id} still runs");
+    }
+}
+
+#[tokio::test]
+async fn data_directory_of_another_cluster_is_named_when_the_cluster_comes_up() {
+    const SWAPPED: NodeId = 1;
+    let mut clusters = [TestCluster::start().await, TestCluster::start().await];
+    for cluster in &mut clusters {
+        for id in cluster.ids() {
+            assert!(cluster.stop(id, PATIENCE).await.unwrap());
+        }
+    }
+    let [here, other] = clusters;
+    let own = here.node(SWAPPED).unwrap().data_dir();
+    std::fs::remove_dir_all(&own).unwrap();
+    copy(&other.node(SWAPPED).unwrap().data_dir(), &own);
+    let output = lockgate(&["cluster", "up", "--dir", here.dir().to_str().unwrap()]).await;
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    // The node has found out before the command has, or the other way round.
+    let by_node = told.contains("node 1's data directory belongs to the cluster ");
+    let by_command = told.contains("different clusters: nodes 2, 3 of cluster ");
+    assert!(by_node || by_command, "{told}");
 }

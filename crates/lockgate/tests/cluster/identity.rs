@@ -26,7 +26,8 @@ async fn refused(cluster: &mut TestCluster, id: NodeId) -> String {
     last
 }
 
-fn copy(from: &Path, to: &Path) {
+/// Copies a directory with everything in it.
+pub fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();

@@ -40,6 +40,7 @@ mod stopping;
 mod supervisor;
 mod tickets;
 mod tls;
+mod usage_errors;
 
 /// The program under test.
 pub const LOCKGATE: &str = env!("CARGO_BIN_EXE_lockgate");

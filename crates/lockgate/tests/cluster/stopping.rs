@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use cli_support::api_client::ApiClient;
+use local_cluster::process::wait_unclaimed;
+use lockgate::raft_node::NodeId;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
 
-use crate::harness::{LONG_TTL, TestCluster, allowance, eventually};
+use crate::harness::{LONG_TTL, PATIENCE, TestCluster, allowance, eventually};
 
 /// How long a node takes to stop.
 const STOPS_WITHIN: Duration = Duration::from_secs(3);
@@ -18,14 +22,23 @@ const PATIENT: &str = "propose_timeout_ms = 300000\n";
 /// Clients that do the same thing all the time.
 const CLIENTS: usize = 32;
 
-/// Waits until all nodes have stopped by themselves, after they were asked to at `asked`.
-async fn assert_stop(cluster: &mut TestCluster, asked: Instant) {
-    for id in cluster.ids() {
-        let bound = STOPS_WITHIN + allowance();
+/// Waits until nodes have stopped by themselves, after one signal at `asked`. (`LocalCluster::stop` would send another one.)
+async fn assert_stop(cluster: &TestCluster, ids: &[NodeId], asked: Instant) {
+    let bound = STOPS_WITHIN + allowance();
+    for id in ids {
         let left = bound.saturating_sub(asked.elapsed());
+        let pid_file = cluster.node(*id).unwrap().pid_file();
         assert!(
-            cluster.stop(id, left).await.unwrap(),
+            wait_unclaimed(&pid_file, left).await.unwrap(),
             "node {id} has not stopped within {bound:?}"
+        );
+        let log = cluster.log_tail(*id).unwrap();
+        let is_orderly = log.contains(" stopped node=");
+        let is_busy = std::env::var_os("LOCKGATE_ALONE").is_none();
+        // On a busy machine the node's own limit may end it first.
+        assert!(
+            is_orderly || is_busy && log.contains("ends as it is"),
+            "node {id} did not end in order: {log}"
         );
     }
 }
@@ -59,13 +72,13 @@ async fn node_without_a_majority_stops_while_it_takes_calls_back() {
 
     let asked = Instant::now();
     cluster.signal(last, Signal::SIGTERM).unwrap();
-    assert_stop(&mut cluster, asked).await;
+    assert_stop(&cluster, &[last], asked).await;
     stays.abort();
 }
 
 #[tokio::test]
 async fn all_nodes_stop_at_once_under_load() {
-    let mut cluster = TestCluster::start_with(PATIENT).await;
+    let cluster = TestCluster::start_with(PATIENT).await;
     let mut clients = Vec::new();
     for number in 0..CLIENTS {
         let at = number as u64 % 3 + 1;
@@ -85,7 +98,7 @@ async fn all_nodes_stop_at_once_under_load() {
     for id in cluster.ids() {
         cluster.signal(id, Signal::SIGTERM).unwrap();
     }
-    assert_stop(&mut cluster, asked).await;
+    assert_stop(&cluster, &cluster.ids(), asked).await;
     clients.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
@@ -104,4 +117,78 @@ async fn load(mut client: ApiClient, number: usize) {
             return;
         }
     }
+}
+
+#[tokio::test]
+async fn node_stops_while_it_tries_to_be_elected() {
+    let cluster = TestCluster::start_with(PATIENT).await;
+    let last = cluster.followers().await[0];
+    let others: Vec<_> = cluster.ids().into_iter().filter(|id| *id != last).collect();
+    for id in &others {
+        cluster.signal(*id, Signal::SIGSTOP).unwrap();
+    }
+    // They are silent: it asks them, and stands for election again and again.
+    eventually("the node knows of no leader", async || {
+        let opened = json!({ "ttl_ms": 60_000 });
+        let opened = cluster.send(last, "POST", "/v1/sessions", &opened);
+        timeout(allowance() / 10, opened)
+            .await
+            .is_ok_and(|answer| answer.status == 503)
+    })
+    .await;
+
+    let asked = Instant::now();
+    cluster.signal(last, Signal::SIGTERM).unwrap();
+    assert_stop(&cluster, &[last], asked).await;
+    for id in others {
+        cluster.signal(id, Signal::SIGCONT).unwrap();
+    }
+}
+
+/// Whoever is slow to send a request may be so for longer than any test.
+const LONG_DRAIN: &str = "[http]\ndrain_timeout_ms = 300000\nbody_timeout_ms = 300000\n";
+
+#[tokio::test]
+async fn second_signal_ends_a_node_that_waits_for_its_clients() {
+    let cluster = TestCluster::start_with(LONG_DRAIN).await;
+    let followers = cluster.followers().await;
+    for (id, second) in followers.into_iter().zip([Signal::SIGTERM, Signal::SIGINT]) {
+        let before = in_flight(&cluster, id).await;
+        let mut slow = TcpStream::connect(cluster.http(id)).await.unwrap();
+        let host = cluster.http(id);
+        let head = format!(
+            "POST /v1/sessions HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{"
+        );
+        slow.write_all(head.as_bytes()).await.unwrap();
+        eventually("the node reads the request", async || {
+            in_flight(&cluster, id).await > before
+        })
+        .await;
+        cluster.signal(id, Signal::SIGTERM).unwrap();
+        eventually("the node is stopping", async || {
+            cluster.log_tail(id).unwrap().contains("stopping")
+        })
+        .await;
+
+        cluster.signal(id, second).unwrap();
+        let log = async || cluster.log_tail(id).unwrap();
+        eventually("the node says why it ends", async || {
+            log().await.contains("a second signal: the node ends as it is")
+        })
+        .await;
+        assert!(log().await.contains("waits_for"), "{}", log().await);
+        let pid_file = cluster.node(id).unwrap().pid_file();
+        assert!(wait_unclaimed(&pid_file, PATIENCE).await.unwrap());
+        drop(slow);
+    }
+}
+
+/// Returns the number of requests that a node has begun and not answered.
+async fn in_flight(cluster: &TestCluster, id: NodeId) -> u64 {
+    let response = cluster.send(id, "GET", "/metrics", &Value::Null).await;
+    let text = String::from_utf8(response.body).unwrap();
+    let count = text
+        .lines()
+        .find_map(|line| line.strip_prefix("lockgate_http_requests_in_flight "));
+    count.unwrap().parse().unwrap()
 }

@@ -1,12 +1,14 @@
 //! `lockgate lock`: a command that runs while a lock is held.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use lock_client::AcquireOptions;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
+use tokio::time::Instant;
 
 use super::Family;
 use super::commands::{fails, lockgate};
@@ -16,8 +18,18 @@ use local_cluster::process::send_signal;
 /// Starts one whose output is read as it comes.
 fn start(cluster: &TestCluster, arguments: &[&str]) -> (Family, Lines<BufReader<ChildStdout>>) {
     // Whoever runs the tests in the background ignores SIGINT, and the program would go on to ignore it.
-    let mut child = Command::new("env")
-        .args(["--default-signal=INT", LOCKGATE, "lock"])
+    start_under(cluster, &["env", "--default-signal=INT"], arguments)
+}
+
+/// Starts one by means of another program, which executes it.
+fn start_under(
+    cluster: &TestCluster,
+    under: &[&str],
+    arguments: &[&str],
+) -> (Family, Lines<BufReader<ChildStdout>>) {
+    let mut child = Command::new(under[0])
+        .args(&under[1..])
+        .args([LOCKGATE, "lock"])
         .args(arguments)
         .env("LOCKGATE_SERVERS", cluster.http_addresses().join(","))
         .stdout(Stdio::piped())
@@ -294,4 +306,158 @@ async fn only_one_of_many_runs_at_a_time_while_leaders_die() {
     let tokens: Vec<u64> = tokens.lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!(tokens.len(), 8);
     assert!(tokens.is_sorted(), "{tokens:?}");
+}
+
+/// A program that is started so ignores SIGHUP, as one under `nohup`.
+const NO_HANGUP: [&str; 3] = ["env", "--default-signal=TERM", "--ignore-signal=HUP"];
+
+#[tokio::test]
+async fn hangup_that_is_ignored_at_the_start_ends_neither_the_holder_nor_its_command() {
+    let cluster = TestCluster::start().await;
+    let script = "echo runs; read line; echo $line";
+    let mut child = Command::new(NO_HANGUP[0])
+        .args(&NO_HANGUP[1..])
+        .args([LOCKGATE, "lock", "job", "--", "sh", "-c", script])
+        .env("LOCKGATE_SERVERS", cluster.http_addresses().join(","))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut input = child.stdin.take().unwrap();
+    let holder = Family::of(child);
+    assert_eq!(line(&mut lines).await, "runs");
+    let own = pid(&holder);
+    let commands = children(own);
+    assert_eq!(commands.len(), 1, "{commands:?}");
+    // A signal that ends a process has done so before the process reads another line.
+    for process in [own, commands[0]] {
+        assert!(ignores_hangup(process), "process {process}");
+        kill(process, Signal::SIGHUP).unwrap();
+    }
+    input.write_all(b"goes on\n").await.unwrap();
+    assert_eq!(line(&mut lines).await, "goes on");
+    let (code, told) = ended(holder).await;
+    assert_eq!(code, Some(0), "{told}");
+}
+
+#[tokio::test]
+async fn hangup_that_is_ignored_at_the_start_does_not_end_the_wait() {
+    let cluster = TestCluster::start().await;
+    let session = cluster.lock_session("holder").await;
+    let held = session.acquire("job", AcquireOptions::exclusive()).await.unwrap();
+    let (waiter, mut lines) = start_under(&cluster, &NO_HANGUP, &["job", "--", "echo", "held"]);
+    cluster.wait_queued(1, "job", 1).await;
+    assert!(ignores_hangup(pid(&waiter)));
+    kill(pid(&waiter), Signal::SIGHUP).unwrap();
+    held.release().await.unwrap();
+    assert_eq!(line(&mut lines).await, "held");
+    let (code, told) = ended(waiter).await;
+    assert_eq!(code, Some(0), "{told}");
+}
+
+/// Returns whether the kernel keeps SIGHUP from a process.
+fn ignores_hangup(process: Pid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .unwrap();
+    let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
+    mask & 1 << (Signal::SIGHUP as i32 - 1) != 0
+}
+
+fn children(of: Pid) -> Vec<Pid> {
+    let ids = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
+    ids.split_whitespace()
+        .map(|id| Pid::from_raw(id.parse().unwrap()))
+        .collect()
+}
+
+#[tokio::test]
+async fn wait_is_over_in_time_when_all_servers_stand_still() {
+    /// What the command may take longer, on however busy a machine: less than the patience of a request, 15 s, and its retries.
+    const MORE: Duration = Duration::from_secs(10);
+    let cluster = TestCluster::start().await;
+    let session = cluster.lock_session("holder").await;
+    let _held = session.acquire("job", AcquireOptions::exclusive()).await.unwrap();
+    let (queued, _) = start(&cluster, &["job", "--wait", "6s", "--", "true"]);
+    let queued_at = Instant::now();
+    cluster.wait_queued(1, "job", 1).await;
+    for id in cluster.ids() {
+        cluster.signal(id, Signal::SIGSTOP).unwrap();
+    }
+    let begun = Instant::now();
+    let (new, _) = start(&cluster, &["job", "--wait", "2s", "--", "true"]);
+    let (tries, _) = start(&cluster, &["job", "--try", "--", "true"]);
+    let in_time = async |name: &str, child, since: Instant, limit: Duration| {
+        let (code, told) = ended(child).await;
+        assert!(matches!(code, Some(75 | 69)), "{name}: {code:?} {told}");
+        assert!(
+            since.elapsed() < limit + MORE,
+            "{name} took {:?}",
+            since.elapsed()
+        );
+    };
+    let ms = Duration::from_millis;
+    tokio::join!(
+        in_time("a new one", new, begun, ms(2_250)),
+        in_time("one that tries", tries, begun, ms(2_000)),
+        in_time("one in the queue", queued, queued_at, ms(7_250)),
+    );
+    for id in cluster.ids() {
+        cluster.signal(id, Signal::SIGCONT).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn ttl_beyond_the_bounds_of_the_cluster_is_told() {
+    let cluster = TestCluster::start().await;
+    for (wanted, in_force) in [("1h", "5m"), ("100ms", "2s")] {
+        let output = lockgate(&cluster, &["lock", "job", "--ttl", wanted, "--", "true"]).await;
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{told}");
+        assert!(
+            told.contains(&format!("the ttl is {in_force}:")),
+            "{wanted}: {told}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn orphans_are_collected_by_the_first_process_of_a_container() {
+    let namespace = ["unshare", "--pid", "--fork", "--kill-child"];
+    let permitted = Command::new(namespace[0])
+        .args(&namespace[1..])
+        .arg("true")
+        .output()
+        .await;
+    if !permitted.is_ok_and(|output| output.status.success()) {
+        eprintln!("not tested: this machine gives the test no namespace of processes");
+        return;
+    }
+    let cluster = TestCluster::start().await;
+    // The shell in the middle ends, and its child gets a new parent.
+    let script = "sh -c 'sleep 1000 &'; echo started; exec cat /dev/zero > /dev/null";
+    let (family, mut lines) = start_under(&cluster, &namespace, &["job", "--", "sh", "-c", script]);
+    assert_eq!(line(&mut lines).await, "started");
+    let [first] = children(pid(&family))[..] else {
+        panic!("unshare has one child");
+    };
+    let name = |process: &Pid| std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    let mut orphan = None;
+    eventually("the orphan is a child of the first process", async || {
+        orphan = children(first).into_iter().find(|child| name(child) == "sleep\n");
+        orphan.is_some()
+    })
+    .await;
+    let orphan = orphan.unwrap();
+    kill(orphan, Signal::SIGKILL).unwrap();
+    eventually("the orphan is collected", async || {
+        state(&orphan.to_string()).is_none()
+    })
+    .await;
+    assert_eq!(children(first).len(), 1, "the command still runs");
 }

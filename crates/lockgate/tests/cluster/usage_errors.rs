@@ -1,0 +1,126 @@
+//! Wrong arguments end every command with exit code 2 and a line that names them, before it has called anybody.
+
+use std::process::Output;
+
+use tokio::process::Command;
+
+use crate::harness::LOCKGATE;
+
+/// Nobody listens there: a command that calls somebody ends with another code.
+const NOBODY: &str = "127.0.0.1:1";
+
+async fn lockgate(arguments: &[&str], servers: &str) -> Output {
+    Command::new(LOCKGATE)
+        .args(arguments)
+        .env("LOCKGATE_SERVERS", servers)
+        .output()
+        .await
+        .unwrap()
+}
+
+/// The commands that call a running cluster, each with arguments that are right.
+const CLIENTS: &[&[&str]] = &[
+    &["lock", "job", "--", "true"],
+    &["locks"],
+    &["show", "job"],
+    &["break", "job", "--reason", "test"],
+    &["revoke", "job", "--reason", "test"],
+    &["drain", "job"],
+    &["limit", "job", "3"],
+    &["sessions"],
+    &["history", "job"],
+    &["ls", "/"],
+    &["get", "/a"],
+    &["set", "/a", "b"],
+    &["create", "/a"],
+    &["rm", "/a"],
+    &["stat", "/a"],
+    &["watch", "/a"],
+    &["access", "show"],
+    &["token", "list"],
+    &["policy", "list"],
+];
+
+const WRONG_SERVERS: [&str; 4] = ["127.0.0.1:7401,", "127.0.0.1", "nonsense", ","];
+
+#[tokio::test]
+async fn clients_refuse_wrong_servers() {
+    for command in CLIENTS {
+        for servers in WRONG_SERVERS {
+            let option = [*command, &["--server", servers]].concat();
+            // Before the command of `lockgate lock`.
+            let option = match command[0] {
+                "lock" => vec!["lock", "job", "--server", servers, "--", "true"],
+                _ => option,
+            };
+            assert_usage(&option, NOBODY, "is not the address of a server").await;
+        }
+        for servers in WRONG_SERVERS {
+            assert_usage(command, servers, "LOCKGATE_SERVERS").await;
+        }
+    }
+}
+
+/// Wrong arguments, and what the error names.
+const WRONG: &[(&[&str], &str)] = &[
+    (&[], "Usage"),
+    (&["nonsense"], "nonsense"),
+    (&["serve", "--nonsense"], "--nonsense"),
+    (&["config"], "Usage"),
+    (&["config", "nonsense"], "nonsense"),
+    (&["cluster"], "Usage"),
+    (&["cluster", "up", "--nodes", "three"], "three"),
+    (&["cluster", "up", "--http-base-port", "70000"], "70000"),
+    (&["cluster", "kill"], "NODE"),
+    (&["cluster", "stop", "-1"], "-1"),
+    (&["snapshot"], "Usage"),
+    (&["snapshot", "inspect"], "FILE"),
+    (&["cert", "nonsense"], "nonsense"),
+    (&["lock", "job"], "COMMAND"),
+    (&["lock", "job", "true"], "true"),
+    (&["lock", "job", "--wait", "soon", "--", "true"], "soon"),
+    (&["lock", "job", "--wait", "8days", "--", "true"], "7days"),
+    (&["lock", "job", "--try", "--wait", "1s", "--", "true"], "--try"),
+    (&["lock", "job", "--ttl", "x", "--", "true"], "--ttl"),
+    (&["lock", "job", "--permits", "2", "--", "true"], "--semaphore"),
+    (&["lock", "job", "--semaphore", "-1", "--", "true"], "-1"),
+    (
+        &["lock", "job", "--shared", "--semaphore", "2", "--", "true"],
+        "--shared",
+    ),
+    (&["lock", "job", "--lock-delay", "2min", "--", "true"], "1m"),
+    (&["lock", "job", "--on-revoke", "shrug", "--", "true"], "shrug"),
+    (&["break", "job"], "--reason"),
+    (
+        &["break", "job", "--reason", "r", "--all", "--holder", "h"],
+        "--all",
+    ),
+    (&["revoke", "job"], "--reason"),
+    (&["limit", "job"], "LIMIT"),
+    (&["limit", "job", "many"], "many"),
+    (&["limit", "job", "3", "--unset"], "--unset"),
+    (&["show"], "NAME"),
+    (&["get", "no/slash"], "no/slash"),
+    (&["completions", "cobol"], "cobol"),
+];
+
+#[tokio::test]
+async fn commands_refuse_wrong_arguments() {
+    for (arguments, named) in WRONG {
+        assert_usage(arguments, NOBODY, named).await;
+    }
+}
+
+#[tokio::test]
+async fn an_empty_variable_is_none() {
+    let output = lockgate(&["locks", "--server", NOBODY, "--patience", "10ms"], "").await;
+    assert_eq!(output.status.code(), Some(69), "{output:?}");
+}
+
+async fn assert_usage(arguments: &[&str], servers: &str, named: &str) {
+    let output = lockgate(arguments, servers).await;
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}, {servers}: {told}");
+    assert!(told.contains(named), "{arguments:?}, {servers}: {told}");
+    assert!(output.stdout.is_empty(), "{arguments:?}: {output:?}");
+}
