@@ -59,11 +59,15 @@ pub enum Bug {
     SilenceTooLong = 23,
     /// A leader confirms a heartbeat of a session whose silence is in the log without an entry that says so.
     SilenceKept = 24,
+    /// A follower waits for a silent leader as long as on a quiet machine, whatever pauses it has seen.
+    FixedPatience = 25,
+    /// A leader is silenced by the time since a quorum answered, although it only stood still itself.
+    MutedByPause = 26,
 }
 
 impl Bug {
     /// All of them, by number.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::UnsyncedLog,
         Self::UnsyncedVote,
         Self::StaleRead,
@@ -88,6 +92,8 @@ impl Bug {
         Self::SilenceForgotten,
         Self::SilenceTooLong,
         Self::SilenceKept,
+        Self::FixedPatience,
+        Self::MutedByPause,
     ];
 
     /// The bug with this number.
@@ -141,6 +147,6 @@ mod tests {
             assert_eq!(Bug::numbered(bug as u8), Some(bug));
         }
         assert_eq!(Bug::numbered(0), None);
-        assert_eq!(Bug::numbered(25), None);
+        assert_eq!(Bug::numbered(27), None);
     }
 }

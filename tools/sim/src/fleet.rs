@@ -5,8 +5,11 @@ use std::io;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
+use serde::de::DeserializeOwned;
+
 use crate::agenda::MILLI;
 use crate::run::Report;
+use crate::stalls::Elections;
 use crate::stopwatch::Stopwatch;
 
 /// What is said of many seeds.
@@ -51,19 +54,34 @@ pub fn run(seeds: impl IntoIterator<Item = (u64, u64)>, jobs: usize) -> io::Resu
 
 /// Runs a seed in a process of its own, perhaps with a bug on purpose. An error tells why there is no report.
 pub fn child(seed: u64, steps: u64, bug: Option<u8>) -> Result<Report, String> {
+    report(
+        &[
+            "--seed",
+            &seed.to_string(),
+            "--steps",
+            &steps.to_string(),
+            "--json",
+        ],
+        bug,
+    )
+}
+
+/// The same of a run in which nodes stall for so many simulated seconds.
+pub fn stalls(seed: u64, seconds: u64, bug: Option<u8>) -> Result<Elections, String> {
+    report(
+        &["--seed", &seed.to_string(), "--stalls", &seconds.to_string()],
+        bug,
+    )
+}
+
+fn report<T: DeserializeOwned>(arguments: &[&str], bug: Option<u8>) -> Result<T, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
     if let Some(bug) = bug {
         command.args(["--planted", &bug.to_string()]);
     }
     let output = command
-        .args([
-            "--seed",
-            &seed.to_string(),
-            "--steps",
-            &steps.to_string(),
-            "--json",
-        ])
+        .args(arguments)
         .stderr(Stdio::piped())
         .output()
         .map_err(|error| error.to_string())?;

@@ -28,7 +28,15 @@ pub const SOUGHT: [Bug; 18] = [
     Bug::SilenceForgotten,
     Bug::SilenceTooLong,
     Bug::SilenceKept,
+    Bug::FixedPatience,
+    Bug::MutedByPause,
 ];
+
+/// Bugs that cost an election where nodes only stall: looked for in such runs.
+const OF_STALLS: [Bug; 2] = [Bug::FixedPatience, Bug::MutedByPause];
+
+/// How many simulated seconds nodes stall in one of these.
+const STALLS_S: u64 = 60;
 
 /// Plants a bug in this process.
 #[cfg(feature = "planted")]
@@ -53,7 +61,11 @@ pub fn seek(from: u64, seeds: u64, steps: u64, only: Option<u8>) -> anyhow::Resu
     {
         let began = Stopwatch::start();
         let found = (from..from + seeds).find_map(|seed| {
-            let problem = fleet::child(seed, steps, Some(bug as u8)).map(|report| report.violation);
+            let number = Some(bug as u8);
+            let problem = match OF_STALLS.contains(&bug) {
+                true => fleet::stalls(seed, STALLS_S, number).map(|elections| elections.violation),
+                false => fleet::child(seed, steps, number).map(|report| report.violation),
+            };
             let problem = problem.unwrap_or_else(Some)?;
             Some((seed, problem))
         });

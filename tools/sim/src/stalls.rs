@@ -15,13 +15,13 @@ use crate::run::take_randomness_from;
 use crate::world::World;
 
 /// How long a node stands still.
-const STALL: Range<Micros> = 50 * MILLI..601 * MILLI;
+const STALL: Range<Micros> = 50 * MILLI..1_001 * MILLI;
 
 /// How long it runs in between.
 const RUNS: Range<Micros> = 50 * MILLI..1_000 * MILLI;
 
 /// Stalls get longer in the beginning, as on a machine on which work begins.
-const GROWS_FOR: Micros = 10 * SECOND;
+const GROWS_FOR: Micros = 20 * SECOND;
 
 /// A leader that was killed is succeeded within this.
 const KILLED: Micros = 50 * MILLI;

@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use znode_store::Applied;
+use znode_store::planted::{self, Bug};
 
 use super::{Inner, Node, backup, random_bytes, random_u64};
 use crate::admission::Admission;
@@ -408,7 +409,7 @@ fn raft_config(config: &NodeConfig) -> Result<openraft::Config, StartError> {
         // committed.
         enable_leader_restore: Some(false),
         // A leader that lost its quorum falls silent by `succession`: here one that only stood still would, too.
-        quorum_loss_probe_interval: None,
+        quorum_loss_probe_interval: planted::is(Bug::MutedByPause).then(|| 2 * ms(timing.election_max)),
         // By itself it makes no snapshots and purges nothing: see `compaction.rs`.
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: u64::MAX,
