@@ -1,4 +1,4 @@
-//! Whole clusters under every load and attack that `lockgate bench` has, and on disks that fill up or lose power. Each test takes ten
+//! Whole clusters under every load and attack that `lockgate bench` has, and on disks that fill up, hang or lose power. Each test takes ten
 //! seconds of the processor or more, so they are not among the product's tests.
 //!
 //! LOCKGATE_TEST_ROUNDS multiplies the number of rounds.
@@ -9,6 +9,7 @@
 mod attacks;
 mod disk_full;
 mod ext4_cuts;
+mod hanging_disk;
 #[path = "../../../../crates/lockgate/tests/cluster/harness.rs"]
 #[allow(dead_code, reason = "these tests need a part of what the cluster tests need")]
 mod harness;
