@@ -79,6 +79,8 @@ pub(crate) enum Refused {
     Unavailable(String),
     #[error("{0}")]
     NotLetIn(Refusal),
+    #[error("this node is cut off: it knows of no leader")]
+    CutOff,
     #[error("the node stops")]
     Stopping,
 }
@@ -198,6 +200,8 @@ async fn begin(
     };
     let session = tokio::select! {
         session = asking => session?,
+        // The client can go to another node before its session ends.
+        () = front.node().cut_off() => return Err(Refused::CutOff),
         () = stop.cancelled() => return Err(Refused::Stopping),
     };
     let connected = session.and_then(|session| {

@@ -9,7 +9,7 @@ use crate::fleet;
 use crate::stopwatch::Stopwatch;
 
 /// What the simulation is to find.
-pub const SOUGHT: [Bug; 18] = [
+pub const SOUGHT: [Bug; 20] = [
     Bug::UnsyncedLog,
     Bug::UnsyncedVote,
     Bug::StaleRead,

@@ -26,6 +26,17 @@ async fn node_without_a_leader_refuses_what_is_new_at_once() {
             cluster.kill(id).await.unwrap();
         }
     }
+    let zookeeper = cluster
+        .node(left)
+        .unwrap()
+        .zookeeper
+        .clone()
+        .expect("it serves them");
+    // It comes before the node knows that it is cut off.
+    let handshake = {
+        let zookeeper = zookeeper.clone();
+        tokio::spawn(async move { assert_hangs_up(&zookeeper).await })
+    };
     let opens = json!({ "ttl_ms": 60_000 });
     // What comes while an election may be under way waits for it.
     eventually("the node knows that it is cut off", async || {
@@ -35,6 +46,10 @@ async fn node_without_a_leader_refuses_what_is_new_at_once() {
             .is_ok_and(|answer| answer.status == 503)
     })
     .await;
+    let handshake = timeout(PATIENCE, handshake).await;
+    handshake
+        .expect("a client of ZooKeeper that came early waits for its session")
+        .unwrap();
 
     let beat = format!("/v1/sessions/{}/heartbeat", session.id());
     let acquire = json!({ "session": session.id(), "wait_ms": 60_000 });
@@ -55,12 +70,6 @@ async fn node_without_a_leader_refuses_what_is_new_at_once() {
             "{method} {path} was refused after {took:?}"
         );
     }
-    let zookeeper = cluster
-        .node(left)
-        .unwrap()
-        .zookeeper
-        .clone()
-        .expect("it serves them");
     let asked = Instant::now();
     timeout(PATIENCE, assert_hangs_up(&zookeeper))
         .await

@@ -60,6 +60,9 @@ pub use self::provoke::StatePosition;
 /// How often a drawn session id may be taken before something must be wrong with the randomness.
 const MAX_SESSION_DRAWS: usize = 8;
 
+/// How often [`Node::cut_off`] looks: the clients that wait for it are told within a tenth of a second.
+const CUT_OFF_LOOK: Duration = Duration::from_millis(50);
+
 /// How often it is asked what becomes of a session whose end is proposed: one commit decides that, and each look takes as long.
 const MAX_LOOKS_AT_FATE: usize = 3;
 
@@ -228,6 +231,13 @@ impl Node {
         match self.inner.succession.is_cut_off() {
             true => Err(Unavailable::new("this node is cut off: it knows of no leader")),
             false => Ok(()),
+        }
+    }
+
+    /// Returns when this node is cut off: what waits here for a leader would wait in vain.
+    pub async fn cut_off(&self) {
+        while !self.inner.succession.is_cut_off() {
+            tokio::time::sleep(CUT_OFF_LOOK).await;
         }
     }
 
