@@ -41,13 +41,14 @@ pub(crate) fn fill_in(node: &Node, request: &Request, reply: &mut Reply) {
     }
 }
 
-/// Writes the members in ZooKeeper's format, with the version of the membership. A member's peer port stands for both of ZooKeeper's.
-/// The addresses for clients are left out: a node knows only its own, and Curator replaces its connection string by those it finds here.
+/// Writes the members in ZooKeeper's format, with the version of the membership. A member's port for HTTP stands where ZooKeeper has the
+/// one for elections: ZooKeeper's client for Java refuses a server whose two ports are the same. The addresses for
+/// clients are left out: a node knows only its own, and Curator replaces its connection string by those it finds here.
 fn servers(status: &ClusterStatus, version: u64) -> String {
     let mut text = String::new();
     for member in &status.members {
         let (id, peer) = (member.node_id, &member.peer);
-        let port = peer.rsplit_once(':').map_or("", |(_, port)| port);
+        let port = member.http.rsplit_once(':').map_or("", |(_, port)| port);
         let role = match member.role {
             Role::Learner => "observer",
             Role::Leader | Role::Follower | Role::Candidate => "participant",

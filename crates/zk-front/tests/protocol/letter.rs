@@ -177,7 +177,7 @@ async fn the_ensemble_is_what_its_znode_says() {
         .members
         .iter()
         .map(|member| {
-            let port = member.peer.rsplit_once(':').unwrap().1;
+            let port = member.http.rsplit_once(':').unwrap().1;
             format!("server.{}={}:{port}:participant", member.node_id, member.peer)
         })
         .collect();
