@@ -276,6 +276,13 @@ const WATCHES: Chapter = Chapter {
             }),
         },
         Known {
+            name: "zxids-of-notifications",
+            zookeeper: "A notification of a watch has -1 in place of a zxid. From 3.9 on it has the zxid of the change.",
+            lockgate: "It has the zxid of the change.",
+            reason: "Clients of 3.9 count on it, and older ones do not look at it.",
+            example: None,
+        },
+        Known {
             name: "watch-limits",
             zookeeper: "There may be any number of watches.",
             lockgate: "A client has at most 100,000 watches, a node 1,000,000; both are configured.",
@@ -305,9 +312,9 @@ const ENSEMBLE: Chapter = Chapter {
             zookeeper: "`/zookeeper/config` names the servers of the ensemble, for `config` of `zkCli.sh` and for \
                         `getConfig`, with the ports that they have for each other and, if they are configured so, \
                         for clients. Curator connects to the latter from then on.",
-            lockgate: "It names the members, whose one port for each other stands for both of ZooKeeper's, and no \
-                       ports for clients: a client goes on with the addresses that it was given. `version` is where \
-                       the membership stands in the log. The znode's stat and its watches tell of no change, and \
+            lockgate: "It names the members, with their ports for each other and for HTTP where ZooKeeper has its \
+                       two, and no ports for clients: a client goes on with the addresses that it was given. \
+                       `version` is where the membership stands in the log. The znode's stat and its watches tell of no change, and \
                        over HTTP it is empty: `GET /v1/cluster` says more.",
             reason: "A member's address for ZooKeeper's clients is known to that member alone, and Curator would \
                      give up good addresses for bad ones.",
@@ -328,6 +335,21 @@ const ENSEMBLE: Chapter = Chapter {
                         so. `isro` then says `ro`.",
             lockgate: "A node without a majority serves nobody, and `isro` never says `ro`.",
             reason: "What it would show may be older than what the same client has seen written elsewhere.",
+            example: None,
+        },
+        Known {
+            name: "sasl",
+            zookeeper: "Clients can prove who they are by SASL, if the server is configured for it.",
+            lockgate: "There is no SASL. Clients prove who they are by a certificate, or with `addauth` by a token or a \
+                       digest.",
+            reason: "Kerberos is another system to run. A certificate proves as much.",
+            example: None,
+        },
+        Known {
+            name: "certificates",
+            zookeeper: "Certificates for TLS may be of version 1 of X.509.",
+            lockgate: "Only version 3 is accepted. A node with another certificate does not start, and says why.",
+            reason: "A certificate of version 1 cannot say that it may sign others, so each could sign for everybody.",
             example: None,
         },
     ],
