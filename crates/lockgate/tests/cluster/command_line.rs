@@ -219,6 +219,7 @@ async fn a_single_node_serves_by_its_environment_and_ends_with_0_when_it_is_aske
         .env("LOCKGATE_NODE_ID", "1")
         .env("LOCKGATE_MEMBERS", format!("1={peer}/{http}"))
         .env("LOCKGATE_DATA_DIR", dir.path())
+        .env("LOCKGATE_ZOOKEEPER_LISTEN", "off")
         .env("LOCKGATE_LOG_FORMAT", "json")
         .stderr(std::process::Stdio::piped())
         .kill_on_drop(true)
