@@ -32,9 +32,12 @@ impl World {
         let dir = TempDir::new().unwrap();
         let config = NodeConfig::new(1, "locks", BTreeMap::from([(1, address)]), dir.path());
         let node = Node::start_on(config, listener).await.unwrap();
-        while node.not_ready().is_some() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        let ready = async {
+            while node.not_ready().is_some() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(LONG, ready).await.expect("it leads alone");
         Self {
             locks: Locks::new(node.clone()),
             node,
