@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use clap::Args;
 use cli_support::api_client::{ApiClient, request_id};
+use cli_support::ensure_usage;
 use cli_support::output::say;
 use local_cluster::{LocalCluster, START_TIMEOUT, STOP_TIMEOUT};
 use serde::Serialize;
@@ -56,7 +57,7 @@ pub struct RestartReport {
 
 /// Measures on a cluster of its own, and prints what came out.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
-    ensure!(args.rounds >= 1, "at least one round is needed");
+    ensure_usage!(args.rounds >= 1, "at least one round is needed");
     let mut cluster = large::cluster_in(&args.dir)?;
     let report = measure(&mut cluster, args.znodes, args.rounds).await;
     for id in cluster.ids() {

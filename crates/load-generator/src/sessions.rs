@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::Args;
 use cli_support::api_client::{ApiClient, HeldLock, request_id};
+use cli_support::ensure_usage;
 use cli_support::output::say;
 use futures_util::FutureExt as _;
 use nix::unistd::Pid;
@@ -95,8 +96,8 @@ struct Seen {
 
 /// Measures, and prints what came out.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
-    ensure!(args.sessions > 0, "at least one session is needed");
-    ensure!(args.seconds > 0, "at least one second is needed");
+    ensure_usage!(args.sessions > 0, "at least one session is needed");
+    ensure_usage!(args.seconds > 0, "at least one second is needed");
     let report = LocalSet::new().run_until(measure(&args)).await?;
     if args.json {
         report::print_json(&report)?;

@@ -14,7 +14,8 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
+use cli_support::ensure_usage;
 use futures_util::FutureExt as _;
 use nix::unistd::Pid;
 use tokio::time::{Instant, sleep_until};
@@ -139,7 +140,7 @@ struct Window {
 impl Drive {
     /// Drives the clients, and ends them. All share this thread, which has to be in a `LocalSet`.
     pub async fn run<C: Client>(&self, clients: Vec<C>) -> anyhow::Result<Driven> {
-        ensure!(!clients.is_empty(), "at least one client is needed");
+        ensure_usage!(!clients.is_empty(), "at least one client is needed");
         let start = Instant::now();
         let begin = start + self.warmup;
         let window = Window {

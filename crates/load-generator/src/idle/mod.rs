@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
+use cli_support::ensure_usage;
 use cli_support::open_files;
 use cli_support::output::{say, tell};
 use cli_support::progress::Progress;
@@ -96,7 +97,7 @@ pub struct IdleReport {
 
 /// Measures, and prints what came out.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
-    ensure!(args.sessions > 0, "at least one session is needed");
+    ensure_usage!(args.sessions > 0, "at least one session is needed");
     let report = LocalSet::new().run_until(measure(&args)).await?;
     match args.json {
         true => report::print_json(&report)?,
@@ -127,7 +128,7 @@ async fn measure(args: &Arguments) -> anyhow::Result<IdleReport> {
             with_connections(args, &nodes, memory).await?
         }
         Over::Http => {
-            ensure!(args.from.is_empty(), "--from is for --over zookeeper");
+            ensure_usage!(args.from.is_empty(), "--from is for --over zookeeper");
             without_connections(args, at(args.target.nodes()?)?, memory).await?
         }
     };

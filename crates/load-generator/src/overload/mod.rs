@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
+use cli_support::ensure_usage;
 use cli_support::open_files;
 use cli_support::output::say;
 use serde::Serialize;
@@ -91,11 +92,11 @@ pub struct OverloadReport {
 
 /// Measures, and prints what came out.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
-    ensure!(
+    ensure_usage!(
         args.seconds > 0 && args.capacity_seconds > 0,
         "at least one second is needed"
     );
-    ensure!(
+    ensure_usage!(
         args.connections > 0 && args.capacity_clients > 0,
         "at least one connection is needed"
     );

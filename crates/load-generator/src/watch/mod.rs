@@ -5,9 +5,10 @@ pub mod fan_out;
 
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use clap::Args;
 use cli_support::api_client::request_id;
+use cli_support::ensure_usage;
 use cli_support::open_files;
 use cli_support::output::say;
 use cli_support::progress::Progress;
@@ -83,8 +84,8 @@ pub struct WatchReport {
 
 /// Measures, and prints what came out.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
-    ensure!(!args.sessions.contains(&0), "at least one session has to watch");
-    ensure!(args.seconds > 0, "at least one second is needed");
+    ensure_usage!(!args.sessions.contains(&0), "at least one session has to watch");
+    ensure_usage!(args.seconds > 0, "at least one second is needed");
     let most = args.sessions.iter().max().copied().unwrap_or_default();
     open_files::raise(most as u64 + OTHER_FILES)?;
     let servers = args.servers.nodes()?;

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use cli_support::certificates::{CA_CERTIFICATE, days, make_authority, put, read_authority};
 use cli_support::output::say;
@@ -18,6 +19,9 @@ pub struct Dir {
     dir: PathBuf,
 }
 
+/// How many days a certificate may be good for at most: a century. Dates in certificates have years of four digits.
+const MAX_DAYS: i64 = 36_500;
+
 /// What can be made.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -29,7 +33,7 @@ pub enum Command {
         #[arg(long, default_value = "Lockgate authority")]
         name: String,
         /// For how many days it is good
-        #[arg(long, default_value_t = 3650)]
+        #[arg(long, default_value_t = 3650, value_parser = clap::value_parser!(u32).range(1..=MAX_DAYS))]
         days: u32,
     },
     /// Make a node's certificate, for its peers and for clients: node-ID.pem and node-ID.key
@@ -43,10 +47,10 @@ pub enum Command {
         #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u64).range(1..))]
         node: NodeId,
         /// What clients call the node: names and addresses
-        #[arg(long = "host", value_name = "HOST", required = true, value_delimiter = ',')]
+        #[arg(long = "host", value_name = "HOST", required = true, value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
         hosts: Vec<String>,
         /// For how many days it is good
-        #[arg(long, default_value_t = 365)]
+        #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=MAX_DAYS))]
         days: u32,
     },
     /// Make a client's certificate: client-NAME.pem and client-NAME.key
@@ -54,10 +58,10 @@ pub enum Command {
         #[command(flatten)]
         dir: Dir,
         /// Who it is: `CN=NAME` in access control lists
-        #[arg(long)]
+        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
         name: String,
         /// For how many days it is good
-        #[arg(long, default_value_t = 365)]
+        #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=MAX_DAYS))]
         days: u32,
     },
 }
@@ -121,7 +125,6 @@ fn of_client(dir: &Path, name: &str, count: u32) -> anyhow::Result<String> {
         .chars()
         .map(|character| if plain(character) { character } else { '_' })
         .collect();
-    ensure!(!file_name.is_empty(), "a client needs a name");
     let issued = authority.issue(&Wanted::client(name, days(count)))?;
     let file = |ending| dir.join(format!("client-{file_name}.{ending}"));
     let [certificate, key] = put(&issued, file("pem"), file("key"))?;

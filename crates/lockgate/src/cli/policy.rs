@@ -3,11 +3,17 @@
 use clap::{Args, Subcommand};
 use cli_support::output::{say, shown};
 use lock_client::{CertificateView, Grant, RoleView};
+use znode_store::{BadRoleName, RoleName};
 
 use super::exit::Failure;
 use super::locks::say_json;
 use super::servers::Servers;
 use super::table::table;
+
+/// Checks a role's name, as an argument has it.
+pub fn role(text: &str) -> Result<String, BadRoleName> {
+    RoleName::parse(text).map(|_| text.to_owned())
+}
 
 /// What can be done with roles. All of it needs the right to administer at `/`.
 #[derive(Debug, Subcommand)]
@@ -31,6 +37,7 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct Set {
     /// The role; `anonymous` is everybody's
+    #[arg(value_parser = role)]
     role: String,
     /// RIGHTS:PLACE, such as read,lock:orders (locks), read:/config (znodes) or all:/. Rights: read, lock, write, break,
     /// administer
@@ -54,6 +61,7 @@ pub struct List {
 #[derive(Debug, Args)]
 pub struct Show {
     /// The role
+    #[arg(value_parser = role)]
     role: String,
     /// Print JSON
     #[arg(long)]
@@ -66,6 +74,7 @@ pub struct Show {
 #[derive(Debug, Args)]
 pub struct Delete {
     /// The role
+    #[arg(value_parser = role)]
     role: String,
     #[command(flatten)]
     servers: Servers,
@@ -79,6 +88,7 @@ pub enum Certificate {
         /// The subject, as RFC 2253 writes it: CN=billing,O=Example
         subject: String,
         /// The role
+        #[arg(value_parser = role)]
         role: String,
         #[command(flatten)]
         servers: Servers,

@@ -9,6 +9,7 @@ use lock_client::TokenView;
 use super::exit::Failure;
 use super::locks::say_json;
 use super::made::Out;
+use super::policy::role;
 use super::servers::Servers;
 use super::table::table;
 
@@ -27,7 +28,7 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct Create {
     /// What it stands for: a role of `lockgate policy`, or admin
-    #[arg(long)]
+    #[arg(long, value_parser = role)]
     role: String,
     /// A line for people: who has it, and what for
     #[arg(long, default_value = "")]

@@ -43,7 +43,7 @@ use crate::codec::BadBytes;
 pub enum BackupError {
     /// It cannot be read.
     #[error("it cannot be read: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
     /// It begins as something else.
     #[error("it is no backup of Lockgate")]
     Foreign,
@@ -60,6 +60,12 @@ pub enum BackupError {
     /// It is not what was written.
     #[error("it is damaged: {0}")]
     Damaged(String),
+}
+
+impl From<io::Error> for BackupError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
 }
 
 impl From<BadBytes> for BackupError {

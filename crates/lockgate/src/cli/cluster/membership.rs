@@ -12,6 +12,8 @@ use local_cluster::members::{Changed, Members};
 use local_cluster::{LocalCluster, STOP_TIMEOUT};
 use raft_node::{MemberAddress, NodeId};
 
+use super::NodeName;
+
 /// Which cluster.
 #[derive(Debug, Args)]
 pub struct Where {
@@ -69,7 +71,7 @@ pub enum Command {
         #[command(flatten)]
         at: Where,
         /// The node's id, or "leader"
-        id: String,
+        id: NodeName,
         /// Also if the voters that remain cannot make a majority now
         #[arg(long)]
         force: bool,
@@ -80,7 +82,7 @@ pub enum Command {
         #[command(flatten)]
         at: Where,
         /// The node's id, or "leader"
-        id: String,
+        id: NodeName,
         /// Also if the voters that remain cannot make a majority now
         #[arg(long)]
         force: bool,
@@ -153,12 +155,12 @@ pub async fn run(command: Command, executable: &Path) -> anyhow::Result<String> 
         }
         Command::Demote { at, id, force } => {
             let mut members = members(&at, executable)?;
-            let id = named(&mut members, &id).await?;
+            let id = named(&mut members, id).await?;
             let demoted = members.demote(id, force).await?;
             Ok(said(&demoted, format!("node {id} is a learner")))
         }
         Command::Remove { at, id, force } => {
-            let id = named(&mut members(&at, executable)?, &id).await?;
+            let id = named(&mut members(&at, executable)?, id).await?;
             remove(&at, executable, id, force).await
         }
         Command::Replace {
@@ -284,10 +286,10 @@ fn member_address(peer: String, http: String) -> Result<MemberAddress, UsageErro
     Ok(MemberAddress { peer, http })
 }
 
-async fn named(members: &mut Members, node: &str) -> anyhow::Result<NodeId> {
+async fn named(members: &mut Members, node: NodeName) -> anyhow::Result<NodeId> {
     match node {
-        "leader" => members.leader().await,
-        id => super::parsed(id),
+        NodeName::Leader => members.leader().await,
+        NodeName::Id(id) => Ok(id),
     }
 }
 

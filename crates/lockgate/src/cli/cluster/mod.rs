@@ -4,11 +4,11 @@ mod membership;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
 use cli_support::output::{say, shown};
-use cli_support::usage::UsageError;
 use local_cluster::secured::SETTINGS as SECURED;
 use local_cluster::{
     HTTP_BASE_PORT, LocalCluster, NodeReport, PEER_BASE_PORT, Ports, START_TIMEOUT, STOP_TIMEOUT,
@@ -25,6 +25,29 @@ pub struct Dir {
     /// Where the cluster's files are
     #[arg(long, default_value = "lockgate-data")]
     dir: PathBuf,
+}
+
+/// A node as a command names it.
+#[derive(Debug, Clone, Copy)]
+pub enum NodeName {
+    /// Whichever leads.
+    Leader,
+    /// By its id.
+    Id(NodeId),
+}
+
+impl FromStr for NodeName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "leader" => Ok(Self::Leader),
+            id => id
+                .parse()
+                .map(Self::Id)
+                .map_err(|_| format!("{id:?} is neither a node's id nor \"leader\"")),
+        }
+    }
 }
 
 /// Commands on a cluster.
@@ -78,21 +101,21 @@ pub enum Command {
         dir: Dir,
         /// Only this node: its id, or "leader"
         #[arg(long)]
-        node: Option<String>,
+        node: Option<NodeName>,
     },
     /// Kill a node with SIGKILL; `cluster up` starts it again
     Kill {
         #[command(flatten)]
         dir: Dir,
         /// The node's id, or "leader"
-        node: String,
+        node: NodeName,
     },
     /// Stop a node properly, so that it hands leadership over first; `cluster up` starts it again
     Stop {
         #[command(flatten)]
         dir: Dir,
         /// The node's id, or "leader"
-        node: String,
+        node: NodeName,
     },
     #[command(flatten)]
     Membership(membership::Command),
@@ -158,7 +181,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Snapshot { dir, node } => {
             let cluster = open(&dir)?;
             let ids = match node {
-                Some(node) => vec![named(&cluster, &node).await?],
+                Some(node) => vec![named(&cluster, node).await?],
                 None => cluster.ids(),
             };
             for id in ids {
@@ -176,13 +199,13 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         }
         Command::Kill { dir, node } => {
             let mut cluster = open(&dir)?;
-            let id = named(&cluster, &node).await?;
+            let id = named(&cluster, node).await?;
             ensure!(cluster.kill(id).await?, "node {id} does not run");
             say(format!("node {id} is dead; `lockgate cluster up` brings it back"))
         }
         Command::Stop { dir, node } => {
             let mut cluster = open(&dir)?;
-            let id = named(&cluster, &node).await?;
+            let id = named(&cluster, node).await?;
             ensure!(
                 cluster.stop(id, STOP_TIMEOUT).await?,
                 "node {id} did not stop in time and was killed"
@@ -194,16 +217,11 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
     }
 }
 
-async fn named(cluster: &LocalCluster, node: &str) -> anyhow::Result<NodeId> {
+async fn named(cluster: &LocalCluster, node: NodeName) -> anyhow::Result<NodeId> {
     match node {
-        "leader" => cluster.leader(START_TIMEOUT).await,
-        id => parsed(id),
+        NodeName::Leader => cluster.leader(START_TIMEOUT).await,
+        NodeName::Id(id) => Ok(id),
     }
-}
-
-fn parsed(id: &str) -> anyhow::Result<NodeId> {
-    let told = || UsageError(format!("{id:?} is neither a node's id nor \"leader\""));
-    Ok(id.parse().map_err(|_| told())?)
 }
 
 /// What is asked of a local cluster.
