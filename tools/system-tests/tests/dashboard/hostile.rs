@@ -59,6 +59,11 @@ async fn nothing_that_somebody_wrote_becomes_a_part_of_the_page() {
         browser.until_text(".list", IMAGE).await;
         browser.until_text(".list", LINK).await;
         browser.until_text(".list", "Ünïcödé/🔒").await;
+        browser.click("a.row", LINK).await;
+        // A mark of direction is spelled, so it turns nothing around.
+        browser
+            .until_text(".detail .holders", "\\u{202e}desrever\\u{202c}")
+            .await;
         browser.click("a.row", IMAGE).await;
         browser.until_text(".detail h2", IMAGE).await;
         browser.until_text(".detail .holders", SCRIPT).await;

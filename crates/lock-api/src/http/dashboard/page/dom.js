@@ -2,6 +2,14 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+// Characters that nobody sees, or that change the direction of what stands beside them. Tabs and line feeds are in data.
+const HIDDEN = /[^\P{Cc}\t\n]|\p{Cf}|\p{Zl}|\p{Zp}|\p{Default_Ignorable_Code_Point}/gu;
+
+/** A text in which such characters are spelled: `\u{202e}`. */
+function visible(text) {
+  return String(text).replace(HIDDEN, (hidden) => `\\u{${hidden.codePointAt(0).toString(16)}}`);
+}
+
 function fill(element, properties, children) {
   for (const [name, value] of Object.entries(properties ?? {})) {
     if (value === undefined || value === null || value === false) continue;
@@ -16,7 +24,7 @@ function fill(element, properties, children) {
 function add(element, children) {
   for (const child of children.flat(3)) {
     if (child === undefined || child === null || child === false) continue;
-    element.append(child instanceof Node ? child : document.createTextNode(String(child)));
+    element.append(child instanceof Node ? child : document.createTextNode(visible(child)));
   }
 }
 
@@ -38,7 +46,7 @@ export function show(element, ...children) {
 
 /** Sets a text if it is another one, so that what is selected stays so. */
 export function setText(element, text) {
-  const now = String(text);
+  const now = visible(text);
   if (element.textContent !== now) element.textContent = now;
 }
 
