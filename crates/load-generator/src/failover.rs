@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::Args;
 use cli_support::api_client::{ApiClient, CallError, HeldLock, KeptSession};
+use cli_support::ensure_usage;
 use cli_support::output::say;
 use futures_util::FutureExt as _;
 use local_cluster::{LocalCluster, Ports, START_TIMEOUT, STOP_TIMEOUT};
@@ -78,12 +79,12 @@ pub struct FailoverReport {
 
 /// Measures on a cluster of its own, and prints what came out.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
-    ensure!(
+    ensure_usage!(
         args.nodes >= 3,
         "fewer than 3 nodes do not survive the death of one"
     );
-    ensure!(args.kills >= 1, "at least one kill is needed");
-    ensure!(args.clients >= 2, "one client has to hold what another waits for");
+    ensure_usage!(args.kills >= 1, "at least one kill is needed");
+    ensure_usage!(args.clients >= 2, "one client has to hold what another waits for");
     let executable = std::env::current_exe().context("finding this program's own file")?;
     let mut cluster = match LocalCluster::open_plain(&args.dir, &executable) {
         Ok(cluster) => cluster,

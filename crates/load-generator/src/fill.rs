@@ -5,9 +5,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use bytes::Bytes;
 use clap::Args;
+use cli_support::ensure_usage;
 use cli_support::output::say;
 use futures_util::FutureExt as _;
 use serde::Serialize;
@@ -80,8 +81,8 @@ impl FillReport {
 
 /// Creates them, and says how long it took. What is there already stays as it is.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
-    ensure!(args.znodes > 0, "at least one znode");
-    ensure!(
+    ensure_usage!(args.znodes > 0, "at least one znode");
+    ensure_usage!(
         args.data_bytes <= super::load::MAX_DATA_BYTES,
         "a request has room for {} bytes of data",
         super::load::MAX_DATA_BYTES

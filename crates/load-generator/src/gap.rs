@@ -12,6 +12,7 @@ use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use clap::Args;
 use cli_support::api_client::request_id;
+use cli_support::ensure_usage;
 use cli_support::output::{say, tell};
 use cli_support::signals;
 use futures_util::FutureExt as _;
@@ -290,8 +291,8 @@ impl Open for OverZookeeper {
 
 /// Measures, and prints what came out.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
-    ensure!(args.writers > 0, "somebody has to write");
-    ensure!(args.seconds > 0, "at least one second is needed");
+    ensure_usage!(args.writers > 0, "somebody has to write");
+    ensure_usage!(args.seconds > 0, "at least one second is needed");
     let report = LocalSet::new().run_until(measure(&args)).await?;
     if args.json {
         return report::print_json(&report);

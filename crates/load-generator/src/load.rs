@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use anyhow::ensure;
 use clap::{Args, ValueEnum};
 use cli_support::api_client::request_id;
+use cli_support::ensure_usage;
 use nix::unistd::Pid;
 
 use super::drive::Drive;
@@ -75,9 +75,9 @@ pub struct Pace {
 impl Pace {
     /// Whether this can be done at all.
     pub fn check(&self) -> anyhow::Result<()> {
-        ensure!(!self.clients.contains(&0), "at least one client is needed");
-        ensure!(self.seconds > 0, "at least one second is needed");
-        ensure!(
+        ensure_usage!(!self.clients.contains(&0), "at least one client is needed");
+        ensure_usage!(self.seconds > 0, "at least one second is needed");
+        ensure_usage!(
             self.data_bytes <= MAX_DATA_BYTES,
             "a request has room for {MAX_DATA_BYTES} bytes of data"
         );
@@ -156,15 +156,17 @@ impl Plan {
 pub async fn run(workload: Workload, args: LoadArgs) -> anyhow::Result<()> {
     args.pace.check()?;
     match workload {
-        Workload::Semaphore { permits } => ensure!(permits > 0, "at least one permit is needed"),
-        Workload::Multi { locks } => ensure!(
+        Workload::Semaphore { permits } => ensure_usage!(permits > 0, "at least one permit is needed"),
+        Workload::Multi { locks } => ensure_usage!(
             (1..=MAX_LOCKS).contains(&locks),
             "from 1 to {MAX_LOCKS} locks can be taken at once"
         ),
-        Workload::Mixed { reads } => ensure!(reads <= 100, "of a hundred no more than a hundred can read"),
+        Workload::Mixed { reads } => {
+            ensure_usage!(reads <= 100, "of a hundred no more than a hundred can read")
+        }
         _ => {}
     }
-    ensure!(
+    ensure_usage!(
         args.over == Over::Http || !args.at_leader,
         "--at-leader is of clients over HTTP, who may ask which node that is"
     );

@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use cli_support::api_client::{ApiClient, CallError};
 use cli_support::credentials::Credentials;
+use cli_support::ensure_usage;
 use cli_support::http_client::Connection;
 use serde_json::Value;
 
@@ -40,7 +41,7 @@ impl Nodes {
     /// Only the node with this number, counted from 1 as people do.
     pub fn only(mut self, number: usize) -> anyhow::Result<Self> {
         let count = self.count();
-        ensure!(
+        ensure_usage!(
             (1..=count).contains(&number),
             "there is no server {number} among {count}"
         );

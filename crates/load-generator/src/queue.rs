@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use cli_support::api_client::request_id;
+use cli_support::ensure_usage;
 use cli_support::http_client::Connection;
 use cli_support::output::say;
 use futures_util::FutureExt as _;
@@ -73,8 +74,8 @@ pub struct QueueReport {
 
 /// Measures, and prints what came out.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
-    ensure!(!args.waiters.contains(&0), "at least one has to wait");
-    ensure!(
+    ensure_usage!(!args.waiters.contains(&0), "at least one has to wait");
+    ensure_usage!(
         args.hand_overs >= WARMUP_SHARE,
         "at least {WARMUP_SHARE} hand-overs are needed"
     );

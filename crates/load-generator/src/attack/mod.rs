@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
+use cli_support::ensure_usage;
 use cli_support::open_files;
 use cli_support::output::say;
 use local_cluster::LocalNode;
@@ -188,7 +189,7 @@ struct Means {
 
 /// Makes them, and prints what came out.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
-    ensure!(
+    ensure_usage!(
         args.seconds > 0 && args.clients > 0,
         "at least one second and one client are needed"
     );

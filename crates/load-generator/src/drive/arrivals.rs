@@ -10,7 +10,8 @@ use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
+use cli_support::ensure_usage;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -49,7 +50,7 @@ pub(super) struct Arrivals {
 impl Arrivals {
     /// So many in a second from now until the end.
     pub fn start(first: Instant, end: Instant, rate: f64) -> anyhow::Result<Rc<Self>> {
-        ensure!(
+        ensure_usage!(
             rate > 0.0 && rate <= MAX_RATE,
             "a rate is more than 0 and at most {MAX_RATE} in a second"
         );

@@ -120,6 +120,8 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["policy", "set", "worker", "fly:/"], "fly"),
     (&["bench", "nonsense"], "nonsense"),
     (&["bench", "lock", "--clients", "0"], "client"),
+    (&["bench", "lock", "--seconds", "0"], "second"),
+    (&["bench", "failover", "--kills", "0"], "kill"),
     (&["bench", "lock", "--target", "nonsense"], "--target"),
     (&["bench", "watch", "--seconds", "0"], "second"),
     (&["migrate"], "--from"),
