@@ -16,7 +16,7 @@
 //! nothing else. What it acknowledged it still has, unless a leader of a later term cut it off: then its vote is of a
 //! later term than the acknowledgement, and only committed entries count.
 //!
-//! Nothing here calls anybody. `peers::gate` asks it about every handshake.
+//! Nothing here calls anybody, least of all under its lock: `peers::gate` asks it about every handshake under a lock of its own.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -487,18 +487,18 @@ impl Witness {
         records
     }
 
-    /// Takes over what another member knows; `disk_of` says which directory is a member's. Says what is wrong with this node
-    /// itself, if that follows. Blocks if a start is news.
+    /// Takes over what another member knows of directories that are members' `disks`. Returns what is wrong with this node itself, if that
+    /// follows. Blocks if a start is news.
     pub fn learn(
         &self,
         records: &BTreeMap<NodeId, Record>,
-        disk_of: impl Fn(NodeId) -> Option<DiskId>,
+        disks: &BTreeMap<NodeId, DiskId>,
     ) -> Result<Option<Loss>, StorageError> {
         let mut about_me = None;
         {
             let mut known = self.known.lock();
             for (node, theirs) in records {
-                if disk_of(*node) != Some(theirs.disk) {
+                if disks.get(node) != Some(&theirs.disk) {
                     continue;
                 }
                 if *node == self.node {
@@ -752,9 +752,7 @@ mod tests {
         let leader = Place::new().begin(0, 0);
         assert_eq!(meet(&leader, &shown(5, 3, 10)), Ok(()));
         leader.acknowledged(2, 4, 20, 20);
-        let learnt = witness.learn(&leader.records(4, 30, 20), |node| {
-            (node == 2).then_some(PEER_DISK)
-        });
+        let learnt = witness.learn(&leader.records(4, 30, 20), &BTreeMap::from([(2, PEER_DISK)]));
         assert_eq!(learnt.unwrap(), None);
         drop(witness);
         let witness = place.begin(0, 0);
@@ -768,15 +766,11 @@ mod tests {
     fn node_hears_from_its_leader_that_it_went_back() {
         let witness = Place::new().begin(0, 0);
         let mut records = witness.records(0, 0, 0);
-        let disk_of = |_| Some(DISK);
-        assert_eq!(
-            witness.learn(&records, disk_of).unwrap(),
-            None,
-            "it is what it is"
-        );
+        let disks = BTreeMap::from([(1, DISK)]);
+        assert_eq!(witness.learn(&records, &disks).unwrap(), None, "it is what it is");
         records.get_mut(&1).unwrap().number = 9;
         let old = Loss::OldStart { shown: 1, known: 9 };
-        assert_eq!(witness.learn(&records, disk_of).unwrap(), Some(old));
+        assert_eq!(witness.learn(&records, &disks).unwrap(), Some(old));
     }
 
     #[test]

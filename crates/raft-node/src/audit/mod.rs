@@ -204,7 +204,7 @@ impl Audit {
     async fn learn(&self, members: BTreeMap<NodeId, Record>) {
         let gate = self.gate.clone();
         let learnt = blocking::run(move || {
-            let about_me = gate.witness().learn(&members, |node| gate.member_disk(node))?;
+            let about_me = gate.witness().learn(&members, &gate.member_disks())?;
             gate.witness().save()?;
             Ok::<_, crate::storage::StorageError>(about_me)
         });

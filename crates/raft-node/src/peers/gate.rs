@@ -530,9 +530,14 @@ impl Gate {
         lost.chain(known.rolled_back.clone()).collect()
     }
 
-    /// The data directory of a member, as the membership names it.
-    pub fn member_disk(&self, node: NodeId) -> Option<DiskId> {
-        self.known.lock().members.get(&node).map(|member| member.disk)
+    /// The data directories of the members, as the membership names them.
+    pub fn member_disks(&self) -> BTreeMap<NodeId, DiskId> {
+        let known = self.known.lock();
+        known
+            .members
+            .iter()
+            .map(|(node, member)| (*node, member.disk))
+            .collect()
     }
 
     /// What this node shows of its data directory.
@@ -676,6 +681,32 @@ mod tests {
             Ok(disk(2)),
             "when it is formed"
         );
+    }
+
+    /// Each once waited for the other's lock, and the node stood still.
+    #[test]
+    fn handshakes_and_audits_go_on_beside_each_other() {
+        const ROUNDS: usize = 5_000;
+        let (gate, hello) = (formed(1), formed(2).hello(1, Purpose::Control));
+        let (over, all_over) = std::sync::mpsc::channel();
+        let gate = Arc::new(gate);
+        let (judging, judged) = (gate.clone(), over.clone());
+        std::thread::spawn(move || {
+            for _ in 0..ROUNDS {
+                judging.judge(&hello);
+            }
+            judged.send(()).unwrap();
+        });
+        std::thread::spawn(move || {
+            let records = gate.witness().records(1, 1, 1);
+            for _ in 0..ROUNDS {
+                gate.witness().learn(&records, &gate.member_disks()).unwrap();
+            }
+            over.send(()).unwrap();
+        });
+        for _ in 0..2 {
+            all_over.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+        }
     }
 
     #[test]
