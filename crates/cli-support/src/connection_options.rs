@@ -11,7 +11,8 @@ use crate::credentials::Credentials;
 use crate::usage::UsageError;
 
 /// The token itself, where no file has it. There is no option for it: other users of a machine see what a program is called with.
-const TOKEN_VARIABLE: &str = "LOCKGATE_TOKEN";
+/// The variable of the environment with the token to show, if no file has it.
+pub const TOKEN_VARIABLE: &str = "LOCKGATE_TOKEN";
 
 /// Certificates, for servers with TLS, and a token, for clusters that are secured.
 #[derive(Debug, Default, Args)]

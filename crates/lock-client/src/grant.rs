@@ -31,12 +31,21 @@ pub enum GrantPlace {
 /// All rights, in the order in which they are shown.
 const RIGHTS: [&str; 5] = ["read", "lock", "write", "break", "administer"];
 
+fn is_right(word: &str) -> bool {
+    word == "all" || RIGHTS.contains(&word)
+}
+
 /// The text is no grant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadGrant {
     /// A part is missing.
     #[error("{0:?} is not RIGHTS:PLACE, such as read,lock:orders or all:/")]
     Malformed(String),
+    /// Several grants, as it seems.
+    #[error(
+        "{0:?} looks like several grants: give each as an argument of its own, such as read:orders lock:payments"
+    )]
+    Several(String),
     /// There is no such right.
     #[error("{0:?} is no right: there are read, lock, write, break, administer, and all for all of them")]
     Right(String),
@@ -50,6 +59,11 @@ impl FromStr for Grant {
         let (rights, place) = text.split_once(':').ok_or_else(malformed)?;
         if place.is_empty() || rights.is_empty() {
             return Err(malformed());
+        }
+        // No name of a lock or znode that anybody has in mind goes on with the next grant.
+        let begins_a_grant = |part: &str| part.split_once(':').is_some_and(|(right, _)| is_right(right));
+        if place.split(',').skip(1).any(begins_a_grant) {
+            return Err(BadGrant::Several(text.to_owned()));
         }
         let place = match place.starts_with('/') {
             true => GrantPlace::Path(place.to_owned()),
@@ -111,6 +125,8 @@ mod tests {
             ("read", "is not RIGHTS:PLACE"),
             ("read:", "is not RIGHTS:PLACE"),
             (":/", "is not RIGHTS:PLACE"),
+            ("read:orders,lock:orders", "looks like several grants"),
+            ("all:/a,all:/b", "looks like several grants"),
             ("reed:/", "\"reed\" is no right"),
             ("read,:/", "\"\" is no right"),
         ] {

@@ -2,6 +2,8 @@
 //! that may fail, and after the first failure all fail.
 
 use std::collections::{HashMap, VecDeque, hash_map};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,6 +27,9 @@ const MAX_BATCH: usize = 1_000;
 /// How often sled syncs its file, in milliseconds. It is the only real sync there is, it costs the log's disk some time,
 /// and all that depends on it is how much history a loss of power takes.
 const SYNC_EVERY_MS: u64 = 30_000;
+
+/// Permissions of the directory.
+const PRIVATE: u32 = 0o700;
 
 /// One node's index. See the [crate's page](crate).
 #[derive(Debug)]
@@ -68,9 +73,17 @@ pub struct Page {
     pub since: Position,
 }
 
+/// Makes the directory, and has only its owner look into it: sled's files can be read by everybody.
+fn private(dir: &Path) -> Result<(), IndexError> {
+    let made = std::fs::create_dir_all(dir)
+        .and_then(|()| std::fs::set_permissions(dir, Permissions::from_mode(PRIVATE)));
+    made.map_err(|error| IndexError::Disk(error.to_string()))
+}
+
 impl Index {
     /// Opens the index in `dir`, or makes it. `owner` is the data directory that it belongs to.
     pub fn open(dir: &Path, owner: [u8; 16], bounds: Bounds) -> Result<Self, IndexError> {
+        private(dir)?;
         // sled takes a file that is spoilt from its beginning for a new one.
         let was_there = std::fs::metadata(dir.join("db")).is_ok_and(|file| file.len() > 0);
         let config = sled::Config::new()

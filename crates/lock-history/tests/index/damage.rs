@@ -1,6 +1,7 @@
 //! Spoilt and cut files: what can still be read is true, or the index is refused. Nothing panics, and nothing is invented.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use lock_history::{Index, IndexError};
@@ -256,4 +257,18 @@ fn another_version_is_refused() {
     });
     assert_eq!(refused, Some(IndexError::OtherVersion(1)));
     assert!(!refused.unwrap().may_pass());
+}
+
+#[test]
+fn only_the_owner_may_look_into_its_directory() {
+    let dir = TempDir::new().unwrap();
+    let place = dir.path().join("history");
+    for mode in [0o755, 0o700] {
+        fs::create_dir_all(&place).unwrap();
+        fs::set_permissions(&place, Permissions::from_mode(mode)).unwrap();
+        let index = Index::open(&place, OWNER, bounds(10)).unwrap();
+        index.shut().unwrap();
+        let mode = fs::metadata(&place).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+    }
 }

@@ -1,13 +1,13 @@
 //! `ls`, `get`, `set`, `create`, `rm`, `stat` and `watch`: the tree from the command line.
 
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::time::Duration;
 
 use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use clap::{Args, ValueEnum};
-use cli_support::output::{say, say_bytes, say_to_reader, shown, shown_on_terminal};
+use cli_support::output::{say, say_bytes, say_to_reader, shown, shown_lines, shown_on_terminal};
 use cli_support::usage::UsageError;
 use lock_client::{CreateMode, WatchKind};
 use serde_json::json;
@@ -218,6 +218,13 @@ pub async fn get(arguments: Get) -> Result<(), Failure> {
         return Ok(say_json(
             &json!({ "path": arguments.path, name: data, "stat": znode.stat }),
         )?);
+    }
+    if std::io::stdout().is_terminal() {
+        // It may be anybody's, and a terminal carries out what is in it.
+        return Ok(say(match znode.text() {
+            Some(text) => shown_lines(text.strip_suffix('\n').unwrap_or(text)),
+            None => znode.data.escape_ascii().to_string(),
+        })?);
     }
     // Text for people ends its line, whatever else there is goes out as it is.
     let ends_its_line = znode

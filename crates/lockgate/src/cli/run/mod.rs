@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
+use cli_support::connection_options::TOKEN_VARIABLE;
 use cli_support::exit_code;
 use cli_support::orphans::Orphans;
 use cli_support::output::{shown, tell};
@@ -133,6 +134,9 @@ pub struct Arguments {
     /// How long a command that has lost its lock may take to end after SIGTERM, before SIGKILL
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
     grace: Duration,
+    /// Leave LOCKGATE_TOKEN in the environment of the command, which can then do all that this program may
+    #[arg(long)]
+    pass_token: bool,
     #[command(flatten)]
     servers: Servers,
     /// The command and its arguments
@@ -451,6 +455,9 @@ fn spawn(
         // A group of its own, so that all it starts can be paused and ended with it, and this program cannot.
         .process_group(0)
         .kill_on_drop(true);
+    if !arguments.pass_token {
+        command.env_remove(TOKEN_VARIABLE);
+    }
     let spawned = command.spawn();
     if let Ok(child) = &spawned {
         orphans.spare(pid_of(child)?);

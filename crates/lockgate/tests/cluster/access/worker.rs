@@ -104,12 +104,18 @@ async fn a_worker_may_lock_what_it_may_lock_and_nothing_else() {
     }
     let token = fs::read_to_string(&worker).unwrap();
     let environment = [("LOCKGATE_TOKEN", token.trim())];
-    let ran = run_in(
-        &environment,
-        &[&["lock"][..], &at, &["orders/1", "--", "echo", "held"]].concat(),
-    )
-    .await;
-    assert_eq!((ran.code, ran.out.as_str()), (0, "held\n"), "{ran:?}");
+    // The command has it only if it is to.
+    let command = [
+        "orders/1",
+        "--",
+        "sh",
+        "-c",
+        "echo held ${LOCKGATE_TOKEN:-without}",
+    ];
+    for (option, has) in [(&[][..], "without"), (&["--pass-token"], token.trim())] {
+        let ran = run_in(&environment, &[&["lock"][..], &at, option, &command].concat()).await;
+        assert_eq!((ran.code, ran.out), (0, format!("held {has}\n")), "{}", ran.err);
+    }
     // And nothing else.
     let elsewhere = locked(&as_worker, "invoices/1").await;
     assert_eq!(
