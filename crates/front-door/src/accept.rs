@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -19,6 +20,10 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// How often at most the log says that callers were refused: at every connection it would be a flood.
 const CROWDED_EVERY: Duration = Duration::from_secs(10);
+
+/// Bytes of answers that the kernel takes of a connection and has not sent yet. Without a bound it takes megabytes for a caller that never
+/// reads, whoever that is. All answers but lists and backups fit, and over a fast network this is milliseconds of sending.
+const MAX_UNSENT_BYTES: u32 = 128 * 1024;
 
 /// What is behind a door.
 #[derive(Debug, Clone)]
@@ -64,6 +69,10 @@ pub async fn serve<Connection>(
         match accepted {
             Ok((stream, address)) => match places.take(address.ip()) {
                 Ok(place) => {
+                    if let Err(error) = SockRef::from(&stream).set_tcp_notsent_lowat(MAX_UNSENT_BYTES) {
+                        debug!(%error, %address, "connection lost");
+                        continue;
+                    }
                     if let Some(connection) = connect(Socket::new(stream, &turns), address) {
                         let counted = door.meter.connection();
                         // In a box, for a task keeps what it waits for beside what it was made of: twice all that a connection needs.
@@ -152,4 +161,64 @@ fn is_of_the_caller(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::{Domain, Type};
+    use tokio::io::AsyncWriteExt;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::places::Bounds;
+
+    /// What the caller's own kernel takes of answers that the caller does not read. It doubles what it is told.
+    const RECEIVE_BUFFER: usize = 16 * 1024;
+
+    #[tokio::test]
+    async fn kernel_keeps_little_for_a_caller_that_never_reads() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (taken, mut all_taken) = mpsc::channel(1);
+        let door = Door {
+            what: "test",
+            places: Places::new(Bounds {
+                in_all: 1,
+                of_an_address: 1,
+            }),
+            when_full: Vec::new(),
+            when_too_many: Vec::new(),
+            drain_timeout: Duration::ZERO,
+            meter: DoorMeter::default(),
+        };
+        // Writes until the kernel takes nothing more for a while.
+        let connect = |mut socket: Socket, _| {
+            let taken = taken.clone();
+            Some(async move {
+                let mut bytes = 0;
+                let piece = [7; 4096];
+                while let Ok(wrote) =
+                    tokio::time::timeout(Duration::from_millis(200), socket.write(&piece)).await
+                {
+                    bytes += wrote.unwrap();
+                }
+                taken.send(bytes).await.unwrap();
+            })
+        };
+        let caller = async {
+            let socket = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            socket.set_recv_buffer_size(RECEIVE_BUFFER).unwrap();
+            socket.connect(&address.into()).unwrap();
+            let bytes: usize = all_taken.recv().await.unwrap();
+            let most = MAX_UNSENT_BYTES as usize + 4 * RECEIVE_BUFFER;
+            assert!(
+                bytes <= most,
+                "the kernel took {bytes} bytes, and {most} were expected at most"
+            );
+        };
+        tokio::select! {
+            () = serve(listener, door, connect, std::future::pending()) => {}
+            () = caller => {}
+        }
+    }
 }

@@ -1,9 +1,11 @@
-//! Who is behind a door, in numbers, for whoever watches over it. Nothing is decided by them.
+//! Who is behind a door, in numbers, for whoever watches over it; and which of those that were not let in are logged.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use crate::places::{LiveBounds, NoPlace};
+use crate::log_limit::LogLimit;
+use crate::places::{LiveBounds, NoPlace, subscriber};
 
 /// What is counted at a door. Cheap to clone: all clones count together.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +19,7 @@ struct Numbers {
     full: AtomicU64,
     too_many: AtomicU64,
     unheard: AtomicU64,
+    strangers: LogLimit<IpAddr>,
 }
 
 /// What was counted, at one moment.
@@ -57,6 +60,11 @@ impl DoorMeter {
             too_many: numbers.too_many.load(Relaxed),
             unheard: numbers.unheard.load(Relaxed),
         }
+    }
+
+    /// Returns whether a line of the log may say that this caller was not let in, and how many such lines were left out since the last one.
+    pub fn admit_line(&self, address: IpAddr) -> Option<u64> {
+        self.0.strangers.admit(subscriber(address))
     }
 
     /// Whoever is behind the door has refused a request before it was looked at.

@@ -143,8 +143,8 @@ impl Drop for Place {
     }
 }
 
-/// What counts as one address.
-fn subscriber(address: IpAddr) -> IpAddr {
+/// What counts as one address: of IPv6 a network of 64 bits, because whoever has one address of it has all.
+pub fn subscriber(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         address @ IpAddr::V4(_) => address,
         IpAddr::V6(address) => {

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use front_door::Socket;
+use front_door::{DoorMeter, Socket};
 use raft_node::{Node, OpenSessionError, ProposeError, fail_step};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::time::Instant;
@@ -97,7 +97,7 @@ pub(crate) fn serve(
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send + 'static {
     // The beginning needs five times the memory of all that follows, and gives it back.
-    let (asker, stopping) = (client.0.clone(), stop.clone());
+    let (asker, stopping, meter) = (client.0.clone(), stop.clone(), front.meter().clone());
     let begun = Box::pin(async move {
         let (stream, certificate) = secure(socket, &protection, &stopping).await?;
         let proven = Proven::new(asker.address.ip(), certificate.as_ref(), &protection);
@@ -108,7 +108,7 @@ pub(crate) fn serve(
             Ok(Some(begun)) => begun,
             // It was a word.
             Ok(None) => return,
-            Err(refused) => return tell_refused(&client.0, &refused),
+            Err(refused) => return tell_refused(&meter, &client.0, &refused),
         };
         let ended = begun.connection.serve(&mut begun.stream, &stop).await;
         tell_end(&client.0, ended.unwrap_or_else(End::from));
@@ -123,17 +123,16 @@ fn tell_end(client: &Client, end: End) {
     }
 }
 
-fn tell_refused(client: &Client, refused: &Refused) {
+fn tell_refused(meter: &DoorMeter, client: &Client, refused: &Refused) {
     let address = client.address;
-    match refused {
-        Refused::Frame(_) | Refused::Decode(_) => {
-            info!(%address, %refused, "this is no client of ZooKeeper");
-        }
-        Refused::Tls(refused) if refused.is_refusal() => {
-            info!(%address, %refused, "a client was not let in");
-        }
-        Refused::NotLetIn(_) => info!(%address, %refused, "a client was not let in"),
-        refused => debug!(%address, %refused, "a client was not served"),
+    let what = match refused {
+        Refused::Frame(_) | Refused::Decode(_) => "this is no client of ZooKeeper",
+        Refused::Tls(error) if error.is_refusal() => "a client was not let in",
+        Refused::NotLetIn(_) => "a client was not let in",
+        _ => return debug!(%address, %refused, "a client was not served"),
+    };
+    if let Some(others_left_out) = meter.admit_line(address.ip()) {
+        info!(%address, %refused, others_left_out, "{what}");
     }
 }
 

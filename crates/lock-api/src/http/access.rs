@@ -77,7 +77,7 @@ pub async fn change_for(
     reason: Option<&str>,
 ) -> Result<Reply, Problem> {
     let what = audit::for_reason(command.to_string(), reason)?;
-    let entry = audit::begin(peer, action, what);
+    let entry = api.account.begin(peer, action, what);
     let done = carry_out(api, peer, None, request_id, Command::Access(command)).await;
     entry.end(done)
 }

@@ -1,31 +1,60 @@
 //! The account of who did what to others: one line for each, in the log under the target `lockgate::audit`, written by the node
 //! that took the request in, when the outcome is known. What strangers have written stands in it in quotes, and never a secret.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use axum::http::request::Parts;
-use parking_lot::Mutex;
-use tokio::time::Instant;
+use front_door::{LogLimit, abridged};
 
 use super::lock_types::{MAX_REASON_BYTES, within};
 use super::peer::Peer;
-use super::problem::Problem;
+use super::problem::{Code, Problem};
 
 /// What lines of the account are found by.
 const TARGET: &str = "lockgate::audit";
 
-/// How many refusals are told in a while; the others are counted. Whoever knocks all day fills no disk.
-const REFUSALS_TOLD: u32 = 20;
+/// The account. What was done always gets its line. What was refused, or was left by its caller before the outcome was known, gets one unless
+/// the caller has had too many of late: whoever asks all day for what it may not do fills no disk.
+#[derive(Debug, Clone, Default)]
+pub struct Account {
+    refused: Arc<LogLimit<String>>,
+}
 
-/// The while.
-const REFUSALS_EVERY: Duration = Duration::from_secs(10);
+impl Account {
+    /// Somebody begins to do something.
+    pub fn begin(&self, peer: &Peer, action: &'static str, what: String) -> Entry {
+        Entry {
+            account: self.clone(),
+            peer: peer.clone(),
+            action,
+            what,
+            is_written: false,
+        }
+    }
 
-/// The longest piece of an address that is told.
-const MAX_ADDRESS_CHARS: usize = 200;
+    /// Somebody was not let in at the door, who has `shown` this token.
+    pub fn refused(&self, peer: &Peer, shown: Option<String>, head: &Parts, problem: &Problem) {
+        let Some(others_left_out) = self.refused.admit(peer.shared_by()) else {
+            return;
+        };
+        tracing::info!(
+            target: TARGET,
+            by = %peer.principal(),
+            from = %peer.shown(),
+            action = "refused",
+            what = ?format!("{} {}", head.method, abridged(head.uri.path())),
+            outcome = problem.code().word(),
+            shown = shown.as_deref().unwrap_or("no token"),
+            why = ?problem.detail(),
+            others_left_out,
+        );
+    }
+}
 
 /// Something that is being done, and gets its line however that ends.
 #[must_use = "the line is written when the outcome is known"]
 pub struct Entry {
+    account: Account,
     peer: Peer,
     action: &'static str,
     what: String,
@@ -39,25 +68,16 @@ pub fn for_reason(what: String, reason: Option<&str>) -> Result<String, Problem>
     Ok(format!("{what}: {reason}"))
 }
 
-/// Somebody begins to do something.
-pub fn begin(peer: &Peer, action: &'static str, what: String) -> Entry {
-    let peer = peer.clone();
-    Entry {
-        peer,
-        action,
-        what,
-        is_written: false,
-    }
-}
-
 impl Entry {
     /// With what came of it.
     pub fn end<T, E: Into<Problem>>(mut self, outcome: Result<T, E>) -> Result<T, Problem> {
         let outcome = outcome.map_err(Into::into);
-        self.write(match &outcome {
-            Ok(_) => "done",
-            Err(problem) => problem.code().word(),
-        });
+        match &outcome {
+            Ok(_) => self.write("done"),
+            // Nobody knows whether it was done.
+            Err(problem) if problem.code() == Code::OutcomeUnknown => self.write(problem.code().word()),
+            Err(problem) => self.write_if_admitted(problem.code().word()),
+        }
         outcome
     }
 
@@ -72,78 +92,29 @@ impl Entry {
             outcome,
         );
     }
+
+    fn write_if_admitted(&mut self, outcome: &str) {
+        self.is_written = true;
+        let Some(others_left_out) = self.account.refused.admit(self.peer.shared_by()) else {
+            return;
+        };
+        tracing::info!(
+            target: TARGET,
+            by = %self.peer.principal(),
+            from = %self.peer.shown(),
+            action = self.action,
+            what = ?abridged(&self.what),
+            outcome,
+            others_left_out,
+        );
+    }
 }
 
 impl Drop for Entry {
     /// Its caller has hung up, and the handler with it: what was asked goes its way all the same.
     fn drop(&mut self) {
         if !self.is_written {
-            self.write("caller_gone");
+            self.write_if_admitted("caller_gone");
         }
-    }
-}
-
-/// How many refusals were told lately.
-#[derive(Debug, Default)]
-pub struct Refusals(Mutex<Lately>);
-
-#[derive(Debug, Default)]
-struct Lately {
-    since: Option<Instant>,
-    told: u32,
-    left_out: u64,
-}
-
-impl Refusals {
-    /// Whether one more is told, and how many were not before it.
-    fn admit(&self) -> Option<u64> {
-        let mut lately = self.0.lock();
-        if lately.since.is_none_or(|since| since.elapsed() >= REFUSALS_EVERY) {
-            (lately.since, lately.told) = (Some(Instant::now()), 0);
-        }
-        if lately.told >= REFUSALS_TOLD {
-            lately.left_out += 1;
-            return None;
-        }
-        lately.told += 1;
-        Some(std::mem::take(&mut lately.left_out))
-    }
-}
-
-/// Somebody was not let in at the door, who has `shown` this token.
-pub fn refused(refusals: &Refusals, peer: &Peer, shown: Option<String>, head: &Parts, problem: &Problem) {
-    let Some(left_out) = refusals.admit() else {
-        return;
-    };
-    let address: String = head.uri.path().chars().take(MAX_ADDRESS_CHARS).collect();
-    tracing::info!(
-        target: TARGET,
-        by = %peer.principal(),
-        from = %peer.shown(),
-        action = "refused",
-        what = ?format!("{} {address}", head.method),
-        outcome = problem.code().word(),
-        shown = shown.as_deref().unwrap_or("no token"),
-        why = ?problem.detail(),
-        others_not_told = left_out,
-    );
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_flood_of_refusals_is_counted_and_not_told() {
-        let refusals = Refusals::default();
-        for _ in 0..REFUSALS_TOLD {
-            assert_eq!(refusals.admit(), Some(0));
-        }
-        for _ in 0..1000 {
-            assert_eq!(refusals.admit(), None);
-        }
-        tokio::time::advance(REFUSALS_EVERY).await;
-        assert_eq!(refusals.admit(), Some(1000));
-        assert_eq!(refusals.admit(), Some(0));
     }
 }

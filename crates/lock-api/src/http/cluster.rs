@@ -6,7 +6,6 @@ use raft_node::ClusterStatus;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::audit;
 use super::exchange::{Answer, no_query, ok};
 use super::members::DiskAnswer;
 use super::openapi::words;
@@ -76,7 +75,9 @@ pub async fn readyz(State(api): State<Shared>) -> Answer {
 /// comes when it is there.
 pub async fn snapshot(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     no_query(&uri)?;
-    let entry = audit::begin(&peer, "make_snapshot", format!("on node {}", api.node.id()));
+    let entry = api
+        .account
+        .begin(&peer, "make_snapshot", format!("on node {}", api.node.id()));
     let made = entry.end(api.node.make_snapshot().await)?;
     Ok(ok(&made))
 }

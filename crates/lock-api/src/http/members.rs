@@ -223,7 +223,7 @@ async fn change(api: &Api, caller: &Peer, change: MembershipChange) -> Answer {
 async fn change_for(api: &Api, caller: &Peer, change: MembershipChange, reason: Option<&str>) -> Answer {
     let (action, what) = account_of(&change);
     let what = audit::for_reason(what, reason)?;
-    let entry = audit::begin(caller, action, what);
+    let entry = api.account.begin(caller, action, what);
     let done = entry.end(api.node.change_membership(change).await)?;
     // As this node sees it, which may be a moment behind what the leader has just committed.
     let status = api.node.status();

@@ -8,7 +8,6 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use znode_store::{Command, Reply, Request, Store, ZPath};
 
-use super::audit;
 use super::exchange::{Answer, fresh, no_query, ok, page_length, parse, query, read_body};
 use super::mirror_types::{MirrorBody, MirrorPageAnswer, MirroredAnswer};
 use super::openapi::words;
@@ -25,7 +24,7 @@ pub async fn take_steps(State(api): State<Shared>, peer: Peer, uri: Uri, body: B
         [first, ..] => format!("{} steps, the first of them: {}", steps.len(), first.path()),
         [] => return Err(Problem::bad_request("there is at least one step")),
     };
-    let entry = audit::begin(&peer, "mirror", what);
+    let entry = api.account.begin(&peer, "mirror", what);
     let request = Request {
         caller: peer.identities(),
         ..Request::anonymous(Command::Mirror(steps))

@@ -88,7 +88,7 @@ struct Api {
     requests: Arc<metrics::requests::Requests>,
     /// Tokens that this node has not heard of.
     unknown: UnknownTokens,
-    refusals: audit::Refusals,
+    account: audit::Account,
     budgets: load::Budgets,
 }
 
@@ -130,7 +130,7 @@ pub fn measured_router(
         registry,
         requests,
         unknown: UnknownTokens::new(),
-        refusals: audit::Refusals::default(),
+        account: audit::Account::default(),
         budgets,
     });
     let mut router = Router::new();

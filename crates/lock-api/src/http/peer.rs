@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::Extensions;
 use axum::http::request::Parts;
+use front_door::subscriber;
 use transport_security::ClientCertificate;
 use znode_store::{Identities, Identity, Principal};
 
@@ -68,6 +69,21 @@ impl Peer {
     /// Who it is by that.
     pub(super) fn principal(&self) -> Principal {
         Principal::of(&self.identities)
+    }
+
+    /// By what callers are told apart where each has a share of something: what it has proven to be, or else its address.
+    pub(super) fn shared_by(&self) -> String {
+        match self.principal() {
+            Principal::Nobody => self
+                .identities
+                .iter()
+                .find_map(|identity| match identity {
+                    Identity::Ip(ip) => Some(subscriber(*ip).to_string()),
+                    _ => None,
+                })
+                .unwrap_or_default(),
+            principal => principal.to_string(),
+        }
     }
 
     /// Whether it is this node's operator.

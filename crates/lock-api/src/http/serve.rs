@@ -185,7 +185,9 @@ fn connection(
                 match accepted {
                     Ok(accepted) => accepted,
                     Err(refused) if refused.is_refusal() => {
-                        info!(%address, %refused, "a caller was not let in");
+                        if let Some(others_left_out) = meter.admit_line(address.ip()) {
+                            info!(%address, %refused, others_left_out, "a caller was not let in");
+                        }
                         return;
                     }
                     Err(error) => {

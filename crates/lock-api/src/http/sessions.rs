@@ -139,7 +139,7 @@ pub async fn close(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let outcome = match account {
         None => closing.await?.outcome,
         Some(what) => {
-            let entry = audit::begin(
+            let entry = api.account.begin(
                 &peer,
                 "close_session",
                 audit::for_reason(what, reason.as_deref())?,

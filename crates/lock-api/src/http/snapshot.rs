@@ -16,7 +16,6 @@ use tracing::{info, warn};
 use utoipa::IntoParams;
 use znode_store::{Right, ZPath};
 
-use super::audit;
 use super::door::Vigil;
 use super::exchange::{Answer, query};
 use super::{Peer, Shared};
@@ -44,7 +43,9 @@ fn yes() -> bool {
 pub async fn download(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let SnapshotQuery { linearizable } = query(&uri)?;
     let vigil = Vigil::begin(&api.node, &peer);
-    let entry = audit::begin(&peer, "download_backup", format!("of node {}", api.node.id()));
+    let entry = api
+        .account
+        .begin(&peer, "download_backup", format!("of node {}", api.node.id()));
     let backup = entry.end(api.node.backup(linearizable).await)?;
     let head = backup.head();
     let name = format!("attachment; filename=\"lockgate-{}.backup\"", head.index);

@@ -12,10 +12,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use front_door::{LogLimit, subscriber};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use transport_security::PeerTls;
@@ -75,6 +77,8 @@ pub struct Gate {
     witness: Arc<Witness>,
     /// This node's state is known to differ from that of the others.
     wrong_state: AtomicBool,
+    /// Lines of the log about callers that were not let in.
+    strangers: LogLimit<Option<IpAddr>>,
 }
 
 /// Why a peer is not talked to.
@@ -108,6 +112,7 @@ impl Gate {
             tls: None,
             witness: Arc::new(Witness::in_memory(node, disk, Shown::default())),
             wrong_state: AtomicBool::new(false),
+            strangers: LogLimit::default(),
         }
     }
 
@@ -271,6 +276,15 @@ impl Gate {
         if known.found_at.get(&node).is_none_or(|found| found != place) {
             known.found_at.insert(node, place.to_owned());
         }
+    }
+
+    /// Returns whether a line of the log may say that this caller was not let in, and how many such lines were left out since the last one.
+    /// `from` is the caller's address.
+    pub fn admit_line(&self, from: &str) -> Option<u64> {
+        // The machines of a simulation have no such addresses, and share the lines of one caller.
+        let address = from.parse::<SocketAddr>().ok();
+        self.strangers
+            .admit(address.map(|address| subscriber(address.ip())))
     }
 
     /// Whether a refusal of this caller is news, for the log.

@@ -14,7 +14,6 @@ use axum::http::request::Parts;
 use znode_store::{Identity, Refusal, Store, TokenId, Unproven};
 
 use super::Api;
-use super::audit;
 use super::peer::Peer;
 use super::problem::{Code, Problem};
 
@@ -51,7 +50,7 @@ pub async fn let_in(api: &Api, needs: Needs, peer: Peer, head: &Parts) -> Result
 /// Gives an account of who was not let in, and with which token, for whoever looks for who goes on using it.
 fn refuse(api: &Api, peer: &Peer, shown: Option<String>, head: &Parts, problem: Problem) -> Problem {
     if matches!(problem.code(), Code::Unauthenticated | Code::Forbidden) {
-        audit::refused(&api.refusals, peer, shown, head, &problem);
+        api.account.refused(peer, shown, head, &problem);
     }
     problem
 }

@@ -168,11 +168,13 @@ async fn greet(
         let (reader, mut writer) = stream.into_split();
         let mut reader = FrameReader::of_a_stranger(reader);
         let frame = reader.next().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        let hello = read_hello(gate, &frame, &mut writer).await?;
+        let hello = read_hello(gate, from, &frame, &mut writer).await?;
         if let (Some(tls), Some(proven)) = (gate.tls(), &proven)
             && let Err(refused) = tls.check(proven, hello.from)
         {
-            tracing::warn!(%refused, "a peer was not let in");
+            if let Some(others_left_out) = gate.admit_line(from) {
+                tracing::warn!(from, %refused, others_left_out, "a peer was not let in");
+            }
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, refused));
         }
         let reply = gate.judge(&hello);
@@ -203,8 +205,10 @@ async fn greet(
                 Ok((hello, reader, writer))
             }
             HelloReply::Refused { reason, .. } => {
-                if gate.is_news(hello.from, &reason) {
-                    tracing::warn!(node = hello.from, reason, "a peer was refused");
+                if gate.is_news(hello.from, &reason)
+                    && let Some(others_left_out) = gate.admit_line(from)
+                {
+                    tracing::warn!(node = hello.from, reason, others_left_out, "a peer was refused");
                 }
                 Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
             }
@@ -220,21 +224,25 @@ async fn greet(
 async fn secure(stream: PeerStream, gate: &Gate, from: &str) -> io::Result<(Protected, Option<PeerName>)> {
     let protected = protect_accepted(stream, gate.tls()).await;
     protected.map_err(|refused| {
-        if refused.is_refusal() {
-            tracing::warn!(from, %refused, "a peer was not let in");
+        if refused.is_refusal()
+            && let Some(others_left_out) = gate.admit_line(from)
+        {
+            tracing::warn!(from, %refused, others_left_out, "a peer was not let in");
         }
         refused.into()
     })
 }
 
 /// Reads a caller's hello. One that speaks no version that this node does is told so, whatever else it says.
-async fn read_hello(gate: &Gate, frame: &[u8], writer: &mut WriteHalf) -> io::Result<Hello> {
+async fn read_hello(gate: &Gate, caller: &str, frame: &[u8], writer: &mut WriteHalf) -> io::Result<Hello> {
     let bad = |error| io::Error::new(io::ErrorKind::InvalidData, error);
     let start = codec::decode_start::<HelloStart>(frame).map_err(bad)?;
     let decoded = codec::decode::<Hello>(frame);
     let from = decoded.as_ref().map_or(UNKNOWN_NODE, |hello| hello.from);
     if let Err((cause, reason)) = gate.agree(&start, from) {
-        tracing::warn!(reason, "a peer was refused");
+        if let Some(others_left_out) = gate.admit_line(caller) {
+            tracing::warn!(from = caller, reason, others_left_out, "a peer was refused");
+        }
         let mut out = BytesMut::new();
         put_frame(
             &mut out,
