@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{Method, Uri};
 use serde::Deserialize;
 use utoipa::IntoParams;
-use znode_store::{Downgraded, Grant, LockName, SessionId, Zxid};
+use znode_store::{Downgraded, Grant, LockName, Right, SessionId, View, Zxid};
 
 use super::audit;
 use super::door::Vigil;
@@ -68,8 +68,8 @@ pub async fn act(State(api): State<Shared>, peer: Peer, method: Method, uri: Uri
     }
 }
 
-/// Waits for what was begun, for as long as its caller is let in. If the caller hangs up this future is dropped, and with it the
-/// place in the queue; if it is let in no more the place is given up at once.
+/// Waits for what was begun, for as long as its caller is let in and may take the locks. If the caller hangs up this future is dropped, and
+/// with it the place in the queue; if it may not take one of the locks any more the place is given up at once.
 pub async fn granted(
     api: &Api,
     peer: &Peer,
@@ -81,9 +81,13 @@ pub async fn granted(
         Started::Granted(grants) => Ok(grants),
         Started::Queued(queued) => {
             let mut vigil = Vigil::begin(&api.node, peer);
-            queued
-                .granted_unless(vigil.lost(|view| view.may_use(session)))
-                .await
+            let locks = queued.locks().to_vec();
+            let may_wait = |view: View<'_>| {
+                view.may_use(session)?;
+                let mut znodes = locks.iter().map(LockName::znode);
+                znodes.try_for_each(|znode| view.may(Right::Lock, znode))
+            };
+            queued.granted_unless(vigil.lost(may_wait)).await
         }
     }
 }

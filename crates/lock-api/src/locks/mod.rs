@@ -102,6 +102,11 @@ impl Started {
 pub(crate) struct Queued(Call);
 
 impl Queued {
+    /// The locks that it waits for, or in part has.
+    pub fn locks(&self) -> &[LockName] {
+        self.0.what.locks()
+    }
+
     /// Waits for the locks, until the caller is dismissed with a refusal.
     pub async fn granted_unless(
         self,

@@ -453,6 +453,74 @@ async fn a_wait_for_a_lock_ends_when_its_token_is_revoked() {
     server.stop().await;
 }
 
+/// Likewise when the role that the token stands for loses the right: a wait of each kind.
+#[tokio::test]
+async fn waits_for_locks_end_when_the_role_may_not_lock_any_more() {
+    let (server, admin) = Server::start_secured().await;
+    let role = async |locks: &str| {
+        let grants = json!({"grants": [{"locks": locks, "rights": ["read", "lock"]}]});
+        server
+            .as_token(&admin, "PUT", "/v1/roles/waiting", grants)
+            .await
+            .expect(200);
+    };
+    role("").await;
+    let token = server
+        .as_token(&admin, "POST", "/v1/tokens", json!({"role": "waiting"}))
+        .await
+        .expect(201);
+    let token = token["token"].as_str().unwrap().to_owned();
+    let holder = server.session_of(&admin).await;
+    for (lock, mode) in [("a", "exclusive"), ("b", "exclusive"), ("c", "shared")] {
+        let body = json!({"session": holder, "mode": mode});
+        server
+            .as_token(&admin, "POST", &format!("/v1/locks/{lock}/acquire"), body)
+            .await
+            .expect(200);
+    }
+    let session = server.session_of(&token).await;
+    let upgradeable = json!({"session": session, "mode": "upgradeable"});
+    let held = server
+        .as_token(&token, "POST", "/v1/locks/c/acquire", upgradeable)
+        .await
+        .expect(200);
+    let wait = json!({"session": session, "wait_ms": null});
+    let both = json!({"session": session, "wait_ms": null, "locks": [{"name": "b"}, {"name": "free"}]});
+    let upgrade = json!({"session": session, "wait_ms": null, "holder": held["holder"]});
+    let mut calls = Vec::new();
+    for (path, body) in [
+        ("/v1/locks/a/acquire", wait),
+        ("/v1/multilock/acquire", both),
+        ("/v1/locks/c/upgrade", upgrade),
+    ] {
+        let body = body.to_string();
+        calls.push(Call::send_as(server.address, Some(&token), "POST", path, Some(&body)).await);
+    }
+    let waiting = async || {
+        let mut waiting = 0;
+        for lock in ["a", "b", "c"] {
+            let path = format!("/v1/locks/{lock}");
+            let seen = server
+                .as_token(&admin, "GET", &path, Value::Null)
+                .await
+                .expect(200);
+            let holders = seen["holders"].as_array().unwrap().iter();
+            waiting += seen["queue"].as_array().unwrap().len();
+            waiting += holders
+                .filter(|it| it.get("upgrading_since_at").is_some())
+                .count();
+        }
+        waiting
+    };
+    until("all wait", async || waiting().await == 3).await;
+    role("elsewhere").await;
+    for call in calls {
+        call.reply().await.problem(403, "forbidden");
+    }
+    until("their places are gone", async || waiting().await == 0).await;
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn watches_of_a_stream_tell_nothing_that_may_not_be_read_any_more() {
     let (server, admin) = Server::start_secured().await;

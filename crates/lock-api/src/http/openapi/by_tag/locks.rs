@@ -82,6 +82,7 @@ fn changes() -> Vec<Operation> {
             .answers::<GrantAnswer<'_>>(StatusCode::OK, "It is held alone.", grant("exclusive"))
             .fails(&OF_SESSION)
             .fails(&OF_HOLDER)
+            .fails(&[Code::Forbidden])
             .fails(&WAITS)
             .fails(&CHANGE),
         one(Operation::post("/v1/locks/{name}/revoke", "revokeLock", "Asks holders to give a lock up, or answers that"))
