@@ -503,6 +503,10 @@ impl Node {
         &self.inner.replica.meters
     }
 
+    pub(crate) fn wall_clock_jumps(&self) -> u64 {
+        self.inner.replica.clock.jumps.get()
+    }
+
     pub(crate) fn wal(&self) -> &Wal {
         &self.inner.wal
     }
