@@ -1,7 +1,8 @@
 //! This machine's wall clock: for people, for the times in znodes, for the expiry of tokens, and to sweep what nobody uses.
 //! Neither locks nor sessions depend on it.
 //!
-//! Entries of the log are stamped with a [`SteadyClock`], which does not follow a wall clock that jumps.
+//! What a node takes for its own clock is a [`SteadyClock`], which does not follow a wall clock that jumps. What entries of the log
+//! are stamped with is the cluster's: see `cluster_clock.rs`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -36,9 +37,9 @@ struct Line {
 }
 
 impl SteadyClock {
-    /// In milliseconds since 1970.
-    pub fn now_ms(&self) -> u64 {
-        self.at(now_ms(), Instant::now())
+    /// In milliseconds since 1970, at this moment.
+    pub fn now_ms(&self, now: Instant) -> u64 {
+        self.at(now_ms(), now)
     }
 
     /// The time when the machine's clock says `wall_ms`.
