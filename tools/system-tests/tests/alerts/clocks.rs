@@ -89,10 +89,7 @@ async fn clock_that_jumps_is_counted_once_and_fires_an_alert() {
         assert!(!firing.contains(&alert), "no clock is wrong yet: {firing:?}");
     }
     // The state has a time from its first change on.
-    let made = cluster
-        .send(id, "POST", "/v1/znodes/a", &json!({ "data": "x" }))
-        .await;
-    assert_eq!(made.status, 201, "{}", made.json());
+    create(&cluster, id, "a").await;
     clock.set("-60d");
     eventually("the node notices the jump", async || jumps().await > 0.5).await;
     let seen = Scrape::of(&cluster, id).await;
@@ -102,4 +99,46 @@ async fn clock_that_jumps_is_counted_once_and_fires_an_alert() {
         prometheus.wait_for(JOB, ALERTS[0]).await;
     }
     assert!(jumps().await < 1.5, "it has jumped once");
+}
+
+/// When a znode was created, as text: later times are larger.
+async fn create(cluster: &TestCluster, id: u64, path: &str) -> String {
+    let path = format!("/v1/znodes/{path}");
+    let made = cluster.send(id, "POST", &path, &json!({ "data": "x" })).await;
+    assert_eq!(made.status, 201, "{}", made.json());
+    let at = made.json()["stat"]["created_at"].clone();
+    at.as_str().expect("a time").to_owned()
+}
+
+#[tokio::test]
+async fn leader_that_starts_with_a_wrong_clock_stamps_the_time_of_the_others() {
+    let Some(library) = library() else { return };
+    for (name, ahead) in [("ahead", "+60d"), ("behind", "-60d")] {
+        let mut cluster = TestCluster::start().await;
+        let first = cluster.leader_now().await;
+        let before = create(&cluster, first, "before").await;
+        let id = cluster.followers().await[0];
+        cluster.kill(id).await.unwrap();
+        let clock = FakeClock::new(library.clone(), cluster.dir(), ahead);
+        clock.start(&mut cluster, id).await;
+        eventually("the node with the wrong clock leads", async || {
+            let to = json!({ "node_id": id });
+            // Refused, or in vain, while the node is not up to date.
+            cluster.send(first, "POST", "/v1/cluster/leader", &to).await;
+            cluster.leader_now().await == id
+        })
+        .await;
+        let at = create(&cluster, id, name).await;
+        assert!(at > before, "the time stands still at {before}");
+        // At a node whose clock is right.
+        cluster.get(first, &format!("/v1/znodes/{name}")).await;
+        let seen = Scrape::of(&cluster, first).await;
+        let ahead_s = seen.value("lockgate_state_time_ahead_seconds");
+        assert!(ahead_s < 60.0, "the state is {ahead_s} s ahead");
+        let shown = Scrape::of(&cluster, id)
+            .await
+            .value("lockgate_wall_clock_timestamp_seconds");
+        let right = seen.value("lockgate_wall_clock_timestamp_seconds");
+        assert!((shown - right).abs() > 59.0 * 86_400.0, "its own clock is wrong");
+    }
 }
