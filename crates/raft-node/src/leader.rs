@@ -468,7 +468,7 @@ pub async fn tend<P, F>(
         }
         let tuning = tuned.get();
         let (sweeps, limits) = (&tuning.sweeps, tuning.limits);
-        // A clock that nobody asks could not tell a jump from the time that has passed.
+        // A clock that nobody asks could not tell a jump from the time that has passed. Logs also that it is overruled.
         replica.clock.now_ms();
         let now = Instant::now();
         let late = (now - last).saturating_sub(TICK);

@@ -109,6 +109,7 @@ mod blocking;
 mod wall_clock;
 #[cfg(feature = "simulation")]
 pub mod simulation;
+mod cluster_clock;
 mod codec;
 pub mod versions;
 mod types;

@@ -1,12 +1,15 @@
 //! This machine's wall clock: for people, for the times in znodes, for the expiry of tokens, and to sweep what nobody uses.
 //! Neither locks nor sessions depend on it.
 //!
-//! Entries of the log are stamped with a [`SteadyClock`], which does not follow a wall clock that jumps.
+//! What a node takes for its own clock is a [`SteadyClock`], which does not follow a wall clock that jumps. What entries of the log
+//! are stamped with is the cluster's: see `cluster_clock.rs`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
+
+use crate::metrics::numbers::Counter;
 
 /// A wall clock that goes apart from the monotonic one by more than this, between two looks, has jumped. Whoever adjusts a clock
 /// gradually changes it by less in minutes, and looks are a moment apart.
@@ -20,6 +23,8 @@ const BELIEVED_AFTER: Duration = Duration::from_secs(600);
 #[derive(Debug, Default)]
 pub struct SteadyClock {
     line: Mutex<Option<Line>>,
+    /// How often the wall clock has jumped.
+    pub jumps: Counter,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -32,9 +37,9 @@ struct Line {
 }
 
 impl SteadyClock {
-    /// In milliseconds since 1970.
-    pub fn now_ms(&self) -> u64 {
-        self.at(now_ms(), Instant::now())
+    /// In milliseconds since 1970, at this moment.
+    pub fn now_ms(&self, now: Instant) -> u64 {
+        self.at(now_ms(), now)
     }
 
     /// The time when the machine's clock says `wall_ms`.
@@ -75,6 +80,7 @@ impl SteadyClock {
             }
             (false, Some(_)) => expected,
             (false, None) => {
+                self.jumps.up();
                 tracing::warn!(
                     wall_ms,
                     expected_ms = expected,
@@ -128,6 +134,21 @@ mod tests {
             assert_eq!(clock(MINUTE, ahead_ms), 60_000);
             assert_eq!(clock(MINUTE * 2, 0), 120_000);
             assert_eq!(clock(MINUTE * 20, 300), 1_200_300, "and is followed again");
+        }
+    }
+
+    #[test]
+    fn each_jump_is_counted_once() {
+        let (clock, begin) = (SteadyClock::default(), Instant::now());
+        for (second, wall_ms, jumps) in [
+            (0, 0, 0),
+            (1, 90_000, 1),
+            (2, 91_000, 1),
+            (3, 3_000, 1),
+            (4, 0, 2),
+        ] {
+            clock.at(EPOCH_MS + wall_ms, begin + SECOND * second);
+            assert_eq!(clock.jumps.get(), jumps, "after {second} s");
         }
     }
 

@@ -33,6 +33,9 @@ const ENDS_WITHIN: Micros = 30 * SECOND;
 /// left, for twice the patience of a proposal by its own clock, after as long for a leader.
 const WATCHES_END_WITHIN: Micros = 30 * SECOND;
 
+/// The leader knows the wall clocks of all members within this: it asks them every 5 s by its own clock, and what was lost is asked again.
+const CLOCKS_KNOWN_WITHIN: Micros = 15 * SECOND;
+
 /// A probe that was not answered is sent again.
 const PROBES_EVERY: Micros = 100 * MILLI;
 
@@ -180,6 +183,10 @@ impl World {
                 .is_some_and(|mine| !mine.is_empty());
             store.sessions().is_empty() && !held && !owned
         })?;
+        let known = self.now() + CLOCKS_KNOWN_WITHIN;
+        while self.now() < known {
+            self.step()?;
+        }
         // One more write, and nobody is behind it.
         let deadline = self.now() + GOES_ON_WITHIN;
         let write = self.probing_write();
@@ -201,12 +208,16 @@ impl World {
         while self.now() < deadline && watched(self) {
             self.step()?;
         }
+        let now = self.now();
         for machine in &self.machines {
             let Some(node) = machine.node() else { continue };
-            let (position, unique) = node.read(|store| (store.zxid(), children(store, UNIQUE)));
+            let look = |store: &Store| (store.zxid(), store.time_ms(), children(store, UNIQUE));
+            let (position, time_ms, unique) = node.read(look);
             let mut ledger = self.surroundings.ledger.borrow_mut();
             let check = ledger.acknowledged.at_end(position.0);
             ledger.note("acknowledged writes", check);
+            let check = ledger.time.at_end(time_ms, now);
+            ledger.note("no time of a wrong clock", check);
             let check = ledger.exactly_once.at_end(&unique);
             ledger.note("exactly once", check);
             let watching = node.watching();

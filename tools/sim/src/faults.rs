@@ -256,9 +256,13 @@ impl World {
                 self.after(lasts, Fault::FastDisk(machine));
             }
             Kind::WallClock => {
-                let hours = 3_600_000;
-                let by_ms = dice.between(0..2 * hours) as i64 - hours as i64;
-                self.machines[machine].move_wall_clock(by_ms);
+                if let Some(machine) = self
+                    .plan
+                    .wrong_clocks
+                    .get(machine % self.plan.wrong_clocks.len().max(1))
+                {
+                    self.machines[*machine].move_wall_clock(wrong_clock_ms(dice));
+                }
             }
             // Any node: it asks the leader.
             Kind::MoveLeader => {
@@ -368,6 +372,12 @@ impl World {
         machines.truncate(self.machines.len() / 2 + 1);
         machines
     }
+}
+
+/// How far a wall clock is ahead that is wrong.
+pub(crate) fn wrong_clock_ms(dice: &mut Dice) -> i64 {
+    let hour = 3_600_000;
+    dice.between(0..2 * hour) as i64 - hour as i64
 }
 
 /// Every link.

@@ -31,7 +31,7 @@ use crate::network::{self, Shared};
 const ROUNDS: usize = 4;
 
 /// What wall clocks start from: a day in 2026.
-const EPOCH_MS: u64 = 1_780_000_000_000;
+pub const EPOCH_MS: u64 = 1_780_000_000_000;
 
 /// What the world knows of a machine whatever runs on it.
 pub struct Machine {

@@ -47,6 +47,8 @@ pub struct Plan {
     pub client_copies: u64,
     /// The clocks, in thousandths of a right one's rate.
     pub rates: Vec<u64>,
+    /// The machines whose wall clocks may be wrong.
+    pub wrong_clocks: Vec<usize>,
 }
 
 impl Plan {
@@ -71,6 +73,7 @@ impl Plan {
             client_loss: if dice.chance(500) { dice.between(0..60) } else { 0 },
             client_copies: if dice.chance(500) { dice.between(0..60) } else { 0 },
             rates,
+            wrong_clocks: draw_wrong_clocks(seed, machines),
         };
         if gentle || dice.chance(300) {
             plan.client_pauses = dice.between(MANY_PAUSES);
@@ -86,6 +89,11 @@ impl Plan {
         plan
     }
 
+    /// Whether less than half of the wall clocks are wrong at any time.
+    pub fn most_clocks_are_right(&self) -> bool {
+        self.wrong_clocks.len() * 2 < self.machines
+    }
+
     /// A plan in which nothing goes wrong by itself.
     pub fn quiet(seed: u64) -> Self {
         let plan = Self::draw(seed);
@@ -96,6 +104,7 @@ impl Plan {
             client_loss: 0,
             client_copies: 0,
             rates: vec![1_000; 3],
+            wrong_clocks: Vec::new(),
             ..plan
         }
     }
@@ -125,4 +134,16 @@ impl Plan {
         config.propose_timeout = Duration::from_secs(5);
         config
     }
+}
+
+/// Mostly less than half of the machines: then times in the state must be right. By dice of its own, so that it changes nothing else of
+/// a seed.
+fn draw_wrong_clocks(seed: u64, machines: usize) -> Vec<usize> {
+    let mut dice = Dice::new(seed, "wall clocks");
+    let mut wrong: Vec<usize> = (0..machines).collect();
+    dice.shuffle(&mut wrong);
+    if dice.chance(750) {
+        wrong.truncate((machines - 1) / 2);
+    }
+    wrong
 }

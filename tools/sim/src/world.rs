@@ -10,7 +10,7 @@ use crate::agenda::{ClientTimer, Event, MILLI, Micros};
 use crate::clients::{self, Answer, Client, OpId, Surroundings};
 use crate::dice::Dice;
 use crate::ending::PROBE;
-use crate::faults::{Fault, Kind, Nemesis};
+use crate::faults::{Fault, Kind, Nemesis, wrong_clock_ms};
 use crate::invariants::{Ledger, Looked, SLACK, SLACK_WITH_FAST_LINKS};
 use crate::machine::{End, Machine};
 use crate::network::{Network, Shared};
@@ -90,12 +90,26 @@ impl World {
                 true => SLACK_WITH_FAST_LINKS,
                 false => SLACK,
             },
+            plan.most_clocks_are_right(),
         )));
         let machine = |index| {
             let dice = Dice::new(seed, &format!("machine {index}"));
             Machine::new(index, plan.config(index), network.clone(), ledger.clone(), dice)
         };
-        let machines: Vec<Machine> = (0..plan.machines).map(machine).collect();
+        let mut machines: Vec<Machine> = (0..plan.machines).map(machine).collect();
+        if plan.kinds.contains(&Kind::WallClock) {
+            // Some are wrong when the machine starts.
+            let mut dice = Dice::new(seed, "wall clocks at first");
+            for machine in plan
+                .wrong_clocks
+                .iter()
+                .filter(|_| dice.chance(500))
+                .copied()
+                .collect::<Vec<_>>()
+            {
+                machines[machine].move_wall_clock(wrong_clock_ms(&mut dice));
+            }
+        }
         let client = |id| Client::new(id, plan.client_pauses, Dice::new(seed, &format!("client {id}")));
         let clients: Vec<Client> = (0..plan.clients).map(client).collect();
         let nemesis = Nemesis::new(

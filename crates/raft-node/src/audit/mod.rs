@@ -7,6 +7,8 @@
 //! right one, also if it is not the leader's. Without such a majority nobody can tell, and none of those that differ
 //! serves.
 //!
+//! With it go what the members' wall clocks show ([`crate::cluster_clock`]).
+//!
 //! A node that differs serves no client and does not lead. It goes on to append and to vote: its log is what the others'
 //! logs are, and only its state is not what follows from it. It notes on its disk that it differs, so that after a restart
 //! it serves only when its state, made anew from snapshot and log, was found equal.
@@ -25,6 +27,7 @@ use openraft::async_runtime::watch::WatchReceiver;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use znode_store::planted::{self, Bug};
 
@@ -57,6 +60,8 @@ pub struct AuditQuestion {
     pub members: BTreeMap<NodeId, Record>,
     /// What it has found.
     pub finding: Option<Finding>,
+    /// How many milliseconds the members' wall clocks are ahead of the leader's, its own among them.
+    pub clocks_ahead_ms: BTreeMap<NodeId, i64>,
 }
 
 /// What a member answers.
@@ -68,6 +73,8 @@ pub struct AuditAnswer {
     pub states: Vec<StateDigest>,
     /// A majority has found the member's state wrong before.
     pub is_wrong: bool,
+    /// What its wall clock shows, in milliseconds since 1970.
+    pub clock_ms: u64,
 }
 
 /// Why this node does not serve.
@@ -169,7 +176,9 @@ impl Audit {
             states: theirs,
             members,
             finding,
+            clocks_ahead_ms,
         } = question;
+        self.replica.clock.take_over(self.node, &clocks_ahead_ms);
         self.learn(members).await;
         let ours = self.replica.states();
         let compared =
@@ -197,6 +206,7 @@ impl Audit {
             digest_version: znode_store::DIGEST_VERSION,
             states: ours,
             is_wrong: self.has_wrong_state(),
+            clock_ms: self.replica.clock.own_ms(),
         }
     }
 
@@ -316,15 +326,21 @@ impl Audit {
                 .witness()
                 .records(seen.term, seen.own_matched, seen.committed),
             finding: self.known.lock().finding.clone(),
+            clocks_ahead_ms: self.replica.clock.ahead_of(self.node),
         };
         let ours = question.states.clone();
         // What this node knows itself is on its disk before others count on it.
         self.learn(BTreeMap::new()).await;
+        let clock = &self.replica.clock;
         let asked = seen.others.iter().map(|id| {
             let (link, question) = (peers.link(*id, Purpose::Control), question.clone());
             async move {
+                let began = Instant::now();
                 match link.ask(Ask::Audit(Box::new(question)), ANSWER_PATIENCE).await {
-                    Ok(Answer::Audit(answer)) => Some((*id, answer)),
+                    Ok(Answer::Audit(answer)) => {
+                        clock.measured(*id, answer.clock_ms, began);
+                        Some((*id, answer))
+                    }
                     // It is unreachable, or of an older version, which compares nothing.
                     Ok(_) | Err(_) => None,
                 }

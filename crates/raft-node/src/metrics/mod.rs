@@ -5,6 +5,7 @@
 pub mod numbers;
 pub mod sheet;
 
+mod clock;
 mod locks;
 mod meters;
 mod raft;
@@ -41,6 +42,7 @@ impl Instruments for NodeMetrics {
         raft::write(sheet, &self.node, &status)?;
         storage::write(sheet, &self.node, &status)?;
         state::write(sheet, &self.node, &status)?;
+        clock::write(sheet, &self.node)?;
         self.node.meters().write(sheet)
     }
 }

@@ -8,7 +8,6 @@ use super::Node;
 use crate::backup::{Backup, BackupHead};
 use crate::error::Unavailable;
 use crate::storage::{SnapshotFile, Storage};
-use crate::wall_clock;
 
 /// Backups that are read from one node at a time. Each costs a snapshot, a part of it in memory, and reads of the disk
 /// that the log writes to.
@@ -46,7 +45,7 @@ impl Node {
             cluster_id: inner.gate.cluster_id().map(|id| id.0).unwrap_or_default(),
             node_id: self.id(),
             // Before anything is looked at: what is not in the backup happens later.
-            made_at_ms: wall_clock::now_ms(),
+            made_at_ms: self.now_ms(),
             term: 0,
             index: 0,
             members: Vec::new(),

@@ -12,7 +12,6 @@ use crate::config::{MemberAddress, NodeId};
 use crate::disks::{Alarm, AlarmKind};
 use crate::hub::chronicle::{ClusterHappened, ClusterHappening};
 use crate::leader::LeaderView;
-use crate::wall_clock;
 
 /// How often it is looked who is a member, and what there is to look at. Who leads is told at once.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -49,7 +48,7 @@ impl Node {
                 alarms
             });
             for what in chronicler.see(leader, self.committed_members(), alarms) {
-                let time_ms = wall_clock::now_ms();
+                let time_ms = self.now_ms();
                 self.inner
                     .replica
                     .hub

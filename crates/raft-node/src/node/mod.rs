@@ -343,8 +343,8 @@ impl Node {
         Err(Unavailable::new("it is just being decided whether the session ends").into())
     }
 
-    /// The time, in milliseconds since 1970: this machine's wall clock, unless that has just jumped. Then it goes on by the
-    /// monotonic clock, for ten minutes at most.
+    /// The time, in milliseconds since 1970: this machine's wall clock, unless it differs from those of most members. A clock
+    /// that has just jumped goes on by the monotonic clock, for ten minutes at most.
     pub fn now_ms(&self) -> u64 {
         self.inner.replica.clock.now_ms()
     }
@@ -501,6 +501,10 @@ impl Node {
 
     pub(crate) fn meters(&self) -> &Meters {
         &self.inner.replica.meters
+    }
+
+    pub(crate) fn wall_clock_jumps(&self) -> u64 {
+        self.inner.replica.clock.jumps()
     }
 
     pub(crate) fn wal(&self) -> &Wal {

@@ -18,6 +18,7 @@ use crate::admission::Admission;
 use crate::asker::{self, Asker};
 use crate::audit::Audit;
 use crate::backup::Seed;
+use crate::cluster_clock::ClusterClock;
 use crate::codec::Origin;
 use crate::compaction::{self, Compaction};
 use crate::config::NodeConfig;
@@ -130,6 +131,7 @@ impl Node {
         let log = storage.wal.clone();
 
         let (failure, _) = watch::channel(None);
+        let clock = Arc::new(ClusterClock::default());
         let gate = Gate::new(
             config.node_id,
             config.cluster.clone(),
@@ -141,7 +143,8 @@ impl Node {
         let gate = Arc::new(
             gate.speaking(config.wire)
                 .secured(config.tls.clone())
-                .witnessed(storage.witness.clone()),
+                .witnessed(storage.witness.clone())
+                .with_clock(clock.clone()),
         );
         let peers = Arc::new(Peers::new(gate.clone()));
         let origin = Origin {
@@ -151,7 +154,9 @@ impl Node {
         let (queue, queued) = mpsc::unbounded_channel();
         let hub = Hub::new(&config.watches, &config.events, random_u64());
         let meters = Arc::new(Meters::new(&config.metrics));
-        let replica = Replica::new(origin, hub, queue.clone()).with_meters(meters);
+        let replica = Replica::new(origin, hub, queue.clone())
+            .with_meters(meters)
+            .with_clock(clock);
         let (replica, history) = match keeps_history {
             true => {
                 let (replica, history) = history::keep(replica, &config, identity.disk_id)?;

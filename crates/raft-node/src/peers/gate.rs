@@ -19,10 +19,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use front_door::{LogLimit, subscriber};
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use transport_security::PeerTls;
 
-use super::wire::{Hello, HelloReply, HelloStart, MAGIC, Purpose, RefusalCause, WITNESS_EXTENSION};
+use super::wire::{
+    CLOCK_EXTENSION, Hello, HelloReply, HelloStart, MAGIC, Purpose, RefusalCause, WITNESS_EXTENSION,
+};
+use crate::cluster_clock::ClusterClock;
 use crate::config::{MemberAddress, NodeId};
 use crate::membership::RetiredIds;
 use crate::types::{ClusterId, DiskId, Member};
@@ -75,6 +79,8 @@ pub struct Gate {
     tls: Option<PeerTls>,
     /// Which start of which directory each member was last seen with.
     witness: Arc<Witness>,
+    /// The members' wall clocks.
+    clock: Arc<ClusterClock>,
     /// This node's state is known to differ from that of the others.
     wrong_state: AtomicBool,
     /// Lines of the log about callers that were not let in.
@@ -111,6 +117,7 @@ impl Gate {
             failure,
             tls: None,
             witness: Arc::new(Witness::in_memory(node, disk, Shown::default())),
+            clock: Arc::default(),
             wrong_state: AtomicBool::new(false),
             strangers: LogLimit::default(),
         }
@@ -120,6 +127,19 @@ impl Gate {
     pub fn witnessed(mut self, witness: Arc<Witness>) -> Self {
         self.witness = witness;
         self
+    }
+
+    /// A gate that shows the time of this clock, and notes in it what peers show.
+    pub fn with_clock(mut self, clock: Arc<ClusterClock>) -> Self {
+        // Until the membership is known.
+        clock.set_members(self.configured.keys().copied().collect());
+        self.clock = clock;
+        self
+    }
+
+    /// The members' wall clocks.
+    pub fn clock(&self) -> &ClusterClock {
+        &self.clock
     }
 
     /// Whether this node's state is known to differ from that of the others: no snapshot is made of it, and this node must
@@ -200,6 +220,7 @@ impl Gate {
 
     /// The replicated membership is this from now on.
     pub fn set_members(&self, members: BTreeMap<NodeId, Member>) {
+        self.clock.set_members(members.keys().copied().collect());
         {
             let mut known = self.known.lock();
             known.found_at.retain(|id, _| members.contains_key(id));
@@ -419,7 +440,7 @@ impl Gate {
                     disk: self.disk,
                     version,
                     versions: self.versions.clone(),
-                    extensions: self.shown(),
+                    extensions: [self.shown(), self.shown_clock()].concat(),
                 }
             }
         }
@@ -559,6 +580,11 @@ impl Gate {
         vec![(WITNESS_EXTENSION, codec::encode(self.witness.shown()).into())]
     }
 
+    /// What this node's wall clock shows.
+    fn shown_clock(&self) -> Vec<(u16, Bytes)> {
+        vec![(CLOCK_EXTENSION, codec::encode(&self.clock.own_ms()).into())]
+    }
+
     /// A peer says that this node is not who it claims to be. A node that never took part believes the first
     /// peer that did; one that has its own history, only a majority.
     fn refused(&self, by: NodeId, reason: &str, they_are_formed: bool) {
@@ -600,9 +626,16 @@ impl Gate {
 
 /// Which start of its data directory a peer shows. Programs before this extension show none, and are believed.
 fn shown_in(extensions: &[(u16, Bytes)]) -> Option<Shown> {
-    let (_, bytes) = extensions
-        .iter()
-        .find(|(number, _)| *number == WITNESS_EXTENSION)?;
+    extension(extensions, WITNESS_EXTENSION)
+}
+
+/// What a peer's wall clock shows, in milliseconds since 1970. Programs before this extension show none.
+pub(super) fn clock_in(extensions: &[(u16, Bytes)]) -> Option<u64> {
+    extension(extensions, CLOCK_EXTENSION)
+}
+
+fn extension<T: DeserializeOwned>(extensions: &[(u16, Bytes)], wanted: u16) -> Option<T> {
+    let (_, bytes) = extensions.iter().find(|(number, _)| *number == wanted)?;
     codec::decode(bytes).ok()
 }
 

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::gate::Gate;
+use super::gate::{Gate, clock_in};
 use super::stream::{PeerStream, ReadHalf, WriteHalf, protect_called};
 use super::wire::{
     Answer, Ask, FrameReader, HelloReply, OLDEST_WIRE_VERSION, Purpose, RefusalCause, decode_frame,
@@ -142,6 +142,7 @@ pub async fn connect_at(gate: &Gate, to: NodeId, address: &str, purpose: Purpose
         let (reader, mut writer) = protect_called(stream, to, gate.tls()).await?.into_split();
         let mut reader = FrameReader::new(reader);
         let hello = gate.hello(to, purpose);
+        let asked = Instant::now();
         let mut out = BytesMut::new();
         put_frame(&mut out, &hello);
         send_frames(&mut writer, &out).await?;
@@ -161,6 +162,9 @@ pub async fn connect_at(gate: &Gate, to: NodeId, address: &str, purpose: Purpose
         let disk = gate
             .accept(&hello, reply)
             .map_err(|error| other(error.to_string()))?;
+        if let Some(clock_ms) = clock_in(&shown) {
+            gate.clock().measured(to, clock_ms, asked);
+        }
         gate.meet(to, disk, &shown).await?;
         fail_step!(async "peer::after_connect", |error| error);
         Ok((reader, writer, disk))

@@ -18,6 +18,7 @@ use znode_store::{
 };
 
 use crate::calls::{Applying, Calls};
+use crate::cluster_clock::ClusterClock;
 use crate::codec::{BadBytes, CommandBatch, Envelope, Origin};
 use crate::fail_step;
 use crate::hub::{GrantWait, Hub, Verdict};
@@ -25,7 +26,6 @@ use crate::metrics::{Meters, times_out};
 use crate::sessions::SessionTracker;
 use crate::tap::Tap;
 use crate::types::Proposal;
-use crate::wall_clock::SteadyClock;
 
 mod looks;
 mod states;
@@ -65,7 +65,7 @@ pub struct Replica {
     /// Deadlines, while this node leads.
     pub sessions: SessionTracker,
     /// What entries are stamped with.
-    pub clock: SteadyClock,
+    pub clock: Arc<ClusterClock>,
     /// What is counted.
     pub meters: Arc<Meters>,
     /// Tells of holds that began and ended.
@@ -90,7 +90,7 @@ impl Replica {
             hub: Arc::new(hub),
             calls: Calls::default(),
             sessions: SessionTracker::default(),
-            clock: SteadyClock::default(),
+            clock: Arc::default(),
             meters: Arc::default(),
             tap: Tap::default(),
             looks: Looks::default(),
@@ -104,6 +104,11 @@ impl Replica {
     /// The same, with somebody who is told of holds.
     pub(crate) fn with_tap(self, tap: Tap) -> Self {
         Self { tap, ..self }
+    }
+
+    /// The same, by this clock.
+    pub(crate) fn with_clock(self, clock: Arc<ClusterClock>) -> Self {
+        Self { clock, ..self }
     }
 
     /// The same, counting in `meters`.

@@ -224,6 +224,7 @@ fn golden_questions_and_answers() {
             agreeing: BTreeSet::from([1, 3]),
             differing: BTreeSet::from([2]),
         }),
+        clocks_ahead_ms: BTreeMap::from([(1, 0), (2, -5_184_000_000)]),
     };
     for (name, ask) in [
         ("ask_vote", Ask::Vote(vote_request.clone())),
@@ -374,6 +375,7 @@ fn golden_questions_and_answers() {
                 digest_version: 1,
                 states: vec![STATE],
                 is_wrong: true,
+                clock_ms: 1_700_000_000_000,
             }),
         ),
         ("answer_changed", Answer::ChangeMembership(Ok(changed))),

@@ -16,6 +16,7 @@ mod prompt_expiry;
 mod queue_order;
 mod session_expiry;
 mod state_machine_safety;
+mod state_time;
 mod tokens;
 mod watches;
 
@@ -34,6 +35,7 @@ use self::log_matching::LogMatching;
 pub use self::prompt_expiry::{PromptExpiry, SLACK, SLACK_WITH_FAST_LINKS};
 use self::session_expiry::SessionExpiry;
 use self::state_machine_safety::StateMachineSafety;
+pub use self::state_time::StateTime;
 use self::tokens::Tokens;
 pub use self::watches::Watches;
 use crate::agenda::{MILLI, Micros};
@@ -74,6 +76,8 @@ pub struct Ledger {
     tokens: Tokens,
     ephemerals: Ephemerals,
     bounds: BoundedTables,
+    /// Times in the state.
+    pub time: StateTime,
     /// Sessions that must not have been ended yet.
     pub sessions: SessionExpiry,
     /// Sessions that must have been ended.
@@ -90,7 +94,13 @@ pub struct Ledger {
 
 impl Ledger {
     /// Nothing has happened. These are all locks there are; the slowest clock has this rate, in thousandths.
-    pub fn new(machines: usize, locks: Vec<LockName>, slowest: u64, slack: Micros) -> Self {
+    pub fn new(
+        machines: usize,
+        locks: Vec<LockName>,
+        slowest: u64,
+        slack: Micros,
+        most_clocks_are_right: bool,
+    ) -> Self {
         Self {
             locks,
             elections: ElectionSafety::default(),
@@ -100,6 +110,7 @@ impl Ledger {
             tokens: Tokens::default(),
             ephemerals: Ephemerals::default(),
             bounds: BoundedTables,
+            time: StateTime::new(most_clocks_are_right),
             sessions: SessionExpiry::default(),
             prompt: PromptExpiry::new(slowest, slack),
             acknowledged: Acknowledged::default(),
@@ -194,6 +205,8 @@ impl Ledger {
             return;
         }
         self.looked.positions += 1;
+        let check = self.time.look(store.time_ms(), now);
+        self.note("no time of a wrong clock", check);
         for event in events {
             match event {
                 Event::HoldBegan(hold) => {

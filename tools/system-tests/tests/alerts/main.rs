@@ -7,6 +7,7 @@
 // clippy's exception for tests does not reach their helpers.
 #![allow(clippy::unwrap_used)]
 
+mod clocks;
 mod crowded;
 mod differing;
 #[path = "../../../../crates/lockgate/tests/cluster/harness.rs"]
@@ -38,12 +39,13 @@ use crate::project::{file, root};
 pub const LOCKGATE: &str = env!("CARGO_BIN_EXE_lockgate-with-faults");
 
 /// Which test makes a rule fire. A rule that is in none of them is one too many.
-const FIRED: [(&str, &[&str]); 5] = [
+const FIRED: [(&str, &[&str]); 6] = [
     ("losses", losses::ALERTS),
     ("crowded", crowded::ALERTS),
     ("troubled", troubled::ALERTS),
     ("slow_disk", slow_disk::ALERTS),
     ("differing", differing::ALERTS),
+    ("clocks", clocks::ALERTS),
 ];
 
 /// How a cluster of a test is scraped.

@@ -38,6 +38,9 @@ pub const MAGIC: [u8; 8] = *b"lockgate";
 /// `crate::witness::Shown`.
 pub const WITNESS_EXTENSION: u16 = 1;
 
+/// The extension of [`HelloReply::Welcome`] that shows the answering node's wall clock: milliseconds since 1970.
+pub const CLOCK_EXTENSION: u16 = 2;
+
 /// What a connection is for. Elections and heartbeats never queue behind bulk data: they have their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Purpose {

@@ -1,0 +1,328 @@
+//! The time that entries are stamped with: this node's wall clock, unless most members' clocks say otherwise.
+//!
+//! A node knows the members' clocks as differences to its own monotonic clock. It measures them in two exchanges, each with a
+//! bounded round trip: the reply to its own handshake, and, while it leads, the answers of the running audit. A node that becomes
+//! the leader has shaken hands with a majority, so it knows the clocks of a majority before it stamps anything. The leader
+//! sends with each audit how far all clocks are ahead of its own. Differences between clocks do not depend on how long that message
+//! was on its way, so followers know the clocks as well as their leader does.
+//!
+//! The median of the clocks of all members is right while more than half of them are. A clock that is not known counts as one
+//! that is behind, and of an even number the lower of the two in the middle counts: a time that is too low is corrected by the
+//! next right one, and one that is too high stays in the state.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::config::NodeId;
+use crate::wall_clock::SteadyClock;
+
+/// A wall clock that differs from the median by more than this is overruled. Clocks that a time service sets differ by far
+/// less, and an hour's token may live for a minute more or less.
+const TOLERATED_MS: u64 = 60_000;
+
+/// A wall clock that was overruled is used again when it differs by at most this: not to and fro at the border.
+const AGREES_MS: u64 = 30_000;
+
+/// An exchange that took longer says too little about the clock at its other end: the answer may have waited here meanwhile.
+const LONGEST_EXCHANGE: Duration = Duration::from_secs(2);
+
+/// See the module.
+#[derive(Debug)]
+pub struct ClusterClock {
+    /// This node's own clock.
+    own: SteadyClock,
+    /// What this node's monotonic clock is counted from.
+    began: Instant,
+    others: Mutex<Others>,
+}
+
+/// The clocks of other members. A clock is known by its zero: the time that it showed when `began` was.
+#[derive(Debug, Default)]
+struct Others {
+    /// All members, this node among them. If it is empty, whoever is known counts.
+    members: BTreeSet<NodeId>,
+    zeros: BTreeMap<NodeId, i64>,
+    /// The same in order.
+    sorted: Vec<i64>,
+    /// This node's own clock is too far from the median.
+    overruled: bool,
+}
+
+impl Default for ClusterClock {
+    fn default() -> Self {
+        Self {
+            own: SteadyClock::default(),
+            began: Instant::now(),
+            others: Mutex::default(),
+        }
+    }
+}
+
+impl ClusterClock {
+    /// The time in milliseconds since 1970.
+    pub fn now_ms(&self) -> u64 {
+        let now = Instant::now();
+        self.agreed(self.own.now_ms(now), now)
+    }
+
+    /// What this node's own clock shows: for other members.
+    pub fn own_ms(&self) -> u64 {
+        self.own.now_ms(Instant::now())
+    }
+
+    /// How often this node's wall clock has jumped.
+    pub fn jumps(&self) -> u64 {
+        self.own.jumps.get()
+    }
+
+    /// Takes what another node's clock showed in the answer to a question that was asked at `asked`, and has been answered now.
+    pub fn measured(&self, node: NodeId, shown_ms: u64, asked: Instant) {
+        let now = Instant::now();
+        if now.saturating_duration_since(asked) <= LONGEST_EXCHANGE {
+            let zero = self.zero(shown_ms, now);
+            self.change(|zeros| {
+                zeros.insert(node, zero);
+            });
+        }
+    }
+
+    /// Only the clocks of these count from now on. This node is one of them.
+    pub fn set_members(&self, members: BTreeSet<NodeId>) {
+        self.others.lock().members = members;
+        self.change(|_| {});
+    }
+
+    /// How many milliseconds each known clock is ahead of that of `me`, which is this node.
+    pub fn ahead_of(&self, me: NodeId) -> BTreeMap<NodeId, i64> {
+        let own = self.own_zero();
+        let others = self.others.lock();
+        let others = others.zeros.iter();
+        let others = others.map(|(id, zero)| (*id, zero.saturating_sub(own)));
+        others.chain([(me, 0)]).collect()
+    }
+
+    /// Takes over how many milliseconds the members' clocks are ahead of one of them, if that of `me`, which is this node, is
+    /// among them.
+    pub fn take_over(&self, me: NodeId, ahead_ms: &BTreeMap<NodeId, i64>) {
+        let Some(mine) = ahead_ms.get(&me) else {
+            return;
+        };
+        let reference = self.own_zero().saturating_sub(*mine);
+        let others = ahead_ms.iter().filter(|(id, _)| **id != me);
+        let others = others.map(|(id, ahead)| (*id, reference.saturating_add(*ahead)));
+        self.change(|zeros| zeros.extend(others));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<NodeId, i64>)) {
+        let mut others = self.others.lock();
+        change(&mut others.zeros);
+        let Others { members, zeros, .. } = &mut *others;
+        zeros.retain(|id, _| members.is_empty() || members.contains(id));
+        others.sorted = others.zeros.values().copied().collect();
+        others.sorted.sort_unstable();
+    }
+
+    fn own_zero(&self) -> i64 {
+        let now = Instant::now();
+        self.zero(self.own.now_ms(now), now)
+    }
+
+    /// The zero of a clock that shows this.
+    fn zero(&self, shown_ms: u64, at: Instant) -> i64 {
+        signed(shown_ms).saturating_sub(self.passed_ms(at))
+    }
+
+    fn passed_ms(&self, at: Instant) -> i64 {
+        let passed = at.saturating_duration_since(self.began).as_millis();
+        passed.try_into().unwrap_or(i64::MAX)
+    }
+
+    /// The time when this node's own clock shows `own_ms`.
+    fn agreed(&self, own_ms: u64, at: Instant) -> u64 {
+        let mut others = self.others.lock();
+        if others.sorted.is_empty() && !others.overruled {
+            return own_ms;
+        }
+        let own = self.zero(own_ms, at);
+        let median = lower_median(&others.sorted, own, others.members.len());
+        let tolerated = if others.overruled { AGREES_MS } else { TOLERATED_MS };
+        let overruled = own.abs_diff(median) > tolerated;
+        if overruled != others.overruled {
+            others.overruled = overruled;
+            let ahead_ms = own.saturating_sub(median);
+            match overruled {
+                true => tracing::warn!(
+                    ahead_ms,
+                    "this machine's wall clock differs from those of most members: times go by theirs; check how the clock is set"
+                ),
+                false => tracing::info!(
+                    ahead_ms,
+                    "this machine's wall clock agrees with those of most members"
+                ),
+            }
+        }
+        match overruled {
+            true => unsigned(median.saturating_add(self.passed_ms(at))),
+            false => own_ms,
+        }
+    }
+}
+
+/// The median of `sorted` and one more, as if what is missing of `members` values were lower than all of them. Of an even number
+/// it is the lower one in the middle.
+fn lower_median(sorted: &[i64], more: i64, members: usize) -> i64 {
+    let known = sorted.len() + 1;
+    let all = members.max(known);
+    let at = (known - 1).saturating_sub(all / 2);
+    let below = sorted.partition_point(|it| *it < more);
+    match below.cmp(&at) {
+        Ordering::Less => sorted[at - 1],
+        Ordering::Equal => more,
+        Ordering::Greater => sorted[at],
+    }
+}
+
+fn signed(ms: u64) -> i64 {
+    ms.try_into().unwrap_or(i64::MAX)
+}
+
+fn unsigned(ms: i64) -> u64 {
+    ms.try_into().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAYS_60_MS: i64 = 60 * 86_400_000;
+    const TRUE_MS: u64 = 1_780_000_000_000;
+
+    fn shown(ahead_ms: i64) -> u64 {
+        TRUE_MS.saturating_add_signed(ahead_ms)
+    }
+
+    /// What node 1 takes for the time, against the true one, if its own clock and those of others are ahead by this.
+    fn agreed(own: i64, others: &[i64]) -> i64 {
+        let clock = ClusterClock::default();
+        let now = clock.began;
+        for (id, ahead) in (2..).zip(others) {
+            clock.measured(id, shown(*ahead), now);
+        }
+        signed(clock.agreed(shown(own), now)) - signed(TRUE_MS)
+    }
+
+    #[test]
+    fn median_takes_unknown_clocks_for_low_ones() {
+        let all = [-7, -1, 0, 3, 3, 9];
+        for count in 0..all.len() {
+            for more in -9..11 {
+                for unknown in 0..3 {
+                    let mut together = all[..count].to_vec();
+                    together.push(more);
+                    let known = together.len();
+                    together.extend(vec![i64::MIN; unknown]);
+                    together.sort_unstable();
+                    // Never an unknown one.
+                    let at = ((together.len() - 1) / 2).max(unknown);
+                    let found = lower_median(&all[..count], more, known + unknown);
+                    assert_eq!(found, together[at], "{together:?}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn minority_of_clocks_that_are_ahead_is_overruled_although_others_are_unknown() {
+        let clock = ClusterClock::default();
+        clock.set_members((1..=5).collect());
+        for (id, ahead) in [(2, DAYS_60_MS), (3, 0), (9, 0)] {
+            clock.measured(id, shown(ahead), clock.began);
+        }
+        assert_eq!(clock.agreed(shown(DAYS_60_MS), clock.began), TRUE_MS);
+        assert_eq!(clock.others.lock().sorted.len(), 2, "node 9 is no member");
+        clock.set_members([1, 2].into());
+        assert_eq!(clock.others.lock().sorted.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn wrong_clock_of_a_minority_is_overruled_by_the_others() {
+        for wrong in [DAYS_60_MS, -DAYS_60_MS, -signed(TRUE_MS), i64::MAX] {
+            assert_eq!(agreed(wrong, &[0, 20]).clamp(0, 20), agreed(wrong, &[0, 20]));
+            assert_eq!(
+                agreed(wrong, &[wrong, 0, 10, 20]).clamp(0, 20),
+                agreed(wrong, &[wrong, 0, 10, 20])
+            );
+            assert_eq!(agreed(5, &[wrong, 20]), 5, "a right clock is used as it is");
+        }
+        assert_eq!(agreed(59_000, &[0, 20]), 59_000, "and one that differs little");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clock_that_is_ahead_of_the_only_other_one_is_not_believed() {
+        assert_eq!(agreed(DAYS_60_MS, &[0]), 0);
+        assert_eq!(agreed(0, &[DAYS_60_MS]), 0);
+        assert_eq!(agreed(DAYS_60_MS, &[]), DAYS_60_MS, "alone it is all there is");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn followers_know_the_clocks_as_the_leader_does() {
+        let (leader, follower) = (ClusterClock::default(), ClusterClock::default());
+        let now_ms = leader.own_ms();
+        for (id, ahead_ms) in [(2, 7_000_000), (3, 5_000_000), (9, 0)] {
+            leader.measured(id, now_ms + ahead_ms, Instant::now());
+        }
+        leader.set_members([1, 2, 3].into());
+        let sent = leader.ahead_of(1);
+        // However late it comes.
+        tokio::time::advance(Duration::from_secs(600)).await;
+        follower.take_over(4, &sent);
+        assert_eq!(
+            follower.ahead_of(4),
+            BTreeMap::from([(4, 0)]),
+            "its own clock is not in it"
+        );
+        follower.measured(5, follower.own_ms(), Instant::now());
+        follower.take_over(2, &sent);
+        let known = follower.ahead_of(2);
+        let near = |id: NodeId, ahead_ms: i64| known[&id].abs_diff(ahead_ms) < 10_000;
+        assert!(
+            near(1, -7_000_000) && near(2, 0) && near(3, -2_000_000),
+            "{known:?}"
+        );
+        assert!(near(5, 0), "what the leader does not know is kept: {known:?}");
+        assert_eq!(known.len(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn times_go_on_by_the_monotonic_clock() {
+        let clock = ClusterClock::default();
+        for id in [2, 3] {
+            clock.measured(id, TRUE_MS, clock.began);
+        }
+        tokio::time::advance(Duration::from_secs(90)).await;
+        assert_eq!(clock.agreed(shown(DAYS_60_MS), Instant::now()), TRUE_MS + 90_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answer_that_came_late_is_not_counted() {
+        let clock = ClusterClock::default();
+        tokio::time::advance(LONGEST_EXCHANGE + Duration::from_millis(1)).await;
+        clock.measured(2, TRUE_MS, clock.began);
+        assert!(clock.others.lock().sorted.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn overruled_clock_is_used_again_only_when_it_is_near() {
+        let clock = ClusterClock::default();
+        for id in [2, 3] {
+            clock.measured(id, TRUE_MS, clock.began);
+        }
+        let agreed = |ahead| clock.agreed(shown(ahead), clock.began) - TRUE_MS;
+        let seen = [59_000, 61_000, 59_000, 31_000, 29_000, 59_000].map(agreed);
+        assert_eq!(seen, [59_000, 0, 0, 0, 29_000, 59_000]);
+    }
+}
