@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::stopwatch::Stopwatch;
 
 /// What the simulation is to find.
-pub const SOUGHT: [Bug; 20] = [
+pub const SOUGHT: [Bug; 22] = [
     Bug::UnsyncedLog,
     Bug::UnsyncedVote,
     Bug::StaleRead,
@@ -32,6 +32,8 @@ pub const SOUGHT: [Bug; 20] = [
     Bug::SilenceKept,
     Bug::FixedPatience,
     Bug::MutedByPause,
+    Bug::TrustedReturn,
+    Bug::CountedStarts,
 ];
 
 /// Bugs that cost an election where nodes only stall: looked for in such runs.

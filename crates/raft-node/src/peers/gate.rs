@@ -975,10 +975,7 @@ mod tests {
         assert!(talk(&knows, &returned).is_err());
         assert!(!failed(&returned), "it hears of that when it calls itself");
         let refused = talk(&returned, &knows).unwrap_err().to_string();
-        assert!(
-            refused.contains("node 2's data directory is older"),
-            "{refused}"
-        );
+        assert!(refused.contains("node 2's data directory is older"), "{refused}");
         assert!(failed(&returned) && !failed(&knows));
         assert_eq!(knows.rolled_back().keys().collect::<Vec<_>>(), [&2]);
     }
@@ -1006,7 +1003,12 @@ mod tests {
         let upgraded = formed(2).hello(1, Purpose::Control);
         let former = former_hello(&formed(2), 1);
         // Node 2 was upgraded at last, goes back to the former program, and is upgraded again.
-        for (hello, knows_all) in [(&former, false), (&upgraded, true), (&former, false), (&upgraded, true)] {
+        for (hello, knows_all) in [
+            (&former, false),
+            (&upgraded, true),
+            (&former, false),
+            (&upgraded, true),
+        ] {
             assert!(matches!(gate.judge(hello), HelloReply::Welcome { .. }));
             assert_eq!(gate.commands_of_all(), if knows_all { 3 } else { 2 });
             assert_eq!(
