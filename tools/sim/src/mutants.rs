@@ -40,11 +40,12 @@ pub const SOUGHT: [Bug; 22] = [
 const OF_STALLS: [Bug; 2] = [Bug::FixedPatience, Bug::MutedByPause];
 
 /// Whether a run with this plan can show the bug at all. Sessions have to end in time only where a majority stays whole, and that a
-/// heartbeat was on its way for long shows only where messages are held up.
+/// heartbeat was on its way for long shows only where messages are held up. An older disk has to come back before it can be believed.
 fn can_show(bug: Bug, plan: &Plan) -> bool {
     match bug {
         Bug::HeartbeatAge => plan.is_gentle && plan.kinds.contains(&Kind::HeldUp),
         Bug::SilenceForgotten => plan.is_gentle,
+        Bug::TrustedReturn | Bug::CountedStarts => plan.kinds.contains(&Kind::OldImage),
         _ => true,
     }
 }
