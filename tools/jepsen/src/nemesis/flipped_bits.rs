@@ -33,6 +33,9 @@ const FOUND_WITHIN: Duration = Duration::from_secs(60);
 /// A node whose state is right after its restart is found equal, and serves, within this.
 const HEALED_WITHIN: Duration = Duration::from_secs(20);
 
+/// What a node says whose snapshot is not what its digest says.
+const WRONG_SNAPSHOT: &str = "the snapshot comes to the digest";
+
 /// One node answers within this.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -209,15 +212,27 @@ impl Nemesis for FlippedBits {
             }
             alarms::wait_for(cluster, ALARM, node.id).await?;
             cluster.stop(slot).await?;
-            cluster.start(slot)?;
-            // A snapshot may have been made of the wrong state before that was found out.
+            // A snapshot may have been made of the wrong state before that was found out. Its digest may not even be that of
+            // what is in it: then the node refuses it, and does not start.
+            cluster.start_damaged(slot)?;
             let what = match cluster.wait_ready(slot, HEALED_WITHIN).await {
-                Ok(()) => "serves after its restart".to_owned(),
-                Err(error) if cluster.pid(slot).is_none() => return Err(error),
-                Err(_) => {
+                Ok(()) => {
+                    cluster.place(slot).set_may_end(false);
+                    "serves after its restart".to_owned()
+                }
+                Err(error) => {
+                    let ended = cluster.pid(slot).is_none();
+                    if ended && !cluster.place(slot).log_tail().contains(WRONG_SNAPSHOT) {
+                        return Err(error);
+                    }
                     cluster.remove(slot).await?;
                     let new = cluster.add(slot).await?;
-                    format!("differed after its restart, too, and node {new} took its place")
+                    let did = if ended {
+                        "refused its snapshot"
+                    } else {
+                        "differed still"
+                    };
+                    format!("{did} after its restart, and node {new} took its place")
                 }
             };
             Ok(Some(format!(
