@@ -170,6 +170,9 @@ impl Record {
         if behind == 0 {
             return Ok(Met::Again);
         }
+        if planted::is(Bug::CountedStarts) {
+            return Ok(Met::New);
+        }
         // All that an earlier start has acknowledged was on its disk, and sent, before this one began.
         if shown.term < self.term {
             return Err(Loss::Vote {
@@ -441,7 +444,7 @@ impl Witness {
     /// A member denies an entry: says whether it had acknowledged that one to the leader of this very term. Then it has
     /// lost it, and is not trusted any more.
     pub fn denied(&self, node: NodeId, term: u64, index: u64) -> bool {
-        if planted::is(Bug::TrustedReturn) {
+        if planted::is(Bug::TrustedReturn) || planted::is(Bug::CountedStarts) {
             return false;
         }
         let mut known = self.known.lock();
@@ -455,13 +458,23 @@ impl Witness {
         }
     }
 
-    /// The number of the latest known start of a member, or of this node itself; 0 if none is known.
+    /// The number of the latest start of a member that is noted on this node's disk, or of this node's own latest start; 0 if
+    /// none is noted, or the note is still being written.
     pub fn start_of(&self, node: NodeId) -> u64 {
         if node == self.node {
             return self.shown.number;
         }
         let known = self.known.lock();
-        known.content.members.get(&node).map_or(0, |record| record.number)
+        let record = known.content.members.get(&node).filter(|_| !known.is_urgent());
+        record.map_or(0, |record| record.number)
+    }
+
+    /// The last entry that a member has acknowledged to this node and that this node knows to be committed.
+    #[cfg(feature = "simulation")]
+    pub fn committed_by(&self, node: NodeId) -> u64 {
+        let known = self.known.lock();
+        let record = known.content.members.get(&node);
+        record.map_or(0, |record| record.committed)
     }
 
     /// The last entry that a member has acknowledged.

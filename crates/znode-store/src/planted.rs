@@ -63,11 +63,13 @@ pub enum Bug {
     FixedPatience = 25,
     /// A leader is silenced by the time since a quorum answered, although it only stood still itself.
     MutedByPause = 26,
+    /// Of a member that comes back only the count of its starts is compared, and not what it had acknowledged.
+    CountedStarts = 27,
 }
 
 impl Bug {
     /// All of them, by number.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::UnsyncedLog,
         Self::UnsyncedVote,
         Self::StaleRead,
@@ -94,6 +96,7 @@ impl Bug {
         Self::SilenceKept,
         Self::FixedPatience,
         Self::MutedByPause,
+        Self::CountedStarts,
     ];
 
     /// The bug with this number.
@@ -147,6 +150,6 @@ mod tests {
             assert_eq!(Bug::numbered(bug as u8), Some(bug));
         }
         assert_eq!(Bug::numbered(0), None);
-        assert_eq!(Bug::numbered(27), None);
+        assert_eq!(Bug::numbered(28), None);
     }
 }

@@ -56,7 +56,7 @@ impl FromStr for Share {
 }
 
 /// The cells of the gate: each family of faults, each with a workload that it could hurt.
-const GATE: [(&str, &str); 8] = [
+const GATE: [(&str, &str); 10] = [
     ("exclusive", "kill-leader"),
     ("register", "isolate-leader"),
     ("set", "power-cut-all"),
@@ -65,6 +65,8 @@ const GATE: [(&str, &str); 8] = [
     ("watches", "rolling-restart"),
     ("exactly-once", "slow-network"),
     ("shared", "pause-leader"),
+    ("exclusive", "old-image"),
+    ("set", "flipped-bits"),
 ];
 
 /// What control runs meet: faults under which they go wrong for certain, and not only now and then.

@@ -190,7 +190,9 @@ impl World {
         // One more write, and nobody is behind it.
         let deadline = self.now() + GOES_ON_WITHIN;
         let write = self.probing_write();
-        self.probe_at(&[0], write, deadline)?;
+        let honest = |machine: &usize| !self.machines[*machine].is_lost();
+        let first = (0..self.machines.len()).find(honest).unwrap_or_default();
+        self.probe_at(&[first], write, deadline)?;
         self.wait_until(AGREES_WITHIN, "do not agree at last", |states| {
             states.windows(2).all(|two| two[0] == two[1])
         })?;
@@ -237,11 +239,23 @@ impl World {
     fn repair_all(&mut self) {
         let all: Vec<usize> = (0..self.machines.len()).collect();
         self.spare(&all);
+        all.iter().for_each(|machine| self.put_newest_disk(*machine));
         let mut network = self.network().lock();
         network.client_loss = 0;
         for (from, to) in crate::faults::all_links(all.len()) {
             network.set_link(from, to, HEALTHY);
         }
+    }
+
+    /// Whether so many nodes are all but those whose disks are lost.
+    fn all_take_part(&self, nodes: usize) -> bool {
+        let lost = self.machines.iter().filter(|machine| machine.is_lost()).count();
+        let old = self
+            .machines
+            .iter()
+            .filter(|machine| machine.is_rolled_back())
+            .count();
+        nodes + lost == self.machines.len() && old == lost
     }
 
     fn wait_until(
@@ -261,7 +275,7 @@ impl World {
                 .iter()
                 .map(|node| node.read(|store| (store.zxid(), store.digest())));
             let states: Vec<_> = states.collect();
-            if states.len() == self.machines.len() && agreed(&states) {
+            if self.all_take_part(states.len()) && agreed(&states) {
                 return Ok(());
             }
             if self.now() >= deadline {
@@ -293,7 +307,7 @@ impl World {
                 .iter()
                 .filter_map(|machine| machine.node())
                 .collect();
-            if nodes.len() == self.machines.len() && nodes.iter().all(|node| node.read(&done)) {
+            if self.all_take_part(nodes.len()) && nodes.iter().all(|node| node.read(&done)) {
                 return Ok(());
             }
             if self.now() >= deadline {

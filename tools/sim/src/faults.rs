@@ -4,7 +4,7 @@ use raft_node::storage::sim_disk::Fault as DiskFault;
 
 use crate::agenda::{Event, MILLI, Micros, SECOND};
 use crate::dice::Dice;
-use crate::machine::{End, HEALTHY_LOG};
+use crate::machine::{AS_IT_IS, End, HEALTHY_LOG};
 use crate::network::{HEALTHY, Link};
 use crate::world::World;
 
@@ -41,11 +41,13 @@ pub enum Kind {
     MoveLeader,
     /// What one machine sends to another one waits.
     HeldUp,
+    /// A machine comes back with an older copy of its disk.
+    OldImage,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Partition,
         Self::Flapping,
         Self::BadLinks,
@@ -61,6 +63,7 @@ impl Kind {
         Self::ClientsCutOff,
         Self::MoveLeader,
         Self::HeldUp,
+        Self::OldImage,
     ];
 
     /// Those that leave a majority whole: in such a run sessions must end in time always. Each as often as it is to be drawn.
@@ -104,6 +107,10 @@ pub enum Fault {
     FastDisk(usize),
     /// Clients reach a machine again.
     ClientsBack(usize),
+    /// An older copy comes in place of a disk, as soon as the cluster must survive that.
+    OldImage(usize),
+    /// A refused node gets its newest disk back.
+    NewestDisk(usize),
 }
 
 /// Who lets things go wrong.
@@ -162,10 +169,16 @@ impl World {
             Fault::Space(machine) => self.machines[machine].device().set_full(false),
             Fault::FastDisk(machine) => self.machines[machine].set_log_takes(HEALTHY_LOG),
             Fault::ClientsBack(machine) => self.network().lock().cut_clients_off(machine, false),
+            Fault::OldImage(machine) => self.put_old_image(machine),
+            Fault::NewestDisk(machine) => {
+                if !self.is_final || self.nemesis.spared[machine] {
+                    self.put_newest_disk(machine);
+                }
+            }
         }
     }
 
-    fn after(&self, delay: Micros, fault: Fault) {
+    pub(crate) fn after(&self, delay: Micros, fault: Fault) {
         let mut network = self.network().lock();
         network.agenda.after(delay, Event::Fault(fault));
     }
@@ -179,7 +192,7 @@ impl World {
             .dice
             .between(self.nemesis.calm / 10..self.nemesis.calm);
         self.after(next, Fault::Strike);
-        if self.nemesis.kinds.is_empty() {
+        if self.nemesis.kinds.is_empty() || self.returns() {
             return;
         }
         let kind = *self.nemesis.dice.pick(&self.nemesis.kinds);
@@ -283,6 +296,17 @@ impl World {
                 self.cut(&links, true);
                 self.after(lasts, Fault::Heal(links));
             }
+            Kind::OldImage => {
+                let mixture = if dice.chance(500) { AS_IT_IS } else { mixture };
+                let in_use = dice.chance(500);
+                if self.machines[machine].image().is_none() && self.machines[machine].take_image(mixture) {
+                    // In its next life it has a later start.
+                    if !in_use {
+                        self.end(machine, End::Killed, back);
+                    }
+                    self.after(back + lasts, Fault::OldImage(machine));
+                }
+            }
             Kind::ClientsCutOff => {
                 self.network().lock().cut_clients_off(machine, true);
                 self.after(lasts, Fault::ClientsBack(machine));
@@ -329,7 +353,7 @@ impl World {
         if spared {
             return;
         }
-        self.cut(&[link], cut);
+        self.cut(&[link], cut && !self.returns());
         // At the end it goes on flapping where nobody is spared; before, it ends whole.
         if cut || self.now() < until || self.is_final {
             let next = self.nemesis.dice.between(50..500) * MILLI;
@@ -367,7 +391,8 @@ impl World {
 
     /// Some machines of which nothing more is to go wrong.
     pub(crate) fn draw_majority(&mut self) -> Vec<usize> {
-        let mut machines: Vec<usize> = (0..self.machines.len()).collect();
+        let honest = |machine: &usize| !self.machines[*machine].is_rolled_back();
+        let mut machines: Vec<usize> = (0..self.machines.len()).filter(honest).collect();
         self.nemesis.dice.shuffle(&mut machines);
         machines.truncate(self.machines.len() / 2 + 1);
         machines

@@ -132,7 +132,7 @@ impl Summary {
         );
         println!(
             "  {} leaders, {} entries applied, {} positions, {} acknowledged calls, {} holds, {} sessions expired, \
-             {} watches fired, {} states from snapshots",
+             {} watches fired, {} states from snapshots, {} disks rolled back, {} nodes refused for it",
             sum(|report| report.looked.leaders),
             sum(|report| report.looked.applied),
             sum(|report| report.looked.positions),
@@ -141,6 +141,8 @@ impl Summary {
             sum(|report| report.looked.expired),
             sum(|report| report.looked.fired),
             sum(|report| report.looked.snapshots),
+            sum(|report| report.looked.rolled_back),
+            sum(|report| report.looked.refused),
         );
         let mut struck = BTreeMap::new();
         for (kind, times) in self.reports.iter().flat_map(|report| &report.struck) {

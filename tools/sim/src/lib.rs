@@ -46,6 +46,7 @@ pub mod plan;
 pub mod agenda;
 pub mod faults;
 pub mod ending;
+mod rollback;
 pub mod stalls;
 pub mod invariants;
 

@@ -13,6 +13,7 @@ use futures_util::future::BoxFuture;
 use lock_api::locks::Locks;
 use parking_lot::Mutex;
 use raft_node::simulation::{self, DiskWork, Host, Line, Place};
+use raft_node::storage::sim_disk::SimDisk;
 use raft_node::{Node, NodeConfig};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
@@ -43,6 +44,29 @@ pub struct Machine {
     host: Rc<Computer>,
     life: Option<Life>,
     lives: u64,
+    /// An older copy of the disk, which is to come in place of it.
+    image: Option<Image>,
+    /// The disk is such a copy.
+    rolled_back: Option<RolledBack>,
+}
+
+/// A copy of a machine's disk.
+struct Image {
+    disk: SimDisk,
+    /// The start of the data directory in which it was taken.
+    start: u64,
+    /// The end of the log then.
+    last: u64,
+}
+
+/// What is known of a machine that has an older copy of its disk.
+struct RolledBack {
+    /// The disk that it had before. None if it is lost.
+    newest: Option<SimDisk>,
+    /// When the copy came.
+    since: Micros,
+    /// Whether the node was refused, and has ended.
+    refused: bool,
 }
 
 /// A running process.
@@ -65,6 +89,8 @@ struct Life {
     unheard: Vec<SessionId>,
     /// Its disk was made to fail, so it may end.
     may_fail: bool,
+    /// It was asked to stop.
+    stops: bool,
 }
 
 /// What a process tells.
@@ -184,6 +210,8 @@ impl Machine {
             host,
             life: None,
             lives: 0,
+            image: None,
+            rolled_back: None,
         }
     }
 
@@ -276,6 +304,7 @@ impl Machine {
             requests: BTreeMap::new(),
             unheard: Vec::new(),
             may_fail: false,
+            stops: false,
         });
         self.ledger.borrow_mut().booted(self.index);
         self.settle();
@@ -287,8 +316,7 @@ impl Machine {
         let power = matches!(how, End::Killed);
         self.network.lock().vanish(self.index, power);
         let mixture = match how {
-            // All that was written is there.
-            End::Killed => 1,
+            End::Killed => AS_IT_IS,
             End::PowerCut(mixture) => mixture,
         };
         let left = self.device.left(mixture);
@@ -400,7 +428,95 @@ impl Machine {
     /// Whether the process and its disk are as they should be.
     pub fn is_well(&self) -> bool {
         let fails = self.life.as_ref().is_none_or(|life| life.may_fail);
-        self.is_running() && !fails && !self.device.is_full() && self.host.log_takes.get() == HEALTHY_LOG
+        self.is_running()
+            && !fails
+            && self.rolled_back.is_none()
+            && !self.device.is_full()
+            && self.host.log_takes.get() == HEALTHY_LOG
+    }
+
+    /// Whether the process was asked to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.life.as_ref().is_some_and(|life| life.stops)
+    }
+
+    /// Keeps a copy of the disk: as it is, or as one of those that a power cut would leave. The second is also what a disk
+    /// has that reports every later sync as done and forgets it. Says whether there is a copy now.
+    pub fn take_image(&mut self, mixture: u64) -> bool {
+        let Some(node) = self.node().filter(|_| !self.device.is_cut()) else {
+            return false;
+        };
+        self.image = Some(Image {
+            disk: self.device.left(mixture),
+            start: node.knows_start_of(self.id()),
+            last: node.log_end(),
+        });
+        true
+    }
+
+    /// The start in which the copy was taken, and the end of the log then.
+    pub fn image(&self) -> Option<(u64, u64)> {
+        self.image.as_ref().map(|image| (image.start, image.last))
+    }
+
+    /// The node's id.
+    pub fn id(&self) -> u64 {
+        self.config.node_id
+    }
+
+    /// Ends the process, and puts the copy in place of the disk, which is kept or lost.
+    pub fn roll_back(&mut self, keep: bool) {
+        let Some(image) = self.image.take() else { return };
+        self.end(End::Killed);
+        let newest = std::mem::replace(&mut self.device, Device::new(image.disk));
+        self.rolled_back = Some(RolledBack {
+            newest: keep.then(|| newest.disk().clone()),
+            since: self.now(),
+            refused: false,
+        });
+        self.ledger.borrow_mut().rolled_back(self.index, true);
+    }
+
+    /// Whether the disk is an older copy.
+    pub fn is_rolled_back(&self) -> bool {
+        self.rolled_back.is_some()
+    }
+
+    /// Since when the disk is an older copy because of which the node was not refused yet, if the newest one is lost.
+    pub fn expects_refusal_since(&self) -> Option<Micros> {
+        let old = self.rolled_back.as_ref()?;
+        (!old.refused && old.newest.is_none()).then_some(old.since)
+    }
+
+    /// Whether the node was refused, and nobody starts it again with this disk.
+    pub fn is_refused(&self) -> bool {
+        self.rolled_back.as_ref().is_some_and(|old| old.refused)
+    }
+
+    /// Whether there is no disk with which the node could take part again.
+    pub fn is_lost(&self) -> bool {
+        let old = self.rolled_back.as_ref();
+        old.is_some_and(|old| old.refused && old.newest.is_none())
+    }
+
+    /// The node was refused because of its disk.
+    pub fn set_refused(&mut self) {
+        self.end(End::Killed);
+        if let Some(old) = &mut self.rolled_back {
+            old.refused = true;
+        }
+    }
+
+    /// Puts the newest disk back into a machine whose node was refused. Says whether there was one.
+    pub fn put_newest_back(&mut self) -> bool {
+        let newest = self.rolled_back.as_mut().filter(|old| old.refused);
+        let Some(newest) = newest.and_then(|old| old.newest.take()) else {
+            return false;
+        };
+        self.device = Device::new(newest);
+        self.rolled_back = None;
+        self.ledger.borrow_mut().rolled_back(self.index, false);
+        true
     }
 
     /// Has the node ask the leader to hand over.
@@ -427,6 +543,7 @@ impl Machine {
     /// Stops the node in order. The process ends when it has.
     pub fn stop(&mut self) {
         let Some(life) = &mut self.life else { return };
+        life.stops = true;
         let state = life.state.clone();
         life.runtime.spawn(async move {
             let node = state.lock().node.clone();
@@ -461,6 +578,9 @@ impl Life {
         (lived * self.rate / 1_000_000).max(self.passed_ms)
     }
 }
+
+/// What a power cut leaves by this number: all that was written.
+pub const AS_IT_IS: u64 = 1;
 
 /// How long a disk takes for the log, if all is well.
 pub const HEALTHY_LOG: (Micros, Micros) = (0, 2 * MILLI);

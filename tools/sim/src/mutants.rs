@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::stopwatch::Stopwatch;
 
 /// What the simulation is to find.
-pub const SOUGHT: [Bug; 20] = [
+pub const SOUGHT: [Bug; 22] = [
     Bug::UnsyncedLog,
     Bug::UnsyncedVote,
     Bug::StaleRead,
@@ -32,17 +32,20 @@ pub const SOUGHT: [Bug; 20] = [
     Bug::SilenceKept,
     Bug::FixedPatience,
     Bug::MutedByPause,
+    Bug::TrustedReturn,
+    Bug::CountedStarts,
 ];
 
 /// Bugs that cost an election where nodes only stall: looked for in such runs.
 const OF_STALLS: [Bug; 2] = [Bug::FixedPatience, Bug::MutedByPause];
 
 /// Whether a run with this plan can show the bug at all. Sessions have to end in time only where a majority stays whole, and that a
-/// heartbeat was on its way for long shows only where messages are held up.
+/// heartbeat was on its way for long shows only where messages are held up. An older disk has to come back before it can be believed.
 fn can_show(bug: Bug, plan: &Plan) -> bool {
     match bug {
         Bug::HeartbeatAge => plan.is_gentle && plan.kinds.contains(&Kind::HeldUp),
         Bug::SilenceForgotten => plan.is_gentle,
+        Bug::TrustedReturn | Bug::CountedStarts => plan.kinds.contains(&Kind::OldImage),
         _ => true,
     }
 }

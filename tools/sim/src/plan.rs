@@ -19,6 +19,9 @@ const FEW_PAUSES: u64 = 20;
 /// The same in runs that are about silent sessions.
 const MANY_PAUSES: std::ops::Range<u64> = 100..400;
 
+/// A copy of a disk comes back only when certain others know, so it is drawn so many times as often as the other kinds.
+const OLD_IMAGES: usize = 3;
+
 /// Segments of the log are as short as this, so that runs have many.
 const SEGMENT_BYTES: usize = 32 * 1024;
 
@@ -59,7 +62,12 @@ impl Plan {
         let steady = dice.chance(300);
         let rates = (0..machines).map(|_| if steady { 1_000 } else { dice.between(RATES) });
         let rates = rates.collect();
-        let kinds = Kind::ALL.into_iter().filter(|_| dice.chance(650)).collect();
+        let kinds = Kind::ALL.into_iter().filter(|kind| *kind != Kind::OldImage);
+        let mut kinds: Vec<Kind> = kinds.filter(|_| dice.chance(650)).collect();
+        // By dice of its own, so that the other seeds are the runs that they were.
+        if Dice::new(seed, "old images").chance(500) {
+            kinds.extend([Kind::OldImage; OLD_IMAGES]);
+        }
         let gentle = dice.chance(250);
         let mut plan = Self {
             seed,

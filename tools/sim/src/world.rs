@@ -46,7 +46,7 @@ pub(crate) struct LeaderWatch {
     /// When it was asked to hand over.
     pub(crate) asked_to_move: Option<Micros>,
     /// Until when a fault is felt.
-    broken_until: Micros,
+    pub(crate) broken_until: Micros,
 }
 
 impl LeaderWatch {
@@ -67,6 +67,9 @@ pub struct World {
     pub(crate) watch: LeaderWatch,
     /// Nothing more goes wrong.
     pub(crate) is_final: bool,
+    /// The machine that has an older copy of its disk of which not all others know. Until it is refused nothing else goes
+    /// wrong.
+    pub(crate) returning: Option<usize>,
     /// Answers to probes.
     pub(crate) probed: Vec<(OpId, Answer)>,
     pub(crate) next_probe: OpId,
@@ -148,6 +151,7 @@ impl World {
             nemesis,
             watch: LeaderWatch::default(),
             is_final: false,
+            returning: None,
             probed: Vec::new(),
             next_probe: 0,
             probes: 0,
@@ -206,6 +210,7 @@ impl World {
                 self.network().lock().agenda.after(MILLI, Event::Tick);
                 self.machines.iter_mut().for_each(Machine::tick);
                 self.look_after_machines();
+                self.look_after_rolled_back();
                 self.look_after_sessions();
             }
             Event::Network(conn, packet) => {
@@ -233,6 +238,7 @@ impl World {
             Event::Boot(machine) => {
                 // At the end whoever is down and is not spared stays down.
                 let stays_down = self.is_final && !self.is_spared(machine);
+                let stays_down = stays_down || self.machines[machine].is_refused();
                 if !self.machines[machine].is_up() && !stays_down {
                     let rate = self.plan.rates[machine];
                     self.machines[machine].boot(rate);
@@ -256,6 +262,10 @@ impl World {
                 continue;
             };
             tracing::info!(machine = machine + 1, reason, "a process ends");
+            if self.is_refusal(machine, &reason) {
+                self.refused(machine);
+                continue;
+            }
             let full = self.machines[machine].device().is_full() && reason.contains("did not start");
             if surprising && !full {
                 let text = format!("node {} has ended by itself: {reason}", machine + 1);

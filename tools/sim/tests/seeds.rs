@@ -54,6 +54,14 @@ fn what_must_hold_holds() {
 }
 
 #[test]
+fn node_with_an_older_disk_is_refused_and_all_else_holds() {
+    let mut reports = (9..30).map(|seed| run(seed, SHORT)).inspect(is_well);
+    let refused = reports.find(|report| report.looked.refused > 0);
+    let looked = refused.expect("a disk is rolled back in one of the runs").looked;
+    assert_eq!(looked.refused, looked.rolled_back);
+}
+
+#[test]
 fn the_same_seed_is_the_same_run() {
     let (one, other) = (run(7, SHORT), run(7, SHORT));
     assert_eq!(one.trace, other.trace);

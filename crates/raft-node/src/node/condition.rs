@@ -176,9 +176,22 @@ impl Node {
         FileSizes::look(&self.inner.config.data_dir)
     }
 
-    /// The number of the latest start of a member's data directory that this node knows of; 0 if it knows of none.
+    /// The number of the latest start of a member's data directory that this node has noted on its disk; 0 if there is none.
     pub fn knows_start_of(&self, node: NodeId) -> u64 {
         self.inner.gate.witness().start_of(node)
+    }
+
+    /// The last committed entry that a member has acknowledged to this node.
+    #[cfg(feature = "simulation")]
+    pub fn knows_committed_by(&self, node: NodeId) -> u64 {
+        self.inner.gate.witness().committed_by(node)
+    }
+
+    /// The last entry of this node's log.
+    #[cfg(feature = "simulation")]
+    pub fn log_end(&self) -> u64 {
+        let metrics = self.inner.raft.metrics();
+        metrics.borrow_watched().last_log_index.unwrap_or(0)
     }
 
     /// What this node sees of its own disk.

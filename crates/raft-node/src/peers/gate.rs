@@ -673,7 +673,10 @@ fn new_directory(whose: NodeId, says: NodeId) -> String {
 
 #[cfg(test)]
 mod tests {
+    use znode_store::{Command, Data, Op, Request, SHORT_PATH_BYTES, ZPath};
+
     use super::*;
+    use crate::versions::{restrain, since};
 
     const X: ClusterId = ClusterId([1; 16]);
     const Y: ClusterId = ClusterId([2; 16]);
@@ -937,5 +940,130 @@ mod tests {
         assert_eq!(gate.versions_of(2).map(|versions| versions.commands), Some(7));
         assert_eq!(gate.versions_of(3), None);
         assert_eq!(gate.commands_of_all(), 1, "node 3 may be an old one");
+    }
+
+    /// The start of a node's directory with these names, the latest one first.
+    fn start<const N: usize>(node: NodeId, names: [u64; N]) -> Gate {
+        let shown = Shown {
+            number: N as u64,
+            names: names.into(),
+            term: 3,
+            last: 10,
+        };
+        let witness = Witness::in_memory(node, disk(node as u8), shown);
+        formed(node).witnessed(Arc::new(witness))
+    }
+
+    /// What a node of the former release says: it speaks version 10, applies commands of version 2, and shows no start.
+    fn former_hello(from: &Gate, to: NodeId) -> Hello {
+        let golden = include_bytes!("../../tests/golden/wire-10/hello");
+        let golden: Hello = super::super::wire::decode_frame(&golden[4..]).unwrap();
+        let ours = from.hello(to, Purpose::Control);
+        assert!(shown_in(&golden.extensions).is_none() && !golden.extensions.is_empty());
+        Hello {
+            wire: WireRange {
+                oldest: 7,
+                newest: 10,
+            },
+            commands: 2,
+            extensions: golden.extensions,
+            ..ours
+        }
+    }
+
+    /// Both ends of a connection, as far as this node's end goes: it notes the start that the peer shows.
+    async fn connect(from: &Gate, to: &Gate) -> Result<(), HandshakeError> {
+        talk(from, to)?;
+        let met = to.meet(from.node, from.disk, &from.shown()).await;
+        met.map_err(|error| HandshakeError(error.to_string()))
+    }
+
+    #[tokio::test]
+    async fn peer_of_the_former_version_is_believed_and_changes_nothing_that_is_known() {
+        let gate = start(1, [1]);
+        connect(&start(2, [3, 2, 1]), &gate).await.unwrap();
+        // Node 2 goes back to the former program.
+        let hello = former_hello(&start(2, [3, 2, 1]), 1);
+        match gate.judge(&hello) {
+            HelloReply::Welcome { version, .. } => assert_eq!(version, 10),
+            refused => panic!("{refused:?}"),
+        }
+        gate.meet(2, disk(2), &hello.extensions).await.unwrap();
+        assert!(gate.rolled_back().is_empty());
+        // It answers, too, in the same way.
+        let welcome = HelloReply::Welcome {
+            disk: disk(2),
+            version: 10,
+            versions: hello.versions(),
+            extensions: Vec::new(),
+        };
+        assert_eq!(
+            gate.accept(&gate.hello(2, Purpose::Control), welcome),
+            Ok(disk(2))
+        );
+        assert!(gate.rolled_back().is_empty() && !failed(&gate));
+        // Its starts are compared again as soon as it shows them.
+        assert!(connect(&start(2, [9, 1]), &gate).await.is_err());
+        assert_eq!(gate.rolled_back().len(), 1);
+        connect(&start(2, [4, 3, 2, 1]), &gate).await.unwrap();
+        assert!(gate.rolled_back().is_empty());
+    }
+
+    #[tokio::test]
+    async fn rolled_back_node_is_refused_by_the_first_peer_that_knows_among_older_ones() {
+        // Node 3 has met the third start. Node 1 runs the former program: it has met nobody, and shows nothing.
+        let knows = start(3, [1]);
+        connect(&start(2, [3, 2, 1]), &knows).await.unwrap();
+        let returned = start(2, [9, 1]);
+        let former = former_hello(&formed(1), 2);
+        assert!(matches!(returned.judge(&former), HelloReply::Welcome { .. }));
+        assert!(!failed(&returned), "node 1 cannot know");
+        // Whoever of the two calls.
+        assert!(talk(&knows, &returned).is_err());
+        assert!(!failed(&returned), "it hears of that when it calls itself");
+        let refused = talk(&returned, &knows).unwrap_err().to_string();
+        assert!(refused.contains("node 2's data directory is older"), "{refused}");
+        assert!(failed(&returned) && !failed(&knows));
+        assert_eq!(knows.rolled_back().keys().collect::<Vec<_>>(), [&2]);
+    }
+
+    #[test]
+    fn new_commands_wait_for_the_last_member_with_a_former_program() {
+        let gate = formed(1);
+        talk(&formed(3), &gate).unwrap();
+        let long = Op::Delete {
+            path: ZPath::parse(&format!("/{}", "a".repeat(SHORT_PATH_BYTES))).unwrap(),
+            version: -1,
+        };
+        let long = Command::Write(long);
+        let set = |data| {
+            let path = ZPath::parse("/a").unwrap();
+            let version = -1;
+            Request::anonymous(Command::Write(Op::Set { path, data, version }))
+        };
+        let (null, empty) = (set(Data::null()), set(Data::empty()));
+        let written = || {
+            let mut request = null.clone();
+            restrain(&mut request, || gate.commands_of_all());
+            request
+        };
+        let upgraded = formed(2).hello(1, Purpose::Control);
+        let former = former_hello(&formed(2), 1);
+        // Node 2 was upgraded at last, goes back to the former program, and is upgraded again.
+        for (hello, knows_all) in [
+            (&former, false),
+            (&upgraded, true),
+            (&former, false),
+            (&upgraded, true),
+        ] {
+            assert!(matches!(gate.judge(hello), HelloReply::Welcome { .. }));
+            assert_eq!(gate.commands_of_all(), if knows_all { 3 } else { 2 });
+            assert_eq!(
+                since(&long) <= gate.commands_of_all(),
+                knows_all,
+                "or the leader declines it"
+            );
+            assert_eq!(&written(), if knows_all { &null } else { &empty });
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! Several faults may be at work at a time. Who ends or stops a node's process claims its place until the node is well
 //! again, so that no two of them do that to the same node.
 
+pub mod alarms;
 pub mod disks;
 pub mod lockgate;
 pub mod members;

@@ -10,7 +10,9 @@ pub mod clock_rate;
 pub mod corrupt;
 pub mod disk;
 pub mod flapping;
+pub mod flipped_bits;
 pub mod members;
+pub mod old_directory;
 pub mod partition;
 pub mod pause;
 pub mod power;
@@ -144,6 +146,8 @@ pub fn all() -> Vec<Kind> {
     all.extend(disk::kinds());
     all.extend(power::kinds());
     all.extend(corrupt::kinds());
+    all.extend(old_directory::kinds());
+    all.extend(flipped_bits::kinds());
     all.extend(members::kinds());
     all.extend(chaos::kinds());
     all

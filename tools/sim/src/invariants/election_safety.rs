@@ -1,7 +1,7 @@
 //! Election safety: a term has at most one leader, and nobody votes for two in one term, whatever crashes in between.
 //! Votes count from when they are on the disk: before that nobody was told of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Check;
 
@@ -10,6 +10,8 @@ use super::Check;
 pub struct ElectionSafety {
     leaders: BTreeMap<u64, u64>,
     votes: BTreeMap<(usize, u64), u64>,
+    /// Machines that have forgotten votes. Nobody may count what they vote, so it is not compared.
+    rolled_back: BTreeSet<usize>,
 }
 
 impl ElectionSafety {
@@ -24,6 +26,14 @@ impl ElectionSafety {
         Some((*term, *leader))
     }
 
+    /// A machine has an older copy of its disk, or has its own again.
+    pub fn rolled_back(&mut self, machine: usize, is: bool) {
+        match is {
+            true => self.rolled_back.insert(machine),
+            false => self.rolled_back.remove(&machine),
+        };
+    }
+
     /// A vote is on a machine's disk: as one of those that are asked for, or as the knowledge of who leads.
     pub fn voted(&mut self, machine: usize, term: u64, candidate: u64, leads: bool) -> Check {
         let node = machine + 1;
@@ -34,6 +44,9 @@ impl ElectionSafety {
                     "term {term} has two leaders, nodes {leader} and {candidate}, says node {node}"
                 ));
             }
+            return Ok(());
+        }
+        if self.rolled_back.contains(&machine) {
             return Ok(());
         }
         let before = *self.votes.entry((machine, term)).or_insert(candidate);
@@ -63,5 +76,17 @@ mod tests {
         assert!(elections.voted(0, 1, 3, false).is_err());
         assert!(elections.voted(2, 1, 1, true).is_err());
         assert_eq!(elections.voted(2, 2, 1, true), Ok(()));
+    }
+
+    #[test]
+    fn votes_of_a_rolled_back_machine_do_not_count() {
+        let mut elections = ElectionSafety::default();
+        assert_eq!(elections.voted(0, 1, 1, false), Ok(()));
+        elections.rolled_back(0, true);
+        assert_eq!(elections.voted(0, 1, 2, false), Ok(()));
+        assert_eq!(elections.voted(1, 1, 1, true), Ok(()));
+        assert!(elections.voted(0, 1, 2, true).is_err(), "a leader does");
+        elections.rolled_back(0, false);
+        assert!(elections.voted(0, 1, 2, false).is_err(), "it voted for 1");
     }
 }

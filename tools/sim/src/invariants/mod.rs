@@ -64,6 +64,10 @@ pub struct Looked {
     pub acknowledged: u64,
     /// Watches that fired.
     pub fired: u64,
+    /// Machines that came back with an older copy of their disk.
+    pub rolled_back: u64,
+    /// Nodes that were refused for it.
+    pub refused: u64,
 }
 
 /// All invariants, and what they have found.
@@ -147,6 +151,17 @@ impl Ledger {
             fired: self.watches.fired(),
             ..self.looked.clone()
         }
+    }
+
+    /// A machine has an older copy of its disk, or has its own again.
+    pub fn rolled_back(&mut self, machine: usize, is: bool) {
+        self.looked.rolled_back += u64::from(is);
+        self.elections.rolled_back(machine, is);
+    }
+
+    /// A node was refused because of an older copy.
+    pub fn refused(&mut self) {
+        self.looked.refused += 1;
     }
 
     /// A process begins on a machine.

@@ -1,0 +1,270 @@
+//! Bits that flip in the memory of one node that runs: its state is not that of the others any more. It has to stop serving
+//! before anybody is misled for long, and to say so.
+//!
+//! The bits are those of a znode's data that the harness has written: a text that is found in the memory of the process,
+//! through /proc. They show in the digest of the state when the znode is changed next, so it is deleted then.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use fastrand::Rng;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use hyper::Method;
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use super::{Field, Kind, Need, Nemesis};
+use crate::cluster::slots::Claim;
+use crate::cluster::{Misbehaved, START_PATIENCE, alarms};
+use crate::http;
+use crate::network::Slot;
+
+/// The alarm about such a node.
+const ALARM: &str = "state_differs";
+
+/// The leader compares the members every five seconds, at positions that they have in common: under load, one of a
+/// thousand entries.
+const FOUND_WITHIN: Duration = Duration::from_secs(60);
+
+/// A node whose state is right after its restart is found equal, and serves, within this.
+const HEALED_WITHIN: Duration = Duration::from_secs(20);
+
+/// What a node says whose snapshot is not what its digest says.
+const WRONG_SNAPSHOT: &str = "the snapshot comes to the digest";
+
+/// One node answers within this.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often a node is asked.
+const ASK_EVERY: Duration = Duration::from_millis(50);
+
+/// How many bytes the text has.
+const TEXT_BYTES: usize = 64;
+
+/// So much of the memory is read at a time. Two pieces overlap by the text's length.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// A page of memory.
+const BLOCK_BYTES: usize = 4096;
+
+/// One of which nothing was used.
+const EMPTY: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
+
+/// The only kind.
+pub fn kinds() -> Vec<Kind> {
+    vec![Kind {
+        name: "flipped-bits",
+        about: "bits flip in the memory of one node; it stops serving, and is restarted or replaced",
+        nodes: 3,
+        needs: &[Need::Lockgate],
+        make: || Box::new(FlippedBits::default()),
+    }]
+}
+
+/// One node at a time.
+#[derive(Default)]
+struct FlippedBits {
+    hit: Option<(Slot, Claim)>,
+    flipped: usize,
+}
+
+/// Flips a bit of each copy of a text in the memory of a process that stands still, and says how many there were.
+fn flip(pid: Pid, text: &[u8]) -> anyhow::Result<usize> {
+    let maps = format!("/proc/{pid}/maps");
+    let maps = std::fs::read_to_string(&maps).context(maps)?;
+    let path = format!("/proc/{pid}/mem");
+    let memory = File::options().read(true).write(true).open(&path).context(path)?;
+    let mut flipped = 0;
+    let mut piece = vec![0; PIECE_BYTES];
+    for (from, to) in maps.lines().filter_map(anonymous) {
+        let mut at = from;
+        while at < to {
+            let length = usize::try_from(to - at).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
+            let piece = &mut piece[..length];
+            // Some of a mapping may not be there.
+            if memory.read_exact_at(piece, at).is_ok() {
+                for found in places(piece, text) {
+                    let middle = at + (found + TEXT_BYTES / 2) as u64;
+                    let byte = text[TEXT_BYTES / 2] ^ 1;
+                    memory.write_all_at(&[byte], middle).context("flipping a bit")?;
+                    flipped += 1;
+                }
+            }
+            if at + length as u64 == to {
+                break;
+            }
+            at += (length - TEXT_BYTES) as u64;
+        }
+    }
+    Ok(flipped)
+}
+
+/// Where a mapping begins and ends that may be written and belongs to no file.
+fn anonymous(line: &str) -> Option<(u64, u64)> {
+    let mut words = line.split_whitespace();
+    let (range, rights) = (words.next()?, words.next()?);
+    let inode = words.nth(2)?;
+    if !rights.starts_with("rw") || inode != "0" {
+        return None;
+    }
+    let (from, to) = range.split_once('-')?;
+    Some((
+        u64::from_str_radix(from, 16).ok()?,
+        u64::from_str_radix(to, 16).ok()?,
+    ))
+}
+
+/// Where `text` stands in `bytes`. Most blocks of a process's memory are empty, and passed over as a whole.
+fn places(bytes: &[u8], text: &[u8]) -> Vec<usize> {
+    let mut found = Vec::new();
+    for (number, block) in bytes.chunks(BLOCK_BYTES).enumerate() {
+        if block == &EMPTY[..block.len()] {
+            continue;
+        }
+        let begin = number * BLOCK_BYTES;
+        let end = (begin + block.len() + text.len() - 1).min(bytes.len());
+        let windows = bytes[begin..end].windows(text.len()).enumerate();
+        let places = windows.filter(|(_, window)| window[0] == text[0] && *window == text);
+        found.extend(places.map(|(at, _)| begin + at));
+    }
+    found
+}
+
+impl Nemesis for FlippedBits {
+    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+        async move {
+            let cluster = &field.cluster;
+            let leader = cluster.wait_leader(START_PATIENCE).await?;
+            let mut expendable = field.expendable();
+            expendable.retain(|slot| *slot != leader);
+            let slot = *rng.choice(&expendable).context("a follower may go")?;
+            let claim = cluster.place(slot).claim().await;
+            let (leader, node) = (cluster.node(leader).addresses.http, cluster.node(slot));
+            let text: String = (0..TEXT_BYTES).map(|_| rng.alphanumeric()).collect();
+            let path = format!("/v1/znodes/flipped-{}", rng.u64(..));
+            let body = json!({ "data": text });
+            let made = http::call(leader, Method::POST, &path, &body, ANSWER_PATIENCE).await?;
+            made.success()?;
+            let begun = Instant::now();
+            while http::get(node.addresses.http, &path, ANSWER_PATIENCE)
+                .await
+                .is_err()
+            {
+                ensure!(
+                    begun.elapsed() < ANSWER_PATIENCE,
+                    "node {} does not apply",
+                    node.id
+                );
+                tokio::time::sleep(ASK_EVERY).await;
+            }
+            let pid = cluster.pid(slot).context("nobody else ends a claimed node")?;
+            cluster.signal(slot, Signal::SIGSTOP)?;
+            let flipped = tokio::task::spawn_blocking(move || flip(pid, text.as_bytes())).await;
+            cluster.signal(slot, Signal::SIGCONT)?;
+            self.flipped = flipped.context("flipping bits")??;
+            self.hit = Some((slot, claim));
+            let gone = http::call(leader, Method::DELETE, &path, &Value::Null, ANSWER_PATIENCE).await?;
+            gone.success()?;
+            Ok(format!("{} bits of node {} flip", self.flipped, node.id))
+        }
+        .boxed()
+    }
+
+    fn lasts(&self, rng: &mut Rng) -> Duration {
+        Duration::from_millis(rng.u64(500..2000))
+    }
+
+    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+        async move {
+            let Some((slot, _claim)) = self.hit.take() else {
+                return Ok(None);
+            };
+            if self.flipped == 0 {
+                return Ok(None);
+            }
+            let cluster = &field.cluster;
+            let node = cluster.node(slot);
+            let begun = Instant::now();
+            let address = node.addresses.http;
+            let why = loop {
+                let ready =
+                    http::call(address, Method::GET, "/readyz", &Value::Null, ANSWER_PATIENCE).await?;
+                let text = String::from_utf8_lossy(&ready.body).into_owned();
+                if ready.status == 503 && text.contains("state differs") {
+                    break text;
+                }
+                if begun.elapsed() >= FOUND_WITHIN {
+                    let what = format!("node {} serves with a state that differs", node.id);
+                    return Err(Misbehaved(what).into());
+                }
+                tokio::time::sleep(ASK_EVERY).await;
+            };
+            eprintln!("{why}");
+            let found_after = begun.elapsed().as_millis();
+            let read = http::call(address, Method::GET, "/v1/znodes/", &Value::Null, ANSWER_PATIENCE).await?;
+            if read.status != 503 {
+                let what = format!("node {} differs, and answered {} to a read", node.id, read.status);
+                return Err(Misbehaved(what).into());
+            }
+            alarms::wait_for(cluster, ALARM, node.id).await?;
+            cluster.stop(slot).await?;
+            // A snapshot may have been made of the wrong state before that was found out. Its digest may not even be that of
+            // what is in it: then the node refuses it, and does not start.
+            cluster.start_damaged(slot)?;
+            let what = match cluster.wait_ready(slot, HEALED_WITHIN).await {
+                Ok(()) => {
+                    cluster.place(slot).set_may_end(false);
+                    "serves after its restart".to_owned()
+                }
+                Err(error) => {
+                    let ended = cluster.pid(slot).is_none();
+                    if ended && !cluster.place(slot).log_tail().contains(WRONG_SNAPSHOT) {
+                        return Err(error);
+                    }
+                    cluster.remove(slot).await?;
+                    let new = cluster.add(slot).await?;
+                    let did = if ended {
+                        "refused its snapshot"
+                    } else {
+                        "differed still"
+                    };
+                    format!("{did} after its restart, and node {new} took its place")
+                }
+            };
+            Ok(Some(format!(
+                "node {} stopped serving {found_after} ms after the fault; it {what}",
+                node.id
+            )))
+        }
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_memory_that_may_be_written_and_is_no_files_is_searched() {
+        let heap = "55d0c0000000-55d0c0100000 rw-p 00000000 00:00 0    [heap]";
+        assert_eq!(anonymous(heap), Some((0x55d0_c000_0000, 0x55d0_c010_0000)));
+        for line in [
+            "7f0000000000-7f0000001000 r--p 00000000 00:00 0",
+            "7f0000000000-7f0000001000 rw-p 00001000 08:01 1234    /usr/lib/libc.so.6",
+        ] {
+            assert_eq!(anonymous(line), None, "{line}");
+        }
+        let mut bytes = vec![0; 3 * BLOCK_BYTES];
+        // At the beginning, over the end of a block, and at the end.
+        let expected = [0, 2 * BLOCK_BYTES - 1, 3 * BLOCK_BYTES - 3];
+        for at in expected {
+            bytes[at..at + 3].copy_from_slice(b"abc");
+        }
+        bytes[100] = b'a';
+        assert_eq!(places(&bytes, b"abc"), expected);
+    }
+}

@@ -1,0 +1,261 @@
+//! Data directories that are older than what their node has acknowledged: images that are restored over a newer directory,
+//! and second processes on a copy. The node has to be refused by its peers, and to end.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use fastrand::Rng;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use nix::sys::signal::Signal;
+
+use super::{Field, Kind, Need, Nemesis};
+use crate::cluster::slots::Claim;
+use crate::cluster::software::Node;
+use crate::cluster::{Misbehaved, START_PATIENCE, alarms, last_line};
+use crate::command;
+use crate::network::Slot;
+
+/// What a node says that ends because of its directory.
+const REFUSAL: &str = "data directory is older than what node";
+
+/// The alarm of the peers that refuse it.
+const ALARM: &str = "rolled_back";
+
+/// Members note within this what the others have acknowledged: the leader tells them every five seconds.
+const NOTED_AFTER: Duration = Duration::from_secs(7);
+
+/// A node is asked so often while it is to be refused.
+const ASK_EVERY: Duration = Duration::from_millis(25);
+
+/// What is done with the copy of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// It was made while the node was down. It is restored over the directory, which comes back afterwards.
+    RestoredImage,
+    /// It was made while the node stood still. It is restored over the directory, which is lost.
+    RestoredImageInUse,
+    /// A process runs on it at the node's address, while the node is dead.
+    InPlaceOfTheNode,
+    /// A process runs on it at another address, while the node is alive.
+    BesideTheNode,
+}
+
+/// All kinds.
+pub fn kinds() -> Vec<Kind> {
+    const NEEDS: &[Need] = &[Need::Lockgate];
+    vec![
+        Kind {
+            name: "old-image",
+            about: "a copy of a node's directory, made while it was down or in use, is restored over the newer one",
+            nodes: 3,
+            needs: NEEDS,
+            make: || Box::new(OldDirectory::new([Way::RestoredImage, Way::RestoredImageInUse])),
+        },
+        Kind {
+            name: "copied-directory",
+            about: "a second process runs on a copy of a node's directory, while the node is dead or alive",
+            nodes: 3,
+            needs: NEEDS,
+            make: || Box::new(OldDirectory::new([Way::InPlaceOfTheNode, Way::BesideTheNode])),
+        },
+    ]
+}
+
+/// One directory at a time.
+struct OldDirectory {
+    ways: [Way; 2],
+    /// How often one was brought about, so that the first two are of each kind.
+    turn: Option<usize>,
+    hit: Option<Hit>,
+}
+
+/// A node, and a copy of its directory.
+struct Hit {
+    way: Way,
+    slot: Slot,
+    copy: PathBuf,
+    _claim: Claim,
+}
+
+impl OldDirectory {
+    fn new(ways: [Way; 2]) -> Self {
+        Self {
+            ways,
+            turn: None,
+            hit: None,
+        }
+    }
+}
+
+/// Copies a data directory to `to`, which is not there.
+async fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let (from, to) = (from.display().to_string(), to.display().to_string());
+    command::run("cp", &["-a", "--sparse=always", &from, &to]).await?;
+    Ok(())
+}
+
+/// Waits until the process at a place was refused because of its directory, and has ended. Gives its last line.
+async fn refused(field: &Field, slot: Slot) -> anyhow::Result<String> {
+    let cluster = &field.cluster;
+    let (node, begun) = (cluster.node(slot), Instant::now());
+    while cluster.pid(slot).is_some() {
+        let serves = cluster.software.is_ready(&node).await;
+        if serves || begun.elapsed() >= START_PATIENCE {
+            let does = if serves { "serves" } else { "is not refused" };
+            let what = format!("node {} came back with an older directory, and {does}", node.id);
+            return Err(Misbehaved(what).into());
+        }
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+    let tail = cluster.place(slot).log_tail();
+    ensure!(
+        tail.contains(REFUSAL),
+        "node {} ended for another reason than its directory: {}",
+        node.id,
+        last_line(&tail)
+    );
+    Ok(format!("node {} was refused", node.id))
+}
+
+/// The files that a process on a copy needs beside its data: those of the node, with the addresses of its place.
+fn configure(field: &Field, node: &Node) -> anyhow::Result<()> {
+    let cluster = &field.cluster;
+    let members = cluster.members().into_iter().map(|slot| cluster.node(slot));
+    let others = members.filter(|other| other.id != node.id);
+    let all: Vec<Node> = others.chain([node.clone()]).collect();
+    cluster.software.configure(node, &all, false)
+}
+
+impl Nemesis for OldDirectory {
+    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+        async move {
+            let turn = self.turn.map_or_else(|| rng.usize(0..2), |turn| turn + 1);
+            self.turn = Some(turn);
+            let way = self.ways[turn % 2];
+            let cluster = &field.cluster;
+            let slot = *rng.choice(&field.expendable()).context("there are members")?;
+            let claim = cluster.place(slot).claim().await;
+            let node = cluster.node(slot);
+            let dir = cluster.dir.join(format!("copy-{turn}-of-node-{}", node.id));
+            std::fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
+            let copied = dir.join("data");
+            let how = match way {
+                Way::RestoredImageInUse => {
+                    cluster.signal(slot, Signal::SIGSTOP)?;
+                    let copied = copy(&node.data_dir(), &copied).await;
+                    cluster.signal(slot, Signal::SIGCONT)?;
+                    copied?;
+                    "while it stood still"
+                }
+                Way::RestoredImage | Way::InPlaceOfTheNode | Way::BesideTheNode => {
+                    cluster.kill(slot).await?;
+                    copy(&node.data_dir(), &copied).await?;
+                    cluster.start(slot)?;
+                    cluster.wait_ready(slot, START_PATIENCE).await?;
+                    "while it was down"
+                }
+            };
+            self.hit = Some(Hit {
+                way,
+                slot,
+                copy: dir,
+                _claim: claim,
+            });
+            Ok(format!(
+                "the directory of node {} was copied {how}, for {way:?}",
+                node.id
+            ))
+        }
+        .boxed()
+    }
+
+    fn lasts(&self, rng: &mut Rng) -> Duration {
+        match self.hit.as_ref().map(|hit| hit.way) {
+            Some(Way::RestoredImageInUse) => NOTED_AFTER,
+            _ => Duration::from_millis(rng.u64(500..2000)),
+        }
+    }
+
+    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+        async move {
+            let Some(hit) = self.hit.take() else {
+                return Ok(None);
+            };
+            let (cluster, slot) = (&field.cluster, hit.slot);
+            let node = cluster.node(slot);
+            let (data, newest) = (node.data_dir(), hit.copy.join("newest"));
+            let what = match hit.way {
+                Way::RestoredImage | Way::RestoredImageInUse => {
+                    cluster.kill(slot).await?;
+                    std::fs::rename(&data, &newest).context("setting the newest directory aside")?;
+                    std::fs::rename(hit.copy.join("data"), &data).context("restoring an image")?;
+                    cluster.start_damaged(slot)?;
+                    let refused_by_peers = refused(field, slot).await?;
+                    alarms::wait_for(cluster, ALARM, node.id).await?;
+                    // Its own directory knows now.
+                    cluster.start_damaged(slot)?;
+                    refused(field, slot).await?;
+                    match hit.way {
+                        Way::RestoredImage => {
+                            std::fs::remove_dir_all(&data).context("removing the image")?;
+                            std::fs::rename(&newest, &data).context("putting the directory back")?;
+                            cluster.start(slot)?;
+                            cluster.wait_ready(slot, START_PATIENCE).await?;
+                            format!("{refused_by_peers}, and serves with its newest directory")
+                        }
+                        _ => {
+                            cluster.remove(slot).await?;
+                            let new = cluster.add(slot).await?;
+                            format!("{refused_by_peers}, and node {new} took its place")
+                        }
+                    }
+                }
+                Way::InPlaceOfTheNode => {
+                    cluster.kill(slot).await?;
+                    let second = Node {
+                        dir: hit.copy.clone(),
+                        ..node.clone()
+                    };
+                    configure(field, &second)?;
+                    cluster.place(slot).set_node(second);
+                    cluster.start_damaged(slot)?;
+                    let refused = refused(field, slot).await;
+                    cluster.place(slot).set_node(node.clone());
+                    let refused = refused?;
+                    alarms::wait_for(cluster, ALARM, node.id).await?;
+                    cluster.start(slot)?;
+                    cluster.wait_ready(slot, START_PATIENCE).await?;
+                    format!("{refused} on the copy, and serves with its own directory")
+                }
+                Way::BesideTheNode => {
+                    let mut slots = cluster.network.slots();
+                    let free = slots
+                        .find(|slot| !cluster.place(*slot).is_member())
+                        .context("a free place")?;
+                    let _claim = cluster.place(free).claim().await;
+                    let before = cluster.pid(slot);
+                    let second = Node {
+                        id: node.id,
+                        dir: hit.copy.clone(),
+                        ..cluster.node(free)
+                    };
+                    configure(field, &second)?;
+                    let empty = cluster.node(free);
+                    cluster.place(free).set_node(second);
+                    cluster.start_damaged(free)?;
+                    let refused = refused(field, free).await;
+                    cluster.place(free).set_node(empty);
+                    let refused = refused?;
+                    cluster.wait_ready(slot, START_PATIENCE).await?;
+                    ensure!(cluster.pid(slot) == before, "node {} was started again", node.id);
+                    format!("{refused} on the copy, and the first process of it serves")
+                }
+            };
+            std::fs::remove_dir_all(&hit.copy).context("removing the copy")?;
+            Ok(Some(what))
+        }
+        .boxed()
+    }
+}
