@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +22,7 @@ use crate::peers::wire::{
     Answer, Ask, HEARTBEATS_SINCE, HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched,
 };
 use crate::peers::{LinkError, Peers, Purpose};
+use crate::sync::Mutex;
 use crate::types::Raft;
 
 /// Heartbeats in one frame, and callers that wait for the next.

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use znode_store::Applied;
@@ -17,6 +16,7 @@ use znode_store::Applied;
 use crate::admission::Place;
 use crate::error::{ProposeError, Unavailable};
 use crate::peers::wire::Declined;
+use crate::sync::Mutex;
 
 /// What a caller waits for.
 pub type CallResult = Result<Applied, ProposeError>;

@@ -14,10 +14,10 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::config::NodeId;
+use crate::sync::Mutex;
 use crate::wall_clock::SteadyClock;
 
 /// A wall clock that differs from the median by more than this is overruled. Clocks that a time service sets differ by far

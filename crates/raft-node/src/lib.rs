@@ -87,6 +87,7 @@ mod machine;
 mod compaction;
 mod replica;
 mod calls;
+mod sync;
 pub mod hub;
 mod watch_connection;
 mod session_stream;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
 use crate::calls::Times;
 use crate::metrics::Ended;
 use crate::subject::Subject;
+use crate::sync::{Mutex, RwLock};
 
 /// What lines of it are found by.
 const TARGET: &str = "lockgate::slow";

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::RwLock;
 use znode_store::Limits;
 
 use crate::config::{NodeConfig, SessionBounds, SnapshotConfig, SweepConfig};
 use crate::disks::DiskConfig;
 use crate::metrics::MetricsConfig;
+use crate::sync::RwLock;
 
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]

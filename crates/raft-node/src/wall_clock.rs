@@ -6,10 +6,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::metrics::numbers::Counter;
+use crate::sync::Mutex;
 
 /// A wall clock that goes apart from the monotonic one by more than this, between two looks, has jumped. Whoever adjusts a clock
 /// gradually changes it by less in minutes, and looks are a moment apart.

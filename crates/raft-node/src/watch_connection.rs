@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use parking_lot::RwLockReadGuard;
 use znode_store::{Identities, SessionId, Store, ZPath, Zxid};
 use znode_watch::{NoWatch, Notice, WatchKind, WatchLists, WatcherType};
 
 use crate::hub::{HubConnection, NotArmed, WatchesLost};
 use crate::replica::Replica;
+use crate::sync::RwLockReadGuard;
 
 /// The watches of one client that stays connected. They end when it is dropped.
 ///

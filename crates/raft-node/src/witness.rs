@@ -22,7 +22,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use znode_store::planted::{self, Bug};
 
@@ -32,6 +31,7 @@ use crate::fail_step;
 use crate::storage::disk::Disk;
 use crate::storage::error::StorageError;
 use crate::storage::two_slots::TwoSlots;
+use crate::sync::Mutex;
 use crate::types::DiskId;
 
 /// The file in the data directory.

@@ -12,7 +12,6 @@ mod work;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use znode_store::{Request, Step};
@@ -23,6 +22,7 @@ pub use self::work::Work;
 use self::openings::Openings;
 use self::pace::Pace;
 use crate::error::Unavailable;
+use crate::sync::Mutex;
 
 /// However slow a cluster is, so many proposals may be on their way, of each kind. On a disk whose every sync takes longer than
 /// the target, fewer at a time would make nobody faster, only all of them fewer.

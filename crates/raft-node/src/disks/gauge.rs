@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
-
 use super::config::DiskConfig;
 use super::report::DiskReport;
+use crate::sync::{Mutex, RwLock};
 
 /// What was seen at one look.
 #[derive(Debug, Clone, Copy, Default)]

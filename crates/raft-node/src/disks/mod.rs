@@ -24,7 +24,6 @@ use std::time::Duration;
 
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
-use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
 pub use self::config::DiskConfig;
@@ -34,6 +33,7 @@ pub(crate) use self::watch::{judge, look};
 use self::gauge::Gauge;
 use crate::config::NodeId;
 use crate::peers::wire::NotLeader;
+use crate::sync::{Mutex, RwLock};
 use crate::types::Raft;
 
 /// What the leader has found counts for so long. A leader that is gone has a successor by then.

@@ -5,9 +5,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use super::table;
+use crate::sync::Mutex;
 
 /// The variable of the environment that orders what is to happen from the start on: `NAME=ACTION;NAME=ACTION`, in the
 /// words of the crate `fail`.

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::{Mutex, MutexGuard};
 use znode_watch::{Notice, TooManyWatches, units};
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// How many places an empty queue may keep; what a burst needed beyond that is given back.
 const KEPT_CAPACITY: usize = 64;

@@ -5,10 +5,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use crate::config::NodeId;
 use crate::disks::Alarm;
+use crate::sync::Mutex;
 
 /// How much is kept: years of a cluster that is well, and hours of one that is not.
 pub const MAX_CHRONICLE: usize = 256;

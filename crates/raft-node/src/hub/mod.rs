@@ -18,7 +18,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use parking_lot::Mutex;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::sync::watch;
 use znode_store::{
@@ -37,6 +36,7 @@ use self::grants::{Grants, Until};
 use self::happenings::Recent;
 use self::session_events::SessionEvents;
 use crate::config::{SessionEventsConfig, WatchConfig};
+use crate::sync::Mutex;
 
 /// A watch that was armed for one notice. Dropping it disarms it.
 #[derive(Debug)]
@@ -461,7 +461,7 @@ impl HubConnection {
         self.still_there(&tables).is_ok() && tables.watches.is_armed(self.registration.watcher, path, which)
     }
 
-    fn tables(&self) -> parking_lot::MutexGuard<'_, Tables> {
+    fn tables(&self) -> crate::sync::MutexGuard<'_, Tables> {
         self.registration.hub.tables.lock()
     }
 

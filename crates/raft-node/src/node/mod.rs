@@ -15,7 +15,6 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -46,6 +45,7 @@ use crate::replica::Replica;
 use crate::status::SnapshotMade;
 use crate::storage::{Storage, Wal};
 use crate::succession::Succession;
+use crate::sync::Mutex;
 use crate::tuning::{Tuned, Tuning};
 use crate::types::Raft;
 use crate::versions::LONG_PATHS;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use openraft::SnapshotPolicy;
-use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -42,6 +41,7 @@ use crate::replica::Replica;
 use crate::storage::{Disk, RealDisk, Storage};
 use crate::submitter::Submitter;
 use crate::succession::Succession;
+use crate::sync::Mutex;
 use crate::tuning::{Tuned, Tuning};
 use crate::types::{ClusterId, DiskId, Raft};
 

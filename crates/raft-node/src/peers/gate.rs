@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use front_door::{LogLimit, subscriber};
-use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use transport_security::PeerTls;
@@ -29,6 +28,7 @@ use super::wire::{
 use crate::cluster_clock::ClusterClock;
 use crate::config::{MemberAddress, NodeId};
 use crate::membership::RetiredIds;
+use crate::sync::Mutex;
 use crate::types::{ClusterId, DiskId, Member};
 use crate::versions::{ProgramVersions, WireRange, commands_of_all, nothing_in_common};
 use crate::witness::{Loss, Shown, Witness};

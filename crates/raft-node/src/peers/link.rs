@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use futures_util::FutureExt;
-use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -21,6 +20,7 @@ use super::wire::{
 use crate::config::NodeId;
 use crate::fail_step;
 use crate::panics::Alarm;
+use crate::sync::Mutex;
 use crate::types::DiskId;
 
 /// How long a connection may take to be made, handshake included. Peers are a fraction of a millisecond

@@ -17,14 +17,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
-
 pub use gate::Gate;
 pub use link::{Link, LinkError};
 pub use snapshots::SnapshotTraffic;
 pub use wire::Purpose;
 
 use crate::config::NodeId;
+use crate::sync::Mutex;
 
 /// The lines to all peers, made when they are first needed.
 pub struct Peers {

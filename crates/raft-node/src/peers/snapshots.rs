@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use openraft::alias::SnapshotOf;
-use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +25,7 @@ use crate::config::NodeId;
 use crate::fail_step;
 use crate::panics::Alarm;
 use crate::snapshot_file::{Incoming, SnapshotHandle};
+use crate::sync::Mutex;
 use crate::types::{Snapshot, TypeConfig, Vote};
 
 /// How much of a snapshot is sent in one frame: a few milliseconds at the usual rate.

@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::time::Instant;
+
+use crate::sync::Mutex;
 
 /// Whoever has looked is taken for one who looks again for so long: longer than programs leave between two requests that belong
 /// together.

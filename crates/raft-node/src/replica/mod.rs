@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::{RwLock, RwLockReadGuard};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use znode_store::planted::{self, Bug};
@@ -24,6 +23,7 @@ use crate::fail_step;
 use crate::hub::{GrantWait, Hub, Verdict};
 use crate::metrics::{Meters, times_out};
 use crate::sessions::SessionTracker;
+use crate::sync::{RwLock, RwLockReadGuard};
 use crate::tap::Tap;
 use crate::types::Proposal;
 

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use parking_lot::Mutex;
 use znode_store::Store;
 
 use super::Replica;
 use crate::audit::StateDigest;
+use crate::sync::Mutex;
 
 /// Every entry whose index is a multiple of this leaves a digest: under load no two nodes are at one position when they
 /// are asked. A digest costs a look at each session.

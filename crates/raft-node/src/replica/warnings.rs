@@ -3,7 +3,6 @@
 use std::fmt::{Debug, Write};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Level, Metadata, Subscriber};
@@ -12,6 +11,7 @@ use znode_store::{Acl, CreateMode, CreatePath, Op, Request};
 use super::*;
 use crate::codec;
 use crate::config::{SessionEventsConfig, WatchConfig};
+use crate::sync::Mutex;
 
 /// Keeps the warnings, each as its fields.
 #[derive(Clone, Default)]

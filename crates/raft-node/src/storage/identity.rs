@@ -7,11 +7,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::disk::{Disk, DiskLock, read_all};
 use super::error::StorageError;
 use crate::fail_step;
+use crate::sync::Mutex;
 
 const MAGIC: [u8; 8] = *b"LOCKIDEN";
 const VERSION: u32 = 7;

@@ -29,7 +29,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::raft::TransferLeaderRequest;
-use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -43,6 +42,7 @@ use crate::peers::stream::PeerStream;
 use crate::peers::wire::{Answer, Ask, LeaderLoss, WireLogId, WireVote, WireVoteResponse};
 use crate::peers::{Peers, Purpose};
 use crate::storage::Wal;
+use crate::sync::Mutex;
 use crate::types::{Raft, Vote};
 
 /// In such pieces the last part of a silence is waited for. A node that stood still itself finds, when it goes on, that it

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::patience::Patience;
 use crate::config::RaftTiming;
+use crate::sync::Mutex;
 
 /// The time of the leader's last message, and whether something speaks against its life.
 pub struct Signs {

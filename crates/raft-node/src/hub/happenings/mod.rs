@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::sync::watch;
 use znode_store::{
     AccessChange, Event, HolderId, LockName, SessionId, ZPath, ZnodeEventKind, Zxid, lock_of_contender,
@@ -12,6 +11,7 @@ use znode_store::{
 
 use super::chronicle::{Chronicle, ClusterHappening};
 use super::session_events::{EventPosition, SessionEvent, translate};
+use crate::sync::Mutex;
 
 /// How many are kept. A page that is opened shows the last hundred; the rest is for those who ask for few of many locks.
 pub const MAX_HAPPENINGS: usize = 8192;

@@ -10,11 +10,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 use znode_store::{ContenderEnd, Event, Grant, Hold, HolderId, LockMode, LockName, SessionId, Zxid};
 
 use crate::config::SessionEventsConfig;
+use crate::sync::Mutex;
 
 /// What an event takes beside its texts: its own place, the hold that it shares with the history, and its share of the tables.
 const EVENT_BYTES: usize = 384;

@@ -6,11 +6,11 @@
 
 use std::collections::HashMap;
 
-use parking_lot::Mutex;
 use znode_store::{Command, ContenderEnd, Event, Hold, LockCommand, LockName, Store, WithdrawCause};
 
 use super::numbers::{Classes, Counter, Histogram};
 use super::sheet::Sheet;
+use crate::sync::Mutex;
 
 /// There may be so many prefixes: each has some fifty series of its own, at every node.
 pub const MAX_LOCK_PREFIXES: usize = 16;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::storage::IOFlushed;
-use parking_lot::Mutex;
 
+use crate::sync::Mutex;
 use crate::types::{LogId, TypeConfig, term_of};
 
 /// So long at most the news is kept while nobody answers. A lone voter whose learners stand still would otherwise never hear of it, and

@@ -6,9 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::{FileId, Random, Sim, SimDisk};
+use crate::sync::Mutex;
 
 /// A power cut leaves each sector as one of the contents that it was given.
 pub(super) const SECTOR_BYTES: usize = 512;

@@ -18,11 +18,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 pub use self::crash::CrashModel;
 use self::crash::{Event, SECTOR_BYTES, write_into};
 use super::disk::{Disk, DiskFile, DiskLock};
+use crate::sync::Mutex;
 
 /// A disk of which nobody has said how much is free.
 const FREE_BYTES: u64 = 1 << 40;

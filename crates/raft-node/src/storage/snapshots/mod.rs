@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use znode_store::planted::{self, Bug};
 
 pub use self::format::MAX_PART_BYTES;
@@ -25,6 +24,7 @@ use super::error::StorageError;
 use super::identity::hex;
 use super::wal::LogPos;
 use crate::fail_step;
+use crate::sync::Mutex;
 
 /// The newest, and the one before it.
 const KEPT: usize = 2;
