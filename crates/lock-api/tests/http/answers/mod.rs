@@ -375,12 +375,13 @@ const MADE_UP: &str =
     "lg_00000000000000000000000000000001_0000000000000000000000000000000000000000000000000000000000000001";
 
 /// What only policies refuse, and no znode's list.
-const OF_POLICIES: [&str; 27] = [
+const OF_POLICIES: [&str; 28] = [
     "lookAtSession",
     "closeSession",
     "heartbeat",
     "listEphemerals",
     "releaseLocks",
+    "upgradeLock",
     "secureCluster",
     "listTokens",
     "createToken",
