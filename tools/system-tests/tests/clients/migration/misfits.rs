@@ -12,7 +12,15 @@ use crate::ensemble::Ensemble;
 use crate::wanted::skip;
 
 /// Small ones, so that a test reaches them.
-const LIMITS: &str = "\n[limits]\ndata_bytes = 1000\nchildren = 60\n";
+const LIMITS: &str = "
+[limits]
+data_bytes = 1000
+children = 60
+
+[http]
+max_path_bytes = 1024
+max_path_depth = 32
+";
 
 fn named(told: &[Value]) -> BTreeSet<&str> {
     let misfits = told.iter().filter(|told| told["event"] == "misfit");
