@@ -16,8 +16,10 @@ pub enum Provocation {
     Snapshot,
     /// The leadership moves.
     Transfer,
-    /// The leader is silent for so long that another one is elected.
-    Silence,
+    /// The target hears nobody. Where a majority has lost the leader nobody asks for pre-votes: one that is alone does.
+    Loneliness,
+    /// The same of another one, so that the target is asked.
+    LonelinessOfAnother,
     /// A node dies and comes back, and all connections with it.
     Bounce,
     /// The target was away for longer than the log reaches.
@@ -41,7 +43,8 @@ pub fn for_point(name: &str) -> Provocation {
         ("snapshot", _) | ("log", "before_purge" | "after_purge") => Provocation::Snapshot,
         ("segment", "before_remove" | "after_remove") => Provocation::Snapshot,
         ("log", "before_truncate" | "after_truncate") => Provocation::Conflict,
-        ("pre_vote", _) => Provocation::Silence,
+        ("pre_vote", "after_receive") => Provocation::LonelinessOfAnother,
+        ("pre_vote", _) => Provocation::Loneliness,
         ("vote" | "transfer", _) | ("log", "before_vote") => Provocation::Transfer,
         ("session", "before_take_up" | "after_take_up") => Provocation::Transfer,
         ("apply", "before_set_limits") => Provocation::Transfer,
@@ -63,6 +66,10 @@ const MOVE_ON_PATIENCE: Duration = Duration::from_secs(15);
 /// How long a node may take to start and to catch up by snapshot.
 const CATCH_UP_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a node is alone. It waits for the leader for up to five seconds, because it has heard of the pauses of others; it asks them in
+/// vain whether they have lost the leader; and then its election timer runs out.
+const ALONE_FOR: Duration = Duration::from_secs(9);
+
 /// How long an election may take.
 const ELECTION_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -83,7 +90,13 @@ impl Bench {
                 self.hand_over(leader, to).await;
                 within(Duration::from_millis(400), async || self.leader().await == to).await;
             }
-            Provocation::Silence => self.silence_leader().await,
+            Provocation::Loneliness => self.leave_alone(target).await,
+            Provocation::LonelinessOfAnother => {
+                let leader = self.leader().await;
+                let mut others = self.ids().into_iter().filter(|id| ![leader, target].contains(id));
+                let other = others.next().expect("a follower is left");
+                self.leave_alone(other).await;
+            }
             Provocation::Bounce => {
                 let leader = self.leader().await;
                 let others: Vec<NodeId> = self.ids().into_iter().filter(|id| *id != target).collect();
@@ -159,15 +172,16 @@ impl Bench {
         .await;
     }
 
-    async fn silence_leader(&mut self) {
-        let leader = self.leader().await;
-        self.pause(leader);
-        let others = self.without(leader);
-        within(ELECTION_PATIENCE, async || {
-            self.leader_among(&others).await.is_some()
-        })
-        .await;
-        self.go_on(leader);
+    /// Lets all other nodes stand still for a while. What it asks them meanwhile they hear when they go on.
+    async fn leave_alone(&mut self, lonely: NodeId) {
+        let others = self.without(lonely);
+        for id in &others {
+            self.pause(*id);
+        }
+        tokio::time::sleep(ALONE_FOR).await;
+        for id in others {
+            self.go_on(id);
+        }
     }
 
     /// The leader gets entries that it cannot commit, and is deposed meanwhile.
