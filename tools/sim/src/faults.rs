@@ -6,7 +6,7 @@ use crate::agenda::{Event, MILLI, Micros, SECOND};
 use crate::dice::Dice;
 use crate::machine::{AS_IT_IS, End, HEALTHY_LOG};
 use crate::network::{HEALTHY, Link};
-use crate::world::World;
+use crate::world::{MENDS_WITHIN, World};
 
 /// The kinds of what goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +120,8 @@ pub struct Nemesis {
     calm: Micros,
     /// How many cuts each link has at present.
     cuts: Vec<Vec<u32>>,
+    /// When a cut was taken back for the last time.
+    mended: Micros,
     /// Machines that nothing happens to any more.
     spared: Vec<bool>,
     /// How often what went wrong.
@@ -139,8 +141,15 @@ impl Nemesis {
             kinds,
             calm,
             cuts: vec![vec![0; machines]; machines],
+            mended: 0,
             spared: vec![false; machines],
         }
+    }
+}
+
+impl Nemesis {
+    fn is_cut(&self) -> bool {
+        self.cuts.iter().flatten().any(|cuts| *cuts > 0)
     }
 }
 
@@ -201,6 +210,9 @@ impl World {
             *times += 1;
         }
         let count = self.machines.len() as u64;
+        // One link is held up at a time, and none while another one mends: else there may be no majority that is whole, and then no
+        // session has to end in time.
+        let links_mend = self.nemesis.is_cut() || self.now() < self.nemesis.mended + MENDS_WITHIN;
         let dice = &mut self.nemesis.dice;
         let machine = dice.between(0..count) as usize;
         let lasts = dice.between(200..6_000) * MILLI;
@@ -282,8 +294,7 @@ impl World {
                 self.watch.asked_to_move = Some(self.now());
                 self.machines[machine].move_leader();
             }
-            // One link at a time: with two there may be no majority that is whole, and then no session has to end in time.
-            Kind::HeldUp if self.nemesis.cuts.iter().flatten().any(|cuts| *cuts > 0) => {}
+            Kind::HeldUp if links_mend => {}
             Kind::HeldUp => {
                 let to_leader = dice.chance(800);
                 let other = (machine + 1 + dice.between(0..count - 1) as usize) % count as usize;
@@ -323,6 +334,9 @@ impl World {
 
     /// Cuts links, or takes such a cut back.
     pub(crate) fn cut(&mut self, links: &[(usize, usize)], cut: bool) {
+        if !cut {
+            self.nemesis.mended = self.now();
+        }
         for (from, to) in links {
             let cuts = &mut self.nemesis.cuts[*from][*to];
             *cuts = if cut { *cuts + 1 } else { cuts.saturating_sub(1) };

@@ -27,7 +27,7 @@ const RESTARTED_AFTER: Micros = 1_000 * MILLI;
 
 /// After a fault connections and logs take so long to be as they were: a connection that broke is made again, and whoever was
 /// behind catches up.
-const MENDS_WITHIN: Micros = 4_000 * MILLI;
+pub(crate) const MENDS_WITHIN: Micros = 4_000 * MILLI;
 
 /// A leader that is asked to hand over has done so within this time, or another cause has changed it.
 const HANDS_OVER_WITHIN: Micros = 3_000 * MILLI;
