@@ -10,8 +10,7 @@ use transport_security::ClientTls;
 use crate::credentials::Credentials;
 use crate::usage::UsageError;
 
-/// The token itself, where no file has it. There is no option for it: other users of a machine see what a program is called with.
-/// The variable of the environment with the token to show, if no file has it.
+/// The variable of the environment with the token itself. There is no option for it, because other users of a machine see arguments.
 pub const TOKEN_VARIABLE: &str = "LOCKGATE_TOKEN";
 
 /// Certificates, for servers with TLS, and a token, for clusters that are secured.

@@ -21,8 +21,8 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 /// How often at most the log says that callers were refused: at every connection it would be a flood.
 const CROWDED_EVERY: Duration = Duration::from_secs(10);
 
-/// Bytes of answers that the kernel takes of a connection and has not sent yet. Without a bound it takes megabytes for a caller that never
-/// reads, whoever that is. All answers but lists and backups fit, and over a fast network this is milliseconds of sending.
+/// Bytes of answers that the kernel holds for a connection and has not sent yet, at most. Without this bound it holds megabytes for a caller
+/// that never reads. All answers but lists and backups fit, and a fast network sends this much in milliseconds.
 const MAX_UNSENT_BYTES: u32 = 128 * 1024;
 
 /// What is behind a door.
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::places::Bounds;
 
-    /// What the caller's own kernel takes of answers that the caller does not read. It doubles what it is told.
+    /// Bytes that the caller's own kernel holds for it. Linux doubles what is asked for.
     const RECEIVE_BUFFER: usize = 16 * 1024;
 
     #[tokio::test]

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// Lines of one caller in a period: enough to see what it tries.
 const OF_ONE: u32 = 20;
 
-/// Lines of all callers in a period. With [`MAX_TEXT_CHARS`] they are less than a megabyte a minute.
+/// Lines of all callers in a period. With texts of [`MAX_TEXT_CHARS`] they are less than a megabyte a minute.
 const IN_ALL: u32 = 60;
 
 /// How long a period is.
@@ -19,7 +19,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// The longest text of a caller in such a line. Each character may be escaped, by up to ten others.
 const MAX_TEXT_CHARS: usize = 120;
 
-/// Counts log lines by caller, and says when there have been enough. `Caller` is what callers are told apart by.
+/// Rate limit of log lines, with a share for each caller. `Caller` tells callers apart: an address, or the name of a token.
 #[derive(Debug)]
 pub struct LogLimit<Caller>(Mutex<Period<Caller>>);
 
@@ -27,7 +27,7 @@ pub struct LogLimit<Caller>(Mutex<Period<Caller>>);
 struct Period<Caller> {
     begin: Option<Instant>,
     lines: u32,
-    /// Only those that have a line, so it is as small as [`IN_ALL`].
+    /// Only callers with a line are in it, so it has at most [`IN_ALL`] entries.
     lines_of: HashMap<Caller, u32>,
     left_out: u64,
 }
@@ -63,7 +63,7 @@ impl<Caller: Eq + Hash> LogLimit<Caller> {
     }
 }
 
-/// Returns the beginning of a caller's text that goes into such a line.
+/// Returns the first `MAX_TEXT_CHARS` characters of a caller's text: as much as a log line may have.
 pub fn abridged(text: &str) -> &str {
     match text.char_indices().nth(MAX_TEXT_CHARS) {
         Some((end, _)) => &text[..end],

@@ -1,4 +1,4 @@
-//! Who is behind a door, in numbers, for whoever watches over it; and which of those that were not let in are logged.
+//! Counts of the callers of a door, for metrics; and the limit of log lines about those that were not let in.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};

@@ -28,7 +28,7 @@ const MAX_BATCH: usize = 1_000;
 /// and all that depends on it is how much history a loss of power takes.
 const SYNC_EVERY_MS: u64 = 30_000;
 
-/// Permissions of the directory.
+/// Permissions of the directory: its owner alone may look into it, because sled makes files that everybody may read.
 const PRIVATE: u32 = 0o700;
 
 /// One node's index. See the [crate's page](crate).
@@ -73,7 +73,7 @@ pub struct Page {
     pub since: Position,
 }
 
-/// Makes the directory, and has only its owner look into it: sled's files can be read by everybody.
+/// Makes the directory if it is missing, and its owner's alone in any case.
 fn private(dir: &Path) -> Result<(), IndexError> {
     let made = std::fs::create_dir_all(dir)
         .and_then(|()| std::fs::set_permissions(dir, Permissions::from_mode(PRIVATE)));

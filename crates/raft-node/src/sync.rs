@@ -1,6 +1,6 @@
-//! The locks of this crate. With the feature `lock-order` a thread panics that takes two of them in the order opposite to that in which any
-//! thread has ever taken them: one day two threads would each wait for the other. (Locks that condition variables belong to are taken
-//! alone, and are not among them.)
+//! Mutexes and read-write locks of this crate. With the feature `lock-order` a thread panics when it takes two of them in the opposite order
+//! to an earlier one, by any thread: such an order lets two threads wait for each other for ever. Mutexes that belong to condition variables
+//! are not among them; they are taken alone.
 
 #[cfg(not(feature = "lock-order"))]
 pub use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
