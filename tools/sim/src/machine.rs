@@ -493,6 +493,11 @@ impl Machine {
         self.rolled_back.as_ref().is_some_and(|old| old.refused)
     }
 
+    /// Whether the disk is an older copy, and the newest one comes back.
+    pub fn gets_newest_back(&self) -> bool {
+        self.rolled_back.as_ref().is_some_and(|old| old.newest.is_some())
+    }
+
     /// Whether there is no disk with which the node could take part again.
     pub fn is_lost(&self) -> bool {
         let old = self.rolled_back.as_ref();

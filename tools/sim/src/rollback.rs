@@ -4,7 +4,8 @@
 //! everything else must hold as if it were dead. That cannot be asked for when nobody who lives has heard of what the node
 //! did after the copy was taken (docs/internals/replica-trust.md). So a copy is put in place when either
 //!
-//! * every other machine has noted a later start of it on its disk: then all else may go wrong at the same time; or
+//! * every other machine has noted a later start of it on its disk, and none has another disk that comes back later: then all else may go
+//!   wrong at the same time; or
 //! * the leader has counted an acknowledgement that the copy lacks, and all machines are well: then nothing else goes wrong
 //!   until the node was refused, since a new leader does not know what only the old one has counted.
 //!
@@ -13,6 +14,7 @@
 
 use crate::agenda::{Event, MILLI, Micros, SECOND};
 use crate::faults::{Fault, all_links};
+use crate::machine::Machine;
 use crate::world::World;
 
 /// A copy whose time has not come is looked at again after this.
@@ -90,11 +92,13 @@ impl World {
         }
         let others =
             || (0..count).filter(|other| *other != machine && !self.machines[*other].is_rolled_back());
+        // A machine whose newest disk comes back later may know of fewer starts than all others do.
+        let another_returns = self.machines.iter().any(Machine::gets_newest_back);
         let knows = |other: usize| {
             let other = self.machines[other].node();
             other.is_some_and(|other| other.knows_start_of(node) > start)
         };
-        if others().all(knows) {
+        if !another_returns && others().all(knows) {
             return Some(Knows::All);
         }
         let leader = self.watch.leader().filter(|leader| *leader != machine)?;
@@ -102,7 +106,7 @@ impl World {
         let is_well = |other: usize| self.machines[other].is_well() && !self.machines[other].is_stopping();
         let is_calm = self.now() >= self.watch.broken_until
             && others().all(is_well)
-            && !self.machines.iter().any(crate::machine::Machine::moves_leader);
+            && !self.machines.iter().any(Machine::moves_leader);
         let network = self.network().lock();
         let links_are_well = all_links(count).all(|(from, to)| network.link(from, to).is_healthy());
         let counted = leading.knows_committed_by(node) > last;
