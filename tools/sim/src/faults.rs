@@ -120,8 +120,8 @@ pub struct Nemesis {
     calm: Micros,
     /// How many cuts each link has at present.
     cuts: Vec<Vec<u32>>,
-    /// When a cut was taken back for the last time.
-    mended: Micros,
+    /// When each link became healthy for the last time.
+    mended: Vec<Vec<Micros>>,
     /// Machines that nothing happens to any more.
     spared: Vec<bool>,
     /// How often what went wrong.
@@ -141,15 +141,9 @@ impl Nemesis {
             kinds,
             calm,
             cuts: vec![vec![0; machines]; machines],
-            mended: 0,
+            mended: vec![vec![0; machines]; machines],
             spared: vec![false; machines],
         }
-    }
-}
-
-impl Nemesis {
-    fn is_cut(&self) -> bool {
-        self.cuts.iter().flatten().any(|cuts| *cuts > 0)
     }
 }
 
@@ -212,7 +206,7 @@ impl World {
         let count = self.machines.len() as u64;
         // One link is held up at a time, and none while another one mends: else there may be no majority that is whole, and then no
         // session has to end in time.
-        let links_mend = self.nemesis.is_cut() || self.now() < self.nemesis.mended + MENDS_WITHIN;
+        let links_mend = !all_links(self.machines.len()).all(|(from, to)| self.is_settled(from, to));
         let dice = &mut self.nemesis.dice;
         let machine = dice.between(0..count) as usize;
         let lasts = dice.between(200..6_000) * MILLI;
@@ -334,31 +328,41 @@ impl World {
 
     /// Cuts links, or takes such a cut back.
     pub(crate) fn cut(&mut self, links: &[(usize, usize)], cut: bool) {
-        if !cut {
-            self.nemesis.mended = self.now();
-        }
         for (from, to) in links {
             let cuts = &mut self.nemesis.cuts[*from][*to];
             *cuts = if cut { *cuts + 1 } else { cuts.saturating_sub(1) };
             let cut = *cuts > 0;
-            let mut network = self.surroundings.network.lock();
             let link = Link {
                 cut,
-                ..network.link(*from, *to).clone()
+                ..self.network().lock().link(*from, *to).clone()
             };
-            network.set_link(*from, *to, link);
+            self.set_link(*from, *to, link);
         }
+    }
+
+    fn set_link(&mut self, from: usize, to: usize, link: Link) {
+        let mut network = self.surroundings.network.lock();
+        if link.is_healthy() && !network.link(from, to).is_healthy() {
+            self.nemesis.mended[from][to] = network.agenda.now();
+        }
+        network.set_link(from, to, link);
+    }
+
+    /// Whether a link has been healthy for so long that what it did to connections is over.
+    pub(crate) fn is_settled(&self, from: usize, to: usize) -> bool {
+        let network = self.network().lock();
+        network.link(from, to).is_healthy()
+            && network.agenda.now() >= self.nemesis.mended[from][to] + MENDS_WITHIN
     }
 
     /// Makes links good or bad, and leaves those cut that are.
     fn set_links(&mut self, links: &[(usize, usize)], quality: Link) {
         for (from, to) in links {
-            let mut network = self.surroundings.network.lock();
             let link = Link {
-                cut: network.link(*from, *to).cut,
+                cut: self.network().lock().link(*from, *to).cut,
                 ..quality.clone()
             };
-            network.set_link(*from, *to, link);
+            self.set_link(*from, *to, link);
         }
     }
 
@@ -393,7 +397,7 @@ impl World {
         for (from, to) in all_links(self.machines.len()) {
             if self.nemesis.spared[from] && self.nemesis.spared[to] {
                 self.nemesis.cuts[from][to] = 0;
-                self.network().lock().set_link(from, to, HEALTHY);
+                self.set_link(from, to, HEALTHY);
             }
         }
     }

@@ -326,10 +326,7 @@ impl World {
 
     /// Whether this machine and enough others are well, and hear each other.
     fn has_whole_majority(&self, leader: usize) -> bool {
-        let network = self.network().lock();
-        let whole = |one: usize, other: usize| {
-            network.link(one, other).is_healthy() && network.link(other, one).is_healthy()
-        };
+        let whole = |one, other| self.is_settled(one, other) && self.is_settled(other, one);
         let mut core = vec![leader];
         for machine in 0..self.machines.len() {
             let joins = machine != leader && core.iter().all(|other| whole(machine, *other));
