@@ -484,26 +484,15 @@ pub async fn tend<P, F>(
             replica.sessions.take_due(now, MAX_EXPIRED_AT_ONCE, records())
         }) {
             if !due.over.is_empty() {
-                let (replica, propose) = (replica.clone(), propose.clone());
-                let (term, over) = (due.term, due.over.clone());
-                tokio::spawn(async move {
-                    tracing::info!(sessions = ?over, "sessions fell silent");
-                    // Nearly always it is one.
-                    let pieces = replica.store.read().ending_together(&over);
-                    for sessions in pieces {
-                        let command = Command::ExpireSessions {
-                            sessions: sessions.to_vec(),
-                            term,
-                            as_of,
-                        };
-                        fail_step!(async "session::before_expire");
-                        let proposed = propose(Request::internal(command)).await;
-                        fail_step!(async "session::after_expire");
-                        if !proposed {
-                            replica.sessions.not_ended(term, sessions, Instant::now());
-                        }
-                    }
-                });
+                let ending = end(
+                    replica.clone(),
+                    propose.clone(),
+                    due.term,
+                    due.over.clone(),
+                    as_of,
+                );
+                let stop = stop.clone();
+                tokio::spawn(async move { stop.run_until_cancelled(ending).await });
             }
             if !due.silent.is_empty() {
                 tokio::spawn(record(replica.clone(), propose.clone(), due, as_of));
@@ -539,6 +528,38 @@ pub async fn tend<P, F>(
                     propose(Request::internal(command)).await;
                 });
             }
+        }
+    }
+}
+
+/// Proposes the end of these sessions until it is carried out, or something has spared them, or this node does not lead in `term` any more.
+async fn end<P, F>(replica: Arc<Replica>, propose: P, term: u64, sessions: Vec<SessionId>, as_of: Zxid)
+where
+    P: Fn(Request) -> F,
+    F: Future<Output = bool>,
+{
+    tracing::info!(?sessions, "sessions fell silent");
+    // Nearly always it is one.
+    let pieces = replica.store.read().ending_together(&sessions).into_iter();
+    let pieces: Vec<Vec<SessionId>> = pieces.map(<[_]>::to_vec).collect();
+    for mut sessions in pieces {
+        loop {
+            sessions = replica.sessions.still_ending(term, sessions);
+            if sessions.is_empty() {
+                break;
+            }
+            let command = Command::ExpireSessions {
+                sessions: sessions.clone(),
+                term,
+                as_of,
+            };
+            fail_step!(async "session::before_expire");
+            let proposed = propose(Request::internal(command)).await;
+            fail_step!(async "session::after_expire");
+            if proposed {
+                break;
+            }
+            tokio::time::sleep(TICK).await;
         }
     }
 }

@@ -82,7 +82,7 @@ pub struct Found {
 pub struct Due {
     /// In which term.
     pub term: u64,
-    /// The sessions whose time is over. They count as ending; see [`SessionTracker::not_ended`].
+    /// The sessions whose time is over. They count as ending; see [`SessionTracker::still_ending`].
     pub over: Vec<SessionId>,
     /// The sessions whose silence is to be put on record, and how many milliseconds that has lasted.
     pub silent: Vec<(SessionId, u32)>,
@@ -143,7 +143,10 @@ impl SessionTracker {
                         silent += timeout;
                     }
                     let applied = applied(at).unwrap_or(now);
-                    (applied.checked_sub(silent).unwrap_or(applied), None)
+                    let last_heard = applied.checked_sub(silent).unwrap_or(applied);
+                    let left = (last_heard + timeout).saturating_duration_since(now);
+                    // If all processes end again, what has passed since the record is lost. So each leader makes another one.
+                    (last_heard, Some(now + left / 2))
                 }
                 None => (now, Some(now)),
             };
@@ -321,19 +324,19 @@ impl SessionTracker {
         }
     }
 
-    /// The end of these sessions was proposed in `term` and not carried out. If this node still leads there,
-    /// it is to be proposed again.
-    pub fn not_ended(&self, term: u64, sessions: &[SessionId], now: Instant) {
-        let mut reign = self.reign.lock();
-        let Some(reign) = reign.as_mut().filter(|reign| reign.term == term) else {
-            return;
+    /// Returns those of `sessions` whose end was proposed in `term` and is still to come, while this node leads there.
+    ///
+    /// A proposal that failed may be in the log all the same, and be carried out later. So only a command of the session, which stands in the
+    /// log, spares it; a heartbeat does not.
+    pub fn still_ending(&self, term: u64, mut sessions: Vec<SessionId>) -> Vec<SessionId> {
+        let reign = self.reign.lock();
+        let reign = reign.as_ref().filter(|reign| reign.term == term);
+        let is_ending = |session: &SessionId| {
+            let tracked = reign.and_then(|reign| reign.sessions.get(session));
+            tracked.is_some_and(|tracked| tracked.ending)
         };
-        for session in sessions {
-            if let Some(tracked) = reign.sessions.get_mut(session) {
-                tracked.ending = false;
-                reign.due.push(Reverse((now, *session)));
-            }
-        }
+        sessions.retain(is_ending);
+        sessions
     }
 
     /// This node was stalled for so long: nobody's heartbeat could be heard.
@@ -475,8 +478,35 @@ mod tests {
             touch(&tracker, 1, &[A, B], late),
             Some(vec![Touched::Ended, Touched::Renewed(10_000)])
         );
-        tracker.not_ended(1, &[A], late);
-        assert_eq!(over(&tracker, late), Some((1, vec![A])), "it is proposed again");
+        assert_eq!(
+            tracker.still_ending(2, vec![A]),
+            [],
+            "this node does not lead in that term"
+        );
+        assert_eq!(tracker.still_ending(1, vec![A, B]), [A]);
+    }
+
+    /// The end may be in the log although nobody knows. Time that a stall gives back to all sessions does not change that.
+    #[test]
+    fn a_session_whose_end_may_be_in_the_log_is_confirmed_only_after_a_command_of_its_own() {
+        let start = Instant::now();
+        let tracker = leading(start);
+        let late = start + TIMEOUT;
+        assert_eq!(over(&tracker, late), Some((1, vec![A, B])));
+        tracker.stalled(TIMEOUT);
+        assert_eq!(touch(&tracker, 1, &[A], late), Some(vec![Touched::Ended]));
+        assert_eq!(
+            over(&tracker, late + TIMEOUT * 3),
+            None,
+            "whoever proposed it proposes it again"
+        );
+        tracker.heard(A, late);
+        tracker.ended(B);
+        assert_eq!(tracker.still_ending(1, vec![A, B]), []);
+        assert_eq!(
+            touch(&tracker, 1, &[A], late),
+            Some(vec![Touched::Renewed(10_000)])
+        );
     }
 
     #[test]
@@ -506,10 +536,9 @@ mod tests {
         tracker.lead(2, later, GRACE, [found(A, None)]);
         assert_eq!(touch(&tracker, 1, &[A], later), None, "another term was proved");
         assert_eq!(over(&tracker, later + TIMEOUT - MS), None);
-        tracker.not_ended(1, &[A], later);
         assert_eq!(
-            over(&tracker, later),
-            None,
+            tracker.still_ending(1, vec![A]),
+            [],
             "what an earlier reign proposed does not count"
         );
     }
@@ -545,6 +574,28 @@ mod tests {
         tracker.lead(2, elected, GRACE, [found(A, Some((5, TIMEOUT * 3 / 5)))]);
         assert_eq!(over(&tracker, elected + TIMEOUT * 2 / 5 - MS), None);
         assert_eq!(over(&tracker, elected + TIMEOUT * 2 / 5), Some((2, vec![A])));
+    }
+
+    /// Each process that leads has started after the record, and ends before the session does.
+    #[test]
+    fn leaders_that_all_end_early_cost_a_silent_session_no_more_than_one_timeout() {
+        let mut now = Instant::now();
+        let begin = now;
+        let mut on_record = (TIMEOUT / 2).as_millis() as u32;
+        for term in 2..10 {
+            let tracker = SessionTracker::default();
+            let silence = Duration::from_millis(u64::from(on_record));
+            tracker.lead(term, now, MS, [found(A, Some((5, silence)))]);
+            let left = TIMEOUT - silence;
+            assert_eq!(silent(&tracker, now + left / 2 - MS), []);
+            now += left / 2 + MS;
+            let recorded = silent(&tracker, now);
+            assert!(recorded[0].1 > on_record, "{recorded:?}");
+            on_record = recorded[0].1;
+            // It dies just before it ends the session, and all others with it.
+            now += left / 2 - MS * 2;
+        }
+        assert!(now - begin < TIMEOUT, "{:?}", now - begin);
     }
 
     #[test]
