@@ -8,6 +8,7 @@ use znode_store::SessionId;
 
 use crate::clients::{Answer, Ask, ClientId, OpId};
 use crate::faults::Fault;
+use crate::log_prefix;
 use crate::network::{ConnId, Packet};
 
 /// Simulated time in microseconds since the beginning, by no machine's clock.
@@ -133,6 +134,7 @@ impl Agenda {
     pub fn take_next(&mut self) -> Event {
         let Reverse(entry) = self.entries.pop().expect("there is always a next tick");
         self.now = entry.at;
+        log_prefix::set_now(entry.at);
         if !matches!(entry.event, Event::Tick) {
             self.steps += 1;
             self.note(&[entry.at, entry.number, entry.event.kind()]);

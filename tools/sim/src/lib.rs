@@ -56,6 +56,7 @@ pub mod network;
 pub mod clients;
 
 pub mod dice;
+pub mod log_prefix;
 pub mod fleet;
 pub mod mutants;
 pub mod regressions;

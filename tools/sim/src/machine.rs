@@ -25,6 +25,7 @@ use crate::clients::{self, Ask, ClientId, OpId};
 use crate::device::Device;
 use crate::dice::Dice;
 use crate::invariants::Ledger;
+use crate::log_prefix;
 use crate::network::{self, Shared};
 
 /// So often the runtime is asked whether something is left to do: each time it runs until nothing is, and what yields
@@ -388,7 +389,9 @@ impl Machine {
     fn run(&self, until: impl Future<Output = ()>) {
         let Some(life) = &self.life else { return };
         let before = simulation::enter(Some(self.host.clone()));
+        log_prefix::set_machine(Some(self.index));
         life.runtime.block_on(until);
+        log_prefix::set_machine(None);
         simulation::enter(before);
     }
 

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use lockgate_sim::log_prefix::LogPrefix;
 use lockgate_sim::{fleet, mutants, regressions, run, stalls};
 use tracing::Level;
 use tracing_subscriber::filter::filter_fn;
@@ -89,7 +90,7 @@ fn one(seed: u64, args: &Args) -> anyhow::Result<ExitCode> {
         let lines = fmt::layer()
             .with_writer(std::io::stderr)
             .with_ansi(false)
-            .without_time();
+            .with_timer(LogPrefix);
         tracing_subscriber::registry()
             .with(lines.with_filter(told))
             .init();
