@@ -106,10 +106,10 @@ pub fn nothing_in_common(this: NodeId, ours: WireRange, other: NodeId, theirs: W
     )
 }
 
-/// What all of these can apply; `None` is a member that was not connected yet.
-pub fn commands_of_all<'a>(members: impl Iterator<Item = Option<&'a ProgramVersions>>) -> u8 {
+/// What all members can apply, given what each of them can; `None` is one that this node knows nothing of.
+pub fn commands_of_all(members: impl Iterator<Item = Option<u8>>) -> u8 {
     members
-        .map(|known| known.map_or(OLDEST_COMMANDS_VERSION, |known| known.commands))
+        .map(|known| known.unwrap_or(OLDEST_COMMANDS_VERSION))
         .min()
         .unwrap_or(OLDEST_COMMANDS_VERSION)
 }
@@ -443,14 +443,9 @@ mod tests {
 
     #[test]
     fn a_member_that_nobody_has_met_can_apply_the_oldest_commands() {
-        let knows = |commands| ProgramVersions {
-            commands,
-            ..ProgramVersions::own()
-        };
-        let (two, three) = (knows(2), knows(3));
-        assert_eq!(commands_of_all([Some(&three), Some(&two)].into_iter()), 2);
+        assert_eq!(commands_of_all([Some(3), Some(2)].into_iter()), 2);
         assert_eq!(
-            commands_of_all([Some(&three), None].into_iter()),
+            commands_of_all([Some(3), None].into_iter()),
             OLDEST_COMMANDS_VERSION
         );
         assert_eq!(commands_of_all([].into_iter()), OLDEST_COMMANDS_VERSION);

@@ -33,6 +33,7 @@ use crate::storage::error::StorageError;
 use crate::storage::two_slots::TwoSlots;
 use crate::sync::Mutex;
 use crate::types::DiskId;
+use crate::versions::COMMANDS_VERSION;
 
 /// The file in the data directory.
 pub const FILE_NAME: &str = "witness";
@@ -77,6 +78,8 @@ pub struct Record {
     pub committed: u64,
     /// It came back with less than it had acknowledged. That stays so.
     pub lost: bool,
+    /// The newest kinds of commands that its program could apply, at its latest start.
+    pub commands: u8,
 }
 
 /// The last entry that a member has on its disk, as it told a leader.
@@ -138,7 +141,7 @@ enum Met {
 }
 
 impl Record {
-    fn of(disk: DiskId, shown: &Shown) -> Self {
+    fn of(disk: DiskId, shown: &Shown, commands: u8) -> Self {
         Self {
             disk,
             number: shown.number,
@@ -147,6 +150,7 @@ impl Record {
             acknowledged: Acknowledged::default(),
             committed: 0,
             lost: false,
+            commands,
         }
     }
 
@@ -200,6 +204,7 @@ impl Record {
         self.lost |= other.lost || is_other_start;
         if other.number > self.number {
             (self.number, self.name) = (other.number, other.name);
+            self.commands = other.commands;
         }
         self.term = self.term.max(other.term);
         self.acknowledged = self.acknowledged.max(other.acknowledged);
@@ -372,9 +377,15 @@ impl Witness {
             && record.is_some_and(|record| record.disk == disk && record.judge(shown) == Ok(Met::Again))
     }
 
-    /// Notes a start of a member, durably, or says what is wrong with it; that is noted, too, if the same directory could
-    /// pass later. Blocks.
-    pub fn meet(&self, node: NodeId, disk: DiskId, shown: &Shown) -> Result<Result<(), Loss>, StorageError> {
+    /// Notes a start of a member whose program can apply `commands`, durably, or says what is wrong with it; that is noted, too, if the same
+    /// directory could pass later. Blocks.
+    pub fn meet(
+        &self,
+        node: NodeId,
+        disk: DiskId,
+        shown: &Shown,
+        commands: u8,
+    ) -> Result<Result<(), Loss>, StorageError> {
         let found = {
             let mut known = self.known.lock();
             let found = match known
@@ -390,6 +401,7 @@ impl Witness {
                             record.number = shown.number;
                             record.name = shown.names.first().copied().unwrap_or_default();
                             record.term = record.term.max(shown.term);
+                            record.commands = commands;
                         }
                         // It may get from others what it lacks, and would look right then.
                         Err(Loss::Vote { .. } | Loss::Log { .. }) => record.lost = true,
@@ -398,7 +410,7 @@ impl Witness {
                     found
                 }
                 None => {
-                    known.content.insert(node, Record::of(disk, shown));
+                    known.content.insert(node, Record::of(disk, shown, commands));
                     Ok(Met::New)
                 }
             };
@@ -469,6 +481,11 @@ impl Witness {
         record.map_or(0, |record| record.number)
     }
 
+    /// The newest kinds of commands that a member's program could apply when it was last met, by this node or by one that it heard of it from.
+    pub fn commands_of(&self, node: NodeId, disk: DiskId) -> Option<u8> {
+        self.record_of(node, disk).map(|record| record.commands)
+    }
+
     /// The last entry that a member has acknowledged to this node and that this node knows to be committed.
     #[cfg(feature = "simulation")]
     pub fn committed_by(&self, node: NodeId) -> u64 {
@@ -494,7 +511,7 @@ impl Witness {
                 index: own_last,
             },
             committed: own_last.min(committed),
-            ..Record::of(self.disk, &self.shown)
+            ..Record::of(self.disk, &self.shown, COMMANDS_VERSION)
         };
         records.insert(self.node, own);
         records
@@ -659,7 +676,7 @@ mod tests {
     }
 
     fn meet(witness: &Witness, shown: &Shown) -> Result<(), Loss> {
-        witness.meet(2, PEER_DISK, shown).unwrap()
+        witness.meet(2, PEER_DISK, shown, COMMANDS_VERSION).unwrap()
     }
 
     #[test]
@@ -685,6 +702,7 @@ mod tests {
         drop(witness);
         let witness = place.begin(0, 0);
         assert!(witness.has_met(2, PEER_DISK, &shown(5, 3, 10)));
+        assert_eq!(witness.commands_of(2, PEER_DISK), Some(COMMANDS_VERSION));
         let old = Loss::OldStart { shown: 4, known: 5 };
         assert_eq!(meet(&witness, &shown(4, 3, 10)), Err(old));
         let other = Shown {
@@ -701,7 +719,7 @@ mod tests {
         assert_eq!(meet(&witness, &shown(6, 3, 10)), Ok(()), "the right one goes on");
         assert!(witness.is_predecessor(2, &shown(5, 3, 10)) && !witness.is_predecessor(2, &other));
         assert_eq!(
-            witness.meet(2, DiskId([3; 16]), &shown(1, 0, 0)).unwrap(),
+            witness.meet(2, DiskId([3; 16]), &shown(1, 0, 0), 2).unwrap(),
             Ok(()),
             "another disk"
         );
@@ -818,7 +836,7 @@ mod tests {
                 last: u64::MAX,
             };
             witness
-                .meet(u64::MAX - node, DiskId([0xff; 16]), &most)
+                .meet(u64::MAX - node, DiskId([0xff; 16]), &most, u8::MAX)
                 .unwrap()
                 .unwrap();
             witness.acknowledged(u64::MAX - node, u64::MAX, u64::MAX, u64::MAX);

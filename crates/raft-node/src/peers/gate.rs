@@ -30,7 +30,9 @@ use crate::config::{MemberAddress, NodeId};
 use crate::membership::RetiredIds;
 use crate::sync::Mutex;
 use crate::types::{ClusterId, DiskId, Member};
-use crate::versions::{ProgramVersions, WireRange, commands_of_all, nothing_in_common};
+use crate::versions::{
+    OLDEST_COMMANDS_VERSION, ProgramVersions, WireRange, commands_of_all, nothing_in_common,
+};
 use crate::witness::{Loss, Shown, Witness};
 use crate::{blocking, codec};
 
@@ -186,11 +188,13 @@ impl Gate {
     /// The newest kinds of commands that all members can apply.
     pub fn commands_of_all(&self) -> u8 {
         let known = self.known.lock();
-        let of = |id| match id == self.node {
-            true => Some(&self.versions),
-            false => known.versions.get(&id),
+        let of = |(id, member): (&NodeId, &Member)| match known.versions.get(id) {
+            _ if *id == self.node => Some(self.versions.commands),
+            Some(said) => Some(said.commands),
+            // It is down since this process began.
+            None => self.witness.commands_of(*id, member.disk),
         };
-        commands_of_all(known.members.keys().map(|id| of(*id)))
+        commands_of_all(known.members.iter().map(of))
     }
 
     /// The version of the peer protocol that is used with a peer.
@@ -513,7 +517,10 @@ impl Gate {
             return Ok(());
         }
         let (witness, start) = (self.witness.clone(), shown.number);
-        let met = blocking::run(move || witness.meet(peer, disk, &shown)).await??;
+        let commands = self
+            .versions_of(peer)
+            .map_or(OLDEST_COMMANDS_VERSION, |said| said.commands);
+        let met = blocking::run(move || witness.meet(peer, disk, &shown, commands)).await??;
         if met.is_ok() {
             tracing::debug!(node = peer, start, "a member was started");
         }
@@ -676,7 +683,7 @@ mod tests {
     use znode_store::{Command, Data, Op, Request, SHORT_PATH_BYTES, ZPath};
 
     use super::*;
-    use crate::versions::{restrain, since};
+    use crate::versions::{COMMANDS_VERSION, restrain, since};
 
     const X: ClusterId = ClusterId([1; 16]);
     const Y: ClusterId = ClusterId([2; 16]);
@@ -940,6 +947,21 @@ mod tests {
         assert_eq!(gate.versions_of(2).map(|versions| versions.commands), Some(7));
         assert_eq!(gate.versions_of(3), None);
         assert_eq!(gate.commands_of_all(), 1, "node 3 may be an old one");
+    }
+
+    #[tokio::test]
+    async fn what_a_member_can_apply_that_is_down_is_known_after_a_restart() {
+        let gate = start(1, [1]);
+        connect(&start(2, [2]), &gate).await.unwrap();
+        connect(&start(3, [3]), &gate).await.unwrap();
+        let again = formed(1).witnessed(gate.witness.clone());
+        assert_eq!(again.versions_of(2), None);
+        assert_eq!(again.commands_of_all(), COMMANDS_VERSION);
+        let mut older = start(2, [4, 2]);
+        older.versions.commands = 2;
+        connect(&older, &again).await.unwrap();
+        let again = formed(1).witnessed(gate.witness.clone());
+        assert_eq!(again.commands_of_all(), 2, "its latest start counts");
     }
 
     /// The start of a node's directory with these names, the latest one first.

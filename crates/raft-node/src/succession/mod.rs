@@ -327,9 +327,7 @@ impl Succession {
             );
             // Somebody hears the leader, or too few are here.
             sleep(self.timing.election_min).await;
-            if suspicion == Suspicion::Silent {
-                self.set_timers(true);
-            }
+            self.leave_to_timers();
             return;
         };
         tracing::info!(term, leader, ?suspicion, rank, "a majority has lost the leader");
@@ -346,7 +344,16 @@ impl Succession {
         }
         // An election that fails is the business of openraft's timers.
         sleep(self.timing.election_max).await;
-        self.set_timers(true);
+        self.leave_to_timers();
+    }
+
+    /// Lets openraft's timers decide while the leader is silent, whatever this node suspected it for. Else voters that agree that it is gone,
+    /// and are too few to stand at once, would ask each other for ever.
+    fn leave_to_timers(&self) {
+        let (_, believed) = self.signs.believed();
+        if Instant::now() >= believed {
+            self.set_timers(true);
+        }
     }
 
     /// Sends no heartbeats, in turns, while this leader reaches no quorum. Never returns.

@@ -167,6 +167,28 @@ async fn who_agrees_that_a_leader_is_lost_waits_no_longer_itself() {
     follower.node.stop().await;
 }
 
+/// Two of five voters have lost their leader, and each asks the other again before its own patience is over.
+#[tokio::test]
+async fn voters_that_are_too_few_leave_a_silent_leader_to_the_timers() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let follower = Follower::of(&address).await;
+    let succession = &follower.succession;
+    let has_timers = || succession.timers.load(Ordering::Relaxed);
+    succession.heard(&vote(5));
+    succession.leave_to_timers();
+    assert!(!has_timers(), "it is heard");
+    let silent = async {
+        while !follower.loses(5, LEADER).await {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, silent).await.expect("nothing is heard of it");
+    succession.leave_to_timers();
+    assert!(has_timers());
+    follower.node.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_silence_in_which_this_node_stood_still_itself_counts_from_when_it_goes_on() {
     let timing = RaftTiming::default();

@@ -87,6 +87,7 @@ const RECORD: Record = Record {
     },
     committed: 69_999,
     lost: true,
+    commands: 3,
 };
 
 fn versions() -> ProgramVersions {
