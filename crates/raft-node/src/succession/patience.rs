@@ -11,7 +11,7 @@ use crate::config::RaftTiming;
 const WIDEST_PAUSES: u32 = 3;
 
 /// The longest wait, in longest election timeouts: however badly machines stall, a leader that is gone is succeeded after that time.
-const LONGEST_WAIT: u32 = 5;
+pub const LONGEST_WAIT: u32 = 5;
 
 /// How long a pause counts at least; at most twice as long. A busy machine stalls again within minutes.
 const REMEMBERED: Duration = Duration::from_secs(150);

@@ -3,15 +3,18 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::patience::LONGEST_WAIT;
 use crate::config::{NodeId, RaftTiming};
 
 /// A leader that reached no quorum for so many longest election timeouts, while it ran itself, sends no heartbeats for a while. It
 /// is longer than a follower waits on a quiet machine; and answers to heartbeats wait for the follower's disk.
 const UNREACHED: u32 = 2;
 
-/// The time without heartbeats, and then with them again, and so on, in longest election timeouts: one for the lease of a
-/// follower, one for the election.
-const PHASE: u32 = 2;
+/// The time without heartbeats, in longest election timeouts: the most patient follower gives this leader up, and one more for the election.
+const SILENT: u32 = LONGEST_WAIT + 1;
+
+/// The time with heartbeats before this leader is silent again, in longest election timeouts. A quorum that is back answers much sooner.
+const HEARD: u32 = 2;
 
 /// The silence of a leader's quorum, by the leader's own clock.
 ///
@@ -55,14 +58,18 @@ impl Quorum {
     /// Whether a leader whose quorum is lost sends heartbeats now.
     fn is_heard(&self, timing: &RaftTiming) -> bool {
         let over = self.unreached.saturating_sub(timing.election_max * UNREACHED);
-        let phase = timing.election_max * PHASE;
-        (over.as_micros() / phase.as_micros().max(1)) % 2 == 1
+        let round = timing.election_max * (SILENT + HEARD);
+        let into = over.as_micros() % round.as_micros().max(1);
+        into >= (timing.election_max * SILENT).as_micros()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::succession::patience::Patience;
 
     const SLICE: Duration = Duration::from_millis(50);
 
@@ -85,11 +92,22 @@ mod tests {
         assert_eq!(phases(&five, &[2, 3]).0, 1_000);
         let slices = |timeouts: u32| (timeouts * 600 / 50) as usize;
         // Each count ends with the first slice of the other kind.
-        assert_eq!(phases(&five, &[2]), (slices(UNREACHED) - 1, slices(PHASE) - 1));
+        assert_eq!(phases(&five, &[2]), (slices(UNREACHED) - 1, slices(SILENT) - 1));
         assert_eq!(phases(&[set([1])], &[]).0, 1_000, "alone it is a quorum");
         let joint = [set(1..=3), set(3..=5)];
         assert_eq!(phases(&joint, &[2, 3]).0, slices(UNREACHED) - 1);
         assert_eq!(phases(&joint, &[3, 4]).0, 1_000);
+    }
+
+    /// Also a follower that has seen long pauses gives the leader up, and has time for an election.
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_longer_than_the_most_patient_follower_waits() {
+        let timing = RaftTiming::default();
+        let now = Instant::now();
+        let mut patience = Patience::new(timing.clone(), now);
+        patience.note(Duration::from_secs(60), now);
+        let (_, silent) = phases(&[set(1..=5)], &[2]);
+        assert!(SLICE * silent as u32 >= patience.silence(now) + timing.election_min);
     }
 
     #[test]
