@@ -214,7 +214,9 @@ impl<'a> StoredEnd<'a> {
         let how = match how {
             ContenderEnd::Released => StoredHow::Released,
             // Who waits for what there is not has held nothing; a record of it would be withdrawn.
-            ContenderEnd::Withdrawn | ContenderEnd::NeverGrantable { .. } => StoredHow::Withdrawn,
+            ContenderEnd::Withdrawn | ContenderEnd::NeverGrantable { .. } | ContenderEnd::Forbidden => {
+                StoredHow::Withdrawn
+            }
             ContenderEnd::SessionClosed => StoredHow::SessionClosed,
             ContenderEnd::SessionExpired => StoredHow::SessionExpired,
             ContenderEnd::Broken { by, reason } => StoredHow::Broken { by, reason },

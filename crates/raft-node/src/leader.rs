@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use znode_store::planted::{self, Bug};
-use znode_store::{Command, Limits, LockCommand, Request, SessionId, ZPath, Zxid};
+use znode_store::{AccessCommand, Command, Limits, LockCommand, Request, SessionId, ZPath, Zxid};
 
 use crate::config::NodeId;
 use crate::delays::{Delays, Passed};
@@ -25,7 +25,7 @@ use crate::sessions::{Counted, Due, Found};
 use crate::stall_log::StallLog;
 use crate::tuning::Tuned;
 use crate::types::{Member, Raft};
-use crate::versions::RECORDS_SINCE;
+use crate::versions::{RECORDS_SINCE, WAITS_END_WITH_RIGHTS};
 
 /// How often the leader looks for sessions whose time is over: how late a session may end beside everything
 /// else. A look at nothing costs nothing.
@@ -500,11 +500,13 @@ pub async fn tend<P, F>(
         }
         // An earlier leader was configured otherwise. Its word may even come after this one's, if it lost its office with
         // the proposal in hand; and this one's may fail. So there is no end to looking.
-        if setting.as_ref().is_none_or(JoinHandle::is_finished) && has_other_limits(&replica, limits) {
+        if setting.as_ref().is_none_or(JoinHandle::is_finished)
+            && let Some(command) = missing_setting(&replica, limits, &commands)
+        {
             let propose = propose.clone();
             setting = Some(tokio::spawn(async move {
-                tracing::info!(%limits, "setting the limits");
-                propose(Request::internal(Command::SetLimits(limits))).await;
+                tracing::info!("setting: {command}");
+                propose(Request::internal(command)).await;
             }));
         }
         if let Some((term, locks)) = delays_to_tell(&replica, &mut delays, now) {
@@ -564,14 +566,16 @@ where
     }
 }
 
-/// Whether this node leads and the state has other limits than these. A look that would have to wait for a long entry to
-/// be applied is left for the next tick: the sessions cannot wait.
-fn has_other_limits(replica: &Replica, limits: Limits) -> bool {
-    replica.sessions.leading_term().is_some()
-        && replica
-            .store
-            .try_read()
-            .is_some_and(|store| store.limits() != limits)
+/// The command that gives the state these limits, or a rule that all members know by now, if this node leads and something is missing.
+/// A look that would have to wait for a long entry to be applied is left for the next tick: the sessions cannot wait.
+fn missing_setting(replica: &Replica, limits: Limits, commands: impl Fn() -> u8) -> Option<Command> {
+    replica.sessions.leading_term()?;
+    let store = replica.store.try_read()?;
+    if store.limits() != limits {
+        return Some(Command::SetLimits(limits));
+    }
+    let is_due = store.lets_waits_outlive_rights() && commands() >= WAITS_END_WITH_RIGHTS;
+    is_due.then_some(Command::Access(AccessCommand::EndWaitsWithRights))
 }
 
 /// What is to be told of the locks that are closed, if this node leads. A look that would have to wait is left for the next

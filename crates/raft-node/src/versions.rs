@@ -34,6 +34,9 @@ const MIRROR: u8 = 2;
 /// The version in which the silence of sessions is put on record.
 pub const RECORDS_SINCE: u8 = 3;
 
+/// The version in which waits end with the right to lock.
+pub const WAITS_END_WITH_RIGHTS: u8 = 3;
+
 /// What every member can apply of whom nothing is known yet.
 pub const OLDEST_COMMANDS_VERSION: u8 = 1;
 
@@ -143,6 +146,7 @@ pub fn since(command: &Command) -> u8 {
             }
             | AccessCommand::SetRole { grants, .. },
         ) => since_paths(grants.iter().map(|grant| &grant.prefix)),
+        Command::Access(AccessCommand::EndWaitsWithRights) => WAITS_END_WITH_RIGHTS,
         Command::Mirror(steps) => steps.iter().map(since_step).max().unwrap_or(MIRROR),
         Command::RecordSilence { .. } | Command::NoteHeartbeats { .. } => RECORDS_SINCE,
         Command::Write(op)

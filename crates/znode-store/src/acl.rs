@@ -14,7 +14,7 @@ use core::ops::BitOr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::access::TokenId;
+use crate::access::{Principal, TokenId};
 use crate::path::ZPath;
 use crate::reply::Refusal;
 
@@ -320,6 +320,18 @@ impl Identities {
             }
         }
         Self((!identities.is_empty()).then(|| identities.into()))
+    }
+
+    /// Of the owner of a session, who may have shown a certificate beside its token.
+    pub(crate) fn of_owner(owner: &Principal, certificate: Option<&Arc<str>>) -> Self {
+        let principal = match owner {
+            Principal::Nobody => None,
+            Principal::Token(id) => Some(Identity::Token(*id)),
+            Principal::Certificate(subject) => Some(Identity::X509(subject.clone())),
+            Principal::Operator => Some(Identity::Internal),
+        };
+        let certificate = certificate.map(|subject| Identity::X509(subject.clone()));
+        Self::new(principal.into_iter().chain(certificate))
     }
 
     /// Each of them.

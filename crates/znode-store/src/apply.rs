@@ -203,6 +203,7 @@ impl Store {
                         remembered,
                     ),
                 );
+                self.note_certificate(session, cx.caller);
                 cx.events.push(Event::SessionOpened(session));
                 Ok(Reply::SessionOpened { session, timeout_ms })
             }

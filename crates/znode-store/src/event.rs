@@ -200,6 +200,8 @@ pub enum ContenderEnd {
         /// How many there are.
         limit: u32,
     },
+    /// It waited, and the owner of its session lost the right to lock there.
+    Forbidden,
     /// Its znode was deleted by means of the tree, as ZooKeeper clients release their locks.
     Deleted,
     /// Of a hold only: it goes on as another one, exclusive and with a new token.

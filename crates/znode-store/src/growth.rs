@@ -36,7 +36,8 @@ impl Store {
             Command::Access(
                 AccessCommand::RevokeToken(_)
                 | AccessCommand::DeleteRole(_)
-                | AccessCommand::UnmapCertificate(_),
+                | AccessCommand::UnmapCertificate(_)
+                | AccessCommand::EndWaitsWithRights,
             ) => false,
             // It may: a step that puts nothing new is not looked for.
             Command::Mirror(steps) => steps.iter().any(|step| matches!(step, MirrorStep::Put(_))),

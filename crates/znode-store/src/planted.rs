@@ -65,11 +65,13 @@ pub enum Bug {
     MutedByPause = 26,
     /// Of a member that comes back only the count of its starts is compared, and not what it had acknowledged.
     CountedStarts = 27,
+    /// A waiter is let in although the owner of its session may not lock there any more.
+    WaitOutlivesRight = 28,
 }
 
 impl Bug {
     /// All of them, by number.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::UnsyncedLog,
         Self::UnsyncedVote,
         Self::StaleRead,
@@ -97,6 +99,7 @@ impl Bug {
         Self::FixedPatience,
         Self::MutedByPause,
         Self::CountedStarts,
+        Self::WaitOutlivesRight,
     ];
 
     /// The bug with this number.
@@ -150,6 +153,6 @@ mod tests {
             assert_eq!(Bug::numbered(bug as u8), Some(bug));
         }
         assert_eq!(Bug::numbered(0), None);
-        assert_eq!(Bug::numbered(28), None);
+        assert_eq!(Bug::numbered(29), None);
     }
 }

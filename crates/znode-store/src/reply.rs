@@ -237,6 +237,16 @@ pub enum Unproven {
     Certificate,
 }
 
+impl Refusal {
+    /// The answer to a wait for a lock that its session's owner may not take any more.
+    pub(crate) fn no_right_to_lock(lock: &LockName) -> Self {
+        Self::Forbidden {
+            right: Right::Lock,
+            path: lock.znode().clone(),
+        }
+    }
+}
+
 impl From<Unproven> for Refusal {
     fn from(unproven: Unproven) -> Self {
         Self::Unauthenticated(unproven)

@@ -717,6 +717,7 @@ impl Display for ContenderEnd {
             Self::SessionExpired => f.write_str("its session expired"),
             Self::Broken { by, reason } => write!(f, "broken by {by:?} ({reason})"),
             Self::NeverGrantable { limit } => write!(f, "there are only {limit} permits now"),
+            Self::Forbidden => f.write_str("its session's owner may not lock here any more"),
             Self::Deleted => f.write_str("its znode was deleted"),
             Self::Upgraded => f.write_str("upgraded"),
         }

@@ -332,6 +332,7 @@ pub fn end_word(how: &ContenderEnd) -> &'static str {
         ContenderEnd::SessionClosed => "session_closed",
         ContenderEnd::SessionExpired => "session_expired",
         ContenderEnd::Broken { .. } => "broken",
+        ContenderEnd::Forbidden => "forbidden",
         ContenderEnd::Deleted => "deleted",
     }
 }

@@ -176,7 +176,8 @@ impl<'a> EntryAnswer<'a> {
                     // A grant that nobody learnt of is given back, too.
                     ContenderEnd::Released
                     | ContenderEnd::Withdrawn
-                    | ContenderEnd::NeverGrantable { .. } => "released",
+                    | ContenderEnd::NeverGrantable { .. }
+                    | ContenderEnd::Forbidden => "released",
                     // It goes on as another hold, with another token.
                     ContenderEnd::Upgraded => "upgraded",
                     ContenderEnd::SessionClosed => "session_closed",

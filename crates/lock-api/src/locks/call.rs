@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use znode_store::{
-    Applied, AttemptId, ContenderEnd, Grant, HolderId, Identities, LockCommand, LockMode, LockName, Refusal,
+    Applied, AttemptId, ContenderEnd, Grant, HolderId, Identities, LockCommand, LockMode, LockName, Refusal, Right,
     Reply, Request, SessionFate, SessionId, Standing, Store, WithdrawCause,
 };
 
@@ -395,6 +395,10 @@ impl Lookout {
             ContenderEnd::NeverGrantable { limit } => Refusal::ModeConflict {
                 lock: lock.clone(),
                 in_use: LockMode::Semaphore { limit },
+            },
+            ContenderEnd::Forbidden => Refusal::Forbidden {
+                right: Right::Lock,
+                path: lock.znode().clone(),
             },
             // The same request, made again at another node, ran out of time there.
             ContenderEnd::Withdrawn => Refusal::LockTimeout(lock.clone()),

@@ -45,6 +45,9 @@ pub enum AccessCommand {
     },
     /// It has no role any more.
     UnmapCertificate(Arc<str>),
+    /// From now on a contender that waits is let in only while the owner of its session may lock there. Only the cluster itself asks for it,
+    /// when all its members know this rule.
+    EndWaitsWithRights,
 }
 
 /// A token that is to be made. The proposing node has drawn its id and its secret.

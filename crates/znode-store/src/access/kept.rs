@@ -24,6 +24,8 @@ pub(crate) enum AccessRecord {
         certificate: Arc<str>,
         role: RoleName,
     },
+    /// Waiting contenders are let in only while their owners may lock. From format 7 on.
+    WaitsEndWithRights,
 }
 
 impl Access {
@@ -51,6 +53,7 @@ impl Access {
                     || has_no_role(role)
                     || check_certificate(certificate).is_err()
             }
+            AccessRecord::WaitsEndWithRights => self.waits_end_with_rights,
         };
         if is_bad {
             return Err("who may do what in it cannot be");
@@ -66,6 +69,7 @@ impl Access {
             AccessRecord::Certificate { certificate, role } => {
                 self.certificates.insert(certificate, role);
             }
+            AccessRecord::WaitsEndWithRights => self.waits_end_with_rights = true,
         }
         Ok(())
     }

@@ -155,5 +155,6 @@ fn needed_by_access(command: &AccessCommand) -> Need<'static> {
         | AccessCommand::DeleteRole(_)
         | AccessCommand::MapCertificate { .. }
         | AccessCommand::UnmapCertificate(_) => Need::AdministerAll,
+        AccessCommand::EndWaitsWithRights => Need::Internal,
     }
 }

@@ -1,9 +1,11 @@
 //! Whose a session is, and who may use it: who opened it, and whoever administers everything.
 
-use crate::access::Principal;
 use crate::access::table::Passport;
-use crate::acl::Identities;
+use crate::access::{Principal, Right, Rights};
+use crate::acl::{Identities, Identity};
 use crate::ids::SessionId;
+use crate::path::LockName;
+use crate::planted::{self, Bug};
 use crate::reply::Refusal;
 use crate::store::Store;
 
@@ -44,7 +46,45 @@ impl Store {
             && may_claim(&state.owner, caller)
         {
             state.owner = Principal::of(caller);
+            self.note_certificate(session, caller);
         }
+    }
+
+    /// Notes a certificate that the owner of a session has shown beside its token, where that decides who is let in.
+    pub(crate) fn note_certificate(&mut self, session: SessionId, caller: &Identities) {
+        if self.access.waits_end_with_rights()
+            && let Some(state) = self.sessions.get_mut(session)
+            && matches!(state.owner, Principal::Token(_))
+        {
+            state.certificate = caller.iter().find_map(|identity| match identity {
+                Identity::X509(subject) => Some(subject.clone()),
+                _ => None,
+            });
+        }
+    }
+
+    /// Whether a contender that waits may not be let in any more: the owner of its session had the right when it came, and has it no more.
+    /// `is_ours`: it came by the lock API, and not by an ordinary znode.
+    pub(crate) fn has_lost_right(
+        &self,
+        session: SessionId,
+        lock: &LockName,
+        is_ours: bool,
+        now_ms: u64,
+    ) -> bool {
+        if !self.access.waits_end_with_rights() || planted::is(Bug::WaitOutlivesRight) {
+            return false;
+        }
+        let Some(state) = self.sessions.get(session) else {
+            return false;
+        };
+        let owner = Identities::of_owner(&state.owner, state.certificate.as_ref());
+        let needed = match is_ours {
+            true => Rights::of([Right::Lock]),
+            false => Rights::of([Right::Lock, Right::Write]),
+        };
+        let passport = self.access.passport(&owner, now_ms);
+        !passport.is_ok_and(|passport| passport.may_any(needed, lock.znode()))
     }
 }
 

@@ -66,6 +66,7 @@ impl Display for AccessCommand {
             Self::UnmapCertificate(certificate) => {
                 write!(f, "take the role of certificate {certificate:?} away")
             }
+            Self::EndWaitsWithRights => f.write_str("let waits end with the right to lock"),
         }
     }
 }

@@ -32,11 +32,17 @@ pub(crate) struct Access {
     /// Without `admin`.
     pub(super) roles: BTreeMap<RoleName, Vec<PathGrant>>,
     pub(super) certificates: BTreeMap<Arc<str>, RoleName>,
+    /// Whether waiting contenders are let in only while their owners may lock: [`super::AccessCommand::EndWaitsWithRights`].
+    pub(super) waits_end_with_rights: bool,
 }
 
 impl Access {
     pub(crate) fn is_secured(&self) -> bool {
         self.secured
+    }
+
+    pub(crate) fn waits_end_with_rights(&self) -> bool {
+        self.waits_end_with_rights
     }
 
     /// What a caller has by all that it has proven. Refused is whoever shows a token that does not count (also if a
@@ -106,7 +112,13 @@ impl Access {
                 certificate: certificate.clone(),
                 role: role.clone(),
             });
-        secured.into_iter().chain(roles).chain(tokens).chain(certificates)
+        let rule = self.waits_end_with_rights.then_some(AccessRecord::WaitsEndWithRights);
+        secured
+            .into_iter()
+            .chain(roles)
+            .chain(tokens)
+            .chain(certificates)
+            .chain(rule)
     }
 
     /// The tables' share of the digest.

@@ -281,8 +281,8 @@ impl Store {
             record,
         } = created;
         // Whoever was in the queue before could not be let in, or would have been.
-        if let Some(newcomer) = self.locks.promote(&lock).first() {
-            let hold = self.hold(&lock, newcomer, Some(&record), Some(cx.now_ms));
+        if let Some(newcomer) = self.locks.promote(&lock) {
+            let hold = self.hold(&lock, &newcomer, Some(&record), Some(cx.now_ms));
             cx.events.push(Event::HoldBegan(hold));
         }
         let queue = self

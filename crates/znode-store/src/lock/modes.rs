@@ -144,13 +144,24 @@ impl Store {
             return;
         }
         let mut found = self.contender(lock, &holder).expect("it is in the queue");
+        let may_lock = !self.has_lost_right(found.session, lock, true, cx.now_ms);
         let record = found.record_mut().expect("only ours are upgraded");
         let upgrade = record.upgrade.as_mut().expect("the queue knows of it");
-        upgrade.done = true;
+        upgrade.done = may_lock;
         let request_id = upgrade.attempt.request_id.clone();
-        self.finish_upgrade(cx, &mut found);
+        match may_lock {
+            true => self.finish_upgrade(cx, &mut found),
+            // What it holds it keeps.
+            false => {
+                self.end_upgrade(cx, &mut found);
+                self.rewrite(cx, &mut found);
+            }
+        }
         if let Some(request_id) = request_id {
-            let answer = Ok(Reply::Granted(found.grant()));
+            let answer = match may_lock {
+                true => Ok(Reply::Granted(found.grant())),
+                false => Err(Refusal::no_right_to_lock(lock)),
+            };
             self.correct_queued(found.session, &request_id, lock, &holder, answer);
         }
     }

@@ -83,6 +83,7 @@ impl Store {
                 let (lock, holder) = (lock.clone(), holder.clone());
                 Some(Refusal::NotHolder { lock, holder })
             }
+            ContenderEnd::Forbidden => Some(Refusal::no_right_to_lock(&lock)),
             // The step that withdrew the call corrects the memory itself; a release leaves it as it is.
             ContenderEnd::Withdrawn | ContenderEnd::Released | ContenderEnd::Upgraded => None,
             // What was remembered of the session goes with it.
@@ -127,12 +128,31 @@ impl Store {
             }
             for lock in touched.drain(..) {
                 self.settle_upgrade(cx, &lock);
-                for contender in self.locks.promote(&lock) {
+                self.reject_who_lost_the_right(cx, &lock);
+                while let Some(contender) = self.locks.promote(&lock) {
                     self.let_in(cx, &lock, contender);
+                    self.reject_who_lost_the_right(cx, &lock);
                 }
                 self.lower_floor(&lock);
             }
             self.locks.give_back(touched);
+        }
+    }
+
+    /// Takes those out of the queue who would be let in next, and whose sessions' owners may not lock here any more.
+    fn reject_who_lost_the_right(&mut self, cx: &mut Context<'_>, lock: &LockName) {
+        while self.access.waits_end_with_rights()
+            && let Some(next) = self.locks.next(lock)
+            // Whether one that came just now may lock here is decided already.
+            && next.czxid != cx.zxid
+        {
+            let found = self
+                .contender(lock, &next.name.clone())
+                .expect("it is in the queue");
+            if !self.has_lost_right(found.session, lock, found.record.is_some(), cx.now_ms) {
+                return;
+            }
+            self.remove_contender(cx, &found, ContenderEnd::Forbidden);
         }
     }
 

@@ -257,21 +257,20 @@ impl LockTable {
         }
     }
 
-    /// Lets in whoever may get in; returns those who did, in order of arrival.
-    pub(super) fn promote(&mut self, lock: &LockName) -> Vec<Contender> {
+    /// Who would be let in next, if anybody may get in now.
+    pub(super) fn next(&self, lock: &LockName) -> Option<&Contender> {
+        self.queue(lock)?.next(self.terms(lock))
+    }
+
+    /// Lets the next one in, if anybody may get in now.
+    pub(super) fn promote(&mut self, lock: &LockName) -> Option<Contender> {
         let terms = self.terms(lock);
-        let Some(queue) = self.queues.get_mut(lock.as_str()) else {
-            return Vec::new();
-        };
-        let newly = queue.promote(terms);
-        let newly: Vec<Contender> = newly.filter_map(|at| queue.get(at).cloned()).collect();
-        self.holding += newly.len();
-        for contender in &newly {
-            if let Some(owner) = &contender.owner {
-                self.waits_no_more(&(contender.session, owner.clone()), lock, contender.position());
-            }
+        let newcomer = self.queues.get_mut(lock.as_str())?.promote(terms)?.clone();
+        self.holding += 1;
+        if let Some(owner) = &newcomer.owner {
+            self.waits_no_more(&(newcomer.session, owner.clone()), lock, newcomer.position());
         }
-        newly
+        Some(newcomer)
     }
 
     /// Changes what the queue knows of a contender; its record is changed by the caller.
@@ -374,7 +373,7 @@ impl LockTable {
         }
         for (ByName(lock), queue) in &mut self.queues {
             if !resumed.contains(lock) {
-                queue.promote(Terms::default());
+                while queue.promote(Terms::default()).is_some() {}
             }
             let upgrading = self
                 .states

@@ -73,6 +73,8 @@ pub(crate) struct Session {
     pub(crate) opened_at_ms: u64,
     /// Whose it is, if that counts.
     pub(crate) owner: Principal,
+    /// A certificate that the owner has shown beside its token: it may have a role, too. Kept only while waits end with rights.
+    pub(crate) certificate: Option<Arc<str>>,
     /// The next turn of its connection.
     pub(crate) turn: Turn,
     /// The position of its latest command, whatever became of it.
@@ -127,6 +129,7 @@ impl Session {
             address,
             opened_at_ms,
             owner,
+            certificate: None,
             turn: Turn {
                 since: opened_at,
                 number: 0,
@@ -190,6 +193,7 @@ impl Session {
             address,
             opened_at_ms,
             owner,
+            certificate: None,
             turn,
             heard_at,
             silence: None,
@@ -294,6 +298,16 @@ impl Sessions {
         silences
     }
 
+    /// The certificates that owners have shown beside their tokens, by session.
+    pub(crate) fn certificates(&self) -> VecDeque<(SessionId, Arc<str>)> {
+        let sessions = self.live.iter();
+        let mut certificates: Vec<_> = sessions
+            .filter_map(|(&id, session)| Some((id, session.certificate.clone()?)))
+            .collect();
+        certificates.sort_unstable_by_key(|(id, _)| *id);
+        certificates.into()
+    }
+
     /// Takes all sessions off the record of silence.
     pub(crate) fn forget_silences(&mut self) {
         self.live.values_mut().for_each(|session| session.silence = None);
@@ -386,11 +400,17 @@ impl Sessions {
                 session.ephemerals.len() as u64,
                 session.remembered.digest(),
             ]);
-            // Former versions know no silences, and come to the same as long as there are none.
+            // Former versions know neither, and come to the same as long as there are none.
             let silence = session
                 .silence
                 .map_or(0, |silence| stable_hash::of(&(id, silence)));
-            sum.wrapping_add(hash).wrapping_add(silence)
+            let certificate = session
+                .certificate
+                .as_ref()
+                .map_or(0, |certificate| stable_hash::of(&(id, certificate)));
+            sum.wrapping_add(hash)
+                .wrapping_add(silence)
+                .wrapping_add(certificate)
         });
         stable_hash::of_words([live, stable_hash::of(&self.ended_order)])
     }

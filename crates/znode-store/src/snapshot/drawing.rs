@@ -33,6 +33,7 @@ pub(crate) struct Drawing {
     /// As they were at the beginning. Their memories are shared with the live sessions until those change.
     sessions: VecDeque<(SessionRecord, Arc<Remembered>)>,
     silences: Vec<(SessionId, Silence)>,
+    certificates: VecDeque<(SessionId, Arc<str>)>,
     ended: Vec<SessionId>,
     sessionless: Arc<Remembered>,
     locks: Vec<KeptState>,
@@ -54,6 +55,7 @@ enum Stage {
     Access(usize),
     Sessions,
     Silences,
+    Certificates,
     EndedSessions,
     /// So many records were drawn.
     Requests(usize),
@@ -70,6 +72,13 @@ impl Drawing {
             self.before
                 .entry(index)
                 .or_insert_with(|| Box::new(ZnodeRecord::of(index, node, acls)));
+        }
+    }
+
+    fn after_silences(&self) -> Stage {
+        match self.certificates.is_empty() {
+            true => Stage::EndedSessions,
+            false => Stage::Certificates,
         }
     }
 
@@ -90,12 +99,13 @@ impl Store {
     /// each session.
     pub fn begin_snapshot(&mut self) {
         let silences = self.sessions.silences();
+        let is_former = self.tree.nulls() == 0 && silences.is_empty() && !self.access.waits_end_with_rights();
         self.tree.drawing = Some(Drawing {
             zxid: self.zxid,
             time_ms: self.time_ms,
             limits: self.limits,
             digest: self.digest(),
-            format: match self.tree.nulls() == 0 && silences.is_empty() {
+            format: match is_former {
                 true => OLDEST_FORMAT,
                 false => FORMAT,
             },
@@ -103,6 +113,7 @@ impl Store {
             stage: Stage::Begin,
             sessions: self.sessions.records().into(),
             silences,
+            certificates: self.sessions.certificates(),
             ended: self.sessions.ended().collect(),
             sessionless: self.remembered.clone(),
             locks: self.locks.kept_states(),
@@ -165,15 +176,21 @@ impl Store {
                 }
                 if drawing.sessions.is_empty() {
                     drawing.stage = match drawing.silences.is_empty() {
-                        true => Stage::EndedSessions,
+                        true => drawing.after_silences(),
                         false => Stage::Silences,
                     };
                 }
                 Part::Sessions(sessions)
             }
             Stage::Silences => {
-                drawing.stage = Stage::EndedSessions;
+                drawing.stage = drawing.after_silences();
                 Part::Silences(core::mem::take(&mut drawing.silences))
+            }
+            Stage::Certificates => {
+                let some = budget.min(drawing.certificates.len());
+                let some = drawing.certificates.drain(..some).collect();
+                drawing.stage = drawing.after_silences();
+                Part::Certificates(some)
             }
             Stage::EndedSessions => {
                 drawing.stage = Stage::Requests(0);

@@ -12,6 +12,7 @@
 mod drawing;
 mod restore;
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
@@ -32,8 +33,9 @@ use crate::tree::{NodeIndex, ZnodeRecord};
 /// The layout of the parts. Counted up whenever an older build could not read them.
 const FORMAT: u32 = 7;
 
-/// The oldest layout that is read, and written as long as it says all. Format 7 added [`Part::NullData`] and [`Part::Silences`]. Both
-/// come by commands of the same release, so a state has them only after all members were known to read them.
+/// The oldest layout that is read, and written as long as it says all. Format 7 added [`Part::NullData`],
+/// [`Part::Silences`], [`Part::Certificates`] and [`AccessRecord::WaitsEndWithRights`]. They come by commands of the same release, so a
+/// state has them only after all members were known to read them.
 const OLDEST_FORMAT: u32 = 6;
 
 /// A piece of a snapshot. They are added to a [`Restorer`] in the order in which they were drawn.
@@ -65,6 +67,9 @@ enum Part {
     Access(Vec<AccessRecord>),
     /// Which of the znodes of the part before have null as their data: their records hold no bytes. From format 7 on.
     NullData(Vec<NodeIndex>),
-    /// The silences of sessions that are on record: after the sessions, and only if there are any.
+    /// The silences of sessions that are on record: after the sessions, and only if there are any. From format 7 on.
     Silences(Vec<(SessionId, Silence)>),
+    /// The certificates that owners of sessions have shown beside their tokens: after the sessions, and only if there are any. From
+    /// format 7 on.
+    Certificates(Vec<(SessionId, Arc<str>)>),
 }

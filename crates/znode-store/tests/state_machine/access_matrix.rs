@@ -513,6 +513,11 @@ fn commands(place: Place) -> Vec<(Option<SessionId>, Command, Rule)> {
         (None, heartbeats, Rule::ClusterOnly),
         (None, Command::Sweep(vec![place.path()]), Rule::ClusterOnly),
         (None, Command::SetLimits(Limits::default()), Rule::ClusterOnly),
+        (
+            None,
+            Command::Access(AccessCommand::EndWaitsWithRights),
+            Rule::ClusterOnly,
+        ),
         (None, mirror(place), Rule::AdministersAll),
         // In somebody else's session nothing is allowed that would be in one's own.
         (
@@ -608,6 +613,7 @@ fn kind(command: &Command) -> &'static str {
         Command::Access(AccessCommand::DeleteRole(_)) => "delete role",
         Command::Access(AccessCommand::MapCertificate { .. }) => "map certificate",
         Command::Access(AccessCommand::UnmapCertificate(_)) => "unmap certificate",
+        Command::Access(AccessCommand::EndWaitsWithRights) => "end waits with rights",
     }
 }
 
@@ -624,7 +630,7 @@ fn op_kind(op: &Op) -> &'static str {
 }
 
 /// How many names the two functions above have.
-const KINDS: usize = 40;
+const KINDS: usize = 41;
 
 /// A secured state with everybody's tokens, in which the paths, the locks and the sessions exist.
 fn world(who: Who) -> (Store, Zxid) {

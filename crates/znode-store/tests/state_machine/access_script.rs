@@ -6,6 +6,7 @@
 //! | `token N ROLE [expires=MS] [description=]`, `revoke_token N` | makes a token; unmakes it |
 //! | `role NAME [GRANTS]`, `delete_role NAME` | makes a role; unmakes it |
 //! | `certificate SUBJECT ROLE`, `unmap SUBJECT` | gives the bearers of a certificate a role; takes it away |
+//! | `end_waits_with_rights` | from here on waits end with the right to lock |
 //! | `may RIGHT PATH`, `may_watch PATH`, `may_use SESSION` | whether `as=` may |
 //! | `policies` | tokens, roles and certificates, if `as=` may see them |
 //! | `my_sessions`, `my_lock LOCK`, `my_graph`, `my_history LOCK` | what `as=` may see of sessions and locks |
@@ -56,6 +57,7 @@ pub fn run(script: &mut Script, line: &Line) -> Output {
             role: RoleName::parse(next(&mut args)?)?,
         },
         "unmap" => AccessCommand::UnmapCertificate(next(&mut args)?.into()),
+        "end_waits_with_rights" => AccessCommand::EndWaitsWithRights,
         _ => return look(script, line),
     };
     script.apply(args, Command::Access(command)).map(Some)

@@ -20,7 +20,7 @@ pub const MAX_LOCK_PREFIXES: usize = 16;
 const MAX_BEGINNINGS: usize = 65_536;
 
 /// How a hold or a wait can end, in words for labels.
-const ENDS: [&str; 9] = [
+const ENDS: [&str; 10] = [
     "released",
     "withdrawn",
     "timed_out",
@@ -30,6 +30,7 @@ const ENDS: [&str; 9] = [
     "deleted",
     "never_grantable",
     "upgraded",
+    "forbidden",
 ];
 const TIMED_OUT: usize = 2;
 
@@ -43,12 +44,13 @@ fn end(how: &ContenderEnd) -> usize {
         ContenderEnd::Deleted => 6,
         ContenderEnd::NeverGrantable { .. } => 7,
         ContenderEnd::Upgraded => 8,
+        ContenderEnd::Forbidden => 9,
     }
 }
 
-/// How a hold can end: as [`ENDS`], but it does not time out.
+/// How a hold can end: as [`ENDS`], but it does not time out, and the right to lock is asked for only of those that wait.
 fn ends_holds(end: usize) -> bool {
-    end != TIMED_OUT
+    end != TIMED_OUT && ENDS[end] != "forbidden"
 }
 
 /// How a wait can end without the lock.

@@ -130,6 +130,13 @@ impl Restorer {
                     session.silence = Some(silence);
                 }
             }
+            (Part::Certificates(certificates), Some(store)) => {
+                for (id, certificate) in certificates {
+                    let session = store.sessions.get_mut(id);
+                    let session = session.ok_or(SnapshotError::Damaged("a certificate in it has no session"))?;
+                    session.certificate = Some(certificate);
+                }
+            }
             (Part::EndedSessions(ended), Some(store)) => {
                 for session in ended {
                     if store.sessions.fate(session) != SessionFate::Unknown {
