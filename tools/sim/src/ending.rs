@@ -58,6 +58,7 @@ impl World {
         let names: Vec<usize> = core.iter().map(|machine| machine + 1).collect();
         tracing::info!(?names, "from now on these are well");
         self.spare(&core);
+        self.operator = None;
         let began = self.now();
         self.probe_until_served(&core, began + SERVES_WITHIN)
             .map_err(|why| format!("liveness: nodes {names:?}, which are well, {why}"))?;

@@ -47,6 +47,7 @@ pub mod agenda;
 pub mod faults;
 pub mod ending;
 mod rollback;
+mod policies;
 pub mod stalls;
 pub mod invariants;
 

@@ -18,7 +18,7 @@ use raft_node::{Node, NodeConfig};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
-use znode_store::{Event as StoreEvent, SessionId, Store, Zxid};
+use znode_store::{Event as StoreEvent, Request, SessionId, Store, Zxid};
 
 use crate::agenda::{MILLI, Micros};
 use crate::clients::{self, Ask, ClientId, OpId};
@@ -537,6 +537,18 @@ impl Machine {
             let _moving = moving;
             let moved = node.move_leader(None).await;
             tracing::info!(?moved, "the leader was asked to hand over");
+        });
+        self.settle();
+    }
+
+    /// Has the node propose something, whatever comes of it.
+    pub fn propose(&mut self, request: Request) {
+        let (Some(life), Some(node)) = (&self.life, self.node()) else {
+            return;
+        };
+        life.runtime.spawn(async move {
+            let outcome = node.propose(request).await;
+            tracing::info!(?outcome, "something was proposed");
         });
         self.settle();
     }

@@ -8,10 +8,11 @@ use znode_store::planted::Bug;
 use crate::faults::Kind;
 use crate::fleet;
 use crate::plan::Plan;
+use crate::policies::Operator;
 use crate::stopwatch::Stopwatch;
 
 /// What the simulation is to find.
-pub const SOUGHT: [Bug; 22] = [
+pub const SOUGHT: [Bug; 23] = [
     Bug::UnsyncedLog,
     Bug::UnsyncedVote,
     Bug::StaleRead,
@@ -34,6 +35,7 @@ pub const SOUGHT: [Bug; 22] = [
     Bug::MutedByPause,
     Bug::TrustedReturn,
     Bug::CountedStarts,
+    Bug::WaitOutlivesRight,
 ];
 
 /// Bugs that cost an election where nodes only stall: looked for in such runs.
@@ -46,6 +48,7 @@ fn can_show(bug: Bug, plan: &Plan) -> bool {
         Bug::HeartbeatAge => plan.is_gentle && plan.kinds.contains(&Kind::HeldUp),
         Bug::SilenceForgotten => plan.is_gentle,
         Bug::TrustedReturn | Bug::CountedStarts => plan.kinds.contains(&Kind::OldImage),
+        Bug::WaitOutlivesRight => Operator::draw(plan.seed).is_some(),
         _ => true,
     }
 }

@@ -15,6 +15,7 @@ use crate::invariants::{Ledger, Looked, SLACK, SLACK_WITH_FAST_LINKS};
 use crate::machine::{End, Machine};
 use crate::network::{Network, Shared};
 use crate::plan::Plan;
+use crate::policies::Operator;
 
 /// Machines are switched on within this time.
 const STARTS_WITHIN: Micros = 300 * MILLI;
@@ -74,6 +75,8 @@ pub struct World {
     pub(crate) probed: Vec<(OpId, Answer)>,
     pub(crate) next_probe: OpId,
     pub(crate) probes: u64,
+    /// Who changes what clients may, if anybody does.
+    pub(crate) operator: Option<Operator>,
     ticks: u64,
 }
 
@@ -155,6 +158,7 @@ impl World {
             probed: Vec::new(),
             next_probe: 0,
             probes: 0,
+            operator: Operator::draw(seed),
             ticks: 0,
         }
     }
@@ -212,6 +216,7 @@ impl World {
                 self.look_after_machines();
                 self.look_after_rolled_back();
                 self.look_after_sessions();
+                self.look_after_policies();
             }
             Event::Network(conn, packet) => {
                 let network = self.network().clone();

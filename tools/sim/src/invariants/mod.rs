@@ -39,6 +39,7 @@ pub use self::state_time::StateTime;
 use self::tokens::Tokens;
 pub use self::watches::Watches;
 use crate::agenda::{MILLI, Micros};
+use crate::policies::may_lock;
 
 /// What an invariant says.
 pub type Check = Result<(), String>;
@@ -228,6 +229,8 @@ impl Ledger {
                     self.looked.holds += 1;
                     let check = self.tokens.began(hold, zxid);
                     self.note("tokens strictly increasing", check);
+                    let check = may_lock(&hold.lock, store);
+                    self.note("no lock without the right to it", check);
                 }
                 Event::SessionOpened(session) => {
                     self.sessions.opened(*session);

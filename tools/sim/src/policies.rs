@@ -1,0 +1,101 @@
+//! An operator who secures the cluster and changes who may lock what, in some of the seeds. Clients prove nothing, so what the role
+//! `anonymous` allows is what all of them may; it loses the right to one lock for a while, and then to another one.
+
+use znode_store::{
+    AccessCommand, Command, Identities, Identity, LockName, PathGrant, Request, Right, Rights, RoleName,
+    Store, TokenHash, TokenId, ZPath,
+};
+
+use crate::agenda::{MILLI, Micros};
+use crate::clients;
+use crate::dice::Dice;
+use crate::invariants::Check;
+use crate::world::World;
+
+/// How often of a thousand seeds there is one.
+const SEEDS: u64 = 300;
+
+/// Changes come in distances like these.
+const EVERY: std::ops::Range<Micros> = 300 * MILLI..4_000 * MILLI;
+
+/// The operator.
+pub struct Operator {
+    dice: Dice,
+    /// When the next change comes.
+    next: Micros,
+}
+
+impl Operator {
+    /// The operator of a seed, if it has one. By dice of its own, so that the other seeds are the runs that they were.
+    pub fn draw(seed: u64) -> Option<Self> {
+        let mut dice = Dice::new(seed, "policies");
+        dice.chance(SEEDS).then(|| {
+            let next = dice.between(EVERY);
+            Self { dice, next }
+        })
+    }
+
+    /// What is asked for next.
+    fn change(&mut self, is_secured: bool) -> AccessCommand {
+        let all = clients::locks();
+        // Every other time nothing is forbidden.
+        let forbidden = self.dice.chance(500).then(|| self.dice.pick(&all).clone());
+        let grants = grants(&all, forbidden.as_ref());
+        match is_secured {
+            true => AccessCommand::SetRole {
+                role: RoleName::anonymous(),
+                grants,
+            },
+            false => AccessCommand::Secure {
+                token: TokenId([1; 16]),
+                hash: TokenHash([0; 32]),
+                description: "the operator's".into(),
+                anonymous: Some(grants),
+            },
+        }
+    }
+}
+
+/// To read and write everything, and to take all locks but one.
+fn grants(all: &[LockName], forbidden: Option<&LockName>) -> Vec<PathGrant> {
+    let everything = PathGrant {
+        prefix: ZPath::root(),
+        rights: Rights::of([Right::Read, Right::Write]),
+    };
+    let allowed = all.iter().filter(|lock| Some(*lock) != forbidden);
+    let locks = allowed.map(|lock| PathGrant::of_locks(lock, Rights::of([Right::Lock])));
+    std::iter::once(everything).chain(locks).collect()
+}
+
+impl World {
+    /// Changes what clients may, when it is time. What comes of it is not waited for.
+    pub(crate) fn look_after_policies(&mut self) {
+        let now = self.now();
+        let leader = self.watch.leader();
+        let Some(operator) = self.operator.as_mut().filter(|operator| operator.next <= now) else {
+            return;
+        };
+        operator.next = now + operator.dice.between(EVERY);
+        let Some(leader) = leader else { return };
+        let Some(node) = self.machines[leader].node() else {
+            return;
+        };
+        let change = operator.change(node.read(Store::is_secured));
+        let request = Request {
+            session: None,
+            request_id: None,
+            caller: Identities::new([Identity::Super]),
+            command: Command::Access(change),
+        };
+        self.machines[leader].propose(request);
+    }
+}
+
+/// Nobody is let in who may not lock there at this position. (A command that changes this lets nobody in itself.)
+pub fn may_lock(lock: &LockName, store: &Store) -> Check {
+    if store.lets_waits_outlive_rights() {
+        return Ok(());
+    }
+    let view = store.seen_by(&Identities::none()).may(Right::Lock, lock.znode());
+    view.map_err(|refusal| format!("a contender of {lock} was let in: {refusal}"))
+}
