@@ -117,7 +117,9 @@ impl Model {
             if *before != asked {
                 return Err(Refusal::RequestIdReused);
             }
-            if let Ok(Reply::SessionOpened { session, .. }) = outcome
+            // Clients open sessions without one.
+            if request.session.is_none()
+                && let Ok(Reply::SessionOpened { session, .. }) = outcome
                 && self.sessions.contains_key(session)
             {
                 self.heard_at.insert(*session, Zxid(self.zxid));
