@@ -30,6 +30,8 @@ def at_work(plan, system, command, said):
     process = subprocess.Popen(
         [*plan.before_each, *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, start_new_session=True,
+        # Whoever starts a comparison in the background ignores this signal, and a program goes on ignoring what it was started with.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     try:
         # What it says before tells how far it is. Whatever is done to the servers before that would not be seen.
