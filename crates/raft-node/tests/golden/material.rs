@@ -570,6 +570,10 @@ pub fn later_requests() -> Vec<(&'static str, Request)> {
         ("mirror_null", Request::anonymous(Command::Mirror(mirror_null))),
         ("record_silence", Request::internal(silence)),
         ("note_heartbeats", Request::internal(heartbeats)),
+        (
+            "end_waits_with_rights",
+            Request::internal(Command::Access(AccessCommand::EndWaitsWithRights)),
+        ),
     ]
 }
 

@@ -108,7 +108,7 @@ words! {
     Standing: word(&["holds", "waits"]), "Whether it has the lock.";
     EndOfHold: word(&["released", "upgraded", "session_closed", "session_expired", "broken", "deleted", "unknown"]),
         "What ended it. `upgraded` goes on as another hold with a new token.";
-    EndOfWait: word(&["withdrawn", "broken", "deleted", "never_grantable", "session_closed", "session_expired"]),
+    EndOfWait: word(&["withdrawn", "broken", "deleted", "never_grantable", "forbidden", "session_closed", "session_expired"]),
         "Why it waits no more.";
     EndOfSession: word(&["expired", "closed"]), "How the session ended.";
     EndOfStream: word(&["renew", "too_slow", "state_replaced", "access_lost", "node_stops"]),

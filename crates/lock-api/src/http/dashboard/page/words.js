@@ -55,7 +55,7 @@ export function plural(number, one, many = `${one}s`) {
 
 const ENDS = {
   released: "released", upgraded: "upgraded", session_closed: "session closed", session_expired: "session expired",
-  broken: "broken", deleted: "deleted", unknown: "end not seen", withdrawn: "gave up", never_grantable: "never grantable",
+  broken: "broken", deleted: "deleted", unknown: "end not seen", withdrawn: "gave up", never_grantable: "never grantable", forbidden: "lost the right",
   expired: "expired", closed: "closed",
 };
 
