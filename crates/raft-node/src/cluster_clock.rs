@@ -117,6 +117,21 @@ impl ClusterClock {
         self.change(|zeros| zeros.extend(others));
     }
 
+    /// The members whose clocks differ so much from the median that they are overruled, with the milliseconds that they are ahead of it.
+    /// `me` is this node.
+    pub fn wrong(&self, me: NodeId) -> BTreeMap<NodeId, i64> {
+        let own = self.own_zero();
+        let others = self.others.lock();
+        let median = lower_median(&others.sorted, own, others.members.len());
+        let zeros = others.zeros.iter().map(|(id, zero)| (*id, *zero));
+        let ahead = zeros
+            .chain([(me, own)])
+            .map(|(id, zero)| (id, zero.saturating_sub(median)));
+        ahead
+            .filter(|(_, ahead_ms)| ahead_ms.unsigned_abs() > TOLERATED_MS)
+            .collect()
+    }
+
     fn change(&self, change: impl FnOnce(&mut BTreeMap<NodeId, i64>)) {
         let mut others = self.others.lock();
         change(&mut others.zeros);
@@ -259,6 +274,25 @@ mod tests {
             assert_eq!(agreed(5, &[wrong, 20]), 5, "a right clock is used as it is");
         }
         assert_eq!(agreed(59_000, &[0, 20]), 59_000, "and one that differs little");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn wrong_clocks_are_those_far_from_the_median() {
+        let clock = ClusterClock::default();
+        assert_eq!(clock.wrong(1), BTreeMap::new());
+        clock.set_members((1..=3).collect());
+        let now_ms = clock.own_ms();
+        for (id, ahead_ms) in [(2, 7_000_000), (3, 20)] {
+            clock.measured(id, now_ms + ahead_ms, Instant::now());
+        }
+        let wrong = clock.wrong(1);
+        assert_eq!(wrong.keys().copied().collect::<Vec<_>>(), [2]);
+        assert!(wrong[&2].abs_diff(7_000_000) < 10_000, "{wrong:?}");
+        // Now it is this node's own that is far from the others.
+        clock.measured(3, now_ms + 7_000_000, Instant::now());
+        let wrong = clock.wrong(1);
+        assert_eq!(wrong.keys().copied().collect::<Vec<_>>(), [1]);
+        assert!(wrong[&1] < 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -65,15 +65,6 @@ pub const ALL: &[Mutant] = &[
         cells: &[("exclusive", "none"), ("exclusive", "slow-network")],
     },
     Mutant {
-        number: 6,
-        about: "heartbeats are confirmed by a leader that may be none",
-        cells: &[
-            ("sessions", "isolate-leader"),
-            ("sessions", "pause-leader"),
-            ("sessions", "slow-disk"),
-        ],
-    },
-    Mutant {
         number: 7,
         about: "snapshots leave counters of sequential names out",
         cells: &[

@@ -415,47 +415,16 @@ async fn a_long_poll_ends_when_its_token_is_revoked_or_its_right_is_gone() {
     server.stop().await;
 }
 
-/// Nothing is granted to whoever is let in no more: its place in the queue goes with its wait.
-#[tokio::test]
-async fn a_wait_for_a_lock_ends_when_its_token_is_revoked() {
-    let (server, admin) = Server::start_secured().await;
-    let (token, itself) = leaving(&server, &admin).await;
-    let holder = server.session_of(&admin).await;
-    let body = json!({"session": holder});
-    server
-        .as_token(&admin, "POST", "/v1/locks/l/acquire", body)
-        .await
-        .expect(200);
-    let session = server.session_of(&token).await;
-    let wait = json!({"session": session, "wait_ms": null}).to_string();
-    let call = Call::send_as(
-        server.address,
-        Some(&token),
-        "POST",
-        "/v1/locks/l/acquire",
-        Some(&wait),
-    )
-    .await;
-    let queue = async || {
-        let seen = server
-            .as_token(&admin, "GET", "/v1/locks/l", Value::Null)
-            .await
-            .expect(200);
-        seen["queue"].as_array().unwrap().len()
-    };
-    until("it waits", async || queue().await == 1).await;
-    server
-        .as_token(&admin, "DELETE", &itself, Value::Null)
-        .await
-        .expect(204);
-    call.reply().await.problem(401, "unauthenticated");
-    until("its place is gone", async || queue().await == 0).await;
-    server.stop().await;
+/// How somebody who waits loses the right to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    Revoked,
+    Expired,
+    Narrowed,
 }
 
-/// Likewise when the role that the token stands for loses the right: a wait of each kind.
-#[tokio::test]
-async fn waits_for_locks_end_when_the_role_may_not_lock_any_more() {
+/// A wait of each kind ends, and its place in the queue goes with it: nothing is granted to whoever may not lock any more.
+async fn waits_end(loss: Loss) {
     let (server, admin) = Server::start_secured().await;
     let role = async |locks: &str| {
         let grants = json!({"grants": [{"locks": locks, "rights": ["read", "lock"]}]});
@@ -465,11 +434,24 @@ async fn waits_for_locks_end_when_the_role_may_not_lock_any_more() {
             .expect(200);
     };
     role("").await;
+    // Whoever waits only after the token's time is answered in the same way.
+    let lives_ms = (loss == Loss::Expired).then_some(3_000);
     let token = server
-        .as_token(&admin, "POST", "/v1/tokens", json!({"role": "waiting"}))
+        .as_token(
+            &admin,
+            "POST",
+            "/v1/tokens",
+            json!({"role": "waiting", "expires_in_ms": lives_ms}),
+        )
         .await
         .expect(201);
     let token = token["token"].as_str().unwrap().to_owned();
+    let session = server.session_of(&token).await;
+    let upgradeable = json!({"session": session, "mode": "upgradeable"});
+    let held = server
+        .as_token(&token, "POST", "/v1/locks/c/acquire", upgradeable)
+        .await
+        .expect(200);
     let holder = server.session_of(&admin).await;
     for (lock, mode) in [("a", "exclusive"), ("b", "exclusive"), ("c", "shared")] {
         let body = json!({"session": holder, "mode": mode});
@@ -478,12 +460,6 @@ async fn waits_for_locks_end_when_the_role_may_not_lock_any_more() {
             .await
             .expect(200);
     }
-    let session = server.session_of(&token).await;
-    let upgradeable = json!({"session": session, "mode": "upgradeable"});
-    let held = server
-        .as_token(&token, "POST", "/v1/locks/c/acquire", upgradeable)
-        .await
-        .expect(200);
     let wait = json!({"session": session, "wait_ms": null});
     let both = json!({"session": session, "wait_ms": null, "locks": [{"name": "b"}, {"name": "free"}]});
     let upgrade = json!({"session": session, "wait_ms": null, "holder": held["holder"]});
@@ -512,13 +488,44 @@ async fn waits_for_locks_end_when_the_role_may_not_lock_any_more() {
         }
         waiting
     };
-    until("all wait", async || waiting().await == 3).await;
-    role("elsewhere").await;
+    if loss != Loss::Expired {
+        until("all wait", async || waiting().await == 3).await;
+    }
+    match loss {
+        Loss::Revoked => {
+            let path = format!("/v1/tokens/{}", token.split('_').nth(1).unwrap());
+            server
+                .as_token(&admin, "DELETE", &path, Value::Null)
+                .await
+                .expect(204);
+        }
+        Loss::Expired => {}
+        Loss::Narrowed => role("elsewhere").await,
+    }
     for call in calls {
-        call.reply().await.problem(403, "forbidden");
+        let reply = call.reply().await;
+        match loss {
+            Loss::Revoked | Loss::Expired => reply.problem(401, "unauthenticated"),
+            Loss::Narrowed => reply.problem(403, "forbidden"),
+        };
     }
     until("their places are gone", async || waiting().await == 0).await;
     server.stop().await;
+}
+
+#[tokio::test]
+async fn waits_end_when_the_token_is_revoked() {
+    waits_end(Loss::Revoked).await;
+}
+
+#[tokio::test]
+async fn waits_end_when_the_token_expires() {
+    waits_end(Loss::Expired).await;
+}
+
+#[tokio::test]
+async fn waits_end_when_the_role_is_narrowed() {
+    waits_end(Loss::Narrowed).await;
 }
 
 #[tokio::test]

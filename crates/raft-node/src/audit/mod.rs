@@ -160,6 +160,14 @@ impl Audit {
                 format!("node {node} came back with less than it had acknowledged, and is refused: {reason}");
             alarms.push(alarm(node, AlarmKind::RolledBack, detail));
         }
+        for (node, ahead_ms) in self.replica.clock.wrong(self.node) {
+            let way = if ahead_ms > 0 { "ahead of" } else { "behind" };
+            let by = Duration::from_millis(ahead_ms.unsigned_abs());
+            let detail = format!(
+                "node {node}'s wall clock is {by:.1?} {way} those of most members; times go by theirs"
+            );
+            alarms.push(alarm(node, AlarmKind::ClockWrong, detail));
+        }
         let now = wall_clock::now_ms();
         let keys: Vec<_> = alarms.iter().map(|alarm| (alarm.kind, alarm.node_id)).collect();
         known.since.retain(|key, _| keys.contains(key));
@@ -427,6 +435,11 @@ fn alarm(node: NodeId, kind: AlarmKind, detail: String) -> Alarm {
             "put the newest data directory of node {node} back if there is one; else let a new member take its place: \
              `lockgate cluster replace {node}`"
         ),
+        AlarmKind::ClockWrong => {
+            format!(
+                "look at how the clock of node {node}'s machine is set: its time service, its virtual machine"
+            )
+        }
         _ => format!(
             "restart node {node}: it serves again if its state is right then. Else let a new member take its place: \
              `lockgate cluster replace {node}`. Look for the cause: memory errors, or different programs"

@@ -63,17 +63,20 @@ pub enum AlarmKind {
     StateDiffers,
     /// A node came back with less than it had acknowledged, and is refused.
     RolledBack,
+    /// A node's wall clock differs from those of most members.
+    ClockWrong,
 }
 
 impl AlarmKind {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::ReadOnly,
         Self::DiskLow,
         Self::LogFull,
         Self::SlowDisk,
         Self::StateDiffers,
         Self::RolledBack,
+        Self::ClockWrong,
     ];
 
     /// The word for it in JSON and metrics.
@@ -85,6 +88,7 @@ impl AlarmKind {
             Self::SlowDisk => "slow_disk",
             Self::StateDiffers => "state_differs",
             Self::RolledBack => "rolled_back",
+            Self::ClockWrong => "clock_wrong",
         }
     }
 }

@@ -140,5 +140,18 @@ async fn leader_that_starts_with_a_wrong_clock_stamps_the_time_of_the_others() {
             .value("lockgate_wall_clock_timestamp_seconds");
         let right = seen.value("lockgate_wall_clock_timestamp_seconds");
         assert!((shown - right).abs() > 59.0 * 86_400.0, "its own clock is wrong");
+        for node in [first, id] {
+            eventually("the alarm is there", async || {
+                let seen = cluster
+                    .send(node, "GET", "/v1/cluster", &json!(null))
+                    .await
+                    .json();
+                let alarms = seen["alarms"].as_array().cloned().unwrap_or_default();
+                alarms
+                    .iter()
+                    .any(|alarm| alarm["kind"] == "clock_wrong" && alarm["node_id"] == id)
+            })
+            .await;
+        }
     }
 }
