@@ -72,13 +72,14 @@ struct FlippedBits {
     flipped: usize,
 }
 
-/// Flips a bit of each copy of a text in the memory of a process that stands still, and says how many there were.
-fn flip(pid: Pid, text: &[u8]) -> anyhow::Result<usize> {
+/// Finds the copies of a text in the memory of a process that runs. It takes a second, and more on a busy machine; a follower that stood
+/// still for so long would be sent a snapshot, and its state would be right again.
+fn find(pid: Pid, text: &[u8]) -> anyhow::Result<Vec<u64>> {
     let maps = format!("/proc/{pid}/maps");
     let maps = std::fs::read_to_string(&maps).context(maps)?;
     let path = format!("/proc/{pid}/mem");
-    let memory = File::options().read(true).write(true).open(&path).context(path)?;
-    let mut flipped = 0;
+    let memory = File::open(&path).context(path)?;
+    let mut all = Vec::new();
     let mut piece = vec![0; PIECE_BYTES];
     for (from, to) in maps.lines().filter_map(anonymous) {
         let mut at = from;
@@ -87,17 +88,29 @@ fn flip(pid: Pid, text: &[u8]) -> anyhow::Result<usize> {
             let piece = &mut piece[..length];
             // Some of a mapping may not be there.
             if memory.read_exact_at(piece, at).is_ok() {
-                for found in places(piece, text) {
-                    let middle = at + (found + TEXT_BYTES / 2) as u64;
-                    let byte = text[TEXT_BYTES / 2] ^ 1;
-                    memory.write_all_at(&[byte], middle).context("flipping a bit")?;
-                    flipped += 1;
-                }
+                all.extend(places(piece, text).into_iter().map(|found| at + found as u64));
             }
             if at + length as u64 == to {
                 break;
             }
             at += (length - TEXT_BYTES) as u64;
+        }
+    }
+    Ok(all)
+}
+
+/// Flips a bit of each copy that still stands at one of these places, in the memory of a process that stands still. Says how many there were.
+fn flip(pid: Pid, text: &[u8], places: &[u64]) -> anyhow::Result<usize> {
+    let path = format!("/proc/{pid}/mem");
+    let memory = File::options().read(true).write(true).open(&path).context(path)?;
+    let mut flipped = 0;
+    let mut found = vec![0; text.len()];
+    for place in places {
+        if memory.read_exact_at(&mut found, *place).is_ok() && found == text {
+            let middle = place + (TEXT_BYTES / 2) as u64;
+            let byte = text[TEXT_BYTES / 2] ^ 1;
+            memory.write_all_at(&[byte], middle).context("flipping a bit")?;
+            flipped += 1;
         }
     }
     Ok(flipped)
@@ -162,10 +175,14 @@ impl Nemesis for FlippedBits {
                 tokio::time::sleep(ASK_EVERY).await;
             }
             let pid = cluster.pid(slot).context("nobody else ends a claimed node")?;
+            let text = text.into_bytes();
+            let searched = text.clone();
+            let found = tokio::task::spawn_blocking(move || find(pid, &searched)).await;
+            let found = found.context("looking for the text")??;
             cluster.signal(slot, Signal::SIGSTOP)?;
-            let flipped = tokio::task::spawn_blocking(move || flip(pid, text.as_bytes())).await;
+            let flipped = flip(pid, &text, &found);
             cluster.signal(slot, Signal::SIGCONT)?;
-            self.flipped = flipped.context("flipping bits")??;
+            self.flipped = flipped?;
             self.hit = Some((slot, claim));
             let gone = http::call(leader, Method::DELETE, &path, &Value::Null, ANSWER_PATIENCE).await?;
             gone.success()?;
