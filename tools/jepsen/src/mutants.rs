@@ -33,7 +33,7 @@ pub struct Mutant {
     pub cells: &'static [(&'static str, &'static str)],
 }
 
-/// All bugs that can be planted.
+/// The bugs that real processes show in time, by number. The simulation looks for others.
 pub const ALL: &[Mutant] = &[
     Mutant {
         number: 1,
@@ -283,8 +283,8 @@ mod tests {
 
     #[test]
     fn each_bug_is_looked_for_by_cells_that_exist() {
-        for (mutant, number) in ALL.iter().zip(1..) {
-            assert_eq!(mutant.number, number);
+        assert!(ALL.is_sorted_by(|one, next| one.number < next.number));
+        for mutant in ALL {
             for (workload, nemesis) in mutant.cells {
                 assert!(workloads::named(workload).is_some(), "{workload}");
                 nemesis::find(nemesis).expect("the nemesis exists");
