@@ -117,8 +117,8 @@ impl ClusterClock {
         self.change(|zeros| zeros.extend(others));
     }
 
-    /// The members whose clocks differ so much from the median that they are overruled, with the milliseconds that they are ahead of it.
-    /// `me` is this node.
+    /// Returns the members whose clocks differ from the median by more than is tolerated, with their lead in milliseconds. `me` is this
+    /// node.
     pub fn wrong(&self, me: NodeId) -> BTreeMap<NodeId, i64> {
         let own = self.own_zero();
         let others = self.others.lock();

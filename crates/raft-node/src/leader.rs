@@ -505,7 +505,7 @@ pub async fn tend<P, F>(
         {
             let propose = propose.clone();
             setting = Some(tokio::spawn(async move {
-                tracing::info!("setting: {command}");
+                tracing::info!(%command, "proposing a setting that the state lacks");
                 propose(Request::internal(command)).await;
             }));
         }
@@ -534,7 +534,7 @@ pub async fn tend<P, F>(
     }
 }
 
-/// Proposes the end of these sessions until it is carried out, or something has spared them, or this node does not lead in `term` any more.
+/// Proposes the end of these sessions until a proposal is applied, a command of the session spares it, or this node stops leading in `term`.
 async fn end<P, F>(replica: Arc<Replica>, propose: P, term: u64, sessions: Vec<SessionId>, as_of: Zxid)
 where
     P: Fn(Request) -> F,
@@ -566,8 +566,8 @@ where
     }
 }
 
-/// The command that gives the state these limits, or a rule that all members know by now, if this node leads and something is missing.
-/// A look that would have to wait for a long entry to be applied is left for the next tick: the sessions cannot wait.
+/// Returns the command that the state lacks: one that sets these limits, or a rule that all members know by now. Returns `None` on a
+/// follower, and while a long entry is being applied; the next tick asks again, because sessions cannot wait.
 fn missing_setting(replica: &Replica, limits: Limits, commands: impl Fn() -> u8) -> Option<Command> {
     replica.sessions.leading_term()?;
     let store = replica.store.try_read()?;

@@ -145,7 +145,7 @@ impl SessionTracker {
                     let applied = applied(at).unwrap_or(now);
                     let last_heard = applied.checked_sub(silent).unwrap_or(applied);
                     let left = (last_heard + timeout).saturating_duration_since(now);
-                    // If all processes end again, what has passed since the record is lost. So each leader makes another one.
+                    // If all processes end again, the silence since this record is lost. So each leader makes a new one.
                     (last_heard, Some(now + left / 2))
                 }
                 None => (now, Some(now)),
@@ -324,10 +324,10 @@ impl SessionTracker {
         }
     }
 
-    /// Returns those of `sessions` whose end was proposed in `term` and is still to come, while this node leads there.
+    /// Returns those of `sessions` whose end was proposed in `term` and has not been applied, while this node leads there.
     ///
-    /// A proposal that failed may be in the log all the same, and be carried out later. So only a command of the session, which stands in the
-    /// log, spares it; a heartbeat does not.
+    /// A failed proposal may still be in the log and be applied later. So only a command of the session spares it, because the command is in
+    /// the log, too. A heartbeat does not.
     pub fn still_ending(&self, term: u64, mut sessions: Vec<SessionId>) -> Vec<SessionId> {
         let reign = self.reign.lock();
         let reign = reign.as_ref().filter(|reign| reign.term == term);
@@ -486,7 +486,7 @@ mod tests {
         assert_eq!(tracker.still_ending(1, vec![A, B]), [A]);
     }
 
-    /// The end may be in the log although nobody knows. Time that a stall gives back to all sessions does not change that.
+    /// A proposed end with an unknown outcome may be in the log. Time that a stall gives back to all sessions does not change that.
     #[test]
     fn a_session_whose_end_may_be_in_the_log_is_confirmed_only_after_a_command_of_its_own() {
         let start = Instant::now();
@@ -576,7 +576,7 @@ mod tests {
         assert_eq!(over(&tracker, elected + TIMEOUT * 2 / 5), Some((2, vec![A])));
     }
 
-    /// Each process that leads has started after the record, and ends before the session does.
+    /// Each leader starts after the last record and dies before it ends the session, and all other processes die with it.
     #[test]
     fn leaders_that_all_end_early_cost_a_silent_session_no_more_than_one_timeout() {
         let mut now = Instant::now();

@@ -34,7 +34,7 @@ const MIRROR: u8 = 2;
 /// The version in which the silence of sessions is put on record.
 pub const RECORDS_SINCE: u8 = 3;
 
-/// The version in which waits end with the right to lock.
+/// Version of the commands that added [`AccessCommand::EndWaitsWithRights`].
 pub const WAITS_END_WITH_RIGHTS: u8 = 3;
 
 /// What every member can apply of whom nothing is known yet.
@@ -109,7 +109,7 @@ pub fn nothing_in_common(this: NodeId, ours: WireRange, other: NodeId, theirs: W
     )
 }
 
-/// What all members can apply, given what each of them can; `None` is one that this node knows nothing of.
+/// Returns the newest commands version that all members can apply, given that of each; `None` is a member of which nothing is known.
 pub fn commands_of_all(members: impl Iterator<Item = Option<u8>>) -> u8 {
     members
         .map(|known| known.unwrap_or(OLDEST_COMMANDS_VERSION))

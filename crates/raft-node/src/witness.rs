@@ -78,7 +78,7 @@ pub struct Record {
     pub committed: u64,
     /// It came back with less than it had acknowledged. That stays so.
     pub lost: bool,
-    /// The newest kinds of commands that its program could apply, at its latest start.
+    /// Newest commands version of its program, at its latest start.
     pub commands: u8,
 }
 
@@ -377,8 +377,8 @@ impl Witness {
             && record.is_some_and(|record| record.disk == disk && record.judge(shown) == Ok(Met::Again))
     }
 
-    /// Notes a start of a member whose program can apply `commands`, durably, or says what is wrong with it; that is noted, too, if the same
-    /// directory could pass later. Blocks.
+    /// Records a start of a member durably, or returns what is wrong with it. `commands` is the newest commands version of its program. A loss is
+    /// recorded, too, if the same directory could pass later. Blocks.
     pub fn meet(
         &self,
         node: NodeId,
@@ -481,7 +481,7 @@ impl Witness {
         record.map_or(0, |record| record.number)
     }
 
-    /// The newest kinds of commands that a member's program could apply when it was last met, by this node or by one that it heard of it from.
+    /// Returns the newest commands version of a member's program, as of the member's latest start that any node recorded.
     pub fn commands_of(&self, node: NodeId, disk: DiskId) -> Option<u8> {
         self.record_of(node, disk).map(|record| record.commands)
     }

@@ -322,7 +322,7 @@ impl Identities {
         Self((!identities.is_empty()).then(|| identities.into()))
     }
 
-    /// Of the owner of a session, who may have shown a certificate beside its token.
+    /// Returns the identities of a session's owner, with a certificate that it showed beside its token.
     pub(crate) fn of_owner(owner: &Principal, certificate: Option<&Arc<str>>) -> Self {
         let principal = match owner {
             Principal::Nobody => None,

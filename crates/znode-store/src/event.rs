@@ -200,7 +200,7 @@ pub enum ContenderEnd {
         /// How many there are.
         limit: u32,
     },
-    /// It waited, and the owner of its session lost the right to lock there.
+    /// Waited, and the owner of its session has no right to lock there any more.
     Forbidden,
     /// Its znode was deleted by means of the tree, as ZooKeeper clients release their locks.
     Deleted,

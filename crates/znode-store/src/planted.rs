@@ -65,7 +65,7 @@ pub enum Bug {
     MutedByPause = 26,
     /// Of a member that comes back only the count of its starts is compared, and not what it had acknowledged.
     CountedStarts = 27,
-    /// A waiter is let in although the owner of its session may not lock there any more.
+    /// A waiter is granted its lock although the owner of its session has no right to lock there any more.
     WaitOutlivesRight = 28,
 }
 

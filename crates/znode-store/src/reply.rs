@@ -238,7 +238,7 @@ pub enum Unproven {
 }
 
 impl Refusal {
-    /// The answer to a wait for a lock that its session's owner may not take any more.
+    /// Returns the refusal of a wait whose session's owner has no right to the lock any more.
     pub(crate) fn no_right_to_lock(lock: &LockName) -> Self {
         Self::Forbidden {
             right: Right::Lock,

@@ -200,7 +200,7 @@ impl Store {
         (self.sessions.most_remembered(), self.remembered.len())
     }
 
-    /// Whether waits are still to be ended with the right to lock, by [`AccessCommand::EndWaitsWithRights`](crate::AccessCommand).
+    /// Returns whether the state is secured and lacks the rule of [`AccessCommand::EndWaitsWithRights`](crate::AccessCommand).
     pub fn lets_waits_outlive_rights(&self) -> bool {
         self.access.is_secured() && !self.access.waits_end_with_rights()
     }

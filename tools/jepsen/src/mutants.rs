@@ -33,7 +33,7 @@ pub struct Mutant {
     pub cells: &'static [(&'static str, &'static str)],
 }
 
-/// The bugs that real processes show in time, by number. The simulation looks for others.
+/// Planted bugs that real processes show in time, by number. The simulation looks for others.
 pub const ALL: &[Mutant] = &[
     Mutant {
         number: 1,

@@ -120,7 +120,7 @@ pub struct Nemesis {
     calm: Micros,
     /// How many cuts each link has at present.
     cuts: Vec<Vec<u32>>,
-    /// When each link became healthy for the last time.
+    /// Time at which each link last became healthy.
     mended: Vec<Vec<Micros>>,
     /// Machines that nothing happens to any more.
     spared: Vec<bool>,
@@ -348,7 +348,7 @@ impl World {
         network.set_link(from, to, link);
     }
 
-    /// Whether a link has been healthy for so long that what it did to connections is over.
+    /// Returns whether a link has been healthy for so long that its connections have recovered.
     pub(crate) fn is_settled(&self, from: usize, to: usize) -> bool {
         let network = self.network().lock();
         network.link(from, to).is_healthy()

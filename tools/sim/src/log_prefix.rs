@@ -1,4 +1,4 @@
-//! What lines of the log begin with: the simulated time, and the machine whose process runs.
+//! Prefix of log lines: the simulated time, and the node whose process runs.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,17 +13,17 @@ thread_local! {
     static MACHINE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Simulated time goes on to here.
+/// Sets the simulated time.
 pub fn set_now(now: Micros) {
     NOW.set(now);
 }
 
-/// The process of this machine runs, or none.
+/// Sets the machine whose process runs, if any.
 pub fn set_machine(machine: Option<usize>) {
     MACHINE.set(machine);
 }
 
-/// Writes ` 107.650000s node 2`.
+/// Formatter of the prefix, as in ` 107.650000s node 2`.
 pub struct LogPrefix;
 
 impl FormatTime for LogPrefix {

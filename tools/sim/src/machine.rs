@@ -496,7 +496,7 @@ impl Machine {
         self.rolled_back.as_ref().is_some_and(|old| old.refused)
     }
 
-    /// Whether the disk is an older copy, and the newest one comes back.
+    /// Returns whether the disk is an older copy and the newest one will come back.
     pub fn gets_newest_back(&self) -> bool {
         self.rolled_back.as_ref().is_some_and(|old| old.newest.is_some())
     }
@@ -541,14 +541,14 @@ impl Machine {
         self.settle();
     }
 
-    /// Has the node propose something, whatever comes of it.
+    /// Proposes a request at the node. The outcome is logged and not waited for.
     pub fn propose(&mut self, request: Request) {
         let (Some(life), Some(node)) = (&self.life, self.node()) else {
             return;
         };
         life.runtime.spawn(async move {
             let outcome = node.propose(request).await;
-            tracing::info!(?outcome, "something was proposed");
+            tracing::info!(?outcome, "a request was proposed");
         });
         self.settle();
     }

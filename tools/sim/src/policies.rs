@@ -1,5 +1,5 @@
-//! An operator who secures the cluster and changes who may lock what, in some of the seeds. Clients prove nothing, so what the role
-//! `anonymous` allows is what all of them may; it loses the right to one lock for a while, and then to another one.
+//! Operator that secures the cluster and changes the right to lock, in some seeds. The simulated clients prove nothing, so the role
+//! `anonymous` decides for all of them. It loses the right to one lock for a while, and then to another one.
 
 use znode_store::{
     AccessCommand, Command, Identities, Identity, LockName, PathGrant, Request, Right, Rights, RoleName,
@@ -12,21 +12,21 @@ use crate::dice::Dice;
 use crate::invariants::Check;
 use crate::world::World;
 
-/// How often of a thousand seeds there is one.
+/// Seeds of a thousand with an operator.
 const SEEDS: u64 = 300;
 
-/// Changes come in distances like these.
+/// Time between two changes.
 const EVERY: std::ops::Range<Micros> = 300 * MILLI..4_000 * MILLI;
 
-/// The operator.
+/// Operator of one seed.
 pub struct Operator {
     dice: Dice,
-    /// When the next change comes.
+    /// Time of the next change.
     next: Micros,
 }
 
 impl Operator {
-    /// The operator of a seed, if it has one. By dice of its own, so that the other seeds are the runs that they were.
+    /// Returns the operator of a seed, if it has one. It has dice of its own, so the other seeds stay the runs that they were.
     pub fn draw(seed: u64) -> Option<Self> {
         let mut dice = Dice::new(seed, "policies");
         dice.chance(SEEDS).then(|| {
@@ -35,10 +35,10 @@ impl Operator {
         })
     }
 
-    /// What is asked for next.
+    /// Returns the next change.
     fn change(&mut self, is_secured: bool) -> AccessCommand {
         let all = clients::locks();
-        // Every other time nothing is forbidden.
+        // Every other change forbids nothing.
         let forbidden = self.dice.chance(500).then(|| self.dice.pick(&all).clone());
         let grants = grants(&all, forbidden.as_ref());
         match is_secured {
@@ -56,7 +56,7 @@ impl Operator {
     }
 }
 
-/// To read and write everything, and to take all locks but one.
+/// Grants `read` and `write` everywhere, and `lock` for all locks but one.
 fn grants(all: &[LockName], forbidden: Option<&LockName>) -> Vec<PathGrant> {
     let everything = PathGrant {
         prefix: ZPath::root(),
@@ -68,7 +68,7 @@ fn grants(all: &[LockName], forbidden: Option<&LockName>) -> Vec<PathGrant> {
 }
 
 impl World {
-    /// Changes what clients may, when it is time. What comes of it is not waited for.
+    /// Proposes the operator's next change at the leader, when it is due.
     pub(crate) fn look_after_policies(&mut self) {
         let now = self.now();
         let leader = self.watch.leader();
@@ -91,11 +91,11 @@ impl World {
     }
 }
 
-/// Nobody is let in who may not lock there at this position. (A command that changes this lets nobody in itself.)
+/// Checks that the role allows the lock at the position of its grant. (A command that changes the role grants no lock itself.)
 pub fn may_lock(lock: &LockName, store: &Store) -> Check {
     if store.lets_waits_outlive_rights() {
         return Ok(());
     }
     let view = store.seen_by(&Identities::none()).may(Right::Lock, lock.znode());
-    view.map_err(|refusal| format!("a contender of {lock} was let in: {refusal}"))
+    view.map_err(|refusal| format!("a contender of {lock} was granted it: {refusal}"))
 }

@@ -75,7 +75,7 @@ pub struct World {
     pub(crate) probed: Vec<(OpId, Answer)>,
     pub(crate) next_probe: OpId,
     pub(crate) probes: u64,
-    /// Who changes what clients may, if anybody does.
+    /// Operator that changes the clients' rights, in some seeds.
     pub(crate) operator: Option<Operator>,
     ticks: u64,
 }

@@ -415,7 +415,7 @@ async fn a_long_poll_ends_when_its_token_is_revoked_or_its_right_is_gone() {
     server.stop().await;
 }
 
-/// How somebody who waits loses the right to.
+/// Cause for which a waiting caller loses the right to lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Loss {
     Revoked,
@@ -423,7 +423,7 @@ enum Loss {
     Narrowed,
 }
 
-/// A wait of each kind ends, and its place in the queue goes with it: nothing is granted to whoever may not lock any more.
+/// Checks that waits of each kind end when the caller loses the right to lock, and that their contenders leave the queues.
 async fn waits_end(loss: Loss) {
     let (server, admin) = Server::start_secured().await;
     let role = async |locks: &str| {
@@ -434,7 +434,7 @@ async fn waits_end(loss: Loss) {
             .expect(200);
     };
     role("").await;
-    // Whoever waits only after the token's time is answered in the same way.
+    // A wait that begins after the expiry gets the same answer.
     let lives_ms = (loss == Loss::Expired).then_some(3_000);
     let token = server
         .as_token(

@@ -140,6 +140,7 @@ impl Audit {
 
     /// What people should look at.
     pub fn alarms(&self) -> Vec<Alarm> {
+        let wrong_clocks = self.replica.clock.wrong(self.node);
         let mut alarms = Vec::new();
         let mut known = self.known.lock();
         if let Some(finding) = &known.finding {
@@ -160,7 +161,7 @@ impl Audit {
                 format!("node {node} came back with less than it had acknowledged, and is refused: {reason}");
             alarms.push(alarm(node, AlarmKind::RolledBack, detail));
         }
-        for (node, ahead_ms) in self.replica.clock.wrong(self.node) {
+        for (node, ahead_ms) in wrong_clocks {
             let way = if ahead_ms > 0 { "ahead of" } else { "behind" };
             let by = Duration::from_millis(ahead_ms.unsigned_abs());
             let detail = format!(

@@ -347,8 +347,8 @@ impl Succession {
         self.leave_to_timers();
     }
 
-    /// Lets openraft's timers decide while the leader is silent, whatever this node suspected it for. Else voters that agree that it is gone,
-    /// and are too few to stand at once, would ask each other for ever.
+    /// Turns openraft's election timers on while the leader is silent, whatever caused the suspicion. Without them, voters that agree that
+    /// the leader is gone and are too few to replace it at once would ask each other for ever.
     fn leave_to_timers(&self) {
         let (_, believed) = self.signs.believed();
         if Instant::now() >= believed {

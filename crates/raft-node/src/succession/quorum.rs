@@ -10,10 +10,10 @@ use crate::config::{NodeId, RaftTiming};
 /// is longer than a follower waits on a quiet machine; and answers to heartbeats wait for the follower's disk.
 const UNREACHED: u32 = 2;
 
-/// The time without heartbeats, in longest election timeouts: the most patient follower gives this leader up, and one more for the election.
+/// Time without heartbeats, in longest election timeouts: the wait of the most patient follower, and one election.
 const SILENT: u32 = LONGEST_WAIT + 1;
 
-/// The time with heartbeats before this leader is silent again, in longest election timeouts. A quorum that is back answers much sooner.
+/// Time with heartbeats before the next silence, in longest election timeouts. A quorum that is reachable again answers much sooner.
 const HEARD: u32 = 2;
 
 /// The silence of a leader's quorum, by the leader's own clock.
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(phases(&joint, &[3, 4]).0, 1_000);
     }
 
-    /// Also a follower that has seen long pauses gives the leader up, and has time for an election.
+    /// A follower that has seen long pauses gives the leader up, too, with time left for an election.
     #[tokio::test(start_paused = true)]
     async fn silence_is_longer_than_the_most_patient_follower_waits() {
         let timing = RaftTiming::default();

@@ -45,8 +45,8 @@ pub enum AccessCommand {
     },
     /// It has no role any more.
     UnmapCertificate(Arc<str>),
-    /// From now on a contender that waits is let in only while the owner of its session may lock there. Only the cluster itself asks for it,
-    /// when all its members know this rule.
+    /// Sets the rule that a waiting contender is granted its lock only while the owner of its session has the right `lock` there. Only the
+    /// cluster itself proposes it, once all members know the rule.
     EndWaitsWithRights,
 }
 

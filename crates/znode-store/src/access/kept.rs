@@ -24,7 +24,7 @@ pub(crate) enum AccessRecord {
         certificate: Arc<str>,
         role: RoleName,
     },
-    /// Waiting contenders are let in only while their owners may lock. From format 7 on.
+    /// The rule of [`crate::AccessCommand::EndWaitsWithRights`]. From format 7 on.
     WaitsEndWithRights,
 }
 

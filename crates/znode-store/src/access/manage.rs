@@ -21,7 +21,7 @@ impl Store {
         access.sweep(cx.now_ms);
         let by = Principal::of(cx.caller);
         let reply = access.carry_out(&command, &by, cx.now_ms)?;
-        // It is a rule of the state, and nobody's change of who may do what.
+        // It sets a rule of the state and changes nobody's rights, so there is no event.
         if command == AccessCommand::EndWaitsWithRights {
             return Ok(reply);
         }

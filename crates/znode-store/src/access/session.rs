@@ -50,7 +50,7 @@ impl Store {
         }
     }
 
-    /// Notes a certificate that the owner of a session has shown beside its token, where that decides who is let in.
+    /// Records the certificate that the owner of a session showed beside its token, if grants depend on rights.
     pub(crate) fn note_certificate(&mut self, session: SessionId, caller: &Identities) {
         if self.access.waits_end_with_rights()
             && let Some(state) = self.sessions.get_mut(session)
@@ -63,8 +63,8 @@ impl Store {
         }
     }
 
-    /// Whether a contender that waits may not be let in any more: the owner of its session had the right when it came, and has it no more.
-    /// `is_ours`: it came by the lock API, and not by an ordinary znode.
+    /// Returns whether the owner of a waiting contender's session has no right to the lock any more. `is_ours`: the lock API made the
+    /// contender; for one that is a znode of a ZooKeeper client `write` suffices, too.
     pub(crate) fn has_lost_right(
         &self,
         session: SessionId,

@@ -32,7 +32,7 @@ pub(crate) struct Access {
     /// Without `admin`.
     pub(super) roles: BTreeMap<RoleName, Vec<PathGrant>>,
     pub(super) certificates: BTreeMap<Arc<str>, RoleName>,
-    /// Whether waiting contenders are let in only while their owners may lock: [`super::AccessCommand::EndWaitsWithRights`].
+    /// The rule of [`super::AccessCommand::EndWaitsWithRights`] is set.
     pub(super) waits_end_with_rights: bool,
 }
 

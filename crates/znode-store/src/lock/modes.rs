@@ -151,7 +151,7 @@ impl Store {
         let request_id = upgrade.attempt.request_id.clone();
         match may_lock {
             true => self.finish_upgrade(cx, &mut found),
-            // What it holds it keeps.
+            // The contender holds the lock as before.
             false => {
                 self.end_upgrade(cx, &mut found);
                 self.rewrite(cx, &mut found);

@@ -202,7 +202,7 @@ impl Queue {
         }
     }
 
-    /// Lets the next one in, if anybody may get in now.
+    /// Grants the lock to the next waiter, if its turn has come.
     pub fn promote(&mut self, terms: Terms) -> Option<&Contender> {
         let at = self.holding;
         self.next(terms)?;
@@ -215,7 +215,7 @@ impl Queue {
         Some(&self.contenders[at])
     }
 
-    /// Who would be let in next, if anybody may get in now.
+    /// Returns the waiter that [`Queue::promote`] would grant the lock to.
     pub fn next(&self, terms: Terms) -> Option<&Contender> {
         let next = self.contenders.get(self.holding)?;
         let gets_in = !terms.is_shut() && (self.has_room_for(next.claim, terms) || self.is_overtaking(next));
@@ -432,7 +432,7 @@ mod tests {
         }
     }
 
-    /// Returns how many were let in.
+    /// Returns the number of grants.
     fn promote_all(queue: &mut Queue, terms: Terms) -> usize {
         core::iter::from_fn(|| queue.promote(terms).map(|_| ())).count()
     }

@@ -128,10 +128,10 @@ impl Store {
             }
             for lock in touched.drain(..) {
                 self.settle_upgrade(cx, &lock);
-                self.reject_who_lost_the_right(cx, &lock);
+                self.reject_waiters_without_right(cx, &lock);
                 while let Some(contender) = self.locks.promote(&lock) {
                     self.let_in(cx, &lock, contender);
-                    self.reject_who_lost_the_right(cx, &lock);
+                    self.reject_waiters_without_right(cx, &lock);
                 }
                 self.lower_floor(&lock);
             }
@@ -139,11 +139,11 @@ impl Store {
         }
     }
 
-    /// Takes those out of the queue who would be let in next, and whose sessions' owners may not lock here any more.
-    fn reject_who_lost_the_right(&mut self, cx: &mut Context<'_>, lock: &LockName) {
+    /// Removes the next waiters from the queue while the owners of their sessions have no right to lock here.
+    fn reject_waiters_without_right(&mut self, cx: &mut Context<'_>, lock: &LockName) {
         while self.access.waits_end_with_rights()
             && let Some(next) = self.locks.next(lock)
-            // Whether one that came just now may lock here is decided already.
+            // The rights of contenders that this very command created are checked before it is applied.
             && next.czxid != cx.zxid
         {
             let found = self

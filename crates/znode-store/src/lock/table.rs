@@ -257,12 +257,12 @@ impl LockTable {
         }
     }
 
-    /// Who would be let in next, if anybody may get in now.
+    /// Returns the waiter that [`LockTable::promote`] would grant the lock to.
     pub(super) fn next(&self, lock: &LockName) -> Option<&Contender> {
         self.queue(lock)?.next(self.terms(lock))
     }
 
-    /// Lets the next one in, if anybody may get in now.
+    /// Grants the lock to the next waiter, if its turn has come.
     pub(super) fn promote(&mut self, lock: &LockName) -> Option<Contender> {
         let terms = self.terms(lock);
         let newcomer = self.queues.get_mut(lock.as_str())?.promote(terms)?.clone();

@@ -73,7 +73,7 @@ pub(crate) struct Session {
     pub(crate) opened_at_ms: u64,
     /// Whose it is, if that counts.
     pub(crate) owner: Principal,
-    /// A certificate that the owner has shown beside its token: it may have a role, too. Kept only while waits end with rights.
+    /// Certificate that the owner showed beside its token; it may have a role of its own. Recorded only if grants depend on rights.
     pub(crate) certificate: Option<Arc<str>>,
     /// The next turn of its connection.
     pub(crate) turn: Turn,
@@ -298,7 +298,7 @@ impl Sessions {
         silences
     }
 
-    /// The certificates that owners have shown beside their tokens, by session.
+    /// Returns the certificates that owners showed beside their tokens, by session.
     pub(crate) fn certificates(&self) -> VecDeque<(SessionId, Arc<str>)> {
         let sessions = self.live.iter();
         let mut certificates: Vec<_> = sessions
@@ -400,7 +400,7 @@ impl Sessions {
                 session.ephemerals.len() as u64,
                 session.remembered.digest(),
             ]);
-            // Former versions know neither, and come to the same as long as there are none.
+            // Former versions have neither, so a state without them has the same digest there.
             let silence = session
                 .silence
                 .map_or(0, |silence| stable_hash::of(&(id, silence)));

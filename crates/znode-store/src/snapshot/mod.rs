@@ -67,9 +67,8 @@ enum Part {
     Access(Vec<AccessRecord>),
     /// Which of the znodes of the part before have null as their data: their records hold no bytes. From format 7 on.
     NullData(Vec<NodeIndex>),
-    /// The silences of sessions that are on record: after the sessions, and only if there are any. From format 7 on.
+    /// Recorded silences of sessions; after the sessions, if there are any. From format 7 on.
     Silences(Vec<(SessionId, Silence)>),
-    /// The certificates that owners of sessions have shown beside their tokens: after the sessions, and only if there are any. From
-    /// format 7 on.
+    /// Certificates that owners of sessions showed beside their tokens; after the sessions, if there are any. From format 7 on.
     Certificates(Vec<(SessionId, Arc<str>)>),
 }

@@ -72,8 +72,8 @@ struct FlippedBits {
     flipped: usize,
 }
 
-/// Finds the copies of a text in the memory of a process that runs. It takes a second, and more on a busy machine; a follower that stood
-/// still for so long would be sent a snapshot, and its state would be right again.
+/// Finds the copies of a text in the memory of a running process. The search takes a second, and more on a busy machine. A follower that
+/// was stopped for so long would get a snapshot, and its state would be right again.
 fn find(pid: Pid, text: &[u8]) -> anyhow::Result<Vec<u64>> {
     let maps = format!("/proc/{pid}/maps");
     let maps = std::fs::read_to_string(&maps).context(maps)?;
@@ -99,7 +99,7 @@ fn find(pid: Pid, text: &[u8]) -> anyhow::Result<Vec<u64>> {
     Ok(all)
 }
 
-/// Flips a bit of each copy that still stands at one of these places, in the memory of a process that stands still. Says how many there were.
+/// Flips a bit of each copy that is still at one of these places, in the memory of a stopped process. Returns the number of flips.
 fn flip(pid: Pid, text: &[u8], places: &[u64]) -> anyhow::Result<usize> {
     let path = format!("/proc/{pid}/mem");
     let memory = File::options().read(true).write(true).open(&path).context(path)?;

@@ -48,7 +48,7 @@ fn end(how: &ContenderEnd) -> usize {
     }
 }
 
-/// How a hold can end: as [`ENDS`], but it does not time out, and the right to lock is asked for only of those that wait.
+/// Returns whether a hold can end so. Only waits end by a timeout or as `forbidden`.
 fn ends_holds(end: usize) -> bool {
     end != TIMED_OUT && ENDS[end] != "forbidden"
 }
