@@ -42,10 +42,10 @@ impl Store {
     /// A session that nobody in particular has opened is the first one's who uses it and has proven something: clients of
     /// ZooKeeper open it first and then say who they are.
     pub(super) fn claim(&mut self, session: SessionId, caller: &Identities) {
-        if let Some(state) = self.sessions.get_mut(session)
+        if let Some(state) = self.sessions.get(session)
             && may_claim(&state.owner, caller)
         {
-            state.owner = Principal::of(caller);
+            self.sessions.change_owner(session, Principal::of(caller));
             self.note_certificate(session, caller);
         }
     }

@@ -128,10 +128,10 @@ impl Store {
             }
             for lock in touched.drain(..) {
                 self.settle_upgrade(cx, &lock);
-                self.reject_who_lost_the_right(cx, &lock);
+                self.reject_who_may_not_lock(cx, &lock);
                 while let Some(contender) = self.locks.promote(&lock) {
                     self.let_in(cx, &lock, contender);
-                    self.reject_who_lost_the_right(cx, &lock);
+                    self.reject_who_may_not_lock(cx, &lock);
                 }
                 self.lower_floor(&lock);
             }
@@ -139,20 +139,32 @@ impl Store {
         }
     }
 
-    /// Takes those out of the queue who would be let in next, and whose sessions' owners may not lock here any more.
-    fn reject_who_lost_the_right(&mut self, cx: &mut Context<'_>, lock: &LockName) {
-        while self.access.waits_end_with_rights()
+    /// Takes those out of the queue who would be let in next, and whose sessions have ended, or whose sessions' owners may not lock here any
+    /// more.
+    fn reject_who_may_not_lock(&mut self, cx: &mut Context<'_>, lock: &LockName) {
+        while (self.access.waits_end_with_rights() || self.sessions.are_ending())
             && let Some(next) = self.locks.next(lock)
-            // Whether one that came just now may lock here is decided already.
-            && next.czxid != cx.zxid
         {
-            let found = self
-                .contender(lock, &next.name.clone())
-                .expect("it is in the queue");
-            if !self.has_lost_right(found.session, lock, found.record.is_some(), cx.now_ms) {
+            let (name, czxid) = (next.name.clone(), next.czxid);
+            let ended = self.sessions.get(next.session).and_then(|session| session.ending);
+            let how = match ended {
+                // It goes with its session anyway, and if the entry may not remove it any more it is let in until then.
+                Some(ending) if *cx.removals_left > 0 => {
+                    *cx.removals_left -= 1;
+                    ending.how()
+                }
+                Some(_) => return,
+                // Whether one that came just now may lock here is decided already.
+                None if czxid == cx.zxid => return,
+                None => ContenderEnd::Forbidden,
+            };
+            let found = self.contender(lock, &name).expect("it is in the queue");
+            if how == ContenderEnd::Forbidden
+                && !self.has_lost_right(found.session, lock, found.record.is_some(), cx.now_ms)
+            {
                 return;
             }
-            self.remove_contender(cx, &found, ContenderEnd::Forbidden);
+            self.remove_contender(cx, &found, how);
         }
     }
 
