@@ -13,7 +13,9 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use znode_store::{AccessCommand, Command, Data, LockCommand, MirrorStep, Op, Request, Rules, Step, ZPath};
+use znode_store::{
+    AccessCommand, Command, Data, Identity, LockCommand, MirrorStep, Op, Request, Rules, Step, ZPath,
+};
 
 use crate::config::NodeId;
 use crate::peers::wire::{OLDEST_WIRE_VERSION, WIRE_VERSION};
@@ -227,7 +229,7 @@ pub fn of_envelope(request: &Request, known: impl FnOnce() -> u8) -> u8 {
     }
 }
 
-/// Whether a command ends sessions, or is remembered without a session.
+/// Whether a command ends sessions, is remembered without a session, or speaks for a session that may be nobody's.
 fn depends_on_rules(request: &Request) -> bool {
     let is_remembered = request.session.is_none() && request.request_id.is_some();
     let ends_sessions = matches!(
@@ -239,7 +241,9 @@ fn depends_on_rules(request: &Request) -> bool {
                 ..
             }
     );
-    is_remembered || ends_sessions
+    let is_somebody = |identity: &Identity| matches!(identity, Identity::Token(_) | Identity::X509(_));
+    let may_claim = request.session.is_some() && request.caller.iter().any(is_somebody);
+    is_remembered || ends_sessions || may_claim
 }
 
 /// Replaces null data by empty data unless all members are `known` to apply null. Clients of ZooKeeper write null data, and must be able to

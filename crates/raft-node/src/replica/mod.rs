@@ -215,8 +215,15 @@ impl Replica {
                 let envelope = Envelope::decode(bytes)?;
                 // Nobody keeps somebody else's session alive.
                 let asking = envelope.request.session;
-                let asking = asking
-                    .filter(|session| store.seen_by(&envelope.request.caller).may_use(*session).is_ok());
+                let is_its_connection = matches!(envelope.request.command, Command::InTurn { .. });
+                let asking = asking.filter(|session| {
+                    let view = store.seen_by(&envelope.request.caller);
+                    let may = match is_its_connection {
+                        true => view.may_go_on(*session),
+                        false => view.may_use(*session),
+                    };
+                    may.is_ok()
+                });
                 let on_record = asking.filter(|session| self.sessions.heard(*session, now));
                 let noted = noted_heartbeats(&envelope.request.command);
                 let opening = opened_timeout(&envelope.request.command);

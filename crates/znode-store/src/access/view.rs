@@ -101,6 +101,15 @@ impl View<'_> {
         Ok(sessions)
     }
 
+    /// The same for the connection that has the session. If it is nobody's, it becomes the connection's own as soon as that asks for a
+    /// change with something proven.
+    pub fn may_go_on(&self, session: SessionId) -> Result<(), Refusal> {
+        match self.passport()? {
+            Some(passport) => self.store.may_go_on(&passport, session, self.caller),
+            None => Ok(()),
+        }
+    }
+
     /// A session, for those who may use it.
     pub fn session(&self, session: SessionId) -> Result<SessionView, Refusal> {
         self.may_use(session)?;
