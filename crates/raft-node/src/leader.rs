@@ -502,7 +502,10 @@ pub async fn tend<P, F>(
         // The ends of large sessions: also those that an earlier leader has begun.
         if finishing.as_ref().is_none_or(JoinHandle::is_finished)
             && let Some(term) = replica.sessions.leading_term()
-            && replica.store.try_read().is_some_and(|store| !store.ending_sessions(1).is_empty())
+            && replica
+                .store
+                .try_read()
+                .is_some_and(|store| !store.ending_sessions(1).is_empty())
         {
             let finishing_ends = finish_ends(replica.clone(), propose.clone(), term);
             let stop = stop.clone();

@@ -61,7 +61,10 @@ impl Store {
         // The command's own entry: of a term that no leader has, at the time of the command before.
         let entry = EntryContext { time_ms: 0, term: 0 };
         let command = Command::ExpireSessions {
-            sessions: ending.into_iter().chain(sessions.iter().map(|view| view.session)).collect(),
+            sessions: ending
+                .into_iter()
+                .chain(sessions.iter().map(|view| view.session))
+                .collect(),
             term: entry.term,
             as_of: self.zxid,
         };

@@ -119,7 +119,10 @@ impl View<'_> {
         self.may_go_on(session)?;
         self.store.sessions.require(session)?;
         let state = self.store.sessions.get(session).expect("it lives");
-        let paths = state.ephemerals.iter().map(|&(_, index)| self.store.tree.path(index));
+        let paths = state
+            .ephemerals
+            .iter()
+            .map(|&(_, index)| self.store.tree.path(index));
         let mut paths: Vec<_> = paths.filter(|path| path.as_str().starts_with(prefix)).collect();
         paths.sort_unstable();
         self.known(paths)

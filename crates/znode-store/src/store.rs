@@ -128,7 +128,9 @@ impl Store {
 
     /// Whether a session has ended and still has ephemeral znodes.
     pub fn is_ending(&self, session: SessionId) -> bool {
-        self.sessions.get(session).is_some_and(|state| state.ending.is_some())
+        self.sessions
+            .get(session)
+            .is_some_and(|state| state.ending.is_some())
     }
 
     /// How many sessions live.

@@ -8,8 +8,8 @@ use axum::http::{StatusCode, Uri};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use znode_store::{
-    Command, MAX_LOOKED_AT, Principal, Refusal, Request, RequestId, SessionFate, SessionId, SessionView, Store,
-    ZPath, Zxid,
+    Command, MAX_LOOKED_AT, Principal, Refusal, Request, RequestId, SessionFate, SessionId, SessionView,
+    Store, ZPath, Zxid,
 };
 
 use super::audit;
@@ -222,7 +222,9 @@ pub async fn ephemerals(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answ
         let view = store.seen_by(&caller);
         view.ephemerals_page(session, &asked.prefix, after.as_ref(), count)
     })?;
-    let next_after = page.next_after.map(|(position, path)| format!("{}{path}", position.0));
+    let next_after = page
+        .next_after
+        .map(|(position, path)| format!("{}{path}", position.0));
     Ok(ok(&EphemeralsAnswer {
         ephemerals: page.paths.iter().map(ZPath::as_str).collect(),
         next_after: next_after.as_deref(),

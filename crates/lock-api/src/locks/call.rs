@@ -12,8 +12,8 @@ use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use znode_store::{
-    Applied, AttemptId, ContenderEnd, Grant, HolderId, Identities, LockCommand, LockMode, LockName, Refusal, Right,
-    Reply, Request, SessionFate, SessionId, Standing, Store, WithdrawCause,
+    Applied, AttemptId, ContenderEnd, Grant, HolderId, Identities, LockCommand, LockMode, LockName, Refusal,
+    Reply, Request, Right, SessionFate, SessionId, Standing, Store, WithdrawCause,
 };
 
 use super::Shared;

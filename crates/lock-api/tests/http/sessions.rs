@@ -295,7 +295,9 @@ async fn a_session_with_many_locks_is_shown_in_part_and_ends_as_a_whole() {
     let session = server.session().await;
     let mut waiter = None;
     for call in 0..CALLS {
-        let locks: Vec<_> = (0..EACH).map(|lock| json!({"name": format!("job/{call}-{lock}")})).collect();
+        let locks: Vec<_> = (0..EACH)
+            .map(|lock| json!({"name": format!("job/{call}-{lock}")}))
+            .collect();
         let body = json!({"session": session, "locks": locks});
         server.post("/v1/multilock/acquire", body).await.expect(200);
     }
@@ -312,11 +314,19 @@ async fn a_session_with_many_locks_is_shown_in_part_and_ends_as_a_whole() {
     let listed = sessions.iter().find(|listed| listed["session"] == *session);
     let listed = listed.expect("it is in the list");
     assert_eq!(listed["held"].as_array().unwrap().len(), 100);
-    assert_eq!((&listed["complete"], &listed["ephemerals"]), (&json!(false), &json!(CALLS * EACH)));
+    assert_eq!(
+        (&listed["complete"], &listed["ephemerals"]),
+        (&json!(false), &json!(CALLS * EACH))
+    );
 
     server.delete(&path).await.expect(204);
     let left = server.get("/v1/locks?count=1000").await.expect(200);
-    let left: Vec<_> = left["locks"].as_array().unwrap().iter().map(|lock| &lock["lock"]).collect();
+    let left: Vec<_> = left["locks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|lock| &lock["lock"])
+        .collect();
     assert!(left.len() <= 1, "only the lock that the other one has: {left:?}");
     server.get(&path).await.problem(410, "session_expired");
     server.stop().await;

@@ -197,7 +197,8 @@ impl Meters {
         let help = "Longest time in the last one to two minutes that one read of the state, or the commands of one entry, took: \
                     the node does nothing else meanwhile";
         let longest = [("read", &self.read_longest), ("apply", &self.applied_longest)];
-        let longest = longest.map(|(word, longest)| ([("by", word)], longest.get(Instant::now()).as_secs_f64()));
+        let longest =
+            longest.map(|(word, longest)| ([("by", word)], longest.get(Instant::now()).as_secs_f64()));
         sheet.gauges("longest_hold_seconds", help, longest)?;
         let help = "Snapshots that this node has made, or could not make";
         let made = [("made", &self.snapshots_made), ("failed", &self.snapshots_failed)];

@@ -161,7 +161,12 @@ impl Longest {
     /// Begins the period that `at` is in, unless it has begun.
     fn turn(&self, at: Instant) {
         let (number, known) = (self.number(at), self.period.load(Relaxed));
-        if number > known && self.period.compare_exchange(known, number, Relaxed, Relaxed).is_ok() {
+        if number > known
+            && self
+                .period
+                .compare_exchange(known, number, Relaxed, Relaxed)
+                .is_ok()
+        {
             let ended = self.now.swap(0, Relaxed);
             let is_next = number == known + 1;
             self.before.store(if is_next { ended } else { 0 }, Relaxed);

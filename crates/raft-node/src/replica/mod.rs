@@ -12,8 +12,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use znode_store::planted::{self, Bug};
 use znode_store::{
-    Applied, Command, ContenderEnd, EntryContext, EntryWork, Event, HolderId, LockMode, LockName, Reply, SessionId,
-    Standing, Store, Zxid,
+    Applied, Command, ContenderEnd, EntryContext, EntryWork, Event, HolderId, LockMode, LockName, Reply,
+    SessionId, Standing, Store, Zxid,
 };
 
 use crate::calls::{Applying, Calls};

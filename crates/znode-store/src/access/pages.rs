@@ -93,7 +93,10 @@ fn readable(passport: Option<&Passport<'_>>, prefix: &str) -> Vec<Area> {
         if grant.prefix.is_root() || path == LOCK_ROOT {
             return everything();
         }
-        let Some(name) = path.strip_prefix(LOCK_ROOT).and_then(|rest| rest.strip_prefix('/')) else {
+        let Some(name) = path
+            .strip_prefix(LOCK_ROOT)
+            .and_then(|rest| rest.strip_prefix('/'))
+        else {
             continue;
         };
         if name.starts_with(prefix) {
@@ -241,7 +244,10 @@ impl View<'_> {
             None => true,
         };
         let (mut paths, mut last) = (Vec::new(), None);
-        for found in looked_at.into_iter().filter(|found| after.is_none_or(|after| found > after)) {
+        for found in looked_at
+            .into_iter()
+            .filter(|found| after.is_none_or(|after| found > after))
+        {
             if paths.len() == count {
                 more = true;
                 break;

@@ -112,7 +112,9 @@ impl Access {
                 certificate: certificate.clone(),
                 role: role.clone(),
             });
-        let rule = self.waits_end_with_rights.then_some(AccessRecord::WaitsEndWithRights);
+        let rule = self
+            .waits_end_with_rights
+            .then_some(AccessRecord::WaitsEndWithRights);
         secured
             .into_iter()
             .chain(roles)

@@ -578,7 +578,11 @@ impl Store {
 
     /// The oldest ephemeral znodes of a session, whose removal costs about `most`, and what it costs: one each, and one for each
     /// [`SHORT_PATH_BYTES`] of its path.
-    pub(crate) fn oldest_ephemerals(&self, state: &Session, most: usize) -> (Vec<(Zxid, ZPath, NodeIndex)>, usize) {
+    pub(crate) fn oldest_ephemerals(
+        &self,
+        state: &Session,
+        most: usize,
+    ) -> (Vec<(Zxid, ZPath, NodeIndex)>, usize) {
         let mut oldest: Vec<(Zxid, ZPath, NodeIndex)> = Vec::new();
         if most == 0 {
             return (oldest, 0);

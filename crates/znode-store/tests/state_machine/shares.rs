@@ -3,10 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a step that must succeed may say so shortly")]
 
 use znode_store::{
-    AccessCommand, Acl, AclEntry, AttemptId, Command, ContenderEnd, CreateMode, CreatePath, EntryContext, EntryWork, Event,
-    Identities, Identity, LockCommand, LockMode, LockName, LockWish, MAX_LOOKED_AT, MAX_REMOVED_AT_ONCE,
-    MAX_SESSIONLESS_REQUESTS, NewToken, Op, Outcome, Password, PathGrant, Perms, Refusal, Reply, Request, RequestId,
-    Right, RoleName, Rules, SessionFate, SessionId, Store, TokenHash, TokenId, ZPath,
+    AccessCommand, Acl, AclEntry, AttemptId, Command, ContenderEnd, CreateMode, CreatePath, EntryContext,
+    EntryWork, Event, Identities, Identity, LockCommand, LockMode, LockName, LockWish, MAX_LOOKED_AT,
+    MAX_REMOVED_AT_ONCE, MAX_SESSIONLESS_REQUESTS, NewToken, Op, Outcome, Password, PathGrant, Perms,
+    Refusal, Reply, Request, RequestId, Right, RoleName, Rules, SessionFate, SessionId, Store, TokenHash,
+    TokenId, ZPath,
 };
 
 use crate::replicas::{draw, restore};
@@ -241,7 +242,10 @@ fn a_large_session_ends_over_several_entries_in_the_order_of_arrival() {
     assert_eq!(other.digest(), world.store.digest());
     assert!(other.is_ending(FIRST));
     assert_eq!(world.go_on(), MAX_REMOVED_AT_ONCE);
-    assert!(world.events.iter().all(|event| *event != ended), "that is told once");
+    assert!(
+        world.events.iter().all(|event| *event != ended),
+        "that is told once"
+    );
     assert_eq!(world.go_on(), MANY - 2 * MAX_REMOVED_AT_ONCE);
     assert!(!world.store.is_ending(FIRST));
     assert_eq!(holder_of(&world.store, MANY - 1), SECOND);
@@ -367,13 +371,22 @@ fn the_list_of_locks_looks_only_where_its_caller_may_read() {
     // Rights without the right to read, and at another place of the tree.
     let elsewhere = world.token_with(3, &[("/locks/job", &[Right::Lock]), ("/data", &[Right::Read])]);
     assert_eq!(world.pages(elsewhere, ""), [0]);
-    let stripes = world.token_with(4, &[("/locks/zebra", &[Right::Read]), ("/locks/job-1", &[Right::Read])]);
+    let stripes = world.token_with(
+        4,
+        &[("/locks/zebra", &[Right::Read]), ("/locks/job-1", &[Right::Read])],
+    );
     assert_eq!(world.pages(stripes, ""), [2]);
     assert_eq!(world.pages(stripes, "z"), [1]);
     assert_eq!(world.pages(stripes, "zebra/str"), [1]);
     assert_eq!(world.pages(stripes, "job"), [1]);
     // A grant covers whole components, and one within another counts once.
-    let jobs = world.token_with(5, &[("/locks/job", &[Right::Read]), ("/locks/job/00001", &[Right::Read])]);
+    let jobs = world.token_with(
+        5,
+        &[
+            ("/locks/job", &[Right::Read]),
+            ("/locks/job/00001", &[Right::Read]),
+        ],
+    );
     assert_eq!(world.pages(jobs, ""), [1_000, 1_000, 11]);
     let shown = |caller: TokenId, prefix| {
         let caller = shows(caller);
@@ -494,14 +507,21 @@ fn the_list_of_sessions_looks_only_at_those_that_its_caller_may_use() {
     let few = view
         .sessions_page(None, 9, |view| view.session.0 > MAX_LOOKED_AT as u64)
         .unwrap();
-    assert_eq!((few.sessions.len(), few.next_after), (0, Some(SessionId(MAX_LOOKED_AT as u64))));
+    assert_eq!(
+        (few.sessions.len(), few.next_after),
+        (0, Some(SessionId(MAX_LOOKED_AT as u64)))
+    );
     // A session that ends is in no list.
     let command = Command::CloseSession {
         session: SessionId(5_000),
     };
     world.apply(of(Some(worker), command)).unwrap();
     let caller = shows(worker);
-    let page = world.store.seen_by(&caller).sessions_page(None, 9, |_| true).unwrap();
+    let page = world
+        .store
+        .seen_by(&caller)
+        .sessions_page(None, 9, |_| true)
+        .unwrap();
     assert_eq!(page.sessions.len(), 1);
 }
 
@@ -528,7 +548,9 @@ fn ephemeral_znodes_are_listed_in_pages_in_the_order_of_creation() {
         let view = world.store.seen_by(&caller);
         let (mut pages, mut after) = (Vec::new(), None);
         loop {
-            let page = view.ephemerals_page(FIRST, prefix, after.as_ref(), count).unwrap();
+            let page = view
+                .ephemerals_page(FIRST, prefix, after.as_ref(), count)
+                .unwrap();
             let paths: Vec<_> = page.paths.iter().map(ToString::to_string).collect();
             pages.push(paths.join(" "));
             after = page.next_after;
@@ -576,9 +598,7 @@ fn a_flood_of_requests_makes_nobody_elses_be_forgotten() {
             mode: CreateMode::Persistent,
             parents: false,
         };
-        world
-            .apply(of(Some(token(1)), Command::Write(create)))
-            .unwrap();
+        world.apply(of(Some(token(1)), Command::Write(create))).unwrap();
         let first = set(&mut world, rules, honest, "mine");
         for number in 0..MAX_SESSIONLESS_REQUESTS + 200 {
             set(&mut world, rules, flooding, &number.to_string()).unwrap();

@@ -133,7 +133,8 @@ impl Restorer {
             (Part::Certificates(certificates), Some(store)) => {
                 for (id, certificate) in certificates {
                     let session = store.sessions.get_mut(id);
-                    let session = session.ok_or(SnapshotError::Damaged("a certificate in it has no session"))?;
+                    let session =
+                        session.ok_or(SnapshotError::Damaged("a certificate in it has no session"))?;
                     session.certificate = Some(certificate);
                 }
             }

@@ -58,9 +58,7 @@ pub fn operations() -> Vec<Operation> {
         ))
         .asks::<CloseQuery>(&[])
         .with_words::<words::RequestId>()
-        .answers_nothing(
-            "It has ended; its locks, places in queues and ephemeral znodes are gone.",
-        )
+        .answers_nothing("It has ended; its locks, places in queues and ephemeral znodes are gone.")
         .fails(&[Code::RequestIdReused, Code::Forbidden])
         .fails(&CHANGE),
         one(Operation::post(
