@@ -104,7 +104,7 @@ pub struct Meters {
     pub applying: Histogram,
     /// The longest of them lately.
     pub applied_longest: Longest,
-    /// The longest time lately that somebody who read the state waited for it and kept it from being changed.
+    /// The longest time lately that somebody who read the state kept it from being changed.
     pub read_longest: Longest,
     /// Snapshots that were made here, and those that could not be.
     pub snapshots_made: Counter,

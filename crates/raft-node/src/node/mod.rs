@@ -373,8 +373,10 @@ impl Node {
     /// Reads this node's state: never older than what an earlier call here showed. Keep it short: nothing is
     /// applied meanwhile.
     pub fn read<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
+        let store = self.inner.replica.look();
         let began = Instant::now();
-        let found = look(&self.inner.replica.look());
+        let found = look(&store);
+        drop(store);
         self.inner.replica.meters.read_longest.note(began, Instant::now());
         found
     }
