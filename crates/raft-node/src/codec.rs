@@ -79,8 +79,8 @@ pub struct Origin {
 /// A client's request with the call that waits for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Envelope {
-    /// The version in which this kind of command came: the first byte, so that a program which does not know it can say
-    /// so. See `crate::versions`.
+    /// The version in which this kind of command came, or whose rules it is applied by: the first byte, so that a program which does not
+    /// know it can say so. See `crate::versions`.
     pub version: u8,
     /// Where a caller waits.
     pub origin: Origin,
@@ -95,6 +95,16 @@ impl Envelope {
     pub fn new(origin: Origin, call: u64, request: Request) -> Self {
         Self {
             version: crate::versions::since(&request.command),
+            origin,
+            call,
+            request,
+        }
+    }
+
+    /// The same, applied by the newest rules that all members are `known` to apply.
+    pub fn by_rules(origin: Origin, call: u64, request: Request, known: impl FnOnce() -> u8) -> Self {
+        Self {
+            version: crate::versions::of_envelope(&request, known),
             origin,
             call,
             request,

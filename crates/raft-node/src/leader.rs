@@ -443,6 +443,7 @@ pub async fn tend<P, F>(
     let mut last = Instant::now();
     let mut swept = Instant::now();
     let mut setting: Option<JoinHandle<()>> = None;
+    let mut finishing: Option<JoinHandle<()>> = None;
     let mut delays = Delays::default();
     let mut stalls = StallLog::default();
     loop {
@@ -497,6 +498,20 @@ pub async fn tend<P, F>(
             if !due.silent.is_empty() {
                 tokio::spawn(record(replica.clone(), propose.clone(), due, as_of));
             }
+        }
+        // The ends of large sessions: also those that an earlier leader has begun.
+        if finishing.as_ref().is_none_or(JoinHandle::is_finished)
+            && let Some(term) = replica.sessions.leading_term()
+            && replica
+                .store
+                .try_read()
+                .is_some_and(|store| !store.ending_sessions(1).is_empty())
+        {
+            let finishing_ends = finish_ends(replica.clone(), propose.clone(), term);
+            let stop = stop.clone();
+            finishing = Some(tokio::spawn(async move {
+                stop.run_until_cancelled(finishing_ends).await;
+            }));
         }
         // An earlier leader was configured otherwise. Its word may even come after this one's, if it lost its office with
         // the proposal in hand; and this one's may fail. So there is no end to looking.
@@ -562,6 +577,33 @@ where
                 break;
             }
             tokio::time::sleep(TICK).await;
+        }
+    }
+}
+
+/// Removes what is left of sessions that have ended, one entry after the other, until nothing is left, this node does not lead in `term` any
+/// more, or a proposal fails: then the next tick begins again.
+async fn finish_ends<P, F>(replica: Arc<Replica>, propose: P, term: u64)
+where
+    P: Fn(Request) -> F,
+    F: Future<Output = bool>,
+{
+    while replica.sessions.leading_term() == Some(term) {
+        let (sessions, as_of) = {
+            let store = replica.store.read();
+            (store.ending_sessions(MAX_EXPIRED_AT_ONCE), store.zxid())
+        };
+        if sessions.is_empty() {
+            return;
+        }
+        let command = Command::ExpireSessions {
+            sessions,
+            term,
+            as_of,
+        };
+        let proposed = propose(Request::internal(command)).await;
+        if !proposed {
+            return;
         }
     }
 }

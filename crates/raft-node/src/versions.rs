@@ -13,7 +13,9 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use znode_store::{AccessCommand, Command, Data, LockCommand, MirrorStep, Op, Request, Step, ZPath};
+use znode_store::{
+    AccessCommand, Command, Data, Identity, LockCommand, MirrorStep, Op, Request, Rules, Step, ZPath,
+};
 
 use crate::config::NodeId;
 use crate::peers::wire::{OLDEST_WIRE_VERSION, WIRE_VERSION};
@@ -36,6 +38,9 @@ pub const RECORDS_SINCE: u8 = 3;
 
 /// Version of the commands that added [`AccessCommand::EndWaitsWithRights`].
 pub const WAITS_END_WITH_RIGHTS: u8 = 3;
+
+/// Version of the commands from which on they are applied by [`Rules::Current`], if their envelope names it.
+const BOUNDED_WORK: u8 = 3;
 
 /// What every member can apply of whom nothing is known yet.
 pub const OLDEST_COMMANDS_VERSION: u8 = 1;
@@ -206,6 +211,41 @@ fn since_step(step: &MirrorStep) -> u8 {
     }
 }
 
+/// The rules by which all members apply a command whose envelope names this version.
+pub fn rules(version: u8) -> Rules {
+    match version >= BOUNDED_WORK {
+        true => Rules::Current,
+        false => Rules::Former,
+    }
+}
+
+/// The version that the envelope of a request names: the one in which its kind of command came; or, of a command whose meaning depends on
+/// the rules, this release's if all members are `known` to apply it.
+pub fn of_envelope(request: &Request, known: impl FnOnce() -> u8) -> u8 {
+    let since = since(&request.command);
+    match since < BOUNDED_WORK && depends_on_rules(request) && known() >= BOUNDED_WORK {
+        true => BOUNDED_WORK,
+        false => since,
+    }
+}
+
+/// Whether a command ends sessions, is remembered without a session, or speaks for a session that may be nobody's.
+fn depends_on_rules(request: &Request) -> bool {
+    let is_remembered = request.session.is_none() && request.request_id.is_some();
+    let ends_sessions = matches!(
+        request.command,
+        Command::CloseSession { .. }
+            | Command::ExpireSessions { .. }
+            | Command::InTurn {
+                step: Step::CloseSession,
+                ..
+            }
+    );
+    let is_somebody = |identity: &Identity| matches!(identity, Identity::Token(_) | Identity::X509(_));
+    let may_claim = request.session.is_some() && request.caller.iter().any(is_somebody);
+    is_remembered || ends_sessions || may_claim
+}
+
 /// Replaces null data by empty data unless all members are `known` to apply null. Clients of ZooKeeper write null data, and must be able to
 /// go on while a cluster is upgraded. A command without an older form is left as it is, and the leader rejects it.
 pub fn restrain(request: &mut Request, known: impl FnOnce() -> u8) {
@@ -247,8 +287,8 @@ fn no_null(op: &mut Op) {
 #[cfg(test)]
 mod tests {
     use znode_store::{
-        Acl, CreateMode, CreatePath, Mirrored, MirroredKind, PathGrant, Right, Rights, RoleName,
-        SHORT_PATH_BYTES, SHORT_PATH_DEPTH, Turn, Zxid,
+        Acl, CreateMode, CreatePath, Mirrored, MirroredKind, PathGrant, RequestId, Right, Rights, RoleName,
+        SHORT_PATH_BYTES, SHORT_PATH_DEPTH, SessionId, Turn, Zxid,
     };
 
     use super::*;
@@ -277,6 +317,23 @@ mod tests {
             Command::InTurn { turn, step },
         ]
         .map(Request::anonymous)
+    }
+
+    #[test]
+    fn commands_are_applied_by_the_current_rules_when_all_members_know_them() {
+        let close = Request::anonymous(Command::CloseSession {
+            session: SessionId(7),
+        });
+        assert_eq!(of_envelope(&close, || BOUNDED_WORK - 1), 1);
+        assert_eq!(of_envelope(&close, || BOUNDED_WORK), BOUNDED_WORK);
+        let sweep = Request::internal(Command::Sweep(Vec::new()));
+        assert_eq!(of_envelope(&sweep, || unreachable!("it has one meaning")), 1);
+        let remembered = Request {
+            request_id: Some(RequestId::parse("a").unwrap()),
+            ..sweep
+        };
+        assert_eq!(of_envelope(&remembered, || BOUNDED_WORK), BOUNDED_WORK);
+        assert_eq!((rules(2), rules(3)), (Rules::Former, Rules::Current));
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl Pulse {
         let tell = move |caller: Identities, heard| -> Beat {
             let node = node.clone();
             Box::pin(async move {
-                let allowed = node.read(|store| store.seen_by(&caller).may_use(session));
+                let allowed = node.read(|store| store.seen_by(&caller).may_go_on(session));
                 allowed.map_err(NoBeat::NotAllowed)?;
                 node.heartbeat_heard(session, heard)
                     .await

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use crate::apply::EntryContext;
+use crate::apply::{EntryContext, EntryWork, Rules};
 use crate::command::{Command, Request};
 use crate::ids::Zxid;
 use crate::reply::Reply;
@@ -53,19 +53,25 @@ impl Store {
     /// Only for a state that nobody serves: nobody is told.
     pub fn end_all_sessions(&mut self) -> u32 {
         let mut sessions = self.sessions();
-        if sessions.is_empty() {
+        let ending: Vec<_> = self.sessions.ending().collect();
+        if sessions.is_empty() && ending.is_empty() {
             return 0;
         }
         sessions.sort_unstable_by_key(|view: &SessionView| (view.opened_at_ms, view.session));
         // The command's own entry: of a term that no leader has, at the time of the command before.
         let entry = EntryContext { time_ms: 0, term: 0 };
         let command = Command::ExpireSessions {
-            sessions: sessions.iter().map(|view| view.session).collect(),
+            sessions: ending
+                .into_iter()
+                .chain(sessions.iter().map(|view| view.session))
+                .collect(),
             term: entry.term,
             as_of: self.zxid,
         };
+        // In one go, however many znodes they have: nobody waits.
+        let (work, request) = (&mut EntryWork::default(), Request::internal(command));
         match self
-            .apply(&entry, Request::internal(command), &mut Vec::new())
+            .apply_by(Rules::Former, &entry, work, request, &mut Vec::new())
             .outcome
         {
             Ok(Reply::SessionsExpired(ended)) => ended,

@@ -24,6 +24,35 @@ pub struct EntryContext {
     pub term: u64,
 }
 
+/// Which meaning commands have whose meaning this release changed. A command's log entry names its rules, so all replicas apply it by the
+/// same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rules {
+    /// The meaning in former releases: a session ends in one command.
+    Former,
+    /// This release's: what ends a large session is spread over entries.
+    Current,
+}
+
+/// How many ephemeral znodes of ended sessions the commands of one log entry remove. While they are removed a node does nothing else: that
+/// many take about 5 ms.
+pub const MAX_REMOVED_AT_ONCE: usize = 500;
+
+/// What is left of the work that the commands of one log entry may cause beside what each of them names.
+#[derive(Debug)]
+pub struct EntryWork {
+    removals: usize,
+}
+
+impl Default for EntryWork {
+    /// Of an entry whose first command comes next.
+    fn default() -> Self {
+        Self {
+            removals: MAX_REMOVED_AT_ONCE,
+        }
+    }
+}
+
 /// What is the same throughout one command.
 pub(crate) struct Context<'e> {
     /// The command's position.
@@ -32,6 +61,10 @@ pub(crate) struct Context<'e> {
     pub(crate) now_ms: u64,
     /// The term of its entry.
     pub(crate) term: u64,
+    /// Which meaning it has.
+    pub(crate) rules: Rules,
+    /// How many ephemeral znodes of ended sessions its entry may still remove.
+    pub(crate) removals_left: &'e mut usize,
     /// What its caller has proven to be.
     pub(crate) caller: &'e Identities,
     /// What happened so far, the last command's events included if the caller left them there.
@@ -43,10 +76,22 @@ pub(crate) struct Context<'e> {
 }
 
 impl Store {
+    /// Applies the one command of an entry by the current rules: [`Store::apply_by`].
+    pub fn apply(&mut self, entry: &EntryContext, request: Request, events: &mut Vec<Event>) -> Applied {
+        self.apply_by(Rules::Current, entry, &mut EntryWork::default(), request, events)
+    }
+
     /// Applies one command: the only way to change the state, and the same on every replica.
     ///
     /// Events are appended in the order in which things happened.
-    pub fn apply(&mut self, entry: &EntryContext, mut request: Request, events: &mut Vec<Event>) -> Applied {
+    pub fn apply_by(
+        &mut self,
+        rules: Rules,
+        entry: &EntryContext,
+        work: &mut EntryWork,
+        mut request: Request,
+        events: &mut Vec<Event>,
+    ) -> Applied {
         self.zxid.0 += 1;
         // A new leader's clock may be behind its predecessor's.
         self.time_ms = self.time_ms.max(entry.time_ms);
@@ -55,6 +100,8 @@ impl Store {
             zxid: self.zxid,
             now_ms: self.time_ms,
             term: entry.term,
+            rules,
+            removals_left: &mut work.removals,
             caller: &caller,
             events,
             long_paths_bytes: 0,
@@ -127,7 +174,7 @@ impl Store {
         if remembered::is_memorable(&outcome)
             && let Some(memory) = self.memory_of(session)
         {
-            memory.insert(key, fingerprint, outcome.clone());
+            memory.insert(key, fingerprint, outcome.clone(), cx.rules);
         }
         outcome
     }
@@ -227,10 +274,14 @@ impl Store {
                 }
                 let mut expired = 0;
                 for session in sessions {
-                    let silent = |state: &Session| state.heard_at <= as_of;
-                    if self.sessions.get(session).is_some_and(silent) {
-                        self.end_session(cx, session, true);
-                        expired += 1;
+                    match self.sessions.get(session) {
+                        // Only this is left of it: its ephemeral znodes.
+                        Some(state) if state.ending.is_some() => self.end_session(cx, session, true),
+                        Some(state) if state.heard_at <= as_of => {
+                            self.end_session(cx, session, true);
+                            expired += 1;
+                        }
+                        _ => {}
                     }
                 }
                 Ok(Reply::SessionsExpired(expired))

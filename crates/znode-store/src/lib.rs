@@ -165,7 +165,7 @@ mod tree;
 pub use access::*;
 pub use acl::*;
 pub use anew::{LAST_MOVED_POSITION, TooFar};
-pub use apply::EntryContext;
+pub use apply::{EntryContext, EntryWork, MAX_REMOVED_AT_ONCE, Rules};
 pub use command::*;
 pub use create::MAX_SEQUENCE;
 pub use event::*;

@@ -113,13 +113,16 @@ impl View<'_> {
         Ok(self.store.tree.descendants(index))
     }
 
-    /// The ephemeral znodes of a session whose paths begin with `prefix`, sorted; by the policies only for those who may use
-    /// the session, and those of which they may know.
+    /// The ephemeral znodes of a session whose paths begin with `prefix`, sorted; by the policies only for the session's connection, or
+    /// those who may use the session, and those of which they may know.
     pub fn ephemerals(&self, session: SessionId, prefix: &str) -> Result<Vec<ZPath>, Refusal> {
-        self.may_use(session)?;
+        self.may_go_on(session)?;
         self.store.sessions.require(session)?;
         let state = self.store.sessions.get(session).expect("it lives");
-        let paths = state.ephemerals.iter().map(|&index| self.store.tree.path(index));
+        let paths = state
+            .ephemerals
+            .iter()
+            .map(|&(_, index)| self.store.tree.path(index));
         let mut paths: Vec<_> = paths.filter(|path| path.as_str().starts_with(prefix)).collect();
         paths.sort_unstable();
         self.known(paths)

@@ -2,6 +2,7 @@
 //! being sent once. Bounded: who repeats a request does so soon. What "the same request" means for each
 //! command is decided here too; what a repeated `acquire` answers is decided in [`crate::lock`].
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -10,6 +11,7 @@ use hashlink::LinkedHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::access::{MAX_CERTIFICATE_BYTES, Principal};
+use crate::apply::Rules;
 use crate::command::{Command, LockCommand, LockWish};
 use crate::ids::{MAX_REQUEST_ID_BYTES, RequestId};
 use crate::reply::{Outcome, Refusal, Reply};
@@ -22,7 +24,8 @@ use crate::tree::Damage;
 /// costs about 200 bytes, and just so many fit into a table of 256 places.
 pub const MAX_REMEMBERED_REQUESTS: usize = 200;
 
-/// How many outcomes are remembered of requests without a session, of all clients together.
+/// How many outcomes are remembered of requests without a session, of all clients together. If there are more the oldest one is
+/// forgotten of the principal that has the most.
 pub const MAX_SESSIONLESS_REQUESTS: usize = 10_000;
 
 /// Under what an outcome is remembered.
@@ -42,6 +45,17 @@ impl MemoryKey {
     }
 }
 
+impl MemoryKey {
+    /// Whose request it was: a text that no other principal has. Empty where nobody counts.
+    fn principal(&self) -> &str {
+        let found = self.0.split_once(' ').and_then(|(length, rest)| {
+            let id: usize = length.parse().ok()?;
+            rest.get(id.checked_add(1)?..)
+        });
+        found.unwrap_or_default()
+    }
+}
+
 impl From<&RequestId> for MemoryKey {
     fn from(id: &RequestId) -> Self {
         Self(id.shared())
@@ -58,12 +72,53 @@ pub(crate) struct Remembered {
     /// What may be forgotten, in the order of arrival. A session's memory is touched with each of its requests, when it has
     /// long left the processor's caches: so a record and its place in the order lie together.
     answered: LinkedHashMap<MemoryKey, Entry, FixedState>,
+    /// What of that is each principal's, if it is shared out by principals.
+    shares: Option<Shares>,
     /// The calls that wait.
     waiting: Table<MemoryKey, Entry>,
     /// The next number of arrival. It is the same on all replicas, and goes into snapshots.
     next: u64,
     /// The sum of the digests of all records.
     digest: u64,
+}
+
+/// Who has how much in a memory.
+#[derive(Clone, Default)]
+struct Shares {
+    /// By principal and arrival.
+    of: BTreeMap<Arc<str>, BTreeMap<u64, MemoryKey>>,
+    /// The principals by how much they have.
+    by_size: BTreeSet<(usize, Arc<str>)>,
+}
+
+impl Shares {
+    fn add(&mut self, id: &MemoryKey, arrival: u64) {
+        self.change(id, |share| drop(share.insert(arrival, id.clone())));
+    }
+
+    fn remove(&mut self, id: &MemoryKey, arrival: u64) {
+        self.change(id, |share| drop(share.remove(&arrival)));
+    }
+
+    fn change(&mut self, id: &MemoryKey, change: impl FnOnce(&mut BTreeMap<u64, MemoryKey>)) {
+        let principal = match self.of.get_key_value(id.principal()) {
+            Some((known, _)) => known.clone(),
+            None => id.principal().into(),
+        };
+        let share = self.of.entry(principal.clone()).or_default();
+        self.by_size.remove(&(share.len(), principal.clone()));
+        change(share);
+        match share.len() {
+            0 => drop(self.of.remove(&principal)),
+            size => drop(self.by_size.insert((size, principal))),
+        }
+    }
+
+    /// The oldest record of the principal that has the most.
+    fn oldest_of_largest(&self) -> Option<MemoryKey> {
+        let (_, principal) = self.by_size.last()?;
+        self.of.get(principal)?.values().next().cloned()
+    }
 }
 
 /// A record as it lies in memory.
@@ -113,13 +168,17 @@ impl Remembered {
 
     /// Of requests without a session.
     pub(crate) fn sessionless() -> Self {
-        Self::with_limit(MAX_SESSIONLESS_REQUESTS)
+        Self {
+            shares: Some(Shares::default()),
+            ..Self::with_limit(MAX_SESSIONLESS_REQUESTS)
+        }
     }
 
     fn with_limit(limit: usize) -> Self {
         Self {
             limit,
             answered: LinkedHashMap::default(),
+            shares: None,
             waiting: Table::default(),
             next: 0,
             digest: 0,
@@ -137,7 +196,7 @@ impl Remembered {
     }
 
     /// Remembers an outcome.
-    pub(crate) fn insert(&mut self, id: MemoryKey, fingerprint: u64, outcome: Outcome) {
+    pub(crate) fn insert(&mut self, id: MemoryKey, fingerprint: u64, outcome: Outcome, rules: Rules) {
         let arrival = self.next;
         self.next += 1;
         self.put(
@@ -149,22 +208,30 @@ impl Remembered {
             },
         );
         if self.answered.len() > self.limit {
-            let (_, oldest) = self.answered.pop_front().expect("there are more than the limit");
-            self.digest = self.digest.wrapping_sub(oldest.digest);
+            let of_largest = match (rules, &self.shares) {
+                (Rules::Current, Some(shares)) => shares.oldest_of_largest(),
+                (Rules::Former, _) | (_, None) => None,
+            };
+            let first = || self.answered.front().map(|(id, _)| id.clone());
+            let oldest = of_largest.or_else(first).expect("there are more than the limit");
+            self.forget(&oldest);
         }
     }
 
     /// From now on a repeated request is answered by `outcome`, unless it is forgotten already.
     pub(crate) fn update(&mut self, id: &MemoryKey, outcome: Outcome) {
         if let Some(record) = self.get(id) {
-            self.insert(id.clone(), record.fingerprint, outcome);
+            self.insert(id.clone(), record.fingerprint, outcome, Rules::Current);
         }
     }
 
     /// From now on a repeated request is carried out anew.
     pub(crate) fn forget(&mut self, id: &MemoryKey) {
-        let gone = self.answered.remove(id).or_else(|| self.waiting.remove(id));
-        if let Some(entry) = gone {
+        let answered = self.answered.remove(id);
+        if let (Some(entry), Some(shares)) = (&answered, &mut self.shares) {
+            shares.remove(id, entry.record.arrival);
+        }
+        if let Some(entry) = answered.or_else(|| self.waiting.remove(id)) {
             self.digest = self.digest.wrapping_sub(entry.digest);
         }
     }
@@ -178,7 +245,12 @@ impl Remembered {
         let entry = Entry { record, digest };
         match waits {
             true => drop(self.waiting.insert(id, entry)),
-            false => drop(self.answered.insert(id, entry)),
+            false => {
+                if let Some(shares) = &mut self.shares {
+                    shares.add(&id, entry.record.arrival);
+                }
+                self.answered.insert(id, entry);
+            }
         }
     }
 

@@ -116,7 +116,21 @@ impl Store {
 
     /// A live session.
     pub fn session(&self, session: SessionId) -> Option<SessionView> {
-        self.sessions.get(session).map(|state| state.view(session))
+        let state = self.sessions.get(session)?;
+        state.ending.is_none().then(|| state.view(session))
+    }
+
+    /// Up to `count` of the sessions that have ended and still have ephemeral znodes, by id. A command that expires them goes on with
+    /// their ends.
+    pub fn ending_sessions(&self, count: usize) -> Vec<SessionId> {
+        self.sessions.ending().take(count).collect()
+    }
+
+    /// Whether a session has ended and still has ephemeral znodes.
+    pub fn is_ending(&self, session: SessionId) -> bool {
+        self.sessions
+            .get(session)
+            .is_some_and(|state| state.ending.is_some())
     }
 
     /// How many sessions live.
@@ -190,7 +204,7 @@ impl Store {
         let lengths = ephemerals
             .into_iter()
             .flatten()
-            .map(|&index| self.tree.path_bytes(index));
+            .map(|&(_, index)| self.tree.path_bytes(index));
         lengths.filter(|bytes| *bytes > SHORT_PATH_BYTES).sum()
     }
 

@@ -234,7 +234,7 @@ impl Store {
                 .sessions
                 .get_mut(session)
                 .expect("ephemeral nodes have live owners");
-            owner.ephemerals.insert(index);
+            owner.ephemerals.insert((cx.zxid, index));
         }
         if parent_is_quota(path) {
             self.begin_quota(index, path);
@@ -331,7 +331,7 @@ impl Store {
         if let Some(session) = session {
             match self.sessions.get_mut(session) {
                 Some(owner) => {
-                    owner.ephemerals.remove(&index);
+                    owner.ephemerals.remove(&(czxid, index));
                 }
                 None => assert!(planted::leaves_orphans(), "ephemeral nodes have live owners"),
             }
@@ -383,14 +383,14 @@ impl Store {
     /// Takes a failed transaction back.
     pub(crate) fn roll_back(&mut self) {
         let Self { tree, sessions, .. } = self;
-        tree.roll_back(|session, index, lives| {
+        tree.roll_back(|session, ephemeral, lives| {
             let owner = sessions
                 .get_mut(session)
                 .expect("no session ends within a transaction");
             if lives {
-                owner.ephemerals.insert(index);
+                owner.ephemerals.insert(ephemeral);
             } else {
-                owner.ephemerals.remove(&index);
+                owner.ephemerals.remove(&ephemeral);
             }
         });
     }

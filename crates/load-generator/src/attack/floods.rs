@@ -86,21 +86,16 @@ async fn shoot(means: &Means, shots: Vec<Shot>) -> anyhow::Result<Got> {
 }
 
 /// What all of them got.
-async fn together(mut attackers: JoinSet<Got>) -> anyhow::Result<Got> {
+pub async fn together(mut attackers: JoinSet<Got>) -> anyhow::Result<Got> {
     let mut all = Got::default();
     while let Some(got) = attackers.join_next().await {
-        let got = got.context("an attacker")?;
-        all.tried += got.tried;
-        all.let_in += got.let_in;
-        for (answer, count) in got.answers {
-            *all.answers.entry(answer).or_default() += count;
-        }
+        all.add(got.context("an attacker")?);
     }
     Ok(all)
 }
 
 /// An error in a word, so that equal ones are counted together.
-fn kind_of(error: &anyhow::Error) -> String {
+pub fn kind_of(error: &anyhow::Error) -> String {
     match error.downcast_ref::<io::Error>() {
         Some(error) => error.kind().to_string(),
         None => error.to_string(),

@@ -3,6 +3,7 @@
 //! nodes take.
 
 mod floods;
+mod large;
 mod slow;
 mod watches;
 
@@ -91,11 +92,17 @@ pub enum Attack {
     Handshakes,
     /// Very many watches of one client.
     Watches,
+    /// A session with very many locks that is shown and closed, again and again.
+    LargeSession,
+    /// Lists of locks and sessions, and the graph of waits, over what a session with very many locks has.
+    Lists,
+    /// Requests without a session that are to be remembered, each under another id.
+    RequestIds,
 }
 
 impl Attack {
     /// All of them, in the order in which they are made.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::SlowHttp,
         Self::SlowBodies,
         Self::SlowZookeeper,
@@ -107,6 +114,9 @@ impl Attack {
         Self::Reconnects,
         Self::Handshakes,
         Self::Watches,
+        Self::LargeSession,
+        Self::Lists,
+        Self::RequestIds,
         // The last one, because its sessions stay for a while.
         Self::Sessions,
     ];
@@ -125,6 +135,9 @@ impl Attack {
             Self::Reconnects => "reconnects",
             Self::Handshakes => "handshakes",
             Self::Watches => "watches",
+            Self::LargeSession => "large-session",
+            Self::Lists => "lists",
+            Self::RequestIds => "request-ids",
         }
     }
 }
@@ -156,6 +169,14 @@ pub struct Got {
 }
 
 impl Got {
+    fn add(&mut self, other: Self) {
+        self.tried += other.tried;
+        self.let_in += other.let_in;
+        for (answer, count) in other.answers {
+            *self.answers.entry(answer).or_default() += count;
+        }
+    }
+
     fn answer(&mut self, what: impl Into<String>) {
         *self.answers.entry(what.into()).or_default() += 1;
     }
@@ -331,6 +352,9 @@ async fn make(attack: Option<Attack>, means: &Means) -> anyhow::Result<Got> {
         Attack::Reconnects => floods::reconnects(means).await,
         Attack::Handshakes => floods::handshakes(means).await,
         Attack::Watches => watches::arm(means).await,
+        Attack::LargeSession => large::session(means).await,
+        Attack::Lists => large::lists(means).await,
+        Attack::RequestIds => large::request_ids(means).await,
     }
 }
 

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use znode_store::Event;
 
 use super::locks::{LockMeters, MAX_LOCK_PREFIXES};
-use super::numbers::{Classes, Counter, Histogram};
+use super::numbers::{Classes, Counter, Histogram, Longest};
 use super::sheet::Sheet;
 use crate::calls::Times;
 use crate::config::Nonsense;
@@ -101,6 +102,10 @@ pub struct Meters {
     pub applied: Counter,
     /// How long one entry took that was applied here.
     pub applying: Histogram,
+    /// The longest of them lately.
+    pub applied_longest: Longest,
+    /// The longest time lately that somebody who read the state kept it from being changed.
+    pub read_longest: Longest,
     /// Snapshots that were made here, and those that could not be.
     pub snapshots_made: Counter,
     pub snapshots_failed: Counter,
@@ -135,6 +140,8 @@ impl Meters {
             proposed_bytes: Counter::default(),
             applied: Counter::default(),
             applying: latency(),
+            applied_longest: Longest::default(),
+            read_longest: Longest::default(),
             snapshots_made: Counter::default(),
             snapshots_failed: Counter::default(),
             locks: LockMeters::new(&config.lock_prefixes),
@@ -187,6 +194,12 @@ impl Meters {
         sheet.counter("raft_applied_commands", help, self.applied.get())?;
         let help = "How long it takes to apply an entry";
         sheet.histogram("raft_apply_duration_seconds", help, &self.applying.measured())?;
+        let help = "Longest time in the last one to two minutes that one read of the state, or the commands of one entry, took: \
+                    the node does nothing else meanwhile";
+        let longest = [("read", &self.read_longest), ("apply", &self.applied_longest)];
+        let longest =
+            longest.map(|(word, longest)| ([("by", word)], longest.get(Instant::now()).as_secs_f64()));
+        sheet.gauges("longest_hold_seconds", help, longest)?;
         let help = "Snapshots that this node has made, or could not make";
         let made = [("made", &self.snapshots_made), ("failed", &self.snapshots_failed)];
         let made = made.map(|(word, counter)| ([("outcome", word)], counter.get()));

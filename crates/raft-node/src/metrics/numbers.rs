@@ -4,6 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 /// What only grows.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
@@ -105,6 +107,73 @@ impl Histogram {
     }
 }
 
+/// The longest of many times, over the last one to two periods.
+#[derive(Debug)]
+pub struct Longest {
+    began: Instant,
+    /// The number of the period that `now` is of.
+    period: AtomicU64,
+    /// The longest in it, in microseconds.
+    now: AtomicU64,
+    /// The longest in the one before.
+    before: AtomicU64,
+}
+
+impl Default for Longest {
+    fn default() -> Self {
+        Self {
+            began: Instant::now(),
+            period: AtomicU64::new(0),
+            now: AtomicU64::new(0),
+            before: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Longest {
+    /// Long enough that whoever asks twice a minute misses nothing.
+    const PERIOD: Duration = Duration::from_secs(60);
+
+    /// Counts something that began and ended then.
+    pub fn note(&self, began: Instant, ended: Instant) {
+        let micros = u64::try_from((ended - began).as_micros()).unwrap_or(u64::MAX);
+        // Nearly always it is not the longest.
+        if micros > self.now.load(Relaxed) || self.is_over(ended) {
+            self.turn(ended);
+            self.now.fetch_max(micros, Relaxed);
+        }
+    }
+
+    /// The longest.
+    pub fn get(&self, at: Instant) -> Duration {
+        self.turn(at);
+        Duration::from_micros(self.now.load(Relaxed).max(self.before.load(Relaxed)))
+    }
+
+    fn number(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.began).as_secs() / Self::PERIOD.as_secs()
+    }
+
+    fn is_over(&self, at: Instant) -> bool {
+        self.number(at) > self.period.load(Relaxed)
+    }
+
+    /// Begins the period that `at` is in, unless it has begun.
+    fn turn(&self, at: Instant) {
+        let (number, known) = (self.number(at), self.period.load(Relaxed));
+        if number > known
+            && self
+                .period
+                .compare_exchange(known, number, Relaxed, Relaxed)
+                .is_ok()
+        {
+            let ended = self.now.swap(0, Relaxed);
+            let is_next = number == known + 1;
+            self.before.store(if is_next { ended } else { 0 }, Relaxed);
+        }
+    }
+}
+
 /// What a histogram has counted, at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
@@ -142,6 +211,20 @@ mod tests {
             [2, 1, 1, 0, 1, 2]
         );
         assert_eq!((measured.count(), measured.sum), (7, 7056.0));
+    }
+
+    #[test]
+    fn the_longest_of_the_last_periods_is_known() {
+        let longest = Longest::default();
+        let at = |seconds| longest.began + Duration::from_secs(seconds);
+        let ms = Duration::from_millis;
+        longest.note(at(1), at(1) + ms(30));
+        longest.note(at(2), at(2) + ms(20));
+        assert_eq!(longest.get(at(59)), ms(30));
+        longest.note(at(61), at(61) + ms(10));
+        assert_eq!(longest.get(at(119)), ms(30), "of the period before");
+        assert_eq!(longest.get(at(121)), ms(10));
+        assert_eq!(longest.get(at(600)), ms(0));
     }
 
     #[test]

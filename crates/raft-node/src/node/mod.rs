@@ -145,7 +145,23 @@ impl Node {
     /// Has `request` carried out by the cluster, at this node or any other, and waits until this node has
     /// applied it: what is read here afterwards shows it.
     pub async fn propose(&self, request: Request) -> Result<Applied, ProposeError> {
-        self.submit(request)?.await
+        let closed = match &request.command {
+            Command::CloseSession { session } => Some(*session),
+            _ => None,
+        };
+        let applied = self.submit(request)?.await?;
+        if let (Some(session), Ok(_)) = (closed, &applied.outcome) {
+            self.wait_for_session_end(session).await;
+        }
+        Ok(applied)
+    }
+
+    /// Waits until the ephemeral znodes of a session that has ended are gone. The end of a large session takes several entries. Without a
+    /// leader this gives up after the time of a proposal: the session has ended all the same, and the next leader goes on.
+    async fn wait_for_session_end(&self, session: SessionId) {
+        let replica = &self.inner.replica;
+        let gone = replica.wait_until(|store| !store.is_ending(session));
+        let _ = tokio::time::timeout(self.inner.config.propose_timeout, gone).await;
     }
 
     /// The same, without waiting: the request is on its way when this returns, behind all that were submitted before. If the
@@ -357,7 +373,12 @@ impl Node {
     /// Reads this node's state: never older than what an earlier call here showed. Keep it short: nothing is
     /// applied meanwhile.
     pub fn read<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
-        look(&self.inner.replica.look())
+        let store = self.inner.replica.look();
+        let began = Instant::now();
+        let found = look(&store);
+        drop(store);
+        self.inner.replica.meters.read_longest.note(began, Instant::now());
+        found
     }
 
     /// How often this node's state was read since it was started, by whoever calls it: each [`Node::read`] is one.

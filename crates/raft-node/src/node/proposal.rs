@@ -47,7 +47,8 @@ impl Proposal {
         #[cfg(feature = "planted")]
         let request = at_the_door(node, request);
         let (number, envelope, answer) = inner.replica.calls.enter(place, |call| {
-            codec::encode(&Envelope::new(inner.replica.origin, call, request)).into()
+            let known = || inner.gate.commands_of_all();
+            codec::encode(&Envelope::by_rules(inner.replica.origin, call, request, known)).into()
         })?;
         let patience = inner.config.propose_timeout;
         let proposal = Self {

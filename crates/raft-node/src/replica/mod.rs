@@ -12,8 +12,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use znode_store::planted::{self, Bug};
 use znode_store::{
-    Applied, Command, ContenderEnd, EntryContext, Event, HolderId, LockMode, LockName, Reply, SessionId,
-    Standing, Store, Zxid,
+    Applied, Command, ContenderEnd, EntryContext, EntryWork, Event, HolderId, LockMode, LockName, Reply,
+    SessionId, Standing, Store, Zxid,
 };
 
 use crate::calls::{Applying, Calls};
@@ -26,6 +26,7 @@ use crate::sessions::SessionTracker;
 use crate::sync::{RwLock, RwLockReadGuard};
 use crate::tap::Tap;
 use crate::types::Proposal;
+use crate::versions;
 
 mod looks;
 mod states;
@@ -144,6 +145,17 @@ impl Replica {
             .expect("the sender lives as long as the replica");
     }
 
+    /// Waits until the state is as `is_so` says.
+    pub async fn wait_until(&self, is_so: impl Fn(&Store) -> bool) {
+        let mut applied = self.applied.subscribe();
+        while !is_so(&self.store.read()) {
+            applied
+                .changed()
+                .await
+                .expect("the sender lives as long as the replica");
+        }
+    }
+
     /// The state, locked for somebody outside who reads it.
     pub fn look(&self) -> RwLockReadGuard<'_, Store> {
         self.looks.note();
@@ -195,7 +207,7 @@ impl Replica {
         // What happens in the whole cluster is counted once, by whoever leads.
         let counts = self.sessions.leading_term().is_some();
         let mut answers: Vec<(u64, Applied)> = Vec::new();
-        let mut events = Vec::new();
+        let (mut events, mut work) = (Vec::new(), EntryWork::default());
         {
             let mut store = self.store.write();
             let mut holds = self.tap.collect(&store);
@@ -203,15 +215,23 @@ impl Replica {
                 let envelope = Envelope::decode(bytes)?;
                 // Nobody keeps somebody else's session alive.
                 let asking = envelope.request.session;
-                let asking = asking
-                    .filter(|session| store.seen_by(&envelope.request.caller).may_use(*session).is_ok());
+                let is_its_connection = matches!(envelope.request.command, Command::InTurn { .. });
+                let asking = asking.filter(|session| {
+                    let view = store.seen_by(&envelope.request.caller);
+                    let may = match is_its_connection {
+                        true => view.may_go_on(*session),
+                        false => view.may_use(*session),
+                    };
+                    may.is_ok()
+                });
                 let on_record = asking.filter(|session| self.sessions.heard(*session, now));
                 let noted = noted_heartbeats(&envelope.request.command);
                 let opening = opened_timeout(&envelope.request.command);
                 let timed_out = counts && times_out(&envelope.request.command);
                 #[cfg(feature = "failpoints")]
                 crate::fail_points::applying(&envelope.request.command);
-                let applied = store.apply(&entry, envelope.request, &mut events);
+                let rules = versions::rules(envelope.version);
+                let applied = store.apply_by(rules, &entry, &mut work, envelope.request, &mut events);
                 fail_step!("apply::after_command");
                 if let Some(session) = on_record {
                     self.off_record(&store, session, applied.zxid);
@@ -258,6 +278,7 @@ impl Replica {
         };
         self.meters.applied.add(batch.envelopes.len() as u64);
         self.meters.applying.took(applying.ended - applying.began);
+        self.meters.applied_longest.note(applying.began, applying.ended);
         fail_step!("apply::before_answers");
         for (call, applied) in answers {
             self.calls.complete(call, applied, applying);

@@ -7,7 +7,7 @@ use crate::access::contended::{Contended, is_of_locks, is_reserved};
 use crate::access::needs::{Creation, Need, rights_needed, rights_needed_in_turn};
 use crate::access::table::Passport;
 use crate::access::{Right, Rights};
-use crate::apply::Context;
+use crate::apply::{Context, Rules};
 use crate::command::{Command, CreateMode, Step};
 use crate::ids::SessionId;
 use crate::path::{LockName, ZPath};
@@ -26,12 +26,18 @@ impl Store {
         command: &Command,
     ) -> Result<(), Refusal> {
         let passport = self.access.passport(cx.caller, cx.now_ms)?;
+        // In turn speaks nobody but the connection that has the session.
+        let is_its_connection = matches!(command, Command::InTurn { .. });
+        let may_claim = is_its_connection || cx.rules == Rules::Former;
         if let Some(session) = session {
             self.sessions.require(session)?;
             let is_asked_below =
                 matches!(command, Command::Reconnect { session: own, .. } if *own == session);
             if !is_asked_below {
-                self.may_use(&passport, session, cx.caller)?;
+                match may_claim {
+                    true => self.may_go_on(&passport, session, cx.caller)?,
+                    false => self.may_use(&passport, session, cx.caller)?,
+                }
                 // It is a sign of life, whatever becomes of it.
                 self.sessions.hear(session, cx.zxid)?;
             }
@@ -39,7 +45,7 @@ impl Store {
         if !matches!(command, Command::InTurn { .. }) {
             self.authorise(cx, session, command)?;
         }
-        if let Some(session) = session {
+        if let Some(session) = session.filter(|_| may_claim) {
             self.claim(session, cx.caller);
         }
         Ok(())
@@ -148,7 +154,10 @@ impl Asked<'_> {
             Need::AdministerAll => passport.require(Right::Administer, &ZPath::root()),
             Need::Of(right, path) => passport.require(right, path),
             Need::AnyOf(rights, path) => self.require_any(rights, path),
-            Need::Session(of) => store.may_use(passport, of, cx.caller),
+            Need::Session(of) => match cx.rules {
+                Rules::Former => store.may_go_on(passport, of, cx.caller),
+                Rules::Current => store.may_use(passport, of, cx.caller),
+            },
             Need::Reconnect(of) => store.may_reconnect(passport, of, cx.caller),
             Need::Create(creation) => self.create(&creation),
             Need::Change(path) => match store.contended(path, *session) {

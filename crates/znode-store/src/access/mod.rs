@@ -23,6 +23,7 @@ mod contended;
 mod kept;
 mod manage;
 mod needs;
+mod pages;
 mod principal;
 mod right;
 mod role;
@@ -35,6 +36,7 @@ mod view;
 
 pub use command::{AccessChange, AccessCommand, NewToken};
 pub(crate) use kept::AccessRecord;
+pub use pages::{EphemeralPage, GraphCursor, LockPage, MAX_LOOKED_AT, SessionPage};
 pub use principal::Principal;
 pub use right::{Right, Rights, UnknownRight};
 pub use role::{

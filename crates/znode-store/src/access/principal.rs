@@ -10,7 +10,7 @@ use crate::access::TokenId;
 use crate::acl::{Identities, Identity};
 
 /// Who opened a session, or asked for something.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Principal {
     /// Somebody who had proven nothing.
     #[default]

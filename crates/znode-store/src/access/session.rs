@@ -18,10 +18,22 @@ impl Store {
         caller: &Identities,
     ) -> Result<(), Refusal> {
         match self.sessions.get(session) {
-            Some(state) if !passport.may_be(&state.owner, caller) && !may_claim(&state.owner, caller) => {
-                Err(Refusal::NotYourSession(session))
-            }
+            Some(state) if !passport.may_be(&state.owner, caller) => Err(Refusal::NotYourSession(session)),
             _ => Ok(()),
+        }
+    }
+
+    /// The same for the connection that has opened the session, or gone on with it by its password: if the session is nobody's, that
+    /// connection may prove who it is, and the session is its own.
+    pub(super) fn may_go_on(
+        &self,
+        passport: &Passport<'_>,
+        session: SessionId,
+        caller: &Identities,
+    ) -> Result<(), Refusal> {
+        match self.sessions.get(session) {
+            Some(state) if may_claim(&state.owner, caller) => Ok(()),
+            _ => self.may_use(passport, session, caller),
         }
     }
 
@@ -35,17 +47,17 @@ impl Store {
     ) -> Result<(), Refusal> {
         match Principal::of(caller) {
             Principal::Nobody => Ok(()),
-            _ => self.may_use(passport, session, caller),
+            _ => self.may_go_on(passport, session, caller),
         }
     }
 
-    /// A session that nobody in particular has opened is the first one's who uses it and has proven something: clients of
-    /// ZooKeeper open it first and then say who they are.
+    /// A session that nobody in particular has opened is its connection's when that has proven something: clients of ZooKeeper open it
+    /// first and then say who they are.
     pub(super) fn claim(&mut self, session: SessionId, caller: &Identities) {
-        if let Some(state) = self.sessions.get_mut(session)
+        if let Some(state) = self.sessions.get(session)
             && may_claim(&state.owner, caller)
         {
-            state.owner = Principal::of(caller);
+            self.sessions.change_owner(session, Principal::of(caller));
             self.note_certificate(session, caller);
         }
     }

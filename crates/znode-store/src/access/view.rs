@@ -8,7 +8,7 @@ use crate::access::table::Passport;
 use crate::access::{PathGrant, Principal, Right, RoleName, RoleView, Token, TokenHash, TokenId, TokenView};
 use crate::acl::{Acl, Perms};
 use crate::ids::SessionId;
-use crate::lock::{LockView, WaitView};
+use crate::lock::{LockView, MAX_GRAPH_WAITS, WaitView};
 use crate::path::{LockName, ZPath};
 use crate::read::View;
 use crate::reply::Refusal;
@@ -37,7 +37,7 @@ impl Store {
 
 impl View<'_> {
     /// What the policies give the caller; `None` where they do not count.
-    fn passport(&self) -> Result<Option<Passport<'_>>, Refusal> {
+    pub(super) fn passport(&self) -> Result<Option<Passport<'_>>, Refusal> {
         match self.store.access.is_secured() {
             true => (self.store.access.passport(self.caller, self.store.time_ms)).map(Some),
             false => Ok(None),
@@ -101,6 +101,15 @@ impl View<'_> {
         Ok(sessions)
     }
 
+    /// The same for the connection that has the session. If it is nobody's, it becomes the connection's own as soon as that asks for a
+    /// change with something proven.
+    pub fn may_go_on(&self, session: SessionId) -> Result<(), Refusal> {
+        match self.passport()? {
+            Some(passport) => self.store.may_go_on(&passport, session, self.caller),
+            None => Ok(()),
+        }
+    }
+
     /// A session, for those who may use it.
     pub fn session(&self, session: SessionId) -> Result<SessionView, Refusal> {
         self.may_use(session)?;
@@ -137,9 +146,16 @@ impl View<'_> {
     /// Who waits for whom in the locks whose names begin with `prefix`: those waits of which the caller may see the lock.
     /// And whether that is all that there is to see.
     pub fn wait_graph(&self, prefix: &str) -> Result<(Vec<WaitView>, bool), Refusal> {
-        self.admission()?;
-        let (mut waits, complete) = self.store.wait_graph(prefix);
-        waits.retain(|wait| self.require_readable(wait.lock.znode()).is_ok());
+        let (mut waits, mut from) = self.wait_graph_part(prefix, None)?;
+        while let Some(cursor) = &from
+            && waits.len() < MAX_GRAPH_WAITS
+        {
+            let (more, next) = self.wait_graph_part(prefix, Some(cursor))?;
+            waits.extend(more);
+            from = next;
+        }
+        let complete = from.is_none() && waits.len() <= MAX_GRAPH_WAITS;
+        waits.truncate(MAX_GRAPH_WAITS);
         Ok((waits, complete))
     }
 

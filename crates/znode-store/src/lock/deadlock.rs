@@ -76,30 +76,46 @@ impl Store {
     pub fn wait_graph(&self, prefix: &str) -> (Vec<WaitView>, bool) {
         let mut waits = Vec::new();
         for (lock, queue) in self.locks.page(prefix, None) {
-            let terms = self.locks.terms(lock);
-            let upgrading = queue.upgrading().into_iter();
-            for waiter in queue.waiters().chain(upgrading) {
-                if waits.len() == MAX_GRAPH_WAITS {
-                    return (waits, false);
-                }
-                let mut looks = awaited_by(queue, waiter, terms);
-                let near = looks.by_ref().take(MAX_GRAPH_STEPS).flatten();
-                let mut named: Vec<_> = near.take(MAX_NAMED_BLOCKERS + 1).collect();
-                let more = named.len() > MAX_NAMED_BLOCKERS || looks.next().is_some();
-                named.truncate(MAX_NAMED_BLOCKERS);
-                let place = |contender: &Contender| queue.place(contender.position());
-                waits.push(WaitView {
-                    lock: lock.clone(),
-                    waiter: party(waiter, !waiter.upgrading),
-                    more,
-                    waits_for: named
-                        .into_iter()
-                        .map(|other| party(other, place(other) >= Some(queue.holding())))
-                        .collect(),
-                });
+            let room = MAX_GRAPH_WAITS - waits.len();
+            if self.waits_of(lock, queue, 0, room, &mut waits).is_some() {
+                return (waits, false);
             }
         }
         (waits, true)
+    }
+
+    /// Tells of up to `most` of those who wait for a lock, after the first `passed` of them. Returns how many were told if there are others.
+    pub(crate) fn waits_of(
+        &self,
+        lock: &LockName,
+        queue: &Queue,
+        passed: usize,
+        most: usize,
+        waits: &mut Vec<WaitView>,
+    ) -> Option<usize> {
+        let terms = self.locks.terms(lock);
+        let upgrading = queue.upgrading().into_iter();
+        for (told, waiter) in queue.waiters().chain(upgrading).skip(passed).enumerate() {
+            if told == most {
+                return Some(told);
+            }
+            let mut looks = awaited_by(queue, waiter, terms);
+            let near = looks.by_ref().take(MAX_GRAPH_STEPS).flatten();
+            let mut named: Vec<_> = near.take(MAX_NAMED_BLOCKERS + 1).collect();
+            let more = named.len() > MAX_NAMED_BLOCKERS || looks.next().is_some();
+            named.truncate(MAX_NAMED_BLOCKERS);
+            let place = |contender: &Contender| queue.place(contender.position());
+            waits.push(WaitView {
+                lock: lock.clone(),
+                waiter: party(waiter, !waiter.upgrading),
+                more,
+                waits_for: named
+                    .into_iter()
+                    .map(|other| party(other, place(other) >= Some(queue.holding())))
+                    .collect(),
+            });
+        }
+        None
     }
 }
 

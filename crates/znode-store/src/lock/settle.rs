@@ -128,10 +128,10 @@ impl Store {
             }
             for lock in touched.drain(..) {
                 self.settle_upgrade(cx, &lock);
-                self.reject_waiters_without_right(cx, &lock);
-                while let Some(contender) = self.locks.promote(&lock) {
+                while self.remove_ungrantable(cx, &lock)
+                    && let Some(contender) = self.locks.promote(&lock)
+                {
                     self.let_in(cx, &lock, contender);
-                    self.reject_waiters_without_right(cx, &lock);
                 }
                 self.lower_floor(&lock);
             }
@@ -139,21 +139,34 @@ impl Store {
         }
     }
 
-    /// Removes the next waiters from the queue while the owners of their sessions have no right to lock here.
-    fn reject_waiters_without_right(&mut self, cx: &mut Context<'_>, lock: &LockName) {
-        while self.access.waits_end_with_rights()
+    /// Removes the next waiters from the queue while their sessions have ended, or the owners of their sessions have no right to lock here.
+    /// Returns whether the one that is next then may be granted the lock. It may not if its session has ended and this entry has done its share
+    /// of removals; the entry that removes the waiter settles the lock again.
+    fn remove_ungrantable(&mut self, cx: &mut Context<'_>, lock: &LockName) -> bool {
+        while (self.access.waits_end_with_rights() || self.sessions.are_ending())
             && let Some(next) = self.locks.next(lock)
-            // The rights of contenders that this very command created are checked before it is applied.
-            && next.czxid != cx.zxid
         {
-            let found = self
-                .contender(lock, &next.name.clone())
-                .expect("it is in the queue");
-            if !self.has_lost_right(found.session, lock, found.record.is_some(), cx.now_ms) {
-                return;
+            let (name, czxid) = (next.name.clone(), next.czxid);
+            let ended = self.sessions.get(next.session).and_then(|session| session.ending);
+            let how = match ended {
+                Some(_) if *cx.removals_left == 0 => return false,
+                Some(ending) => {
+                    *cx.removals_left -= 1;
+                    ending.how()
+                }
+                // The rights of contenders that this very command created are checked before it is applied.
+                None if czxid == cx.zxid => return true,
+                None => ContenderEnd::Forbidden,
+            };
+            let found = self.contender(lock, &name).expect("it is in the queue");
+            if how == ContenderEnd::Forbidden
+                && !self.has_lost_right(found.session, lock, found.record.is_some(), cx.now_ms)
+            {
+                return true;
             }
-            self.remove_contender(cx, &found, ContenderEnd::Forbidden);
+            self.remove_contender(cx, &found, how);
         }
+        true
     }
 
     /// Whoever came after the last grant out of order has a larger token anyway.

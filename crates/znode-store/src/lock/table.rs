@@ -417,6 +417,19 @@ impl LockTable {
         self.queues.get(lock.as_str())
     }
 
+    /// Locks in use whose names begin with `prefix` and come no earlier than `first`, by name.
+    pub(crate) fn page_from<'t>(
+        &'t self,
+        prefix: &'t str,
+        first: &str,
+    ) -> impl Iterator<Item = (&'t LockName, &'t Queue)> {
+        let first = Bound::Included(first.max(prefix));
+        self.queues
+            .range::<str, _>((first, Bound::Unbounded))
+            .map(|(ByName(lock), queue)| (lock, queue))
+            .take_while(move |(lock, _)| lock.as_str().starts_with(prefix))
+    }
+
     /// Locks in use whose names begin with `prefix` and come after `after`, by name.
     pub(crate) fn page<'t>(
         &'t self,

@@ -191,7 +191,7 @@ impl Store {
         self.locks.queue(lock).map(|queue| self.summary_of(lock, queue))
     }
 
-    fn summary_of(&self, lock: &LockName, queue: &Queue) -> LockSummary {
+    pub(crate) fn summary_of(&self, lock: &LockName, queue: &Queue) -> LockSummary {
         LockSummary {
             lock: lock.clone(),
             mode: queue.mode(self.locks.terms(lock)),
@@ -251,24 +251,26 @@ impl Store {
 
     /// The contenders of a session in the order in which they came: the lock, the contender, whether it holds.
     pub fn contenders_of(&self, session: SessionId) -> Vec<(LockName, HolderId, bool)> {
+        self.first_contenders_of(session, usize::MAX).0
+    }
+
+    /// The same of the first `most` of its ephemeral znodes, or fewer if their paths are long; and whether these are all.
+    pub fn first_contenders_of(
+        &self,
+        session: SessionId,
+        most: usize,
+    ) -> (Vec<(LockName, HolderId, bool)>, bool) {
         let Some(state) = self.sessions.get(session) else {
-            return Vec::new();
+            return (Vec::new(), true);
         };
-        let mut contenders: Vec<(Zxid, ZPath, LockName, bool)> = state
-            .ephemerals
-            .iter()
-            .filter_map(|&index| {
-                let path = self.tree.path(index);
-                let lock = lock_of_child(&path)?;
-                let found = self.contender(&lock, path.name())?;
-                Some((found.czxid, path, lock, found.rank == Rank::Holds))
-            })
-            .collect();
-        contenders.sort_unstable();
-        contenders
-            .into_iter()
-            .map(|(_, path, lock, holds)| (lock, path.name().into(), holds))
-            .collect()
+        let (oldest, _) = self.oldest_ephemerals(state, most);
+        let is_all = oldest.len() == state.ephemerals.len();
+        let standing = |(_, path, _): (Zxid, ZPath, NodeIndex)| {
+            let lock = lock_of_child(&path)?;
+            let found = self.contender(&lock, path.name())?;
+            Some((lock, path.name().into(), found.rank == Rank::Holds))
+        };
+        (oldest.into_iter().filter_map(standing).collect(), is_all)
     }
 
     /// Whether a holder of the lock has this fencing token.

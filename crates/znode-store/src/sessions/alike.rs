@@ -41,6 +41,7 @@ impl Alike {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::apply::Rules;
     use crate::ids::{Password, SessionId, Zxid};
     use crate::sessions::{Session, Sessions};
     use crate::stable_hash;
@@ -83,7 +84,12 @@ mod tests {
         assert!(Arc::ptr_eq(&memory(&sessions, 1), &memory(&sessions, 2)));
         let key = (&RequestId::parse("mine").unwrap()).into();
         let first = sessions.get_mut(SessionId(1)).unwrap();
-        Arc::make_mut(&mut first.remembered).insert(key, stable_hash::of("asked"), Ok(Reply::SessionClosed));
+        Arc::make_mut(&mut first.remembered).insert(
+            key,
+            stable_hash::of("asked"),
+            Ok(Reply::SessionClosed),
+            Rules::Current,
+        );
         open(&mut sessions, 3, "worker");
         assert_eq!([1, 2, 3].map(|id| memory(&sessions, id).len()), [1, 0, 0]);
     }

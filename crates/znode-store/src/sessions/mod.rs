@@ -4,26 +4,27 @@
 mod alike;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use serde::{Deserialize, Serialize};
 
 use self::alike::Alike;
 use crate::access::Principal;
-use crate::apply::Context;
+use crate::apply::{Context, Rules};
 use crate::command::{Silence, Turn};
 use crate::event::{ContenderEnd, Event};
 use crate::ids::{Password, SessionId, Zxid};
 use crate::lock::Standing;
-use crate::path::ZPath;
+use crate::path::{SHORT_PATH_BYTES, ZPath};
 use crate::planted::{self, Bug};
 use crate::remembered::{Kept, Remembered};
 use crate::reply::Refusal;
 use crate::stable_hash::{self, Table};
 use crate::store::Store;
-use crate::tree::NodeIndex;
+use crate::tree::{Damage, NodeIndex};
 use crate::write::lock_of_child;
 
 /// How many ended sessions are remembered, so that their clients learn that they have ended and not that
@@ -64,7 +65,26 @@ pub enum SessionFate {
     Unknown,
 }
 
-/// A live session.
+/// The end of a session whose ephemeral znodes are removed over several commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ending {
+    /// Whether the session expired. Otherwise it was closed.
+    pub(crate) expired: bool,
+    /// The position at which it ended.
+    pub(crate) at: Zxid,
+}
+
+impl Ending {
+    /// How contenders end by it.
+    pub(crate) fn how(self) -> ContenderEnd {
+        match self.expired {
+            true => ContenderEnd::SessionExpired,
+            false => ContenderEnd::SessionClosed,
+        }
+    }
+}
+
+/// A live session, or one that has ended and still has ephemeral znodes.
 pub(crate) struct Session {
     pub(crate) password: Password,
     pub(crate) timeout_ms: u32,
@@ -81,8 +101,10 @@ pub(crate) struct Session {
     pub(crate) heard_at: Zxid,
     /// Its silence, if that is on record.
     pub(crate) silence: Option<Silence>,
-    /// In an order that differs between replicas.
-    pub(crate) ephemerals: BTreeSet<NodeIndex>,
+    /// How its end began, if it has ended and ephemeral znodes of it are left.
+    pub(crate) ending: Option<Ending>,
+    /// Its ephemeral znodes by the position of their creation. Those of one position are in an order that differs between replicas.
+    pub(crate) ephemerals: BTreeSet<(Zxid, NodeIndex)>,
     /// Outcomes of its requests; shared with a snapshot that is being drawn, and while there are none with all who have none.
     pub(crate) remembered: Arc<Remembered>,
 }
@@ -136,6 +158,7 @@ impl Session {
             },
             heard_at: opened_at,
             silence: None,
+            ending: None,
             ephemerals: BTreeSet::new(),
             remembered,
         }
@@ -197,6 +220,7 @@ impl Session {
             turn,
             heard_at,
             silence: None,
+            ending: None,
             ephemerals: BTreeSet::new(),
             remembered,
         }
@@ -208,6 +232,12 @@ impl Session {
 pub(crate) struct Sessions {
     /// In boxes, for a table has up to twice the places that it needs, and three times while it grows.
     live: Table<SessionId, Box<Session>>,
+    /// Those that live, by id, for lists that are read in pages.
+    by_id: BTreeSet<SessionId>,
+    /// The same of each owner.
+    by_owner: BTreeMap<Principal, BTreeSet<SessionId>>,
+    /// Those among `live` that have ended and still have ephemeral znodes.
+    ending: BTreeSet<SessionId>,
     alike: Alike,
     ended: Table<SessionId, ()>,
     /// The same, the oldest first.
@@ -234,19 +264,85 @@ impl Sessions {
     }
 
     pub(crate) fn views(&self) -> Vec<SessionView> {
-        let mut views: Vec<_> = self.live.iter().map(|(&id, session)| session.view(id)).collect();
-        views.sort_unstable_by_key(|view| view.session);
-        views
+        self.by_id.iter().map(|id| self.live[id].view(*id)).collect()
+    }
+
+    /// The sessions that live and whose ids follow `after`.
+    pub(crate) fn ids_after(&self, after: Option<SessionId>) -> impl Iterator<Item = SessionId> + '_ {
+        following(&self.by_id, after)
+    }
+
+    /// Those of them that are this owner's.
+    pub(crate) fn ids_of(
+        &self,
+        owner: &Principal,
+        after: Option<SessionId>,
+    ) -> impl Iterator<Item = SessionId> + use<'_> {
+        let own = self.by_owner.get(owner).into_iter();
+        own.flat_map(move |own| following(own, after))
+    }
+
+    /// From now on the session is another one's.
+    pub(crate) fn change_owner(&mut self, id: SessionId, owner: Principal) {
+        self.unlist(id);
+        self.live.get_mut(&id).expect("it lives").owner = owner;
+        self.list(id);
+    }
+
+    /// Puts a session that lives into the lists.
+    fn list(&mut self, id: SessionId) {
+        let owner = self.live[&id].owner.clone();
+        self.by_id.insert(id);
+        self.by_owner.entry(owner).or_default().insert(id);
+    }
+
+    /// Takes a session out of the lists, if it is there.
+    fn unlist(&mut self, id: SessionId) {
+        self.by_id.remove(&id);
+        if let Some(session) = self.live.get(&id)
+            && let Some(own) = self.by_owner.get_mut(&session.owner)
+        {
+            own.remove(&id);
+            if own.is_empty() {
+                self.by_owner.remove(&session.owner);
+            }
+        }
+    }
+
+    /// The sessions that have ended and still have ephemeral znodes, by id.
+    pub(crate) fn ending(&self) -> impl Iterator<Item = SessionId> + '_ {
+        self.ending.iter().copied()
+    }
+
+    /// Whether there are any.
+    pub(crate) fn are_ending(&self) -> bool {
+        !self.ending.is_empty()
+    }
+
+    /// How these ends began.
+    pub(crate) fn endings(&self) -> Vec<(SessionId, Ending)> {
+        let how = |&id: &SessionId| Some((id, self.live[&id].ending?));
+        self.ending.iter().filter_map(how).collect()
+    }
+
+    /// Marks a session as ended whose ephemeral znodes are still to be removed.
+    pub(crate) fn begin_end(&mut self, id: SessionId, ending: Ending) -> Result<(), Damage> {
+        let session = self.live.get_mut(&id).ok_or("an end in it is of no session")?;
+        session.ending = Some(ending);
+        session.silence = None;
+        self.unlist(id);
+        self.ending.insert(id);
+        Ok(())
     }
 
     /// A live session has asked for something: the end that is on its way to it, if any, comes too late.
     pub(crate) fn hear(&mut self, id: SessionId, at: Zxid) -> Result<(), Refusal> {
         match self.live.get_mut(&id) {
-            Some(session) => {
+            Some(session) if session.ending.is_none() => {
                 session.heard_at = at;
                 session.silence = None;
             }
-            None => self.require(id)?,
+            _ => self.require(id)?,
         }
         Ok(())
     }
@@ -325,8 +421,11 @@ impl Sessions {
     }
 
     pub(crate) fn fate(&self, session: SessionId) -> SessionFate {
-        if self.live.contains_key(&session) {
-            SessionFate::Live
+        if let Some(state) = self.live.get(&session) {
+            match state.ending {
+                None => SessionFate::Live,
+                Some(_) => SessionFate::Ended,
+            }
         } else if self.ended.contains_key(&session) {
             SessionFate::Ended
         } else {
@@ -351,6 +450,7 @@ impl Sessions {
     pub(crate) fn insert(&mut self, id: SessionId, mut session: Session) {
         session.name = self.alike.name(session.name);
         self.live.insert(id, Box::new(session));
+        self.list(id);
     }
 
     /// Ended sessions, the oldest first.
@@ -408,12 +508,20 @@ impl Sessions {
                 .certificate
                 .as_ref()
                 .map_or(0, |certificate| stable_hash::of(&(id, certificate)));
+            let ending = session.ending.map_or(0, |ending| stable_hash::of(&(id, ending)));
             sum.wrapping_add(hash)
                 .wrapping_add(silence)
                 .wrapping_add(certificate)
+                .wrapping_add(ending)
         });
         stable_hash::of_words([live, stable_hash::of(&self.ended_order)])
     }
+}
+
+/// The ids that follow `after`.
+fn following(ids: &BTreeSet<SessionId>, after: Option<SessionId>) -> impl Iterator<Item = SessionId> + '_ {
+    let first = after.map_or(Bound::Unbounded, Bound::Excluded);
+    ids.range((first, Bound::Unbounded)).copied()
 }
 
 impl Store {
@@ -434,29 +542,69 @@ impl Store {
         }
     }
 
-    /// Ends a live session: all its ephemeral nodes go, in the order in which they came.
+    /// Ends a live session, or goes on with an end that has begun. Its ephemeral znodes are removed in the order in which they came: as
+    /// many as the entry has left. If others remain the session has ended all the same, and the leader proposes to go on.
     pub(crate) fn end_session(&mut self, cx: &mut Context<'_>, session: SessionId, expired: bool) {
-        let how = if expired {
-            ContenderEnd::SessionExpired
-        } else {
-            ContenderEnd::SessionClosed
+        let most = match cx.rules {
+            Rules::Former => usize::MAX,
+            Rules::Current => *cx.removals_left,
         };
         let state = self.sessions.get(session).expect("only a live session is ended");
-        let mut ephemerals: Vec<_> = state
-            .ephemerals
-            .iter()
-            .map(|&index| (self.tree.node(index).czxid, self.tree.path(index), index))
-            .collect();
-        // Nodes of one transaction share their czxid; their paths tell them apart, their indices may not.
-        ephemerals.sort_unstable();
+        let begun = state.ending;
+        let ending = begun.unwrap_or(Ending { expired, at: cx.zxid });
+        let how = ending.how();
+        let (mut oldest, cost) = self.oldest_ephemerals(state, most);
+        let is_all = oldest.len() == state.ephemerals.len();
+        *cx.removals_left = cx.removals_left.saturating_sub(cost);
         if planted::leaves_orphans() {
-            self.leave_orphans(&mut ephemerals);
+            self.leave_orphans(&mut oldest);
         }
-        for (_, path, index) in ephemerals {
+        for (_, path, index) in oldest {
             self.remove_node(cx, index, &path, how.clone());
         }
-        self.sessions.live.remove(&session);
-        self.sessions.remember_ended(session);
-        cx.events.push(Event::SessionEnded { session, expired });
+        if is_all {
+            self.sessions.unlist(session);
+            self.sessions.live.remove(&session);
+            self.sessions.ending.remove(&session);
+            self.sessions.remember_ended(session);
+        } else if begun.is_none() {
+            self.sessions.begin_end(session, ending).expect("it lives");
+        }
+        if begun.is_none() {
+            let expired = ending.expired;
+            cx.events.push(Event::SessionEnded { session, expired });
+        }
+    }
+
+    /// The oldest ephemeral znodes of a session, whose removal costs about `most`, and what it costs: one each, and one for each
+    /// [`SHORT_PATH_BYTES`] of its path.
+    pub(crate) fn oldest_ephemerals(
+        &self,
+        state: &Session,
+        most: usize,
+    ) -> (Vec<(Zxid, ZPath, NodeIndex)>, usize) {
+        let mut oldest: Vec<(Zxid, ZPath, NodeIndex)> = Vec::new();
+        if most == 0 {
+            return (oldest, 0);
+        }
+        for &(czxid, index) in &state.ephemerals {
+            // Nodes of one transaction share their czxid; their paths tell them apart, their indices may not.
+            if oldest.len() >= most && oldest.last().is_none_or(|(last, ..)| *last != czxid) {
+                break;
+            }
+            oldest.push((czxid, self.tree.path(index), index));
+        }
+        oldest.sort_unstable();
+        let mut cost = 0;
+        let within = oldest.iter().take_while(|(_, path, _)| {
+            let is_within = cost < most;
+            if is_within {
+                cost += 1 + path.as_str().len() / SHORT_PATH_BYTES;
+            }
+            is_within
+        });
+        let within = within.count();
+        oldest.truncate(within);
+        (oldest, cost)
     }
 }

@@ -11,7 +11,7 @@ use crate::ids::{SessionId, Zxid};
 use crate::limits::Limits;
 use crate::lock::KeptState;
 use crate::remembered::{Kept, Remembered};
-use crate::sessions::SessionRecord;
+use crate::sessions::{Ending, SessionRecord};
 use crate::snapshot::{FORMAT, OLDEST_FORMAT, Part, SnapshotPart};
 use crate::store::Store;
 use crate::tree::{Acls, Node, NodeIndex, Tree, ZnodeRecord};
@@ -34,6 +34,7 @@ pub(crate) struct Drawing {
     sessions: VecDeque<(SessionRecord, Arc<Remembered>)>,
     silences: Vec<(SessionId, Silence)>,
     certificates: VecDeque<(SessionId, Arc<str>)>,
+    endings: Vec<(SessionId, Ending)>,
     ended: Vec<SessionId>,
     sessionless: Arc<Remembered>,
     locks: Vec<KeptState>,
@@ -56,6 +57,7 @@ enum Stage {
     Sessions,
     Silences,
     Certificates,
+    Endings,
     EndedSessions,
     /// So many records were drawn.
     Requests(usize),
@@ -76,9 +78,10 @@ impl Drawing {
     }
 
     fn after_silences(&self) -> Stage {
-        match self.certificates.is_empty() {
-            true => Stage::EndedSessions,
-            false => Stage::Certificates,
+        match (self.certificates.is_empty(), self.endings.is_empty()) {
+            (false, _) => Stage::Certificates,
+            (true, false) => Stage::Endings,
+            (true, true) => Stage::EndedSessions,
         }
     }
 
@@ -98,8 +101,11 @@ impl Store {
     /// Begins a snapshot of the state as it is now; one that is being drawn is abandoned. Costs a look at
     /// each session.
     pub fn begin_snapshot(&mut self) {
-        let silences = self.sessions.silences();
-        let is_former = self.tree.nulls() == 0 && silences.is_empty() && !self.access.waits_end_with_rights();
+        let (silences, endings) = (self.sessions.silences(), self.sessions.endings());
+        let is_former = self.tree.nulls() == 0
+            && silences.is_empty()
+            && endings.is_empty()
+            && !self.access.waits_end_with_rights();
         self.tree.drawing = Some(Drawing {
             zxid: self.zxid,
             time_ms: self.time_ms,
@@ -114,6 +120,7 @@ impl Store {
             sessions: self.sessions.records().into(),
             silences,
             certificates: self.sessions.certificates(),
+            endings,
             ended: self.sessions.ended().collect(),
             sessionless: self.remembered.clone(),
             locks: self.locks.kept_states(),
@@ -191,6 +198,10 @@ impl Store {
                 let some = drawing.certificates.drain(..some).collect();
                 drawing.stage = drawing.after_silences();
                 Part::Certificates(some)
+            }
+            Stage::Endings => {
+                drawing.stage = Stage::EndedSessions;
+                Part::Endings(core::mem::take(&mut drawing.endings))
             }
             Stage::EndedSessions => {
                 drawing.stage = Stage::Requests(0);

@@ -27,15 +27,15 @@ use crate::ids::{SessionId, Zxid};
 use crate::limits::Limits;
 use crate::lock::KeptState;
 use crate::remembered::Kept;
-use crate::sessions::SessionRecord;
+use crate::sessions::{Ending, SessionRecord};
 use crate::tree::{NodeIndex, ZnodeRecord};
 
 /// The layout of the parts. Counted up whenever an older build could not read them.
 const FORMAT: u32 = 7;
 
 /// The oldest layout that is read, and written as long as it says all. Format 7 added [`Part::NullData`],
-/// [`Part::Silences`], [`Part::Certificates`] and [`AccessRecord::WaitsEndWithRights`]. They come by commands of the same release, so a
-/// state has them only after all members were known to read them.
+/// [`Part::Silences`], [`Part::Certificates`], [`Part::Endings`] and [`AccessRecord::WaitsEndWithRights`]. They come by commands of the
+/// same release, so a state has them only after all members were known to read them.
 const OLDEST_FORMAT: u32 = 6;
 
 /// A piece of a snapshot. They are added to a [`Restorer`] in the order in which they were drawn.
@@ -71,4 +71,7 @@ enum Part {
     Silences(Vec<(SessionId, Silence)>),
     /// Certificates that owners of sessions showed beside their tokens; after the sessions, if there are any. From format 7 on.
     Certificates(Vec<(SessionId, Arc<str>)>),
+    /// The sessions that have ended and still have ephemeral znodes: after the sessions and what belongs to them, and only if there are
+    /// any. From format 7 on.
+    Endings(Vec<(SessionId, Ending)>),
 }

@@ -60,13 +60,13 @@ impl Tree {
 
     /// Takes back all changes since [`Tree::begin`], and tells of each ephemeral node that is gone again
     /// (`false`) or there again (`true`).
-    pub(crate) fn roll_back(&mut self, mut ephemeral: impl FnMut(SessionId, NodeIndex, bool)) {
+    pub(crate) fn roll_back(&mut self, mut ephemeral: impl FnMut(SessionId, (Zxid, NodeIndex), bool)) {
         for step in self.undo.take().into_iter().flatten().rev() {
             match step {
                 Undo::Inserted { index, path, parent } => {
                     let node = self.detach(index, &path, |facts| *facts = parent);
                     if let Some(session) = node.session() {
-                        ephemeral(session, index, false);
+                        ephemeral(session, (node.czxid, index), false);
                     }
                 }
                 Undo::Removed {
@@ -76,10 +76,10 @@ impl Tree {
                     parent,
                 } => {
                     node.acl = self.acls.take(&acl);
-                    let session = node.session();
+                    let (session, czxid) = (node.session(), node.czxid);
                     let index = self.attach(node, &path, |facts| *facts = parent);
                     if let Some(session) = session {
-                        ephemeral(session, index, true);
+                        ephemeral(session, (czxid, index), true);
                     }
                 }
                 Undo::Changed { index, path, before } => {

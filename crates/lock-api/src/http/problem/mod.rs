@@ -18,7 +18,7 @@ use raft_node::{
 };
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
-use znode_store::{AccessRefusal, BadPath, BadRequestId, Limited, LockMode, Party, Refusal};
+use znode_store::{AccessRefusal, BadPath, BadRequestId, Limited, LockMode, Party, Refusal, SessionId};
 
 use super::lenient::in_words;
 use crate::locks::{LockError, LockHistoryError};
@@ -496,6 +496,19 @@ impl From<TooManyWatches> for Problem {
     }
 }
 
+impl Problem {
+    /// A stream of events would begin with more than can be told at once.
+    pub fn too_large_to_follow(session: SessionId, limit: usize) -> Self {
+        let detail = format!(
+            "session {session} has more than {limit} ephemeral znodes, so a stream of its events cannot begin with all of its locks: open the \
+             stream while it has fewer, or keep it alive by heartbeats"
+        );
+        Self::new(Code::TooManyRequests, detail)
+            .with("limit", limit)
+            .retry_after(DEFAULT_RETRY_AFTER)
+    }
+}
+
 impl From<TooManyStreams> for Problem {
     fn from(refusal: TooManyStreams) -> Self {
         let (TooManyStreams::OfSession { limit } | TooManyStreams::OfNode { limit }) = refusal;
@@ -612,7 +625,7 @@ impl From<LockError> for Problem {
 
 impl Problem {
     /// Why a heartbeat of `session` was not counted.
-    pub fn of_heartbeat(error: HeartbeatError, session: znode_store::SessionId) -> Self {
+    pub fn of_heartbeat(error: HeartbeatError, session: SessionId) -> Self {
         match error {
             HeartbeatError::SessionEnded => Refusal::SessionEnded(session).into(),
             HeartbeatError::NoSession => Refusal::NoSession(session).into(),

@@ -138,6 +138,14 @@ impl Restorer {
                     session.certificate = Some(certificate);
                 }
             }
+            (Part::Endings(endings), Some(store)) => {
+                for (id, ending) in endings {
+                    if ending.at > store.zxid {
+                        return Err(SnapshotError::Damaged("an end in it is newer than its state"));
+                    }
+                    store.sessions.begin_end(id, ending)?;
+                }
+            }
             (Part::EndedSessions(ended), Some(store)) => {
                 for session in ended {
                     if store.sessions.fate(session) != SessionFate::Unknown {
@@ -185,7 +193,7 @@ impl Restorer {
             let owner = node.session().expect("only ephemeral nodes are listed");
             match sessions.get_mut(owner) {
                 Some(session) => {
-                    session.ephemerals.insert(index);
+                    session.ephemerals.insert((node.czxid, index));
                 }
                 None if planted::leaves_orphans() => {}
                 None => return Err(SnapshotError::Damaged("an ephemeral znode in it has no session")),
