@@ -43,11 +43,13 @@
 //!
 //! # Features
 //!
-//! These are on by default. Programs that only embed the server need none of them (`default-features = false`).
+//! These are on by default. Programs that embed the server need none of them but perhaps `tls`
+//! (`default-features = false`).
 //!
 //! - `cli`: the program with its configuration files and its command line, the launcher of local clusters included.
 //! - `bench`: `lockgate bench`, the load generator.
 //! - `migrate`: `lockgate migrate`, which moves the tree of a ZooKeeper ensemble.
+//! - `tls`: connections of clients and peers over TLS. Programs on several machines want it; without it a node has thirty crates fewer.
 //!
 //! Off by default is `testing`: a node for the tests of programs that take locks.
 
