@@ -28,6 +28,9 @@ pub(crate) struct Grant {
     pub(crate) fencing_token: u64,
     pub(crate) holds: u32,
     pub(crate) permits: u32,
+    /// The owner that the call named.
+    #[serde(skip)]
+    pub(crate) owner: Option<String>,
 }
 
 /// What a call is about.
@@ -231,6 +234,7 @@ impl Acquire {
                     return Err(self.core.refused(refusal.into()));
                 }
                 Ok(Verdict::NotDone(why) | Verdict::InDoubt(why)) => why,
+                Ok(Verdict::Stopped) => return Err(Error::Stopped),
                 Err(loss) => return Err(Error::Lost(loss)),
             };
             let pause = pauses.next();
@@ -280,6 +284,7 @@ impl Acquire {
                 servers.turn_away(server);
             }
             Verdict::InDoubt(_) => servers.turn_away(server),
+            Verdict::Stopped => {}
             Verdict::Refused(_) => self.in_doubt = doubted_before,
             Verdict::Done(_) => {}
         }
@@ -297,16 +302,13 @@ impl Drop for Acquire {
         if !self.in_doubt || self.core.life.loss().is_some() {
             return;
         }
-        // Without a runtime the connections are closed, and the servers do it.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return;
-        };
         let (core, request) = (self.core.clone(), self.request.clone());
         let kept = (std::mem::take(&mut self.unanswered), self.turn.take());
-        runtime.spawn(async move {
-            take_back(&core, request).await;
-            drop(kept);
-        });
+        self.core
+            .in_background("withdrawing a cancelled acquire", async move {
+                take_back(&core, request).await;
+                drop(kept);
+            });
     }
 }
 
@@ -331,7 +333,7 @@ async fn take_back(core: &Core, mut request: Request) {
                 }
                 return;
             }
-            Ok(Verdict::Refused(_)) => return,
+            Ok(Verdict::Refused(_) | Verdict::Stopped) => return,
             Ok(Verdict::NotDone(_) | Verdict::InDoubt(_)) | Err(_) => core.servers.turn_away(server),
         }
         tokio::time::sleep(pauses.next()).await;

@@ -1,14 +1,21 @@
 //! The client itself: which servers there are, and where sessions begin.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::DuplexStream;
+use tokio::runtime::Handle;
 use transport_security::ClientTls;
 
+use crate::background::Background;
+use crate::connector::InProcess;
 use crate::deadline::Margin;
+use crate::http::Place;
 use crate::servers::{Patience, SHORTEST_TRY, Servers};
 use crate::session::SessionBuilder;
+use crate::shutdown::{Sessions, Stopped};
 use crate::token::{TokenProvider, is_on_this_machine};
 use crate::znodes::Znodes;
 
@@ -21,15 +28,21 @@ const DEFAULT_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a connection may take: a server that does not accept one for so long does not live.
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Name of a server in this process, for its `Host`: servers know all names below `localhost`.
+const IN_PROCESS: &str = "in-process.localhost";
+
 /// A cluster's client. Cheap to clone; all clones share their connections.
 #[derive(Debug, Clone)]
 pub struct LockClient {
     pub(crate) servers: Arc<Servers>,
     pub(crate) margin: Margin,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) stopped: Stopped,
 }
 
 /// What is no address of a server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AddressError {
     /// There is none.
     #[error("at least one address of a server is needed")]
@@ -64,6 +77,8 @@ pub struct ClientBuilder {
     token: Option<Arc<dyn TokenProvider>>,
     insecure: bool,
     at_leader: bool,
+    runtime: Option<Handle>,
+    in_process: Option<InProcess>,
 }
 
 impl fmt::Debug for ClientBuilder {
@@ -104,6 +119,19 @@ impl LockClient {
             token: None,
             insecure: false,
             at_leader: false,
+            runtime: None,
+            in_process: None,
+        }
+    }
+
+    /// A client of a server in this process. `connect` opens a connection: it gives one end of [`tokio::io::duplex`], and the server speaks
+    /// HTTP at the other. An error says that the server does not listen.
+    pub fn in_process(
+        connect: impl Fn() -> io::Result<DuplexStream> + Send + Sync + 'static,
+    ) -> ClientBuilder {
+        ClientBuilder {
+            in_process: Some(InProcess(Arc::new(connect))),
+            ..Self::builder([IN_PROCESS])
         }
     }
 
@@ -179,18 +207,35 @@ impl ClientBuilder {
         self
     }
 
+    /// Runs connections, heartbeats and the last requests of dropped guards on this runtime, which needs its timers and its I/O enabled.
+    ///
+    /// Without this they run on one thread of the client's own, which starts with the first request and ends after the last clone of the
+    /// client, session and guard. A session does not outlive the runtime that is given here: its heartbeats end with it, and so do they
+    /// while all threads of the runtime are blocked.
+    pub fn runtime(mut self, runtime: Handle) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
     /// The client.
     pub fn build(mut self) -> Result<LockClient, AddressError> {
-        let addresses: Vec<String> = self
-            .addresses
-            .iter()
-            .map(|text| host_and_port(text, self.tls.is_some()))
-            .collect::<Result<_, _>>()?;
+        let place = match self.in_process.take() {
+            Some(connect) => Place::InProcess(connect),
+            None => Place::Network(self.tls.take()),
+        };
+        let tls = matches!(place, Place::Network(Some(_)));
+        let addresses: Vec<String> = match &place {
+            Place::InProcess(_) => self.addresses,
+            Place::Network(_) => {
+                let addresses = self.addresses.iter().map(|text| host_and_port(text, tls));
+                addresses.collect::<Result<_, _>>()?
+            }
+        };
         if addresses.is_empty() {
             return Err(AddressError::None);
         }
         if self.token.is_some()
-            && self.tls.is_none()
+            && matches!(place, Place::Network(None))
             && !self.insecure
             && let Some(far) = addresses.iter().find(|address| !is_on_this_machine(address))
         {
@@ -200,15 +245,20 @@ impl ClientBuilder {
         let each = (self.patience.total / count).max(SHORTEST_TRY);
         self.patience.answer = self.patience.answer.min(each);
         self.patience.connect = self.patience.connect.min(each);
+        let stopped = Stopped::new();
         Ok(LockClient {
             servers: Arc::new(Servers::new(
                 addresses,
                 self.patience,
-                self.tls,
+                place,
                 self.token,
                 self.at_leader,
+                self.runtime.map_or_else(Background::own, Background::given),
+                stopped.clone(),
             )),
             margin: self.margin,
+            sessions: Arc::default(),
+            stopped,
         })
     }
 }

@@ -1,7 +1,9 @@
-//! Connections to servers, with TLS or without: what hyper's pool takes them from.
+//! Connections to servers: what hyper's pool takes them from. Over the network, with TLS or without, or within this process.
 
+use std::fmt;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,20 +13,47 @@ use hyper::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tower_service::Service;
-use transport_security::{ClientTls, HandshakeError, Stream};
+use transport_security::{ClientTls, HandshakeError};
 
-/// Dials servers.
+/// Opens connections.
 #[derive(Debug, Clone)]
-pub(crate) struct Connector {
-    pub tcp: HttpConnector,
-    /// What servers have to prove; none: nothing, and nothing is protected.
-    pub tls: Option<ClientTls>,
-    pub handshake_timeout: Duration,
+pub(crate) enum Connector {
+    /// To servers with an address.
+    Network {
+        tcp: HttpConnector,
+        /// What servers have to prove; none: nothing, and nothing is protected.
+        tls: Option<ClientTls>,
+        handshake_timeout: Duration,
+    },
+    /// To a server in this process.
+    InProcess(InProcess),
 }
 
+/// Opens connections to a server in this process; see [`crate::LockClient::in_process`].
+#[derive(Clone)]
+pub(crate) struct InProcess(pub Arc<dyn Fn() -> io::Result<DuplexStream> + Send + Sync>);
+
+impl fmt::Debug for InProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InProcess")
+    }
+}
+
+/// Any stream of bytes in both directions.
+trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
 /// A connection that was made.
-pub(crate) struct Dialled(TokioIo<Stream>);
+pub(crate) struct Dialled(TokioIo<Box<dyn Duplex>>);
+
+impl Dialled {
+    fn new(stream: impl Duplex + 'static) -> Self {
+        Self(TokioIo::new(Box::new(stream)))
+    }
+}
 
 impl Service<Uri> for Connector {
     type Response = Dialled;
@@ -32,21 +61,30 @@ impl Service<Uri> for Connector {
     type Future = BoxFuture<'static, io::Result<Dialled>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.tcp.poll_ready(context).map_err(io::Error::other)
+        match self {
+            Self::Network { tcp, .. } => tcp.poll_ready(context).map_err(io::Error::other),
+            Self::InProcess(_) => Poll::Ready(Ok(())),
+        }
     }
 
     fn call(&mut self, server: Uri) -> Self::Future {
+        let (tcp, tls, limit) = match self {
+            Self::Network {
+                tcp,
+                tls,
+                handshake_timeout,
+            } => (tcp, tls.clone(), *handshake_timeout),
+            Self::InProcess(connect) => return std::future::ready((connect.0)().map(Dialled::new)).boxed(),
+        };
         let host = server.host().unwrap_or_default().to_owned();
-        let (dial, tls, limit) = (self.tcp.call(server), self.tls.clone(), self.handshake_timeout);
+        let dial = tcp.call(server);
         async move {
             let socket = dial.await.map_err(io::Error::other)?.into_inner();
-            let stream = match tls {
-                None => Stream::Plain(socket),
-                Some(tls) => tokio::time::timeout(limit, tls.connect(&host, socket))
-                    .await
-                    .unwrap_or(Err(HandshakeError::TimedOut))?,
+            let Some(tls) = tls else {
+                return Ok(Dialled::new(socket));
             };
-            Ok(Dialled(TokioIo::new(stream)))
+            let secured = tokio::time::timeout(limit, tls.connect(&host, socket)).await;
+            Ok(Dialled::new(secured.unwrap_or(Err(HandshakeError::TimedOut))?))
         }
         .boxed()
     }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 /// Why a call has no result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The cluster has decided, and changed nothing. To ask again is in vain unless something changes.
     #[error(transparent)]
@@ -19,10 +20,15 @@ pub enum Error {
     /// The session is lost, and all its locks with it; or this lock is.
     #[error(transparent)]
     Lost(Loss),
+    /// The client was shut down ([`LockClient::shut_down`](crate::LockClient::shut_down)), or the node was stopped that lives in this
+    /// program. It does not come back. A call that was under way may have been done.
+    #[error("the client was shut down")]
+    Stopped,
 }
 
 /// Why a session, or a lock of it, is not (or not surely) held any more.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Loss {
     /// No heartbeat was confirmed for so long that the cluster may have ended the session by now.
     #[error("the session is lost: no heartbeat was confirmed in time")]
@@ -33,6 +39,9 @@ pub enum Loss {
     /// This program has closed the session.
     #[error("the session was closed")]
     Closed,
+    /// This program has shut the client down, or stopped its node.
+    #[error("the session was closed, because its client was shut down")]
+    Stopped,
     /// The session lives, but somebody broke the lock.
     #[error("the lock was broken{}{}", of_whom(by), because(reason))]
     Broken {
@@ -53,6 +62,18 @@ pub enum Loss {
     /// The session lives, but the lock was taken away from it, and nobody could tell how.
     #[error("the lock was taken away: broken, deleted, or released elsewhere")]
     TakenAway,
+}
+
+impl Loss {
+    /// Whether this program has wanted it.
+    pub(crate) fn is_own_will(&self) -> bool {
+        matches!(self, Self::Closed | Self::Stopped)
+    }
+
+    /// Whether the cluster may still have the session and the lock: nobody knows, for want of a heartbeat.
+    pub(crate) fn may_live(&self) -> bool {
+        matches!(self, Self::NoHeartbeat)
+    }
 }
 
 fn of_whom(by: &Option<String>) -> String {
@@ -183,13 +204,29 @@ impl Error {
     pub fn code(&self) -> Option<&Code> {
         match self {
             Self::Refused(refusal) => Some(&refusal.code),
-            Self::Unavailable(_) | Self::Unknown(_) | Self::Lost(_) => None,
+            Self::Unavailable(_) | Self::Unknown(_) | Self::Lost(_) | Self::Stopped => None,
         }
     }
 
     /// Whether it was refused for this reason.
     pub fn is(&self, code: Code) -> bool {
         self.code() == Some(&code)
+    }
+
+    /// Whether nothing was done and the same call may succeed later: no server could serve it, there was too much to do, or the lock was
+    /// not free. A loop that asks again and again needs a pause of its own and an end.
+    ///
+    /// What may have been done ([`Error::Unknown`]) is not retryable without a look at what came of it, and a lost session does not come
+    /// back.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Unavailable(_) => true,
+            Self::Refused(refusal) => matches!(
+                refusal.code,
+                Code::LockBusy | Code::LockTimeout | Code::TooManyRequests
+            ),
+            Self::Unknown(_) | Self::Lost(_) | Self::Stopped => false,
+        }
     }
 
     /// Whether the lock was not free: at all for a try, or not in time.

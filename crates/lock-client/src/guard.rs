@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use hyper::Method;
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::acquire::{Acquire, Grant, downgrade, release, release_many};
@@ -15,14 +15,28 @@ use crate::http::Call;
 use crate::life::{Entered, Hold, Revocation};
 use crate::options::{Mode, Wait};
 use crate::servers::request_id;
-use crate::session::Inner;
+use crate::session::{Core, Inner};
+use crate::znodes::{Transaction, Znodes};
 
 /// The proof of a grant: of two conflicting grants of one lock the later one has the larger token.
 ///
 /// A storage that is written to under the lock keeps the largest token that it has seen, and refuses smaller ones: so
 /// nothing is written by a holder that was paused, lost its lock, and does not know it yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct FencingToken(pub u64);
+
+impl From<FencingToken> for u64 {
+    fn from(token: FencingToken) -> Self {
+        token.0
+    }
+}
+
+impl From<u64> for FencingToken {
+    fn from(token: u64) -> Self {
+        Self(token)
+    }
+}
 
 impl fmt::Display for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -36,6 +50,7 @@ impl fmt::Display for FencingToken {
 /// To have a guard is no proof of holding the lock: the session may have been lost meanwhile. [`LockGuard::check`] looks at
 /// the clock, and is cheap enough to be asked before every step; [`LockGuard::lost`] tells when it happens.
 #[derive(Debug)]
+#[must_use = "a guard that is dropped releases its lock"]
 pub struct LockGuard {
     inner: Arc<Inner>,
     grant: Grant,
@@ -126,6 +141,36 @@ impl LockGuard {
         }
     }
 
+    /// Makes these changes of the tree if the lock is held at that very position, or else none: a write that cannot come too late, however
+    /// long the process was paused before it. Returns what came of each change.
+    ///
+    /// Without the lock the error is [`Error::Lost`]. If a change is refused, the fact `index` counts the changes from 0.
+    pub async fn write(&self, changes: Transaction) -> Result<Vec<Value>, Error> {
+        self.check()?;
+        let core = &self.inner.core;
+        let znodes = Znodes::new(core.servers.clone(), Some(core.clone()));
+        let mut error = match znodes.commit(changes.after_held(self)).await {
+            // The first one is of the condition.
+            Ok(results) => return Ok(results.into_iter().skip(1).collect()),
+            Err(error) => error,
+        };
+        if let Error::Refused(refusal) = &mut error
+            && let Some(index) = refusal.facts.get_mut("index")
+            && let Some(failed) = index.as_u64()
+        {
+            match failed.checked_sub(1) {
+                Some(of_caller) => *index = of_caller.into(),
+                None => return core.explained(Err(error), [&*self.grant.holder]).await,
+            }
+        }
+        Err(error)
+    }
+
+    /// Its session.
+    pub(crate) fn session(&self) -> &Arc<Core> {
+        &self.inner.core
+    }
+
     /// Asks the cluster whether the lock is held.
     pub async fn verify(&self) -> Result<bool, Error> {
         let name = encode::segment(&self.grant.lock);
@@ -155,8 +200,12 @@ impl LockGuard {
     /// meanwhile. With it comes a new token. If it is not granted, or this call is dropped, the lock stays upgradeable.
     pub async fn upgrade(&mut self, wait: Wait) -> Result<(), Error> {
         let turn = self.hold.turns.clone().lock_owned().await;
+        self.check()?;
         let core = self.inner.core.clone();
-        let grants = Acquire::upgrade(core, &self.grant, wait, turn).run().await?;
+        let upgraded = Acquire::upgrade(core.clone(), &self.grant, wait, turn)
+            .run()
+            .await;
+        let grants = core.explained(upgraded, [&*self.grant.holder]).await?;
         let grant = &grants[0];
         self.hold.set(grant.mode, grant.fencing_token);
         Ok(())
@@ -183,9 +232,10 @@ impl LockGuard {
         match &downgraded {
             Ok(grant) => self.hold.set(grant.mode, grant.fencing_token),
             Err(Error::Refused(_) | Error::Unavailable(_)) => self.hold.set(mode, token),
-            Err(Error::Unknown(_) | Error::Lost(_)) => {}
+            Err(Error::Unknown(_) | Error::Lost(_) | Error::Stopped) => {}
         }
-        downgraded.map(drop)
+        let explained = self.inner.core.explained(downgraded, [&*self.grant.holder]);
+        explained.await.map(drop)
     }
 
     /// Who asks for the lock, if somebody does and has got no [`LockGuard::answer`].
@@ -209,24 +259,35 @@ impl LockGuard {
 
     /// Says something to whoever asks for the lock: when it will be given up, perhaps.
     pub async fn answer(&self, text: &str) -> Result<(), Error> {
+        self.check()?;
         let core = &self.inner.core;
         let body = json!({ "session": core.id, "holder": self.grant.holder, "answer": text, "request_id": request_id() });
         let path = format!("/v1/locks/{}/revoke", encode::segment(&self.grant.lock));
         let answered = core.servers.call(&Call::with(Method::POST, path, &body)).await;
-        answered.map(drop).map_err(|error| core.refused(error))
+        let answered = answered.map(drop).map_err(|error| core.refused(error));
+        core.explained(answered, [&*self.grant.holder]).await
     }
 
     /// Gives the lock back. Returns when the next one in the queue has it, and how many holds of a re-entered lock are
     /// left.
     ///
-    /// An error says that the lock was not held to the end: [`Error::Lost`], or a refusal (`not_holder`) if it was
-    /// taken away; or that it is not known whether it is given back.
+    /// An error says that the lock was not held to the end ([`Error::Lost`], for the reason that [`LockGuard::check`] gives), or that it
+    /// is not known whether it is released.
     pub async fn release(mut self) -> Result<u32, Error> {
-        self.inner.core.life.leave(self.number);
-        let released = release(&self.inner.core, &self.grant, &self.release_id).await;
-        // Not before: whoever drops this future wants the lock to be given back all the same.
+        let loss = self.loss();
+        let core = self.inner.core.clone();
+        core.life.leave(self.number);
+        if loss.as_ref().is_none_or(Loss::may_live) {
+            let released = release(&core, &self.grant, &self.release_id).await;
+            // Not before: if this future is dropped, the lock is to be released all the same.
+            self.given_back = true;
+            return match (loss, released) {
+                (None, released) => core.explained(released, [&*self.grant.holder]).await,
+                (Some(loss), _) => Err(Error::Lost(loss)),
+            };
+        }
         self.given_back = true;
-        released
+        Err(Error::Lost(loss.expect("it was just looked at")))
     }
 }
 
@@ -241,26 +302,19 @@ impl Drop for LockGuard {
             return;
         }
         let (inner, grant, id) = (self.inner.clone(), self.grant.clone(), self.release_id.clone());
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => {
-                runtime.spawn(async move {
-                    if let Err(error) = release(&inner.core, &grant, &id).await {
-                        tracing::warn!(lock = grant.lock, %error, "a dropped guard's lock was not given back");
-                    }
-                });
-            }
-            Err(_) => {
-                tracing::warn!(
-                    lock = grant.lock,
-                    "a guard was dropped outside of the runtime: its lock ends with the session"
-                );
-            }
-        }
+        self.inner
+            .core
+            .in_background("releasing the lock of a dropped guard", async move {
+                if let Err(error) = release(&inner.core, &grant, &id).await {
+                    tracing::warn!(lock = grant.lock, %error, "a dropped guard's lock was not released");
+                }
+            });
     }
 }
 
 /// Several locks that were granted together: each is a guard of its own. Dropped, all are given back in the background.
 #[derive(Debug)]
+#[must_use = "guards that are dropped release their locks"]
 pub struct LockGuards {
     inner: Arc<Inner>,
     guards: Vec<LockGuard>,
@@ -309,11 +363,22 @@ impl LockGuards {
     /// Gives all back, in one step. An error says that not all were held to the end, or that it is not known whether they
     /// are given back.
     pub async fn release(mut self) -> Result<(), Error> {
+        let loss = self.guards.iter().find_map(LockGuard::loss);
+        let core = self.inner.core.clone();
         let grants = self.leave();
-        let released = release_many(&self.inner.core, &grants, &self.release_id).await;
-        // Not before: whoever drops this future wants the locks to be given back all the same.
+        let released = match core.life.loss() {
+            Some(loss) if !loss.may_live() => Err(Error::Lost(loss)),
+            _ => release_many(&core, &grants, &self.release_id).await,
+        };
+        // Not before: if this future is dropped, the locks are to be released all the same.
         self.guards.clear();
-        released
+        match loss {
+            Some(loss) => Err(Error::Lost(loss)),
+            None => {
+                core.explained(released, grants.iter().map(|grant| &*grant.holder))
+                    .await
+            }
+        }
     }
 
     /// From now on the guards do nothing by themselves.
@@ -335,17 +400,12 @@ impl Drop for LockGuards {
         }
         // Under the same request id as a release that was dropped half way: no hold is given back twice.
         let (inner, id) = (self.inner.clone(), self.release_id.clone());
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => {
-                runtime.spawn(async move {
-                    if let Err(error) = release_many(&inner.core, &grants, &id).await {
-                        tracing::warn!(%error, "the locks of dropped guards were not given back");
-                    }
-                });
-            }
-            Err(_) => {
-                tracing::warn!("guards were dropped outside of the runtime: their locks end with the session")
-            }
-        }
+        self.inner
+            .core
+            .in_background("releasing the locks of dropped guards", async move {
+                if let Err(error) = release_many(&inner.core, &grants, &id).await {
+                    tracing::warn!(%error, "the locks of dropped guards were not released");
+                }
+            });
     }
 }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::clock::{BootInstant, BootTimer};
 use crate::error::{Error, Loss};
 use crate::http::Call;
-use crate::life::Standing;
+use crate::life::{Standing, TOLD_WITHIN};
 use crate::servers::{Pauses, Verdict, read};
 use crate::session::{Core, Renewed, heartbeat};
 
@@ -22,10 +22,6 @@ const BEATS_PER_TTL: u32 = 3;
 /// A server that has not answered a heartbeat for this part of the session's time is silent: the next one is asked
 /// beside it. ZooKeeper's clients leave theirs when two thirds have passed since they heard of it; so does this.
 const SILENT_AFTER: u32 = 6;
-
-/// Who hears of a loss as it happens also hears how it happened, and by whom, which the answer to a question does not tell. If the
-/// answer was faster, the other one has so much time.
-const TOLD_WITHIN: Duration = Duration::from_millis(500);
 
 /// What one heartbeat came to.
 struct Beat {
@@ -109,6 +105,7 @@ pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
                     Verdict::Done(body) => read::<Renewed>(&body),
                     Verdict::Refused(refusal) => Err(refusal.into()),
                     Verdict::NotDone(why) | Verdict::InDoubt(why) => Err(Error::Unavailable(why)),
+                    Verdict::Stopped => Err(Error::Stopped),
                 };
                 match renewed {
                     Ok(renewed) => {

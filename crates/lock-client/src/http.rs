@@ -16,7 +16,8 @@ use nix::errno::Errno;
 use tokio::sync::Notify;
 use transport_security::ClientTls;
 
-use crate::connector::Connector;
+use crate::background::Background;
+use crate::connector::{Connector, InProcess};
 use crate::token::{TokenError, TokenProvider};
 
 /// The largest answer that is read: a page of a thousand znodes with their data stays far below.
@@ -28,11 +29,25 @@ const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// A host that vanished without a word is noticed by TCP after some of these; heartbeats notice it earlier.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
 
+/// Where servers are.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    /// At addresses, and known by these certificates, if by any.
+    Network(Option<ClientTls>),
+    /// In this process.
+    InProcess(InProcess),
+}
+
+/// What a request says that finds no runtime.
+pub(crate) const NO_RUNTIME: &str = "the client cannot start a thread of its own";
+
 /// A pool of connections to any number of servers.
 #[derive(Clone)]
 pub(crate) struct Http {
     client: Client<Connector, Full<Bytes>>,
     scheme: &'static str,
+    /// Where connections live, whichever runtime their first request came from.
+    background: Background,
     /// Says who calls; none: nobody in particular, or whoever the certificate names.
     token: Option<Arc<dyn TokenProvider>>,
     /// Notifies open streams when a request finds no file descriptor for a connection.
@@ -90,26 +105,37 @@ pub(crate) enum SendError {
 impl Http {
     pub(crate) fn new(
         connect_timeout: Duration,
-        tls: Option<ClientTls>,
+        place: Place,
         token: Option<Arc<dyn TokenProvider>>,
+        background: Background,
     ) -> Self {
-        let scheme = if tls.is_some() { "https" } else { "http" };
-        let mut connector = HttpConnector::new();
-        connector.enforce_http(false);
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(connect_timeout));
-        connector.set_keepalive(Some(TCP_KEEPALIVE));
+        let scheme = match &place {
+            Place::Network(Some(_)) => "https",
+            Place::Network(None) | Place::InProcess(_) => "http",
+        };
+        let connector = match place {
+            Place::InProcess(connect) => Connector::InProcess(connect),
+            Place::Network(tls) => {
+                let mut tcp = HttpConnector::new();
+                tcp.enforce_http(false);
+                tcp.set_nodelay(true);
+                tcp.set_connect_timeout(Some(connect_timeout));
+                tcp.set_keepalive(Some(TCP_KEEPALIVE));
+                Connector::Network {
+                    tcp,
+                    tls,
+                    handshake_timeout: connect_timeout,
+                }
+            }
+        };
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE_TIMEOUT)
-            .build(Connector {
-                tcp: connector,
-                tls,
-                handshake_timeout: connect_timeout,
-            });
+            .build(connector);
         Self {
             client,
             scheme,
+            background,
             token,
             descriptor_needed: Arc::default(),
         }
@@ -170,7 +196,9 @@ impl Http {
                 .map_err(|error| SendError::NotSent(format!("there is no token to show: {error}")))?;
             request.headers_mut().insert(AUTHORIZATION, token.header());
         }
-        self.client.request(request).await.map_err(|error| {
+        let sent = self.background.within(self.client.request(request));
+        let sent = sent.map_err(|error| SendError::NotSent(format!("{server}: {NO_RUNTIME}: {error}")))?;
+        sent.await.map_err(|error| {
             let told = format!("{server}: {}", with_causes(&error));
             match error.is_connect() {
                 true if is_out_of_descriptors(&error) => SendError::NoDescriptor(told),

@@ -41,13 +41,40 @@
 //! Requests go to one server, and on to the next one when it dies, is silent, or cannot serve. Every change carries a
 //! request id, so it is made once however often it is sent. An acquire that waits keeps its place in the queue in this.
 //! All servers answer the same; the one that leads the cluster does so a round trip earlier, and [`ClientBuilder::at_leader`] asks it.
-//! What comes out is one of four, which never mix: [`Error::Refused`] (the cluster has decided, and changed nothing; it is
+//! What comes out is one of five, which never mix: [`Error::Refused`] (the cluster has decided, and changed nothing; it is
 //! not sent again), [`Error::Unavailable`] (nothing was done), [`Error::Unknown`] (perhaps), [`Error::Lost`].
 //!
-//! Every future may be dropped at any time. An acquire that is dropped leaves the queue, and gives back what it was granted
-//! in the same moment; a guard or a release that is dropped gives the lock back; a session that is dropped, with its last
-//! guard, is closed. All of that happens in the background, for at most the session's time. A program that is about to end
-//! has no background: what it does not await (`release`, `close`) ends with the session's time.
+//! [`Error::Stopped`] says that the client was [shut down](LockClient::shut_down). [`Error::is_retryable`] tells where the same call may
+//! succeed later.
+//!
+//! # Threads and runtimes
+//!
+//! Calls run on the tokio runtime of their caller. Connections, heartbeats, and the requests that a dropped guard still has to send, run on one
+//! thread of the client's own, or on the runtime that [`ClientBuilder::runtime`] names. So a session does not end with the runtime that it was
+//! opened on, and its heartbeats go on while the program's threads are blocked. Guards may be dropped on any thread. [`blocking`] has the
+//! same calls for programs without a runtime.
+//!
+//! # Cancel safety
+//!
+//! Every future may be dropped at any time, for example by `tokio::select!`:
+//!
+//! | dropped | what follows |
+//! |---|---|
+//! | [`LockSession::acquire`], [`acquire_all`](LockSession::acquire_all), [`LockGuard::upgrade`] | the call leaves the queue, and what it was granted in the same moment is released |
+//! | [`LockGuard::release`], a guard | the lock is released |
+//! | [`LockSession::close`], the last clone of a session and its last guard | the session is closed |
+//! | [`LockGuard::lost`], [`revoke_requested`](LockGuard::revoke_requested), [`LockSession::lost`] | nothing; call it again |
+//! | [`LockGuard::downgrade`] | the guard counts as downgraded |
+//! | a change of the tree, or by an operator | the change is made or not, as after [`Error::Unknown`] |
+//! | a read or a watch | nothing is read; events between two watches are missed, unless [`Znodes::watch_after`] says what was seen |
+//!
+//! All of that happens in the background, for at most the session's time. A program that is about to end has no background: what it does
+//! not await (`release`, `close`) ends with the session's time.
+//!
+//! # Panics
+//!
+//! No call panics, but those of [`blocking`] on a thread of an asynchronous runtime, and asynchronous calls outside of a tokio runtime or on one
+//! without timers. `check`, `loss`, `is_lost` and drops need no runtime.
 //!
 //! # Who calls
 //!
@@ -78,16 +105,19 @@
 
 mod client;
 mod session;
+mod shutdown;
 mod options;
 mod acquire;
 mod guard;
 mod znodes;
 mod looks;
+pub mod blocking;
 pub mod recipes;
 mod access;
 mod grant;
 mod error;
 
+mod background;
 mod life;
 mod heartbeat;
 mod follow;

@@ -7,16 +7,21 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Deserialize;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::acquire::Grant;
 use crate::clock::BootInstant;
 use crate::deadline::{Margin, doubtful_from};
 use crate::error::Loss;
-use crate::options::Mode;
+use crate::options::{AcquireOptions, Mode};
 
 /// So many losses are kept for grants that may still be on their way: more calls are hardly answered so late at once.
 const MAX_GONE: usize = 256;
+
+/// Maximum time for a loss that was found by a question or a refusal to be explained by the session's events, which also say how it
+/// happened and by whom.
+pub(crate) const TOLD_WITHIN: Duration = Duration::from_millis(500);
 
 /// How sure it is that a session lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,6 +107,8 @@ pub(crate) struct Entered {
 /// One session's life.
 #[derive(Debug)]
 pub(crate) struct Life {
+    /// Id of the session, for the log.
+    session: String,
     margin: Margin,
     facts: Mutex<Facts>,
     standing: watch::Sender<Standing>,
@@ -109,6 +116,8 @@ pub(crate) struct Life {
     first_token: watch::Sender<Option<u64>>,
     /// Whether what happens to the session is heard as it happens.
     is_followed: AtomicBool,
+    /// Counts the holders in `gone`.
+    gone_count: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -120,12 +129,15 @@ struct Facts {
     /// Guards that live, by a number of their own.
     guards: HashMap<u64, Held>,
     next_guard: u64,
-    /// Holders that have lost their locks lately while no guard was theirs: the grant may still be on its way.
+    /// Holders that have lost their locks lately: the grant may still be on its way, or a release.
     gone: VecDeque<(String, Loss)>,
 }
 
 #[derive(Debug)]
 struct Held {
+    lock: String,
+    /// The owner that was named.
+    owner: Option<String>,
     holder: String,
     since: BootInstant,
     /// When it was told that it is asked for, other than by a heartbeat's answer.
@@ -141,6 +153,12 @@ impl Held {
         self.since < asked && !holders.contains(&self.holder.as_str())
     }
 
+    /// Notifies the guard that it has lost its lock, while the session lives.
+    fn lose(&self, session: &str, loss: &Loss) {
+        tracing::warn!(session, lock = self.lock, holder = self.holder, why = %loss, "a lock is lost");
+        self.lost.send_replace(Some(loss.clone()));
+    }
+
     fn ask(&self, asked: Option<&Revocation>) {
         self.asked.send_if_modified(|known| {
             let news = known.as_ref() != asked;
@@ -152,7 +170,7 @@ impl Held {
 
 impl Life {
     /// Of a session that was asked for at `sent`.
-    pub(crate) fn new(sent: BootInstant, ttl: Duration, margin: Margin) -> Self {
+    pub(crate) fn new(session: &str, sent: BootInstant, ttl: Duration, margin: Margin) -> Self {
         let facts = Facts {
             confirmed: sent,
             ttl,
@@ -162,11 +180,13 @@ impl Life {
             gone: VecDeque::new(),
         };
         Self {
+            session: session.to_owned(),
             margin,
             facts: Mutex::new(facts),
             standing: watch::Sender::new(Standing::Sure),
             first_token: watch::Sender::new(None),
             is_followed: AtomicBool::new(false),
+            gone_count: watch::Sender::new(0),
         }
     }
 
@@ -234,6 +254,10 @@ impl Life {
             facts.lost = Some(loss.clone());
             std::mem::take(&mut facts.guards)
         };
+        if !loss.is_own_will() {
+            let locks: Vec<_> = guards.values().map(|held| held.lock.as_str()).collect();
+            tracing::warn!(session = self.session, why = %loss, ?locks, "a session is lost, with all its locks");
+        }
         self.standing.send_replace(Standing::Lost(loss.clone()));
         for held in guards.into_values() {
             held.lost.send_replace(Some(loss.clone()));
@@ -245,20 +269,53 @@ impl Life {
         self.standing.subscribe()
     }
 
-    /// Waits until it is lost.
+    /// Waits until it is lost. It depends on no other task: the one that renews the session may be late, or gone with its runtime.
     pub(crate) async fn lost(&self) -> Loss {
         let mut standing = self.standing();
-        // The task that looks at the clock may be late, and who asks may be the first to run again.
-        if let Some(loss) = self.loss() {
-            return loss;
+        loop {
+            // The clock decides, and the caller may be the first to run again.
+            if let Some(loss) = self.loss() {
+                return loss;
+            }
+            let told = async {
+                let lost = standing.wait_for(|standing| matches!(standing, Standing::Lost(_)));
+                lost.await.map(drop).expect("the sender lives as long as this");
+            };
+            tokio::select! {
+                () = told => {}
+                () = sleep_until(self.valid_until()) => {}
+            }
         }
-        let lost = standing
-            .wait_for(|standing| matches!(standing, Standing::Lost(_)))
-            .await;
-        match &*lost.expect("the sender lives as long as this") {
-            Standing::Lost(loss) => loss.clone(),
-            Standing::Sure | Standing::Uncertain => unreachable!("it was waited for"),
-        }
+    }
+
+    /// Why one of these holders has lost its lock, whose guards have left: as the session's events say, if they are followed.
+    pub(crate) async fn why_gone<'h>(&self, holders: impl IntoIterator<Item = &'h str>) -> Loss {
+        let holders: Vec<_> = holders.into_iter().collect();
+        let known = || {
+            let facts = self.facts.lock();
+            let gone = facts
+                .gone
+                .iter()
+                .find(|(name, _)| holders.contains(&name.as_str()));
+            gone.map(|(_, loss)| loss.clone())
+        };
+        let told = async {
+            let mut count = self.gone_count.subscribe();
+            loop {
+                if let Some(loss) = known() {
+                    return loss;
+                }
+                count.changed().await.expect("the sender lives as long as this");
+            }
+        };
+        let patience = if self.is_followed() {
+            TOLD_WITHIN
+        } else {
+            Duration::ZERO
+        };
+        tokio::time::timeout(patience, told)
+            .await
+            .unwrap_or(Loss::TakenAway)
     }
 
     /// A lock is held from now on.
@@ -277,6 +334,8 @@ impl Life {
         let number = facts.next_guard;
         facts.next_guard += 1;
         let held = Held {
+            lock: grant.lock.clone(),
+            owner: grant.owner.clone(),
             holder: grant.holder.clone(),
             since: BootInstant::now(),
             told: None,
@@ -342,21 +401,21 @@ impl Life {
 
     /// A holder has lost its lock; so have all guards of it, and those that come later.
     pub(crate) fn lose_holder(&self, holder: &str, loss: &Loss) {
-        let mut facts = self.facts.lock();
-        let before = facts.guards.len();
-        facts.guards.retain(|_, held| {
-            let stays = held.holder != holder;
-            if !stays {
-                held.lost.send_replace(Some(loss.clone()));
-            }
-            stays
-        });
-        if facts.guards.len() == before {
+        {
+            let mut facts = self.facts.lock();
+            facts.guards.retain(|_, held| {
+                let stays = held.holder != holder;
+                if !stays {
+                    held.lose(&self.session, loss);
+                }
+                stays
+            });
             facts.gone.push_back((holder.to_owned(), loss.clone()));
             if facts.gone.len() > MAX_GONE {
                 facts.gone.pop_front();
             }
         }
+        self.gone_count.send_modify(|count| *count += 1);
     }
 
     /// At position `zxid` the session had these contenders, holding or waiting, and no others. Guards of others that were granted
@@ -365,10 +424,23 @@ impl Life {
         self.facts.lock().guards.retain(|_, held| {
             let stays = held.hold.now().1 > zxid || holders.contains(&held.holder.as_str());
             if !stays {
-                held.lost.send_replace(Some(Loss::TakenAway));
+                held.lose(&self.session, &Loss::TakenAway);
             }
             stays
         });
+    }
+
+    /// Whether an acquire would wait for a guard of its own owner.
+    pub(crate) fn would_wait_for_itself(&self, lock: &str, options: &AcquireOptions) -> bool {
+        let Some(owner) = options.waiting_owner() else {
+            return false;
+        };
+        let facts = self.facts.lock();
+        let mut own = facts
+            .guards
+            .values()
+            .filter(|held| held.lock == lock && held.owner.as_deref() == Some(owner));
+        own.any(|held| options.excludes(held.hold.now().0))
     }
 
     /// Whether any lock is held.
@@ -388,10 +460,19 @@ impl Life {
         facts.guards.retain(|_, held| {
             let stays = !held.is_missing(asked, holders);
             if !stays {
-                held.lost.send_replace(Some(Loss::TakenAway));
+                held.lose(&self.session, &Loss::TakenAway);
             }
             stays
         });
+    }
+}
+
+/// Sleeps on the clock of the caller's runtime, which stands still while the machine is suspended. So whoever wakes looks at the other
+/// clock; and after a suspend the task that renews the session is the one that wakes in time. Without a runtime only that task does.
+async fn sleep_until(at: BootInstant) {
+    match Handle::try_current() {
+        Ok(_) => tokio::time::sleep(at - BootInstant::now()).await,
+        Err(_) => std::future::pending().await,
     }
 }
 
@@ -404,7 +485,12 @@ mod tests {
             clock_rate_per_mille: 0,
             notice: Duration::ZERO,
         };
-        Life::new(BootInstant::now(), Duration::from_millis(ttl_ms), margin)
+        Life::new(
+            "session",
+            BootInstant::now(),
+            Duration::from_millis(ttl_ms),
+            margin,
+        )
     }
 
     fn grant(holder: &str) -> Grant {
@@ -415,6 +501,7 @@ mod tests {
             fencing_token: 7,
             holds: 1,
             permits: 1,
+            owner: None,
         }
     }
 

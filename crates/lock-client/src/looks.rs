@@ -151,6 +151,24 @@ impl LockClient {
         self.all("/v1/sessions?").await
     }
 
+    /// Ends a session of anybody, and with it all its locks. Its program learns of it as of an expiry ([`Loss::Expired`](crate::Loss::Expired)).
+    /// That it has ended already is a success.
+    pub async fn end_session(&self, session: &str) -> Result<(), Error> {
+        let call = Call {
+            method: Method::DELETE,
+            path: format!(
+                "/v1/sessions/{}?request_id={}",
+                encode::segment(session),
+                request_id()
+            ),
+            body: Default::default(),
+        };
+        match self.servers.call(&call).await {
+            Err(Error::Refused(refusal)) if refusal.ends_session() => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
     /// Takes a lock, or a place in its queue, away from `holder`, whatever that still does under it.
     pub async fn break_lock(&self, name: &str, holder: &str, reason: &str) -> Result<(), Error> {
         let body = json!({ "holder": holder, "reason": reason, "request_id": request_id() });

@@ -13,6 +13,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How a lock is held together with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Mode {
     /// One holder.
     Exclusive,
@@ -26,6 +27,7 @@ pub enum Mode {
 
 /// How long a call waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Wait {
     /// Not at all.
     Try,
@@ -125,6 +127,29 @@ impl AcquireOptions {
         self.with("owner", owner)
     }
 
+    /// The owner that was named.
+    pub(crate) fn owner_name(&self) -> Option<String> {
+        Some(self.wishes.get("owner")?.as_str()?.to_owned())
+    }
+
+    /// The owner that was named, if the call does not enter again and waits for as long as it takes.
+    pub(crate) fn waiting_owner(&self) -> Option<&str> {
+        let owner = self.wishes.get("owner")?.as_str()?;
+        let enters_again = self.wishes.get("reentrant").and_then(Value::as_bool) == Some(true);
+        (self.wait == Wait::Forever && !enters_again).then_some(owner)
+    }
+
+    /// Whether the lock is wanted in a mode that shuts this holder out.
+    pub(crate) fn excludes(&self, held: Mode) -> bool {
+        let wanted = self.wishes.get("mode").and_then(Value::as_str);
+        match held {
+            Mode::Exclusive => wanted != Some("semaphore"),
+            Mode::Upgradeable => matches!(wanted, Some("exclusive" | "upgradeable")),
+            Mode::Shared => wanted == Some("exclusive"),
+            Mode::Semaphore => false,
+        }
+    }
+
     /// A text for whoever looks at the lock.
     pub fn note(self, note: &str) -> Self {
         self.with("note", note)
@@ -147,6 +172,7 @@ impl AcquireOptions {
 /// The recipes of ZooKeeper's clients that stand in one queue with those of Lockgate. Each of them finds only those in its way
 /// who are named as it names its own, so do not two of them at one lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ContenderNames {
     /// Curator's `InterProcessMutex`.
     Mutex,

@@ -12,10 +12,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use transport_security::ClientTls;
 
+use crate::background::Background;
 use crate::error::{Error, Refusal};
-use crate::http::{Answer, Call, Http, Opened, SendError};
+use crate::http::{Answer, Call, Http, Opened, Place, SendError};
+use crate::shutdown::Stopped;
 use crate::token::TokenProvider;
 
 /// The first pause between two tries. A server that has died is noticed at once, and the next one can serve.
@@ -44,6 +45,9 @@ pub(crate) struct Patience {
 #[derive(Debug)]
 pub(crate) struct Servers {
     pub(crate) patience: Patience,
+    /// Where connections and the tasks of sessions run.
+    pub(crate) background: Background,
+    stopped: Stopped,
     http: Http,
     servers: Vec<Server>,
     current: AtomicUsize,
@@ -69,6 +73,8 @@ pub(crate) enum Verdict {
     NotDone(String),
     /// Perhaps it was.
     InDoubt(String),
+    /// The client was shut down meanwhile.
+    Stopped,
 }
 
 /// Pauses that grow, with chance in them: clients that lost the same server must not come back all at once.
@@ -94,9 +100,11 @@ impl Servers {
     pub(crate) fn new(
         addresses: Vec<String>,
         patience: Patience,
-        tls: Option<ClientTls>,
+        place: Place,
         token: Option<Arc<dyn TokenProvider>>,
         at_leader: bool,
+        background: Background,
+        stopped: Stopped,
     ) -> Self {
         // Clients that were given the same list begin at different servers.
         let mut bits = [0; 8];
@@ -107,7 +115,9 @@ impl Servers {
             suspicions: watch::Sender::new(0),
         };
         Self {
-            http: Http::new(patience.connect, tls, token),
+            http: Http::new(patience.connect, place, token, background.clone()),
+            background,
+            stopped,
             patience,
             servers: addresses.into_iter().map(server).collect(),
             current: AtomicUsize::new(first),
@@ -127,6 +137,8 @@ impl Servers {
         };
         Ok(Arc::new(Self {
             http,
+            background: self.background.clone(),
+            stopped: self.stopped.clone(),
             patience: self.patience.clone(),
             servers: self.servers.iter().map(server).collect(),
             current: AtomicUsize::new(self.current()),
@@ -185,7 +197,12 @@ impl Servers {
     pub(crate) fn send<'a>(&'a self, server: usize, call: &'a Call) -> BoxFuture<'a, Verdict> {
         Box::pin(async move {
             let address = &self.servers[server].address;
-            match self.http.send(address, call).await {
+            let sent = tokio::select! {
+                biased;
+                () = self.stopped.cancelled() => return Verdict::Stopped,
+                sent = self.http.send(address, call) => sent,
+            };
+            match sent {
                 Ok(answer) => judge(address, answer),
                 Err(SendError::NotSent(why) | SendError::NoDescriptor(why)) => Verdict::NotDone(why),
                 Err(SendError::Broken(why)) => Verdict::InDoubt(why),
@@ -240,6 +257,7 @@ impl Servers {
                     in_doubt = true;
                     why
                 }
+                Ok(Verdict::Stopped) => return Err(Error::Stopped),
                 Err(_) => {
                     in_doubt = true;
                     format!("{}: no answer in {within:?}", self.servers[server].address)
@@ -271,6 +289,7 @@ impl Servers {
                 Ok(Verdict::Refused(refusal)) => return Err(refusal.into()),
                 Ok(Verdict::NotDone(why)) => why,
                 Ok(Verdict::InDoubt(why)) => return Err(Error::Unknown(why)),
+                Ok(Verdict::Stopped) => return Err(Error::Stopped),
                 Err(_) => {
                     let address = &self.servers[server].address;
                     return Err(Error::Unknown(format!(
@@ -356,6 +375,7 @@ mod tests {
             Verdict::Refused(_) => "refused",
             Verdict::NotDone(_) => "not done",
             Verdict::InDoubt(_) => "in doubt",
+            Verdict::Stopped => "stopped",
         }
     }
 

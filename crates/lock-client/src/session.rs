@@ -2,6 +2,7 @@
 //! happens to their locks in `follow.rs`, what is
 //! known of their lives in `life.rs`.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -14,8 +15,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::acquire::Acquire;
 use crate::client::LockClient;
-use crate::clock::{BootInstant, BootTimer};
-use crate::error::{Error, Loss};
+use crate::clock::BootInstant;
+use crate::error::{Code, Error, Loss, Refusal};
 use crate::follow::follow;
 use crate::guard::{LockGuard, LockGuards};
 use crate::heartbeat::keep_alive;
@@ -40,9 +41,10 @@ pub struct SessionBuilder {
 /// A session of this program: the life sign that all its locks and ephemeral znodes depend on.
 ///
 /// It is renewed in the background for as long as this, a clone of it, or a guard of it lives. Then it is closed, in the
-/// background too; [`LockSession::close`] does so and says when it is done. The renewals run on the runtime that it was
-/// opened on: a runtime whose threads are all blocked renews nothing.
+/// background too; [`LockSession::close`] does so and says when it is done. The renewals run on the client's own thread, whatever
+/// becomes of the runtime that the session was opened on; see [`ClientBuilder::runtime`](crate::ClientBuilder::runtime).
 #[derive(Debug, Clone)]
+#[must_use = "a session that is dropped is closed"]
 pub struct LockSession {
     pub(crate) inner: Arc<Inner>,
 }
@@ -108,8 +110,6 @@ impl SessionBuilder {
     /// Opens it.
     pub async fn open(self) -> Result<LockSession, Error> {
         let servers = self.client.servers.for_session()?;
-        let timer = BootTimer::new()
-            .map_err(|error| Error::Unavailable(format!("this system gives no timer: {error}")))?;
         let mut body = Map::new();
         body.insert("name".into(), self.name.into());
         body.insert("request_id".into(), request_id().into());
@@ -126,28 +126,41 @@ impl SessionBuilder {
             let renewed: Renewed = servers.ask(&heartbeat(&session, false)).await?;
             ttl = Duration::from_millis(renewed.ttl_ms);
         }
+        let life = Life::new(&session, sent, ttl, self.client.margin);
         let core = Arc::new(Core {
             waits: (0..servers.count()).map(|_| AtomicUsize::new(0)).collect(),
             servers,
             id: session,
             ttl,
-            life: Life::new(sent, ttl, self.client.margin),
+            life,
         });
-        Ok(LockSession {
-            inner: Arc::new(Inner::new(core, timer)),
-        })
+        let session = LockSession {
+            inner: Arc::new(Inner::new(core)?),
+        };
+        // If the client was shut down meanwhile, the session that is dropped here is closed.
+        self.client.sessions.add(&session.inner.core)?;
+        Ok(session)
     }
 }
 
 impl Inner {
     /// Starts the tasks of a session. They are not spawned in `open`, because each crate that awaits that `async fn` compiles it again, with
     /// all that it spawns.
-    fn new(core: Arc<Core>, timer: BootTimer) -> Self {
-        Self {
-            _heartbeats: AbortOnDropHandle::new(tokio::spawn(keep_alive(core.clone(), timer))),
-            _events: AbortOnDropHandle::new(tokio::spawn(follow(core.clone()))),
+    fn new(core: Arc<Core>) -> Result<Self, Error> {
+        let start = || -> io::Result<_> {
+            let background = &core.servers.background;
+            let timer = background.timer()?;
+            let heartbeats = background.spawn(keep_alive(core.clone(), timer))?;
+            Ok((heartbeats, background.spawn(follow(core.clone()))?))
+        };
+        let unavailable =
+            |error| Error::Unavailable(format!("this system gives no timer or thread: {error}"));
+        let (heartbeats, events) = start().map_err(unavailable)?;
+        Ok(Self {
+            _heartbeats: AbortOnDropHandle::new(heartbeats),
+            _events: AbortOnDropHandle::new(events),
             core,
-        }
+        })
     }
 }
 
@@ -177,9 +190,18 @@ impl LockSession {
     ///
     /// The call survives the loss of servers: it is sent to the next one under the same request id, and keeps its place
     /// in the queue. It ends with [`Error::Lost`] when the session does.
+    ///
+    /// A call for a lock that a guard of this session holds for the same named [owner](AcquireOptions::owner) would wait for itself, unless
+    /// its wait is bounded or it enters again: it is refused with [`Code::WouldDeadlock`]. Calls without an owner are anybody's, so they wait.
     pub async fn acquire(&self, lock: &str, options: AcquireOptions) -> Result<LockGuard, Error> {
-        let mut grants = Acquire::one(self.inner.core.clone(), lock, options).run().await?;
-        let grant = grants.remove(0);
+        let core = &self.inner.core;
+        if core.life.would_wait_for_itself(lock, &options) {
+            return Err(would_wait_for_itself(lock));
+        }
+        let owner = options.owner_name();
+        let mut grants = Acquire::one(core.clone(), lock, options).run().await?;
+        let mut grant = grants.remove(0);
+        grant.owner = owner;
         Ok(LockGuard::new(self.inner.clone(), grant))
     }
 
@@ -224,7 +246,7 @@ impl LockSession {
 
 impl Core {
     /// Ends it.
-    async fn close(&self) -> Result<(), Error> {
+    pub(crate) async fn close(&self) -> Result<(), Error> {
         let (total, answer) = match self.life.loss() {
             Some(Loss::Expired) => return Ok(()),
             Some(Loss::NoHeartbeat) => (CLOSE_LOST_WITHIN, CLOSE_LOST_WITHIN),
@@ -241,6 +263,34 @@ impl Core {
         match self.servers.call_within(&close, total, answer).await {
             Err(Error::Refused(refusal)) if refusal.ends_session() => Ok(()),
             other => other.map(drop),
+        }
+    }
+
+    /// The result of a request about these holders of the session. If it failed because their lock is lost, the error is the loss, for the
+    /// reason that their guards give.
+    pub(crate) async fn explained<'h, T>(
+        &self,
+        result: Result<T, Error>,
+        holders: impl IntoIterator<Item = &'h str>,
+    ) -> Result<T, Error> {
+        let error = match result {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
+        if let Some(loss) = self.life.loss() {
+            return Err(Error::Lost(loss));
+        }
+        if !error.is(Code::NotHolder) && error != Error::Lost(Loss::TakenAway) {
+            return Err(error);
+        }
+        Err(Error::Lost(self.life.why_gone(holders).await))
+    }
+
+    /// Runs the last request of something that was dropped, wherever that was. A session that cannot say its last words ends with its
+    /// time.
+    pub(crate) fn in_background(&self, what: &str, task: impl Future<Output = ()> + Send + 'static) {
+        if let Err(error) = self.servers.background.spawn(task) {
+            tracing::warn!(session = self.id, %error, "no thread for {what}");
         }
     }
 
@@ -262,16 +312,25 @@ impl Drop for Inner {
             return;
         }
         self.core.life.lose(Loss::Closed);
-        // Without a runtime its time runs out, for want of heartbeats.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let core = self.core.clone();
-            runtime.spawn(async move {
-                if let Err(error) = core.close().await {
-                    tracing::warn!(session = core.id, %error, "a dropped session was not closed");
-                }
-            });
-        }
+        let core = self.core.clone();
+        self.core.in_background("closing a dropped session", async move {
+            if let Err(error) = core.close().await {
+                tracing::warn!(session = core.id, %error, "a dropped session was not closed");
+            }
+        });
     }
+}
+
+fn would_wait_for_itself(lock: &str) -> Error {
+    let refusal = Refusal {
+        code: Code::WouldDeadlock,
+        status: 409,
+        detail: format!(
+            "{lock:?} is held by the same owner of this session: acquire it as reentrant, bound the wait, or name another owner"
+        ),
+        facts: Map::from_iter([("lock".to_owned(), lock.into())]),
+    };
+    refusal.into()
 }
 
 /// Milliseconds as the API takes them.

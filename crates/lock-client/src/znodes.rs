@@ -92,6 +92,7 @@ pub struct Child {
 
 /// The kinds of znodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CreateMode {
     /// Lives until it is deleted.
     Persistent,
@@ -129,6 +130,7 @@ impl CreateMode {
 
 /// What is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WatchKind {
     /// The data of a znode that exists, and its end.
     Data,
@@ -208,6 +210,17 @@ fn address(prefix: &str, path: &str) -> Result<String, Error> {
         facts: Map::new(),
     };
     Err(refusal.into())
+}
+
+/// What no server would let pass: a guard's lock is held by the guard's session alone.
+fn of_another_session() -> Error {
+    let refusal = Refusal {
+        code: Code::NotHolder,
+        status: 409,
+        detail: "the transaction needs a lock that another session holds; a session writes under its own locks only".to_owned(),
+        facts: Map::new(),
+    };
+    refusal.into()
 }
 
 /// Data as it is sent: text if it is text.
@@ -305,15 +318,25 @@ impl Znodes {
 
     /// Carries out all of the transaction, at one position, or nothing. A refusal names by the fact `index` which
     /// operation it was.
+    ///
+    /// A transaction with a [held](Transaction::held) lock is sent in the name of the guard's session.
     pub async fn commit(&self, transaction: Transaction) -> Result<Vec<Value>, Error> {
         #[derive(Deserialize)]
         struct Committed {
             results: Vec<Value>,
         }
-        let mut body = self.body();
+        let own = match (&self.session, &transaction.session) {
+            (Some(own), Some(of_guard)) if own.id != of_guard.id => return Err(of_another_session()),
+            (None, Some(of_guard)) => &Self::new(of_guard.servers.clone(), Some(of_guard.clone())),
+            _ => self,
+        };
+        if transaction.of_several_sessions {
+            return Err(of_another_session());
+        }
+        let mut body = own.body();
         body.insert("ops".into(), transaction.ops.into());
         let call = Call::with(Method::POST, "/v1/txn".to_owned(), &Value::Object(body));
-        Ok(self.change::<Committed>(&call).await?.results)
+        Ok(own.change::<Committed>(&call).await?.results)
     }
 
     /// Waits for the next change. What happened before the server has taken the request in is not told.
@@ -376,6 +399,10 @@ impl Znodes {
 #[derive(Debug, Clone, Default)]
 pub struct Transaction {
     ops: Vec<Value>,
+    /// Whose locks have to be held.
+    session: Option<Arc<Core>>,
+    /// No session holds the locks of two.
+    of_several_sessions: bool,
 }
 
 impl Transaction {
@@ -385,13 +412,24 @@ impl Transaction {
     }
 
     /// Refuses all of it unless the guard's lock is held, by the guard's session and grant. So what follows is written while
-    /// the lock is held or not at all, however late it arrives. To be committed by the session's own
-    /// [`crate::LockSession::znodes`].
-    pub fn held(self, guard: &LockGuard) -> Self {
+    /// the lock is held or not at all, however late it arrives. For one lock [`LockGuard::write`] is shorter. All guards of a transaction
+    /// are of one session; else its commit is refused.
+    pub fn held(mut self, guard: &LockGuard) -> Self {
+        let session = guard.session();
+        let known = self.session.get_or_insert_with(|| session.clone());
+        self.of_several_sessions |= known.id != session.id;
         self.with(
             "held",
             json!({ "lock": guard.lock(), "fencing_token": guard.fencing_token().0 }),
         )
+    }
+
+    /// The same, if a guard's lock is held.
+    pub(crate) fn after_held(mut self, guard: &LockGuard) -> Self {
+        let changes = std::mem::take(&mut self.ops);
+        self = self.held(guard);
+        self.ops.extend(changes);
+        self
     }
 
     /// Creates a znode.

@@ -2,12 +2,14 @@
 //! ZooKeeper-like tree, and exclusive, shared and semaphore locks are what clients build on it over HTTP.
 //!
 //! This crate is the program `lockgate`, and the server as a library. A node inside a Rust program is a
-//! [`Lockgate`]; it serves HTTP like any other node, and the program can take locks without HTTP through a
-//! [`LocalSession`]:
+//! [`Lockgate`]; it serves HTTP like any other node, and the program takes locks by [`Lockgate::client`], a client of
+//! [`lock_client`] without a socket:
 //!
 //! ```no_run
-//! use lockgate::znode_store::{Op, ZPath};
-//! use lockgate::{AcquireOptions, Lockgate};
+//! use std::time::Duration;
+//!
+//! use lockgate::Lockgate;
+//! use lockgate::lock_client::{AcquireOptions, Transaction};
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let server = Lockgate::builder()
@@ -17,14 +19,14 @@
 //!     .data_dir("/var/lib/orders/lockgate")
 //!     .start()
 //!     .await?;
+//! server.ready(Duration::from_secs(30)).await?;
 //!
 //! let session = server.open_session("worker-7").await?;
 //! let guard = session.acquire("orders/42", AcquireOptions::exclusive()).await?;
 //! println!("nobody else writes to order 42, and {} proves it", guard.fencing_token());
 //!
 //! // A write into the cluster's own tree that is made only if the lock is held at that very moment.
-//! let invoiced = Op::Set { path: ZPath::parse("/orders/42")?, data: "invoiced".into(), version: -1 };
-//! guard.write(vec![invoiced]).await?;
+//! guard.write(Transaction::new().set("/orders/42", "invoiced", None)).await?;
 //! guard.release().await?;
 //!
 //! session.close().await?;
@@ -33,20 +35,29 @@
 //! # }
 //! ```
 //!
+//! The page `docs/embedding.md` of the repository has more: runtimes, threads that block, the order of a
+//! shutdown, and the defaults.
+//!
 //! What a lock guarantees, and to whom, stands in `lock_api`; how it is replicated in `raft_node`; and how it is
 //! decided in `znode_store`. Nothing here decides anything about locks: this crate starts things and ends them.
 //!
 //! # Features
 //!
-//! All are on by default. Programs that only embed the server need none of them (`default-features = false`).
+//! These are on by default. Programs that embed the server need none of them but perhaps `tls`
+//! (`default-features = false`).
 //!
 //! - `cli`: the program with its configuration files and its command line, the launcher of local clusters included.
 //! - `bench`: `lockgate bench`, the load generator.
 //! - `migrate`: `lockgate migrate`, which moves the tree of a ZooKeeper ensemble.
+//! - `tls`: connections of clients and peers over TLS. Programs on several machines want it; without it a node has thirty crates fewer.
+//!
+//! Off by default is `testing`: a node for the tests of programs that take locks.
 
-mod local;
+mod in_process;
 mod operator;
 mod server;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod transport;
 mod unsecured;
 
@@ -63,11 +74,11 @@ pub mod snapshot;
 #[cfg(feature = "cli")]
 pub mod traces;
 
-pub use local::{AcquireOptions, LocalGuard, LocalLockError, LocalSession};
-pub use server::{Builder, Lockgate, Reconfigured, StartError};
+pub use server::{Builder, Lockgate, NotReady, Reconfigured, StartError};
 pub use transport::TlsConfig;
 
 pub use lock_api;
+pub use lock_client;
 pub use raft_node;
 pub use transport_security;
 pub use zk_front;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use lock_api::http;
 use lock_api::http::{HttpConfig, LiveConfig, OperatorToken, Tracing};
 use lock_api::locks::Locks;
+use lock_client::{LockClient, LockSession};
 use raft_node::metrics::sheet::Registry;
 use raft_node::{
     AdmissionConfig, MemberAddress, MembershipChanged, MembershipError, MetricsConfig, Node, NodeConfig,
@@ -19,16 +20,20 @@ use raft_node::{
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use transport_security::TlsError;
 use zk_front::{Ports, ZkConfig};
 use znode_store::Limits;
 
-use crate::local::{LocalLockError, LocalSession};
+use crate::in_process::InProcess;
 use crate::operator::OperatorFile;
 use crate::transport::{TlsConfig, Transport, protection, refuse_exposed, requires_access};
 use crate::unsecured::Unsecured;
+
+/// Pause between two looks whether a node is ready: elections take longer.
+const READY_POLL: Duration = Duration::from_millis(20);
 
 /// A running node with its front ends. Ends with [`Lockgate::stop`]; a dropped one goes on in the
 /// background for as long as the runtime lives.
@@ -44,6 +49,7 @@ pub struct Lockgate {
     certificates: Option<Arc<Notify>>,
     /// By what its operator is known.
     operator: Option<OperatorFile>,
+    in_process: InProcess,
     bounds: LiveFrontEnds,
     /// What a server that stops is waiting for.
     stops_at: std::sync::Mutex<Option<&'static str>>,
@@ -79,6 +85,7 @@ struct FrontEnd {
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// The node does not start.
     #[error(transparent)]
@@ -96,9 +103,8 @@ pub enum StartError {
     Tls(#[from] TlsError),
     /// It would be open to everybody.
     #[error(
-        "this node would listen for {what} at {address}, where others than this machine can call it, and nothing is protected: \
-         give it certificates ([tls] in its configuration; `lockgate cert` makes some), or have it listen on 127.0.0.1, or say \
-         that all who can call it are trusted (`insecure = true`, or `--insecure`)"
+        "this node would listen for {what} at {address}, which other machines can reach, without TLS: give it certificates \
+         (`Builder::tls`), have it listen on 127.0.0.1, or accept that whoever reaches it can do everything (`Builder::insecure`)"
     )]
     Exposed {
         /// For whom.
@@ -123,6 +129,11 @@ pub enum StartError {
         source: io::Error,
     },
 }
+
+/// Why a node cannot serve yet, or any more.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the node is not ready: {0}")]
+pub struct NotReady(String);
 
 /// What a [`Lockgate`] is told before it starts. All but id, members and directory has defaults.
 #[derive(Debug, Clone)]
@@ -192,7 +203,7 @@ impl Builder {
         self
     }
 
-    /// Where to listen for peers, if not where the members' list says.
+    /// Where to listen for peers, if not where the members' list says. Port 0 is no use here: peers call the port of the list.
     pub fn peer_listen(mut self, address: SocketAddr) -> Self {
         self.config.peer_listen = Some(address);
         self
@@ -438,6 +449,7 @@ impl Builder {
                 stop,
             });
         }
+        let in_process = InProcess::new(router.clone(), http_bounds.clone());
         let administration = http::administration(router.clone());
         let admin = admin.map(|(listener, _)| (listener, administration, admin_bounds.clone(), None));
         let http = http.map(|(listener, _)| (listener, router, http_bounds.clone(), Some(node.clone())));
@@ -469,6 +481,7 @@ impl Builder {
             });
         }
         Ok(Lockgate {
+            in_process,
             certificates: transport.map(|transport| transport.look_now()),
             operator,
             locks,
@@ -550,7 +563,7 @@ impl Lockgate {
     }
 
     /// The lock service: what the HTTP front end calls, for callers with sessions of their own.
-    /// [`Lockgate::open_session`] is more comfortable.
+    /// [`Lockgate::client`] is more comfortable.
     pub fn locks(&self) -> &Locks {
         &self.locks
     }
@@ -614,19 +627,40 @@ impl Lockgate {
         Ok(())
     }
 
-    /// Opens a session that is kept alive in the background, with the default timeout.
-    pub async fn open_session(&self, name: &str) -> Result<LocalSession, LocalLockError> {
-        LocalSession::open(self.node.clone(), self.locks.clone(), None, name).await
+    /// A client of this node for the program that the node runs in: sessions, locks and the tree of znodes, with the types of
+    /// [`lock_client`]. It is there also [without HTTP](Builder::without_http), and whichever runtime it is called from.
+    ///
+    /// It calls as the node's operator, whom neither roles nor access control lists stop, because such a program can read everything that
+    /// the node keeps. A client with fewer rights has a token and calls over the network.
+    pub fn client(&self) -> &LockClient {
+        self.in_process.client()
     }
 
-    /// The same with a timeout (moved into the server's bounds): if this program hangs for that long its locks
-    /// go to others.
-    pub async fn open_session_with(
-        &self,
-        name: &str,
-        timeout: Duration,
-    ) -> Result<LocalSession, LocalLockError> {
-        LocalSession::open(self.node.clone(), self.locks.clone(), Some(timeout), name).await
+    /// Opens a session of the program, with the default TTL of 10 s; short for [`Lockgate::client`]. Where there is no leader yet, it waits
+    /// for one, for 15 s at most.
+    pub async fn open_session(&self, name: &str) -> Result<LockSession, lock_client::Error> {
+        self.client().session().name(name).open().await
+    }
+
+    /// Waits until the node can serve: it has found a leader, and has applied what was committed before. `Err` says what it still waits
+    /// for after `timeout`, or why it cannot go on.
+    pub async fn ready(&self, timeout: Duration) -> Result<(), NotReady> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let Some(why) = self.node.not_ready() else {
+                return Ok(());
+            };
+            if self.node.is_stopping() || Instant::now() >= deadline {
+                return Err(NotReady(why));
+            }
+            tokio::time::sleep(READY_POLL).await;
+        }
+    }
+
+    /// Waits until the node cannot go on, because its disk failed or its peers refuse it, and returns the reason. Never returns on a
+    /// healthy node. Then stop it, and end the program or start another node.
+    pub async fn failed(&self) -> String {
+        self.node.failed().await
     }
 
     /// Takes a node in that was started with [`Builder::join`]: a learner, which gets everything, takes every request,
@@ -671,13 +705,19 @@ impl Lockgate {
         self.node.stops_at().or(*self.waits_for())
     }
 
-    /// Hands leadership over, answers those who wait, and ends everything that was started here. Returns when
-    /// it has ended; calling it again is harmless.
+    /// Closes the sessions of [`Lockgate::client`], hands leadership over, answers those who wait, and ends everything that was started here.
+    /// Returns when it has ended; calling it again is harmless.
     ///
-    /// It takes two seconds at most, whatever clients and peers do, or as long as a configured drain timeout. A disk that hangs
+    /// The program's own guards are lost at once, so release what has to be released in order before. Later calls of the client fail with
+    /// [`lock_client::Error::Stopped`].
+    ///
+    /// It takes two seconds at most, whatever clients and peers do, or as long as a configured drain timeout, and one more if sessions of the
+    /// program are open. A disk that hangs
     /// can hold it up: [`Lockgate::stops_at`] says what it waits for.
     pub async fn stop(&self) {
         let mut front_ends = self.front_ends.lock().await;
+        *self.waits_for() = Some("sessions of this program");
+        self.in_process.begin_stop().await;
         // No new callers first; then those who wait are answered, while the cluster can still be told of it.
         for front_end in &*front_ends {
             front_end.stop.cancel();
@@ -690,6 +730,7 @@ impl Lockgate {
             operator.remove();
         }
         self.node.stop().await;
+        self.in_process.end().await;
         for front_end in front_ends.drain(..) {
             if let Err(error) = front_end.task.await {
                 tracing::error!(%error, "a front end ended badly");

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsConnector, TlsStream};
 
 use crate::error::{HandshakeError, TlsError};
-use crate::files;
+use crate::pem;
 use crate::reload::{Kept, Made, Reloadable};
 use crate::stream::Stream;
 use crate::{VERSIONS, provider};
@@ -68,7 +68,7 @@ impl fmt::Debug for ClientTls {
 }
 
 fn config(ca: &Path, own: Option<&(PathBuf, PathBuf)>) -> Result<Made<ClientConfig>, TlsError> {
-    let roots = files::authorities(ca)?;
+    let roots = pem::authorities(ca)?;
     let rejected = |path: &Path| {
         let path = path.to_owned();
         move |source| TlsError::Rejected { path, source }
@@ -80,7 +80,7 @@ fn config(ca: &Path, own: Option<&(PathBuf, PathBuf)>) -> Result<Made<ClientConf
     let (mut config, not_after) = match own {
         None => (builder.with_no_client_auth(), None),
         Some((certificate, key)) => {
-            let own = files::own(certificate, key)?;
+            let own = pem::own(certificate, key)?;
             let config = builder
                 .with_client_auth_cert(own.chain, own.key)
                 .map_err(rejected(certificate))?;

@@ -4,11 +4,13 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+#[cfg(feature = "tls")]
 use rustls::{CertificateError, PeerIncompatible};
 
 use crate::names::{NameError, PeerName};
 
 /// The longest text of a stranger that is repeated in a message.
+#[cfg(feature = "tls")]
 const MAX_SHOWN: usize = 200;
 
 /// Why certificates and keys cannot be used.
@@ -52,7 +54,11 @@ pub enum TlsError {
         /// What was expected, and what is in it.
         refused: Box<PeerRefused>,
     },
+    /// The program is built without TLS.
+    #[error("this program was built without TLS (the feature `tls` of its dependency)")]
+    NotBuilt,
     /// The library does not take what was read.
+    #[cfg(feature = "tls")]
     #[error("{path}: {source}", path = path.display())]
     Rejected {
         /// The certificate.
@@ -69,12 +75,14 @@ pub enum HandshakeError {
     #[error(transparent)]
     Peer(#[from] Box<PeerRefused>),
     /// The certificate of the other end is not good.
+    #[cfg(feature = "tls")]
     #[error("{}", certificate_fault(.0))]
     Certificate(CertificateError),
     /// It has shown none, and has to.
     #[error("it has shown no certificate")]
     NoCertificate,
     /// It has said no to this side's certificate, or to all that is spoken here.
+    #[cfg(feature = "tls")]
     #[error("the other end refused: {0:?}")]
     Refused(rustls::AlertDescription),
     /// It does not speak TLS at all.
@@ -83,6 +91,7 @@ pub enum HandshakeError {
     /// It offers only versions of TLS that are older than the oldest one here.
     #[error("it offers no version of TLS that is accepted here")]
     TooOld,
+    #[cfg(feature = "tls")]
     /// It speaks TLS, but agrees on nothing else that is spoken here, or is broken.
     #[error("no common ground: {0}")]
     Tls(rustls::Error),
@@ -118,6 +127,7 @@ pub struct PeerRefused {
 pub enum PeerFault {
     /// There is no certificate.
     NoCertificate,
+    #[cfg(feature = "tls")]
     /// Its certificate does not stand up to the authority: signed by another one, expired, for another purpose, …
     Certificate(CertificateError),
     /// The certificate cannot be read.
@@ -150,6 +160,7 @@ impl fmt::Display for PeerRefused {
         }
         match &self.fault {
             PeerFault::NoCertificate | PeerFault::Unreadable => Ok(()),
+            #[cfg(feature = "tls")]
             PeerFault::Certificate(error) => f.write_str(&certificate_fault(error)),
             PeerFault::NoName => f.write_str("its certificate names no node (lockgate://CLUSTER/node/ID)"),
             PeerFault::SeveralNames => f.write_str("its certificate names more than one node"),
@@ -163,6 +174,7 @@ impl fmt::Display for PeerRefused {
 impl std::error::Error for PeerRefused {}
 
 /// The library's own words name Rust's variants.
+#[cfg(feature = "tls")]
 fn certificate_fault(error: &CertificateError) -> String {
     match error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
@@ -183,6 +195,7 @@ fn certificate_fault(error: &CertificateError) -> String {
 }
 
 /// What a stranger says of itself, for a message or the log: on one line, in quotes, and of limited length.
+#[cfg(feature = "tls")]
 pub(crate) fn harmless(text: &str) -> String {
     let mut beginning: String = text.chars().take(MAX_SHOWN).collect();
     if beginning.len() < text.len() {
@@ -195,26 +208,30 @@ impl HandshakeError {
     /// Whether somebody was not let in: what whoever runs a node wants to read of. The rest happens to every port that is open
     /// to many.
     pub fn is_refusal(&self) -> bool {
-        matches!(
-            self,
-            Self::Peer(_) | Self::Certificate(_) | Self::NoCertificate | Self::TooOld
-        )
+        match self {
+            #[cfg(feature = "tls")]
+            Self::Certificate(_) => true,
+            Self::Peer(_) | Self::NoCertificate | Self::TooOld => true,
+            _ => false,
+        }
     }
 }
 
 impl From<io::Error> for HandshakeError {
     /// The error of a handshake that tokio-rustls carried out: what the library found is inside.
     fn from(error: io::Error) -> Self {
-        let found = error
+        #[cfg(feature = "tls")]
+        if let Some(found) = error
             .get_ref()
-            .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        match found {
-            Some(found) => found.clone().into(),
-            None => Self::Io(error),
+            .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+        {
+            return found.clone().into();
         }
+        Self::Io(error)
     }
 }
 
+#[cfg(feature = "tls")]
 impl From<rustls::Error> for HandshakeError {
     fn from(error: rustls::Error) -> Self {
         match error {

@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, tcp};
-use tokio_rustls::TlsStream;
 
+use crate::TlsStream;
 use crate::stream::Stream;
 
 /// What is read from. With TLS the halves share a state, and a lock around it that is held for one call.

@@ -26,6 +26,11 @@
 //!   ([`HandshakeBounds`]).
 //! - Private keys that others can read are not used, nor are other secrets in files ([`secret_text`]).
 //!
+//! # Features
+//!
+//! Without `tls`, which is on by default, none of this is built: connections are as they are, and what would protect them is refused with
+//! [`TlsError::NotBuilt`].
+//!
 //! # What is absent, on purpose
 //!
 //! Revocation lists: certificates are short-lived and reloaded, and a node is thrown out of a cluster by its membership.
@@ -33,41 +38,73 @@
 
 mod error;
 mod certificate;
+#[cfg(feature = "tls")]
+mod parsed;
+#[cfg(feature = "tls")]
 mod subject;
 mod names;
 mod files;
+#[cfg(feature = "tls")]
+mod pem;
+#[cfg_attr(
+    not(feature = "tls"),
+    expect(dead_code, reason = "without TLS nothing is made of files")
+)]
 mod reload;
+#[cfg_attr(
+    not(feature = "tls"),
+    expect(dead_code, reason = "only TLS makes handshakes of its own")
+)]
 mod handshake;
 mod stream;
 mod halves;
+#[cfg(feature = "tls")]
 mod verifier;
+#[cfg(feature = "tls")]
 mod peers;
+#[cfg(feature = "tls")]
 mod server;
+#[cfg(feature = "tls")]
 mod client;
+mod clients;
+#[cfg(not(feature = "tls"))]
+mod absent;
 #[cfg(feature = "issue")]
 pub mod issue;
 
+#[cfg(not(feature = "tls"))]
+pub use absent::{ClientTls, PeerTls, ServerTls};
 pub use certificate::ClientCertificate;
+#[cfg(feature = "tls")]
 pub use client::ClientTls;
+pub use clients::{ClientCertificates, OldestVersion};
 pub use error::{HandshakeError, PeerFault, PeerRefused, TlsError};
 pub use files::{TlsFiles, secret_text};
 pub use halves::{ReadHalf, WriteHalf};
 pub use handshake::{Crowd, HandshakeBounds};
 pub use names::{NameError, PeerName};
+#[cfg(feature = "tls")]
 pub use peers::PeerTls;
 pub use reload::{EXPIRY_WARNING, LOOK_EVERY, Refresh, Reloadable, keep_fresh};
-pub use server::{ClientCertificates, OldestVersion, ServerTls};
+#[cfg(feature = "tls")]
+pub use server::ServerTls;
 pub use stream::Stream;
 
-use std::sync::Arc;
-
+#[cfg(not(feature = "tls"))]
+use absent::TlsStream;
+#[cfg(feature = "tls")]
 use rustls::SupportedProtocolVersion;
+#[cfg(feature = "tls")]
 use rustls::crypto::CryptoProvider;
+#[cfg(feature = "tls")]
+use tokio_rustls::TlsStream;
 
 /// The only version that nodes speak with each other, and that clients speak by default. What 1.2 has beyond it (renegotiation, choices of
 /// ciphers) is what attacks were made of.
+#[cfg(feature = "tls")]
 static VERSIONS: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
+#[cfg(feature = "tls")]
+fn provider() -> std::sync::Arc<CryptoProvider> {
+    std::sync::Arc::new(rustls::crypto::ring::default_provider())
 }

@@ -13,9 +13,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::error::{HandshakeError, PeerFault, PeerRefused, TlsError};
-use crate::files::{self, Own, TlsFiles};
+use crate::files::TlsFiles;
 use crate::handshake::{Crowd, HandshakeBounds};
 use crate::names::PeerName;
+use crate::pem::{self, Own};
 use crate::reload::{Kept, Made, Reloadable};
 use crate::stream::Stream;
 use crate::verifier::{CalledPeer, CallingPeer, Expected};
@@ -153,8 +154,8 @@ impl fmt::Debug for PeerTls {
 }
 
 fn material(files: &TlsFiles, name: &PeerName) -> Result<Made<Material>, TlsError> {
-    let own = files::own(&files.certificate, &files.key)?;
-    let roots = Arc::new(files::authorities(&files.ca)?);
+    let own = pem::own(&files.certificate, &files.key)?;
+    let roots = Arc::new(pem::authorities(&files.ca)?);
     let cluster: Arc<str> = name.cluster.as_str().into();
     let this_node = Expected {
         cluster: cluster.clone(),

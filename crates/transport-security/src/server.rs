@@ -1,7 +1,7 @@
 //! What clients see of a node: its certificate; and what a node sees of clients: theirs, if they have one.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -9,44 +9,15 @@ use rustls::{ServerConfig, SupportedProtocolVersion};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
-use crate::certificate::{self, ClientCertificate};
+use crate::certificate::ClientCertificate;
+use crate::clients::{ClientCertificates, OldestVersion};
 use crate::error::{HandshakeError, TlsError};
-use crate::files;
 use crate::handshake::{Crowd, HandshakeBounds};
+use crate::parsed;
+use crate::pem;
 use crate::reload::{Kept, Made, Reloadable};
 use crate::stream::Stream;
 use crate::{VERSIONS, provider};
-
-/// What is asked of clients. Whatever is asked: a certificate that is shown and is not good ends the connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ClientCertificates {
-    /// Nothing: none is asked for.
-    Ignored,
-    /// Who has one signed by an authority in this file is known by it.
-    Optional(PathBuf),
-    /// Who has none is refused.
-    Required(PathBuf),
-}
-
-impl ClientCertificates {
-    fn authority(&self) -> Option<&Path> {
-        match self {
-            Self::Ignored => None,
-            Self::Optional(path) | Self::Required(path) => Some(path),
-        }
-    }
-}
-
-/// Oldest version of TLS that a listener accepts. It always accepts 1.3 as well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OldestVersion {
-    /// 1.3, and nothing else.
-    #[default]
-    Tls13,
-    /// 1.2, for clients that know no more. Of its ciphers rustls has those with forward secrecy and authenticated encryption only, and no
-    /// renegotiation. A client's certificate crosses the network in the clear.
-    Tls12,
-}
 
 /// Versions of a listener that accepts 1.2.
 static VERSIONS_FROM_12: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
@@ -130,7 +101,7 @@ impl ServerTls {
                 None => None,
                 // The library has read it already; what this reader cannot read is nobody's identity.
                 Some(certificate) => {
-                    let read = certificate::read(certificate)
+                    let read = parsed::read(certificate)
                         .ok_or(HandshakeError::Certificate(rustls::CertificateError::BadEncoding))?;
                     Some(ClientCertificate {
                         subject: read.subject,
@@ -157,16 +128,12 @@ fn config(
     protocols: &[Vec<u8>],
     oldest: OldestVersion,
 ) -> Result<Made<Shown>, TlsError> {
-    let own = files::own(certificate, key)?;
+    let own = pem::own(certificate, key)?;
     let rejected = |source| TlsError::Rejected {
         path: certificate.to_owned(),
         source,
     };
-    let names = own
-        .chain
-        .first()
-        .and_then(certificate::read)
-        .map(|read| read.names);
+    let names = own.chain.first().and_then(parsed::read).map(|read| read.names);
     let hosts = names.unwrap_or_default();
     let hosts = hosts
         .iter()
@@ -178,7 +145,7 @@ fn config(
     let builder = match clients.authority() {
         None => builder.with_no_client_auth(),
         Some(path) => {
-            let roots = Arc::new(files::authorities(path)?);
+            let roots = Arc::new(pem::authorities(path)?);
             let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
             let verifier = match clients {
                 ClientCertificates::Required(_) => verifier,

@@ -6,7 +6,8 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsStream;
+
+use crate::TlsStream;
 
 /// A connection over `S`, a TCP socket unless it is said otherwise.
 ///

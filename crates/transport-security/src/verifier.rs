@@ -13,9 +13,9 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, OtherError, RootCertStore, SignatureScheme,
 };
 
-use crate::certificate;
 use crate::error::{PeerFault, PeerRefused};
 use crate::names::PeerName;
+use crate::parsed;
 use crate::provider;
 
 /// Who is expected at the other end.
@@ -38,7 +38,7 @@ impl Expected {
 
     /// The name in a certificate, if it is as expected. Says nothing of who signed it.
     pub fn name(&self, certificate: &CertificateDer<'_>) -> Result<PeerName, PeerRefused> {
-        let Some(read) = certificate::read(certificate) else {
+        let Some(read) = parsed::read(certificate) else {
             return Err(self.refused(String::new(), PeerFault::Unreadable));
         };
         let fault = match read.peer() {
@@ -54,7 +54,7 @@ impl Expected {
     fn told(&self, certificate: &CertificateDer<'_>, error: rustls::Error) -> rustls::Error {
         match error {
             rustls::Error::InvalidCertificate(error) => {
-                let shown = match certificate::read(certificate) {
+                let shown = match parsed::read(certificate) {
                     Some(read) => read.shown(),
                     None => return as_error(self.refused(String::new(), PeerFault::Unreadable)),
                 };

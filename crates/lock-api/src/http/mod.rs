@@ -76,7 +76,7 @@ pub use metrics::register_doors;
 pub use openapi::openapi;
 pub use origin::KnownNames;
 pub use peer::Peer;
-pub use serve::serve;
+pub use serve::{serve, serve_in_process};
 pub use trace::Tracing;
 
 /// What every handler gets.

@@ -11,6 +11,9 @@ use front_door::subscriber;
 use transport_security::ClientCertificate;
 use znode_store::{Identities, Identity, Principal};
 
+/// Shown in place of an address of the program that the node runs in.
+const IN_PROCESS: &str = "in process";
+
 /// Where a connection comes from: the socket's own address, and the certificate that was shown when it was made. Forwarding
 /// headers are never believed, as every caller can write them.
 ///
@@ -33,6 +36,15 @@ impl Peer {
         Self {
             shown: SocketAddr::new(ip, port).to_string().into(),
             identities: Identities::new([Identity::Ip(ip)].into_iter().chain(subject)),
+            expires_at_ms: None,
+        }
+    }
+
+    /// The program that this node runs in. It can read everything that the node keeps, so it is the node's operator.
+    pub fn in_process() -> Self {
+        Self {
+            shown: IN_PROCESS.into(),
+            identities: Identities::new([Identity::Super]),
             expires_at_ms: None,
         }
     }

@@ -21,7 +21,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use nix::sys::socket::{setsockopt, sockopt};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
@@ -147,6 +147,35 @@ async fn accept(
         draining.cancel();
     };
     front_door::serve(listener, door, connect, shutdown).await;
+}
+
+/// Serves a connection of the program that the node runs in, as `peer`, until the program or `draining` ends it.
+///
+/// It takes no place among the connections of others, and its requests are not refused because others ask for much.
+// Boxed like `serve_here`.
+#[inline(never)]
+pub fn serve_in_process(
+    stream: DuplexStream,
+    peer: Peer,
+    front: Front,
+    config: &LiveConfig,
+    draining: CancellationToken,
+) -> BoxFuture<'static, ()> {
+    let config = config.get();
+    let talk = Talk {
+        peer,
+        front,
+        busy: None,
+        waited: Waited::default(),
+        meter: config.meter.clone(),
+        header_timeout: config.header_timeout,
+        draining,
+    };
+    Box::pin(async move {
+        if let Err(error) = talk.over(stream).await {
+            debug!(%error, "connection within the process ended");
+        }
+    })
 }
 
 /// One connection, from its first byte to its last.

@@ -71,6 +71,8 @@ fn failed<T>(error: &Error) -> Answer<T> {
         Error::Unknown(_) => Answer::Unknown("outcome unknown".to_owned()),
         // Whatever it was, it goes with the session.
         Error::Lost(_) => Answer::Failed("lost".to_owned()),
+        // Nobody shuts the client down while it is used.
+        other => Answer::Unknown(other.to_string()),
     }
 }
 

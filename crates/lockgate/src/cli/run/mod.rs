@@ -337,7 +337,7 @@ fn not_run(error: Error) -> Failure {
     let why = match error {
         Error::Refused(_) => return error.into(),
         Error::Unavailable(why) | Error::Unknown(why) => why,
-        Error::Lost(loss) => loss.to_string(),
+        other => other.to_string(),
     };
     Failure::new(
         exit_code::UNAVAILABLE,

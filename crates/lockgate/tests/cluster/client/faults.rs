@@ -121,7 +121,7 @@ async fn when_no_server_can_be_reached_the_loss_is_told_before_another_gets_the_
     for proxy in &proxies {
         proxy.clear_up();
     }
-    assert_eq!(guard.release().await, Err(Error::Lost(Loss::Expired)));
+    assert_eq!(guard.release().await, Err(Error::Lost(Loss::NoHeartbeat)));
     assert!(other.verify().await.unwrap());
     let again = session
         .acquire("heir", AcquireOptions::exclusive())
