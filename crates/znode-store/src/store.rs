@@ -83,7 +83,7 @@ impl Store {
             self.tree.digest(),
             self.sessions.digest(),
             self.remembered.digest(),
-            self.locks.digest(),
+            self.locks.digest(self.sessions.are_ending()),
             self.access.digest(),
         ])
     }

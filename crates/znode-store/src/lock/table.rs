@@ -334,21 +334,31 @@ impl LockTable {
         })
     }
 
-    /// All states, as they go into a snapshot.
-    pub(crate) fn kept_states(&self) -> Vec<KeptState> {
-        let holding = |lock: &LockName| self.queue(lock).map_or(0, Queue::holding);
+    /// Returns the states, as they go into a snapshot. While sessions are `ending`, also those of locks whose next waiter has not been granted
+    /// the lock because its session has ended: there the holders do not follow from the queue.
+    pub(crate) fn kept_states(&self, ending: bool) -> Vec<KeptState> {
+        let holding = |queue: &Queue| u32::try_from(queue.holding()).expect("contenders are few");
         let states = self.states.iter().map(|(ByName(lock), state)| {
-            let holding = u32::try_from(holding(lock)).expect("contenders are few");
+            let holding = self.queue(lock).map_or(0, holding);
             (lock.clone(), state.clone(), holding)
         });
-        states.collect()
+        let withheld = self.queues.iter().filter_map(|(ByName(lock), queue)| {
+            let is_withheld =
+                !self.states.contains_key(lock.as_str()) && queue.next(Terms::default()).is_some();
+            is_withheld.then(|| (lock.clone(), LockState::default(), holding(queue)))
+        });
+        match ending {
+            true => states.chain(withheld).collect(),
+            false => states.collect(),
+        }
     }
 
     /// The states' share of the digest.
-    pub(crate) fn digest(&self) -> u64 {
-        match self.states.is_empty() {
+    pub(crate) fn digest(&self, ending: bool) -> u64 {
+        let states = self.kept_states(ending);
+        match states.is_empty() {
             true => 0,
-            false => stable_hash::of(&self.kept_states()),
+            false => stable_hash::of(&states),
         }
     }
 
@@ -359,17 +369,25 @@ impl LockTable {
         let mut resumed = BTreeSet::new();
         for (lock, state, holding) in kept {
             let is_wrong = |closed: Closed| closed.at > newest || closed.passed_ms >= closed.delay_ms;
-            if state == LockState::default() || state.floor > newest || state.closed.is_some_and(is_wrong) {
-                return Err("the state of a lock in it is none");
-            }
-            let holds = match self.queues.get_mut(lock.as_str()) {
+            let queue = self.queues.get_mut(lock.as_str());
+            let holds = match queue {
                 Some(queue) => queue.resume(holding as usize),
                 None => holding == 0,
             };
+            let is_withheld = || {
+                let queue = self.queues.get(lock.as_str());
+                queue.is_some_and(|queue| queue.next(Terms::default()).is_some())
+            };
+            let is_none = state == LockState::default() && !is_withheld();
+            if is_none || state.floor > newest || state.closed.is_some_and(is_wrong) {
+                return Err("the state of a lock in it is none");
+            }
             if !holds || !resumed.insert(lock.clone()) {
                 return Err("who holds a lock in it cannot be");
             }
-            self.states.insert(ByName(lock), state);
+            if state != LockState::default() {
+                self.states.insert(ByName(lock), state);
+            }
         }
         for (ByName(lock), queue) in &mut self.queues {
             if !resumed.contains(lock) {

@@ -123,7 +123,7 @@ impl Store {
             endings,
             ended: self.sessions.ended().collect(),
             sessionless: self.remembered.clone(),
-            locks: self.locks.kept_states(),
+            locks: self.locks.kept_states(self.sessions.are_ending()),
             cursor: NodeIndex::ROOT,
             nulls: Vec::new(),
             slots: self.tree.slab().slots(),
