@@ -10,20 +10,20 @@ use tokio_util::sync::CancellationToken;
 use znode_store::SessionId;
 use znode_store::planted::{self, Bug};
 
-use crate::config::NodeId;
-use crate::disks::{Disks, MemberNews};
+use crate::disks::Disks;
+use crate::disks::report::MemberNews;
 use crate::error::Unavailable;
+use crate::ids::NodeId;
 use crate::leader::{LeaderView, Leadership};
 use crate::membership::change::MembershipLeader;
 use crate::membership::{
     MembershipChange, MembershipChanged, MembershipError, MembershipOutcome, MembershipRefusal,
 };
-use crate::peers::wire::{
-    Answer, Ask, HEARTBEATS_SINCE, HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched,
-};
+use crate::messages::{HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
+use crate::peers::wire::{Answer, Ask, HEARTBEATS_SINCE};
 use crate::peers::{LinkError, Peers, Purpose};
+use crate::state_machine::Raft;
 use crate::sync::Mutex;
-use crate::types::Raft;
 
 /// Heartbeats in one frame, and callers that wait for the next.
 const MAX_AT_ONCE: usize = 4_096;

@@ -15,7 +15,7 @@ use znode_store::Applied;
 
 use crate::admission::Place;
 use crate::error::{ProposeError, Unavailable};
-use crate::peers::wire::Declined;
+use crate::messages::Declined;
 use crate::sync::Mutex;
 
 /// What a caller waits for.

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use znode_store::Request;
 
-use crate::config::NodeId;
+use crate::ids::NodeId;
 use crate::versions::COMMANDS_VERSION;
 
 /// No message or record is larger: the largest is a batch of commands (see `proposer.rs`) or a part of a

@@ -15,17 +15,19 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{NodeId, SnapshotConfig};
+use crate::config::SnapshotConfig;
 use crate::error::Unavailable;
 use crate::fail_step;
+use crate::ids::NodeId;
 use crate::peers::Gate;
 use crate::peers::SnapshotTraffic;
 use crate::replica::Replica;
 use crate::snapshot_file;
+use crate::snapshot_file::Snapshot;
+use crate::state_machine::Raft;
 use crate::status::SnapshotMade;
 use crate::storage::{SnapshotStore, Wal};
 use crate::tuning::Tuned;
-use crate::types::{Raft, Snapshot};
 
 /// How often it is looked whether a snapshot is due: at the fastest that a disk takes, a few megabytes more.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -212,21 +214,21 @@ impl Compaction {
             ));
         }
         fail_step!(async "snapshot::before_make", |error| error);
-        let frozen = self.raft.with_state_machine(|machine| {
-            let frozen = machine.freeze();
-            Box::pin(async move { frozen })
+        let builder = self.raft.with_state_machine(|machine| {
+            let builder = machine.begin_snapshot();
+            Box::pin(async move { builder })
         });
-        let mut drawing = frozen.await.map_err(io::Error::other)?;
-        let last = drawing.last();
+        let mut builder = builder.await.map_err(io::Error::other)?;
+        let last = builder.last();
         let current = self.snapshots.latest().filter(|latest| {
             let covered = latest.meta().last.map(|pos| (pos.index, pos.term));
             covered == last.map(|id| (id.index, crate::types::term_of(&id)))
         });
         let snapshot = match current {
             Some(current) => snapshot_file::of(current)?,
-            None => drawing.write().await?,
+            None => builder.write().await?,
         };
-        drop(drawing);
+        drop(builder);
         let made = SnapshotMade {
             index: last.map_or(0, |id| id.index),
             term: last.map_or(0, |id| crate::types::term_of(&id)),

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 pub use crate::codec::{CommandBatch, Envelope, Origin, decode, encode};
-pub use crate::machine::PORTION;
+pub use crate::state_machine::PORTION;
 use crate::storage::log_entry::{decode_entry, encode_entry};
 use crate::storage::wal::{WalEntry, entry_of_record, push_entry};
 use crate::types::{Entry, Payload, Proposal, log_id};

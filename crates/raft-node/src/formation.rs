@@ -19,14 +19,15 @@ use openraft::errors::{InitializeError, RaftError};
 use tokio_util::sync::CancellationToken;
 
 use crate::backup::Seed;
-use crate::config::{MemberAddress, NodeId};
+use crate::ids::{DiskId, Member};
+use crate::ids::{MemberAddress, NodeId};
 use crate::peers::link::connect;
 use crate::peers::{Gate, Purpose};
+use crate::snapshot_file::Snapshot;
 use crate::snapshot_file::blocking;
+use crate::state_machine::Raft;
 use crate::storage::SnapshotStore;
-use crate::types::{
-    DiskId, Member, Membership, Raft, Snapshot, SnapshotMeta, StoredMembership, Vote, log_id,
-};
+use crate::types::{Membership, SnapshotMeta, StoredMembership, Vote, log_id};
 
 /// Between two calls on a member that is not up yet.
 const CALL_PAUSE: Duration = Duration::from_millis(100);

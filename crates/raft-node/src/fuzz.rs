@@ -4,16 +4,17 @@
 use openraft::raft::AppendEntriesRequest;
 
 pub use crate::codec::{BadBytes, CommandBatch, Envelope, Origin, decode, decode_start, encode};
+pub use crate::ids::{ClusterId, DiskId, Member};
 pub use crate::peers::Gate;
 pub use crate::peers::wire::{
     Answer, Ask, FrameReader, Hello, HelloReply, HelloStart, Purpose, SnapshotHead, SnapshotResume,
-    SnapshotTail, WIRE_VERSION, WireAppend, WireAppendResult, WireSnapshotMeta, put_frame,
+    SnapshotTail, WireAppend, WireAppendResult, WireSnapshotMeta, put_frame,
 };
 pub use crate::snapshot_file::restore;
 pub use crate::storage::log_entry::{decode_entry, decode_membership, encode_membership};
 pub use crate::storage::wal::{MAX_POSITION, record_start};
-pub use crate::types::{ClusterId, DiskId, Member};
 use crate::types::{SnapshotMeta, TypeConfig};
+pub use crate::versions::WIRE_VERSION;
 pub use crate::witness::Shown;
 
 /// Entries as Raft gets them, and as it would send them on.

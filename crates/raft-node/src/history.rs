@@ -46,24 +46,6 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// So many holders are looked up in the state at a time: some microseconds in which nothing is applied.
 const LOOKED_UP_AT_ONCE: usize = 64;
 
-/// What a node remembers of who held which lock.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HistoryConfig {
-    /// Whether it remembers anything.
-    pub enabled: bool,
-    /// How much, and for how long.
-    pub bounds: Bounds,
-}
-
-impl Default for HistoryConfig {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            bounds: Bounds::default(),
-        }
-    }
-}
-
 /// Some of what is remembered of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockHistory {

@@ -15,16 +15,17 @@ use tokio_util::sync::CancellationToken;
 use znode_store::planted::{self, Bug};
 use znode_store::{AccessCommand, Command, Limits, LockCommand, Request, SessionId, ZPath, Zxid};
 
-use crate::config::NodeId;
 use crate::delays::{Delays, Passed};
 use crate::fail_step;
+use crate::ids::Member;
+use crate::ids::NodeId;
+use crate::messages::{HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
 use crate::peers::Peers;
-use crate::peers::wire::{HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
 use crate::replica::Replica;
 use crate::sessions::{Counted, Due, Found};
 use crate::stall_log::StallLog;
+use crate::state_machine::Raft;
 use crate::tuning::Tuned;
-use crate::types::{Member, Raft};
 use crate::versions::{RECORDS_SINCE, WAITS_END_WITH_RIGHTS};
 
 /// How often the leader looks for sessions whose time is over: how late a session may end beside everything

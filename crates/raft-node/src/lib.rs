@@ -68,6 +68,9 @@
 //! openraft reaches a disk or a wire. Wall clocks are read for people (the time in a batch) and to sweep empty containers; all deadlines
 //! are monotonic.
 
+mod ids;
+mod invalid_setting;
+mod messages;
 pub mod config;
 pub mod node;
 pub mod status;
@@ -83,7 +86,8 @@ mod stall_log;
 mod succession;
 mod proposer;
 pub mod disks;
-mod machine;
+mod replicated_state;
+mod state_machine;
 mod compaction;
 mod replica;
 mod calls;
@@ -127,18 +131,20 @@ mod golden;
 
 pub use admission::{AdmissionConfig, AdmissionCounts, Busy, OpeningBounds};
 pub use config::{
-    MemberAddress, NodeConfig, NodeId, Nonsense, RaftTiming, SessionBounds, SessionEventsConfig,
-    SnapshotConfig, SweepConfig, WatchConfig,
+    HistoryConfig, NodeConfig, RaftTiming, SessionBounds, SessionEventsConfig, SnapshotConfig, SweepConfig,
+    WatchConfig,
 };
 pub use disks::{Alarm, AlarmKind, DiskConfig, DiskReport, MemberNews};
 pub use error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
-pub use history::{HistoryConfig, HistoryEntry, HistoryError, LockHistory};
+pub use history::{HistoryEntry, HistoryError, LockHistory};
 pub use hub::chronicle::{ClusterHappened, ClusterHappening, MAX_CHRONICLE};
 pub use hub::happenings::{Happened, Happening, Happenings, MAX_HAPPENINGS, MAX_ONLOOKERS, TooManyOnlookers};
 pub use hub::session_events::{
     EventPosition, NoPosition, SessionEvent, SessionEventCounts, StreamLost, TooManyStreams,
 };
 pub use hub::{ArmedWatches, GrantWait, NotArmed, Verdict, Watcher, WatchesLost};
+pub use ids::{MemberAddress, NodeId};
+pub use invalid_setting::InvalidSetting;
 pub use lock_history;
 pub use membership::{
     MAX_MEMBERS, MAX_PROMOTE_LAG, MembershipChange, MembershipChanged, MembershipError, MembershipRefusal,

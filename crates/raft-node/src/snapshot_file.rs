@@ -10,7 +10,7 @@ use crate::codec;
 use crate::membership::RetiredIds;
 use crate::storage::log_entry::{SnapshotMembers, decode_membership, encode_membership, id_at, position};
 use crate::storage::{SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotReceiver, SnapshotStore};
-use crate::types::{self, Snapshot};
+use crate::types::{self, TypeConfig};
 use crate::wall_clock;
 
 /// Decoded parts that wait to be restored: enough that neither thread waits for the other for long, some 2 MB.
@@ -23,7 +23,10 @@ pub async fn blocking<T: Send + 'static>(
     crate::blocking::run(work).await?
 }
 
-/// A snapshot that lies on this node's disk, complete and verified.
+/// Snapshot for openraft: what it covers, and its file.
+pub type Snapshot = openraft::alias::SnapshotOf<TypeConfig, SnapshotHandle>;
+
+/// Complete and verified snapshot on this node's disk.
 #[derive(Clone)]
 pub struct SnapshotHandle {
     file: SnapshotFile,

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::NodeId;
 use crate::disks::Alarm;
+use crate::ids::NodeId;
 use crate::versions::ProgramVersions;
 
 /// A member's part.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use znode_store::Limits;
 
 use crate::config::{NodeConfig, SessionBounds, SnapshotConfig, SweepConfig};
-use crate::disks::DiskConfig;
-use crate::metrics::MetricsConfig;
+use crate::disks::config::DiskConfig;
+use crate::metrics::config::MetricsConfig;
 use crate::sync::RwLock;
 
 /// See the module.

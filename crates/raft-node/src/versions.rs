@@ -17,8 +17,13 @@ use znode_store::{
     AccessCommand, Command, Data, Identity, LockCommand, MirrorStep, Op, Request, Rules, Step, ZPath,
 };
 
-use crate::config::NodeId;
-use crate::peers::wire::{OLDEST_WIRE_VERSION, WIRE_VERSION};
+use crate::ids::NodeId;
+
+/// Newest version of the peer protocol (`crate::peers::wire`). Two nodes use the highest version that both speak.
+pub const WIRE_VERSION: u16 = 11;
+
+/// Oldest version of the peer protocol that this program speaks.
+pub const OLDEST_WIRE_VERSION: u16 = 7;
 
 /// The newest kinds of commands that this program can apply.
 pub const COMMANDS_VERSION: u8 = 3;

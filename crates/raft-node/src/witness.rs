@@ -26,13 +26,13 @@ use serde::{Deserialize, Serialize};
 use znode_store::planted::{self, Bug};
 
 use crate::codec;
-use crate::config::NodeId;
 use crate::fail_step;
+use crate::ids::DiskId;
+use crate::ids::NodeId;
 use crate::storage::disk::Disk;
 use crate::storage::error::StorageError;
 use crate::storage::two_slots::TwoSlots;
 use crate::sync::Mutex;
-use crate::types::DiskId;
 use crate::versions::COMMANDS_VERSION;
 
 /// The file in the data directory.

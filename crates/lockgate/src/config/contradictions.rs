@@ -18,7 +18,7 @@ impl Settings<'_> {
     pub(super) fn refuse_contradictions(&mut self, config: &ServeConfig) {
         // Without id and members it would only be said again that they are missing.
         let is_known = !self.is_wrong("node_id") && !self.is_wrong("members");
-        for found in config.node.nonsense() {
+        for found in config.node.invalid_settings() {
             let about_members = matches!(found.setting, "node_id" | "members");
             if !self.is_wrong(found.setting) && (is_known || !about_members) {
                 self.wrong::<()>(found.setting, &found.fact);

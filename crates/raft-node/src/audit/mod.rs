@@ -15,6 +15,7 @@
 
 #[cfg(test)]
 mod tests;
+pub(crate) mod messages;
 mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,22 +25,22 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
-use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use znode_store::planted::{self, Bug};
 
+use self::messages::{AuditAnswer, AuditQuestion};
 pub use self::verdict::{Finding, StateDigest};
 use self::verdict::{compare, judge};
 use crate::blocking;
-use crate::config::NodeId;
 use crate::disks::{Alarm, AlarmKind};
+use crate::ids::NodeId;
 use crate::peers::wire::{Answer, Ask};
 use crate::peers::{Gate, Peers, Purpose};
 use crate::replica::Replica;
+use crate::state_machine::Raft;
 use crate::sync::Mutex;
-use crate::types::Raft;
 use crate::wall_clock;
 use crate::witness::{Loss, Record, Witness};
 
@@ -48,34 +49,6 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How many rounds may follow one another without a pause, when what was found is news for the members.
 const ROUNDS_IN_A_ROW: u32 = 3;
-
-/// What the leader tells and asks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AuditQuestion {
-    /// Digests of one version of the state machine compare, see [`znode_store::DIGEST_VERSION`].
-    pub digest_version: u32,
-    /// The leader's own.
-    pub states: Vec<StateDigest>,
-    /// What it knows of all members' directories.
-    pub members: BTreeMap<NodeId, Record>,
-    /// What it has found.
-    pub finding: Option<Finding>,
-    /// How many milliseconds the members' wall clocks are ahead of the leader's, its own among them.
-    pub clocks_ahead_ms: BTreeMap<NodeId, i64>,
-}
-
-/// What a member answers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AuditAnswer {
-    /// As in the question.
-    pub digest_version: u32,
-    /// The member's own.
-    pub states: Vec<StateDigest>,
-    /// A majority has found the member's state wrong before.
-    pub is_wrong: bool,
-    /// What its wall clock shows, in milliseconds since 1970.
-    pub clock_ms: u64,
-}
 
 /// Why this node does not serve.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::BackupError;
 use crate::codec;
-use crate::config::NodeId;
+use crate::ids::NodeId;
 
 pub(super) const MAGIC: [u8; 8] = *b"LOCKBACK";
 pub(super) const END_MAGIC: [u8; 8] = *b"BACKDONE";

@@ -14,13 +14,15 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::plan::{Next, Standing, Step, warnings};
 use super::{MembershipChange, MembershipChanged, MembershipOutcome, MembershipRefusal};
-use crate::config::{MemberAddress, NodeId};
+use crate::ids::DiskId;
+use crate::ids::{MemberAddress, NodeId};
 use crate::leader::{LeaderView, Recorder};
+use crate::messages::NotLeader;
 use crate::peers::link::connect_at;
-use crate::peers::wire::NotLeader;
 use crate::peers::{Gate, Purpose};
 use crate::replica::Replica;
-use crate::types::{CommittedLeaderId, DiskId, LogId, Membership, Payload, Raft, TypeConfig};
+use crate::state_machine::Raft;
+use crate::types::{CommittedLeaderId, LogId, Membership, Payload, TypeConfig};
 
 /// How long another node may take to take leadership over. A transfer takes milliseconds.
 pub const HAND_OVER_PATIENCE: Duration = Duration::from_secs(2);

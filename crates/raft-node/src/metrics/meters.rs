@@ -1,55 +1,16 @@
 //! What a node counts while it works, beside locks: how it proposes and applies, elections, sessions, snapshots.
 
 use std::fmt;
-use std::time::Duration;
 
 use tokio::time::Instant;
 use znode_store::Event;
 
-use super::locks::{LockMeters, MAX_LOCK_PREFIXES};
+use super::config::MetricsConfig;
+use super::locks::LockMeters;
 use super::numbers::{Classes, Counter, Histogram, Longest};
 use super::sheet::Sheet;
 use crate::calls::Times;
-use crate::config::Nonsense;
 use crate::slow::SlowLog;
-
-/// What a node is told about what it tells.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MetricsConfig {
-    /// Locks whose names begin so are also counted on their own.
-    pub lock_prefixes: Vec<String>,
-    /// Requests that take longer from their proposal to their answer are logged, with where the time went. `None`: none is.
-    pub slow: Option<Duration>,
-}
-
-impl Default for MetricsConfig {
-    fn default() -> Self {
-        Self {
-            lock_prefixes: Vec::new(),
-            // Several times what a commit may take while admission is content with it.
-            slow: Some(Duration::from_secs(1)),
-        }
-    }
-}
-
-impl MetricsConfig {
-    /// What makes no sense in it.
-    pub(crate) fn nonsense(&self) -> Vec<Nonsense> {
-        let mut facts = Vec::new();
-        if self.lock_prefixes.len() > MAX_LOCK_PREFIXES {
-            facts.push(format!("must have at most {MAX_LOCK_PREFIXES} prefixes"));
-        }
-        for (at, prefix) in self.lock_prefixes.iter().enumerate() {
-            if prefix.is_empty() || self.lock_prefixes[..at].contains(prefix) {
-                facts.push(format!(
-                    "has the prefix {prefix:?}, which is empty or given twice"
-                ));
-            }
-        }
-        let setting = "metrics.lock_prefixes";
-        facts.into_iter().map(|fact| Nonsense { setting, fact }).collect()
-    }
-}
 
 /// How a proposal ended for whoever waited for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

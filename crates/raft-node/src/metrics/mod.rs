@@ -6,8 +6,9 @@ pub mod numbers;
 pub mod sheet;
 
 mod clock;
-mod locks;
-mod meters;
+pub(crate) mod config;
+pub(crate) mod locks;
+pub(crate) mod meters;
 mod raft;
 mod state;
 mod storage;
@@ -16,11 +17,7 @@ use std::fmt;
 
 use prometheus_client::registry::Registry;
 
-pub use self::locks::MAX_LOCK_PREFIXES;
-pub use self::meters::MetricsConfig;
-
-pub(crate) use self::locks::times_out;
-pub(crate) use self::meters::{Ended, Meters};
+pub use self::config::{MAX_LOCK_PREFIXES, MetricsConfig};
 
 use self::sheet::{Instruments, Sheet};
 use crate::node::Node;

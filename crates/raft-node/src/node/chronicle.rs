@@ -8,9 +8,9 @@ use std::time::Duration;
 use openraft::async_runtime::watch::WatchReceiver;
 
 use super::Node;
-use crate::config::{MemberAddress, NodeId};
 use crate::disks::{Alarm, AlarmKind};
 use crate::hub::chronicle::{ClusterHappened, ClusterHappening};
+use crate::ids::{MemberAddress, NodeId};
 use crate::leader::LeaderView;
 
 /// How often it is looked who is a member, and what there is to look at. Who leads is told at once.

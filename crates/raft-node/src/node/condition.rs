@@ -8,8 +8,9 @@ use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{Instant as _, ServerState};
 
 use super::Node;
-use crate::config::{MemberAddress, NodeId};
-use crate::disks::{Alarm, DiskReport};
+use crate::disks::Alarm;
+use crate::disks::report::DiskReport;
+use crate::ids::{MemberAddress, NodeId};
 use crate::membership::MAX_PROMOTE_LAG;
 use crate::membership::plan::next_free;
 use crate::status::{ClusterStatus, Followers, MemberStatus, Role};

@@ -31,23 +31,24 @@ use crate::admission::{Admission, AdmissionConfig, AdmissionCounts, Busy, Place,
 use crate::asker::{Asker, Questions};
 use crate::audit::Audit;
 use crate::compaction;
-use crate::config::{NodeConfig, NodeId};
+use crate::config::NodeConfig;
 use crate::disks::Disks;
 use crate::error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
 use crate::history::{History, HistoryError, LockHistory};
 use crate::hub::{ArmedWatches, GrantWait, Watcher, WatchesLost};
+use crate::ids::NodeId;
 use crate::leader::LeaderView;
 use crate::membership::change::MembershipLeader;
-use crate::metrics::Meters;
-use crate::peers::wire::Touched;
+use crate::messages::Touched;
+use crate::metrics::meters::Meters;
 use crate::peers::{Gate, SnapshotTraffic};
 use crate::replica::Replica;
+use crate::state_machine::Raft;
 use crate::status::SnapshotMade;
 use crate::storage::{Storage, Wal};
 use crate::succession::Succession;
 use crate::sync::Mutex;
 use crate::tuning::{Tuned, Tuning};
-use crate::types::Raft;
 use crate::versions::LONG_PATHS;
 use crate::watch_connection::WatchConnection;
 

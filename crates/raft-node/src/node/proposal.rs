@@ -14,7 +14,7 @@ use crate::admission::Place;
 use crate::calls::{Answered, CallResult, Times};
 use crate::codec::{self, Envelope};
 use crate::error::{ProposeError, Unavailable};
-use crate::metrics::Ended;
+use crate::metrics::meters::Ended;
 use crate::subject::Subject;
 use crate::traces::Scope;
 use crate::versions;

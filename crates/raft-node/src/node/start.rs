@@ -26,24 +26,25 @@ use crate::error::StartError;
 use crate::formation;
 use crate::history;
 use crate::hub::Hub;
+use crate::ids::{ClusterId, DiskId};
 use crate::leader::{self, LeaderView};
-use crate::machine::StateMachine;
 use crate::membership::change::MembershipLeader;
 use crate::membership::knock::Knocker;
-use crate::metrics::Meters;
-use crate::panics::{Alarm, Tasks};
+use crate::metrics::meters::Meters;
+use crate::panics::{PanicGuard, Tasks};
 use crate::peers::network::Network;
 use crate::peers::server::{self, Services};
 use crate::peers::stream::PeerListener;
 use crate::peers::{Gate, Peers, SnapshotTraffic};
 use crate::proposer::{self, Proposer};
 use crate::replica::Replica;
+use crate::state_machine::Raft;
+use crate::state_machine::StateMachine;
 use crate::storage::{Disk, RealDisk, Storage};
 use crate::submitter::Submitter;
 use crate::succession::Succession;
 use crate::sync::Mutex;
 use crate::tuning::{Tuned, Tuning};
-use crate::types::{ClusterId, DiskId, Raft};
 
 /// Log entries in one frame to a follower. Entries are batches of about a megabyte at most (a single large
 /// transaction may be some more), and all frames must stay well below [`codec::MAX_ENCODED_BYTES`].
@@ -165,7 +166,12 @@ impl Node {
             false => (Arc::new(replica), None),
         };
 
-        let machine = StateMachine::new(replica.clone(), storage.snapshots.clone(), gate.clone());
+        let machine = {
+            let failure = gate.failure().clone();
+            let gate = gate.clone();
+            let on_retired = Box::new(move |ids| gate.set_retired(ids));
+            StateMachine::new(replica.clone(), storage.snapshots.clone(), failure, on_retired)
+        };
         let traffic = Arc::new(SnapshotTraffic::new(config.snapshots.send_bytes_per_second));
         let log_store = storage.log_store();
         let own_syncs = log_store.own_syncs();
@@ -259,7 +265,7 @@ impl Node {
             }),
         };
 
-        let tasks = Tasks::new(gate.clone(), tasks);
+        let tasks = Tasks::new(gate.failure().clone(), tasks);
         let services = Services {
             raft: raft.clone(),
             submissions: submissions.clone(),
@@ -318,7 +324,7 @@ impl Node {
             let node = proposing.clone();
             async move {
                 // The task that this is called in is nobody's.
-                let _alarm = Alarm::new(&node.inner.gate, "a proposal of the leader's own");
+                let _guard = PanicGuard::new(node.inner.gate.failure(), "a proposal of the leader's own");
                 matches!(node.propose(request).await, Ok(Applied { outcome: Ok(_), .. }))
             }
         };

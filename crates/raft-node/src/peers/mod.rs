@@ -22,7 +22,7 @@ pub use link::{Link, LinkError};
 pub use snapshots::SnapshotTraffic;
 pub use wire::Purpose;
 
-use crate::config::NodeId;
+use crate::ids::NodeId;
 use crate::sync::Mutex;
 
 /// The lines to all peers, made when they are first needed.

@@ -20,11 +20,12 @@ use self::pack::{Pack, tell};
 use crate::codec::{CommandBatch, Envelope};
 use crate::disks::Disks;
 use crate::fail_step;
+use crate::messages::{Declined, NotLeader};
 use crate::peers::Gate;
-use crate::peers::wire::{Declined, NotLeader};
 use crate::replica::Replica;
+use crate::state_machine::Raft;
 use crate::storage::{OwnSyncs, Wal};
-use crate::types::{CommittedLeaderId, Membership, Proposal, Raft, TypeConfig};
+use crate::types::{CommittedLeaderId, Membership, Proposal, TypeConfig};
 use crate::versions::OLDEST_COMMANDS_VERSION;
 
 mod pack;
@@ -280,7 +281,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::types::Member;
+    use crate::ids::Member;
 
     #[test]
     fn a_lone_voter_has_no_others_to_wait_for_whoever_learns() {

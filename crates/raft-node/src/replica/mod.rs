@@ -1,7 +1,7 @@
 //! This node's copy of the state and everything that feeds on it: waiting callers, watches, deadlines.
 //! Entries come in at one end, in order; replies, events and heard sessions go out at the others.
 //!
-//! It does not know where entries come from: openraft's side is in `machine.rs`.
+//! It does not know where entries come from: openraft's side is in `state_machine.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use znode_store::planted::{self, Bug};
 use znode_store::{
     Applied, Command, ContenderEnd, EntryContext, EntryWork, Event, HolderId, LockMode, LockName, Reply,
-    SessionId, Standing, Store, Zxid,
+    SessionId, SnapshotPart, Standing, Store, Zxid,
 };
 
 use crate::calls::{Applying, Calls};
@@ -21,7 +21,9 @@ use crate::cluster_clock::ClusterClock;
 use crate::codec::{BadBytes, CommandBatch, Envelope, Origin};
 use crate::fail_step;
 use crate::hub::{GrantWait, Hub, Verdict};
-use crate::metrics::{Meters, times_out};
+use crate::metrics::locks::times_out;
+use crate::metrics::meters::Meters;
+use crate::replicated_state::{LogPosition, ReplicatedState};
 use crate::sessions::SessionTracker;
 use crate::sync::{RwLock, RwLockReadGuard};
 use crate::tap::Tap;
@@ -33,25 +35,6 @@ mod states;
 
 use looks::Looks;
 use states::States;
-
-/// A position in the log.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LogPosition {
-    /// The index.
-    pub index: u64,
-    /// The term of the entry there.
-    pub term: u64,
-}
-
-#[cfg(feature = "simulation")]
-impl From<LogPosition> for crate::simulation::Place {
-    fn from(at: LogPosition) -> Self {
-        Self {
-            term: at.term,
-            index: at.index,
-        }
-    }
-}
 
 /// The state of this node, and those who wait for it.
 pub struct Replica {
@@ -76,7 +59,7 @@ pub struct Replica {
     /// Digests of some earlier states.
     states: States,
     applied: watch::Sender<LogPosition>,
-    /// How often the state was replaced as a whole.
+    /// Number of times that the state was replaced as a whole. Read it while the state is locked.
     generation: AtomicU64,
     /// Proposals that were lost with their leader go back to the queue from which they came.
     resubmit: mpsc::UnboundedSender<(u64, Bytes)>,
@@ -176,13 +159,116 @@ impl Replica {
             || self.looks.were_lately(Instant::now())
     }
 
-    /// Applies an entry that carries no commands.
-    pub fn apply_blank(&self, at: LogPosition) {
+    /// Waits for a contender, or says at once what became of it. With `alone` it waits until a holder's upgrade is
+    /// granted.
+    pub fn wait_for_grant(&self, lock: &LockName, holder: &HolderId, alone: bool) -> GrantWait {
+        let store = self.store.read();
+        match store.standing(lock, holder) {
+            Some(Standing::Upgrades(_)) if alone => self.hub.wait_for_grant(lock, holder),
+            // An upgrade that was given up, elsewhere and under the same request.
+            Some(Standing::Holds(grant)) if alone && grant.mode != LockMode::Exclusive => {
+                GrantWait::decided(Verdict::Ended(ContenderEnd::Withdrawn))
+            }
+            Some(Standing::Holds(grant) | Standing::Upgrades(grant)) => {
+                GrantWait::decided(Verdict::Granted(grant))
+            }
+            Some(Standing::Waits(_)) => self.hub.wait_for_grant(lock, holder),
+            None => GrantWait::decided(Verdict::Lost),
+        }
+    }
+
+    /// Waits for the end of a contender, or says at once that it is gone.
+    pub fn wait_for_end(&self, lock: &LockName, holder: &HolderId) -> GrantWait {
+        let store = self.store.read();
+        match store.standing(lock, holder) {
+            Some(_) => self.hub.wait_for_end(lock, holder),
+            None => GrantWait::decided(Verdict::Lost),
+        }
+    }
+
+    /// Puts proposals that were not carried out back into the queue.
+    pub fn resubmit(&self, calls: Vec<(u64, Bytes)>) {
+        for call in calls {
+            // The queue is closed when the node stops, and then the calls are answered by `Calls::stop`.
+            let _ = self.resubmit.send(call);
+        }
+    }
+
+    /// Sends again what was sent in terms before the one applied last, and not carried out there.
+    pub fn resubmit_lost(&self) {
+        self.resubmit(self.calls.term_began(self.applied().term));
+    }
+
+    fn advance(&self, at: LogPosition) {
+        let before = self.applied.send_replace(at);
+        assert!(at >= before, "applied {before:?} after {at:?}");
+        if before.term < at.term {
+            self.resubmit_lost();
+        }
+    }
+
+    /// A session on record is off it, if the state has heard it at this very position: what a caller without rights asks for is
+    /// no sign of life there.
+    fn off_record(&self, store: &Store, session: SessionId, at: Zxid) {
+        if store.session_heard_at(session) == Some(at) {
+            self.sessions.off_record(session);
+        }
+    }
+
+    /// What events mean for this node itself.
+    fn follow_events(
+        &self,
+        applied: &Applied,
+        events: &[Event],
+        opening: Option<Duration>,
+        now: Instant,
+        store: &Store,
+    ) {
+        let heard = |session| {
+            if self.sessions.heard(session, now) {
+                self.off_record(store, session, applied.zxid);
+            }
+        };
+        // Also if that was done and answered before: whoever asked again counts from then on.
+        if let Ok(Reply::SessionOpened { session, .. }) = &applied.outcome {
+            heard(*session);
+        }
+        for event in events {
+            match event {
+                Event::SessionOpened(session) => {
+                    if let (Ok(Reply::SessionOpened { .. }), Some(timeout)) = (&applied.outcome, opening) {
+                        self.sessions.opened(*session, timeout, now);
+                    }
+                }
+                Event::SessionReconnected { session, .. } => heard(*session),
+                Event::SessionEnded { session, .. } => self.sessions.ended(*session),
+                // Nothing in it is secret. As below, it is told once.
+                Event::AccessChanged(change) if self.sessions.leading_term().is_some() => {
+                    let (by, change) = (change.by.to_string(), change.command.to_string());
+                    tracing::info!(by, change, "who may do what was changed");
+                }
+                // Told once in the cluster: by the leader, and not again by whoever reads the log after a restart.
+                Event::SoftQuotaPassed {
+                    path,
+                    what,
+                    limit,
+                    used,
+                } if self.sessions.leading_term().is_some() => {
+                    tracing::warn!(path = path.to_string(), of = %what, limit, used, "a soft quota was passed");
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl ReplicatedState for Replica {
+    fn apply_blank(&self, at: LogPosition) {
         self.advance(at);
     }
 
-    /// Applies the commands of an entry: answers this node's callers, after everybody who watches was told.
-    pub fn apply_commands(&self, at: LogPosition, proposal: &Proposal) -> Result<(), BadBytes> {
+    // Callers are answered after every watch has been notified.
+    fn apply_commands(&self, at: LogPosition, proposal: &Proposal) -> Result<(), BadBytes> {
         // The proposer lost the term before the entry was appended, and the entry was meant for that term
         // only: whoever proposed it tries again. The same on every replica, so no one applies it.
         if proposal.term != at.term {
@@ -287,10 +373,26 @@ impl Replica {
         Ok(())
     }
 
-    /// Replaces the state by a snapshot's, which ends at `at`. Answers with the state before, unless the lock history takes
-    /// it: to give a large one back takes a while, and should be done where it holds nobody up.
-    #[must_use = "the state before should be dropped on a thread of its own"]
-    pub fn replace(&self, at: LogPosition, restored: Store) -> Option<Store> {
+    fn begin_snapshot(&self) -> u64 {
+        let mut store = self.store.write();
+        store.begin_snapshot();
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    fn next_snapshot_part(&self, generation: u64, znodes: usize) -> Option<Option<SnapshotPart>> {
+        let mut store = self.store.write();
+        let is_current = self.generation.load(Ordering::Relaxed) == generation;
+        is_current.then(|| store.next_snapshot_part(znodes))
+    }
+
+    fn abandon_snapshot(&self, generation: u64) {
+        let mut store = self.store.write();
+        if self.generation.load(Ordering::Relaxed) == generation {
+            store.abandon_snapshot();
+        }
+    }
+
+    fn replace(&self, at: LogPosition, restored: Store) -> Option<Store> {
         let (before, zxid, time_ms) = {
             let mut store = self.store.write();
             let before = std::mem::replace(&mut *store, restored);
@@ -305,113 +407,6 @@ impl Replica {
         self.calls.lose_sent();
         self.advance(at);
         self.tap.replaced(before, zxid, time_ms)
-    }
-
-    /// How often the state was replaced by a snapshot's. Ask while the state is locked.
-    pub fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Relaxed)
-    }
-
-    /// Waits for a contender, or says at once what became of it. With `alone` it waits until a holder's upgrade is
-    /// granted.
-    pub fn wait_for_grant(&self, lock: &LockName, holder: &HolderId, alone: bool) -> GrantWait {
-        let store = self.store.read();
-        match store.standing(lock, holder) {
-            Some(Standing::Upgrades(_)) if alone => self.hub.wait_for_grant(lock, holder),
-            // An upgrade that was given up, elsewhere and under the same request.
-            Some(Standing::Holds(grant)) if alone && grant.mode != LockMode::Exclusive => {
-                GrantWait::decided(Verdict::Ended(ContenderEnd::Withdrawn))
-            }
-            Some(Standing::Holds(grant) | Standing::Upgrades(grant)) => {
-                GrantWait::decided(Verdict::Granted(grant))
-            }
-            Some(Standing::Waits(_)) => self.hub.wait_for_grant(lock, holder),
-            None => GrantWait::decided(Verdict::Lost),
-        }
-    }
-
-    /// Waits for the end of a contender, or says at once that it is gone.
-    pub fn wait_for_end(&self, lock: &LockName, holder: &HolderId) -> GrantWait {
-        let store = self.store.read();
-        match store.standing(lock, holder) {
-            Some(_) => self.hub.wait_for_end(lock, holder),
-            None => GrantWait::decided(Verdict::Lost),
-        }
-    }
-
-    /// Puts proposals that were not carried out back into the queue.
-    pub fn resubmit(&self, calls: Vec<(u64, Bytes)>) {
-        for call in calls {
-            // The queue is closed when the node stops, and then the calls are answered by `Calls::stop`.
-            let _ = self.resubmit.send(call);
-        }
-    }
-
-    /// Sends again what was sent in terms before the one applied last, and not carried out there.
-    pub fn resubmit_lost(&self) {
-        self.resubmit(self.calls.term_began(self.applied().term));
-    }
-
-    fn advance(&self, at: LogPosition) {
-        let before = self.applied.send_replace(at);
-        assert!(at >= before, "applied {before:?} after {at:?}");
-        if before.term < at.term {
-            self.resubmit_lost();
-        }
-    }
-
-    /// A session on record is off it, if the state has heard it at this very position: what a caller without rights asks for is
-    /// no sign of life there.
-    fn off_record(&self, store: &Store, session: SessionId, at: Zxid) {
-        if store.session_heard_at(session) == Some(at) {
-            self.sessions.off_record(session);
-        }
-    }
-
-    /// What events mean for this node itself.
-    fn follow_events(
-        &self,
-        applied: &Applied,
-        events: &[Event],
-        opening: Option<Duration>,
-        now: Instant,
-        store: &Store,
-    ) {
-        let heard = |session| {
-            if self.sessions.heard(session, now) {
-                self.off_record(store, session, applied.zxid);
-            }
-        };
-        // Also if that was done and answered before: whoever asked again counts from then on.
-        if let Ok(Reply::SessionOpened { session, .. }) = &applied.outcome {
-            heard(*session);
-        }
-        for event in events {
-            match event {
-                Event::SessionOpened(session) => {
-                    if let (Ok(Reply::SessionOpened { .. }), Some(timeout)) = (&applied.outcome, opening) {
-                        self.sessions.opened(*session, timeout, now);
-                    }
-                }
-                Event::SessionReconnected { session, .. } => heard(*session),
-                Event::SessionEnded { session, .. } => self.sessions.ended(*session),
-                // Nothing in it is secret. As below, it is told once.
-                Event::AccessChanged(change) if self.sessions.leading_term().is_some() => {
-                    let (by, change) = (change.by.to_string(), change.command.to_string());
-                    tracing::info!(by, change, "who may do what was changed");
-                }
-                // Told once in the cluster: by the leader, and not again by whoever reads the log after a restart.
-                Event::SoftQuotaPassed {
-                    path,
-                    what,
-                    limit,
-                    used,
-                } if self.sessions.leading_term().is_some() => {
-                    tracing::warn!(path = path.to_string(), of = %what, limit, used, "a soft quota was passed");
-                }
-                _ => {}
-            }
-        }
     }
 }
 

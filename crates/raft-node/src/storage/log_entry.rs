@@ -15,11 +15,10 @@ use serde::{Deserialize, Serialize};
 use super::error::StorageError;
 use super::wal::{LogPos, WalEntry};
 use crate::codec;
-use crate::config::MemberAddress;
+use crate::ids::MemberAddress;
+use crate::ids::{DiskId, Member};
 use crate::membership::RetiredIds;
-use crate::types::{
-    DiskId, Entry, LogId, Member, Membership, Payload, Proposal, StoredMembership, log_id, term_of,
-};
+use crate::types::{Entry, LogId, Membership, Payload, Proposal, StoredMembership, log_id, term_of};
 
 const VERSION: u8 = 7;
 /// Of the membership in a snapshot's header, which changes at other times.

@@ -30,7 +30,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::fail_step;
-use crate::types::DiskId;
+use crate::ids::DiskId;
 use crate::witness::Witness;
 
 pub use self::disk::{Disk, RealDisk};

@@ -12,18 +12,21 @@ use super::golden;
 use super::material::{
     CLUSTER, CLUSTER_ID, DISK_ID, batches, changing, envelope, later_requests, member, requests,
 };
-use crate::audit::{AuditAnswer, AuditQuestion, Finding, StateDigest};
+use crate::audit::messages::{AuditAnswer, AuditQuestion};
+use crate::audit::{Finding, StateDigest};
 use crate::codec::Envelope;
 use crate::disks::{Alarm, AlarmKind, DiskReport, DiskView, MemberNews};
+use crate::ids::{ClusterId, DiskId};
 use crate::membership::{MembershipChange, MembershipChanged, MembershipOutcome, MembershipRefusal};
+use crate::messages::{Declined, HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
 use crate::peers::wire::{
-    Answer, Ask, Declined, HeartbeatsTaken, Hello, HelloReply, HelloStart, LeaderLoss, MAGIC, Moment,
-    NotLeader, OLDEST_WIRE_VERSION, Purpose, RefusalCause, SeenMoment, SnapshotHead, SnapshotResume,
-    SnapshotTail, Touched, WIRE_VERSION, WireAppend, WireAppendResult, WireEntry, WireLogId, WirePayload,
+    Answer, Ask, Hello, HelloReply, HelloStart, LeaderLoss, MAGIC, Purpose, RefusalCause, SnapshotHead,
+    SnapshotResume, SnapshotTail, WireAppend, WireAppendResult, WireEntry, WireLogId, WirePayload,
     WireSnapshotKey, WireSnapshotMeta, WireVote, WireVoteRequest, WireVoteResponse, decode_frame, put_frame,
 };
 use crate::storage::log_entry::{decode_entry, encode_entry};
-use crate::types::{ClusterId, DiskId, Entry, Payload, Proposal, log_id};
+use crate::types::{Entry, Payload, Proposal, log_id};
+use crate::versions::{OLDEST_WIRE_VERSION, WIRE_VERSION};
 use crate::versions::{ProgramVersions, WireRange};
 use crate::witness::{Acknowledged, Record, Shown};
 

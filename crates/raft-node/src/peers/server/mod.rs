@@ -23,18 +23,18 @@ use super::wire::{
 };
 use crate::audit::Audit;
 use crate::codec;
-use crate::config::NodeId;
 use crate::disks::Disks;
 use crate::fail_step;
+use crate::ids::NodeId;
 use crate::leader::Leadership;
 use crate::membership::change::MembershipLeader;
-use crate::panics::Alarm;
+use crate::panics::PanicGuard;
 use crate::proposer::Submissions;
 use crate::replica::Replica;
 use crate::snapshot_file::blocking;
+use crate::state_machine::Raft;
 use crate::storage::Storage;
 use crate::succession::Succession;
-use crate::types::Raft;
 
 /// Connections of peers at a time: four purposes each and a few that are being replaced, for a large
 /// cluster; and whoever is not a peer cannot exhaust the node's files.
@@ -107,7 +107,7 @@ pub async fn serve(listener: PeerListener, gate: Arc<Gate>, services: Services, 
         };
         let (gate, services, stop, crowd) = (gate.clone(), services.clone(), stop.clone(), crowd.clone());
         connections.spawn(async move {
-            let _alarm = Alarm::new(&gate, "the connection of a peer");
+            let _guard = PanicGuard::new(gate.failure(), "the connection of a peer");
             let served = async {
                 let (hello, reader, writer) =
                     greet(stream, &from.to_string(), &gate, &services.storage, &crowd).await?;
@@ -294,9 +294,9 @@ async fn answer(
             // The place in the queue is taken here, in order; the answer may come in any order.
             let answer = begin(ask, services.clone()).await;
             let answers = answers.clone();
-            let alarm = Alarm::new(gate, "the answer to a peer");
+            let guard = PanicGuard::new(gate.failure(), "the answer to a peer");
             pending.spawn(async move {
-                let _alarm = alarm;
+                let _guard = guard;
                 // A connection that is gone needs no answer.
                 let _ = answers.send((id, answer.await)).await;
             });

@@ -13,9 +13,10 @@ use transport_security::{HandshakeBounds, HandshakeError, PeerTls, Stream, TlsFi
 
 use super::super::wire::MAX_GREETING_BYTES;
 use super::*;
-use crate::config::{MemberAddress, NodeConfig};
+use crate::config::NodeConfig;
+use crate::ids::DiskId;
+use crate::ids::MemberAddress;
 use crate::node::Node;
-use crate::types::DiskId;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 

@@ -9,11 +9,11 @@ use openraft::raft::{
 use serde::{Deserialize, Serialize};
 
 use super::sound::{AnyLogId, AnyMembership, AnyVote, openraft_membership};
-use crate::config::NodeId;
+use crate::ids::Member;
+use crate::ids::NodeId;
 use crate::storage::SnapshotKey;
 use crate::types::{
-    Entry, LogId, Member, Membership, Proposal, SnapshotMeta, StoredMembership, TypeConfig, Vote, log_id,
-    term_of,
+    Entry, LogId, Membership, Proposal, SnapshotMeta, StoredMembership, TypeConfig, Vote, log_id, term_of,
 };
 
 /// A vote on the wire.

@@ -11,10 +11,11 @@ use openraft::{StorageError as RaftStorageError, vote::RaftVote};
 use tempfile::TempDir;
 
 use super::*;
-use crate::config::MemberAddress;
+use crate::ids::MemberAddress;
+use crate::ids::{DiskId, Member};
 use crate::storage::disk::RealDisk;
 use crate::storage::wal::{WalIdentity, WalOptions};
-use crate::types::{DiskId, Member, Membership, Payload, Proposal, StoredMembership, log_id};
+use crate::types::{Membership, Payload, Proposal, StoredMembership, log_id};
 
 impl Default for Member {
     fn default() -> Self {

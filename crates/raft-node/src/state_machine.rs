@@ -1,9 +1,8 @@
-//! openraft's side of the state machine: entries go to the replica, snapshots to files and back.
+//! State machine of openraft: applies committed entries to the [`ReplicatedState`], and installs and builds snapshots.
 //!
-//! A snapshot is drawn in small portions while entries are applied; the store keeps what the snapshot still
-//! needs of what changes meanwhile. Encoding and disk happen on other threads. When one is made is decided in
-//! `compaction.rs`; openraft only learns of it when it is there, since it takes a snapshot that cannot be written for
-//! the end of the node.
+//! A snapshot is built in small portions while entries are applied; the state retains the parts that change before the snapshot has
+//! them. Other threads encode and write. `compaction.rs` decides when to build one. openraft learns of a snapshot only when it is
+//! complete, since it takes a snapshot that cannot be written for the end of the node.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,15 +16,14 @@ use tokio::sync::mpsc;
 use znode_store::SnapshotPart;
 
 use crate::codec;
-use crate::config::NodeId;
 use crate::fail_step;
+use crate::ids::NodeId;
 use crate::membership::RetiredIds;
-use crate::panics::Alarm;
-use crate::peers::Gate;
-use crate::replica::{LogPosition, Replica};
-use crate::snapshot_file::{self, SnapshotHandle};
+use crate::panics::{Failure, PanicGuard};
+use crate::replicated_state::{LogPosition, ReplicatedState};
+use crate::snapshot_file::{self, Snapshot, SnapshotHandle};
 use crate::storage::SnapshotStore;
-use crate::types::{LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig, term_of};
+use crate::types::{LogId, SnapshotMeta, StoredMembership, TypeConfig, term_of};
 
 /// Znodes in one portion of a snapshot: a fraction of a millisecond in which nothing is applied.
 pub const PORTION: usize = 512;
@@ -33,35 +31,48 @@ pub const PORTION: usize = 512;
 /// Portions that wait for the disk: bounds the memory of a snapshot that is being written.
 const PORTIONS_QUEUED: usize = 16;
 
-/// The state machine as openraft drives it.
+/// A running Raft.
+pub type Raft = openraft::Raft<TypeConfig, StateMachine>;
+
+/// Receiver of the ids of removed members, called whenever there are new ones.
+pub type RetiredListener = Box<dyn Fn(RetiredIds) + Send + Sync>;
+
+/// State machine of openraft.
 pub struct StateMachine {
-    replica: Arc<Replica>,
+    state: Arc<dyn ReplicatedState>,
     snapshots: SnapshotStore,
     /// openraft notices late that a state machine has panicked.
-    gate: Arc<Gate>,
+    failure: Failure,
     last_applied: Option<LogId>,
     membership: StoredMembership,
-    /// Who was a member and is none any more; told to the gate.
+    /// Ids of removed members.
     retired: RetiredIds,
-    /// A snapshot that was made, and that openraft does not know yet.
+    on_retired: RetiredListener,
+    /// Complete snapshot that openraft does not know yet.
     offered: Option<Snapshot>,
 }
 
 impl StateMachine {
-    /// Feeds `replica`, keeps snapshots in `snapshots`, and tells `gate` who was removed. A panic ends the node of `gate`.
-    pub fn new(replica: Arc<Replica>, snapshots: SnapshotStore, gate: Arc<Gate>) -> Self {
+    /// Returns a state machine that applies entries to `state` and stores snapshots in `snapshots`. A panic is reported to `failure`.
+    pub fn new(
+        state: Arc<dyn ReplicatedState>,
+        snapshots: SnapshotStore,
+        failure: Failure,
+        on_retired: RetiredListener,
+    ) -> Self {
         Self {
-            replica,
+            state,
             snapshots,
-            gate,
+            failure,
             last_applied: None,
             membership: StoredMembership::default(),
             retired: RetiredIds::default(),
+            on_retired,
             offered: None,
         }
     }
 
-    /// Has openraft learn of a snapshot of this state when it asks for one the next time.
+    /// Hands openraft a complete snapshot of this state: at its next request for one.
     pub fn offer(&mut self, made: Snapshot) {
         assert!(
             made.meta.last_log_id <= self.last_applied,
@@ -70,7 +81,7 @@ impl StateMachine {
         self.offered = Some(made);
     }
 
-    /// The membership changes here: whoever is no member any more has had an id that is not given again.
+    /// Sets the membership. The ids of members that are not in it any more are retired for good.
     fn change_membership(&mut self, next: StoredMembership) {
         let present: BTreeSet<NodeId> = next.nodes().map(|(id, _)| *id).collect();
         let gone = self.membership.nodes().map(|(id, _)| *id);
@@ -80,38 +91,33 @@ impl StateMachine {
         }
         if !gone.is_empty() {
             tracing::info!(nodes = ?gone, "members were removed");
-            self.gate.set_retired(self.retired.clone());
+            (self.on_retired)(self.retired.clone());
         }
         self.membership = next;
     }
 
-    /// Freezes the state as it is after the last entry that was applied, to be written by [`Drawing::write`].
-    pub fn freeze(&mut self) -> Drawing {
-        let _alarm = Alarm::new(&self.gate, "the state machine");
+    /// Begins a snapshot of the state after the last applied entry; [`SnapshotBuilder::write`] writes it.
+    pub fn begin_snapshot(&mut self) -> SnapshotBuilder {
+        let _guard = PanicGuard::new(&self.failure, "the state machine");
         fail_step!("snapshot::before_freeze");
-        // No entry is applied while this runs: the frozen state is the one at `last_applied`.
-        let generation = {
-            let mut store = self.replica.store.write();
-            store.begin_snapshot();
-            self.replica.generation()
-        };
-        Drawing {
-            replica: self.replica.clone(),
+        // No entry is applied while this runs: the snapshot is of the state at `last_applied`.
+        SnapshotBuilder {
+            generation: self.state.begin_snapshot(),
+            state: self.state.clone(),
             snapshots: self.snapshots.clone(),
-            gate: self.gate.clone(),
+            failure: self.failure.clone(),
             meta: SnapshotMeta {
                 last_log_id: self.last_applied,
                 last_membership: self.membership.clone(),
             },
             retired: self.retired.clone(),
-            generation,
         }
     }
 }
 
 impl RaftStateMachine<TypeConfig> for StateMachine {
     type SnapshotData = SnapshotHandle;
-    type SnapshotBuilder = Builder;
+    type SnapshotBuilder = SnapshotSource;
 
     async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembership), io::Error> {
         Ok((self.last_applied, self.membership.clone()))
@@ -121,7 +127,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     where
         S: Stream<Item = Result<EntryResponder<TypeConfig>, io::Error>> + Unpin + Send,
     {
-        let _alarm = Alarm::new(&self.gate, "the state machine");
+        let _guard = PanicGuard::new(&self.failure, "the state machine");
         while let Some((entry, responder)) = entries.try_next().await? {
             fail_step!(async "apply::before_entry");
             let at = LogPosition {
@@ -131,15 +137,15 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             #[cfg(feature = "simulation")]
             let stored = crate::storage::log_entry::encode_entry(&entry).payload;
             match entry.payload {
-                EntryPayload::Blank => self.replica.apply_blank(at),
+                EntryPayload::Blank => self.state.apply_blank(at),
                 EntryPayload::Normal(proposal) => {
-                    self.replica.apply_commands(at, &proposal).map_err(|error| {
+                    self.state.apply_commands(at, &proposal).map_err(|error| {
                         io::Error::new(io::ErrorKind::InvalidData, format!("entry {}: {error}", at.index))
                     })?;
                 }
                 EntryPayload::Membership(membership) => {
                     self.change_membership(StoredMembership::new(Some(entry.log_id), membership));
-                    self.replica.apply_blank(at);
+                    self.state.apply_blank(at);
                 }
             }
             #[cfg(feature = "simulation")]
@@ -155,14 +161,14 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         Ok(())
     }
 
-    async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Builder> {
+    async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<SnapshotSource> {
         // Only what was offered. The newest file may have come from the leader and wait to be installed: taken for one of
         // this state, it would never be.
-        self.offered.take().map(Builder::Made)
+        self.offered.take().map(SnapshotSource::Complete)
     }
 
-    async fn get_snapshot_builder(&mut self) -> Builder {
-        Builder::Draw(self.freeze())
+    async fn get_snapshot_builder(&mut self) -> SnapshotSource {
+        SnapshotSource::Builder(self.begin_snapshot())
     }
 
     async fn install_snapshot(
@@ -170,7 +176,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         meta: &SnapshotMeta,
         snapshot: SnapshotHandle,
     ) -> Result<(), io::Error> {
-        let _alarm = Alarm::new(&self.gate, "the state machine");
+        let _guard = PanicGuard::new(&self.failure, "the state machine");
         let retired = snapshot.retired()?;
         fail_step!(async "install::before_restore", |error| error);
         let restored = snapshot_file::blocking(move || snapshot.restore()).await?;
@@ -185,7 +191,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             "the state comes from a snapshot"
         );
         fail_step!(async "install::before_replace", |error| error);
-        let before = self.replica.replace(at, restored);
+        let before = self.state.replace(at, restored);
         fail_step!(async "install::after_replace", |error| error);
         snapshot_file::blocking(move || {
             drop(before);
@@ -195,7 +201,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         self.last_applied = meta.last_log_id;
         self.membership = meta.last_membership.clone();
         self.retired = retired;
-        self.gate.set_retired(self.retired.clone());
+        (self.on_retired)(self.retired.clone());
         Ok(())
     }
 
@@ -204,44 +210,45 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     }
 }
 
-/// What openraft gets a snapshot from.
-pub enum Builder {
-    /// It is there already.
-    Made(Snapshot),
-    /// It has to be written.
-    Draw(Drawing),
+/// Source from which openraft gets a snapshot.
+pub enum SnapshotSource {
+    /// A complete snapshot.
+    Complete(Snapshot),
+    /// A snapshot that is still to be written.
+    Builder(SnapshotBuilder),
 }
 
-impl RaftSnapshotBuilder<TypeConfig> for Builder {
+impl RaftSnapshotBuilder<TypeConfig> for SnapshotSource {
     type SnapshotData = SnapshotHandle;
 
     async fn build_snapshot(&mut self) -> Result<SnapshotOf<TypeConfig, SnapshotHandle>, io::Error> {
         match self {
-            Self::Made(snapshot) => Ok(snapshot.clone()),
-            Self::Draw(drawing) => drawing.write().await,
+            Self::Complete(snapshot) => Ok(snapshot.clone()),
+            Self::Builder(builder) => builder.write().await,
         }
     }
 }
 
-/// A state that was frozen when this was made, on its way to the disk. Dropped, it is given up.
-pub struct Drawing {
-    replica: Arc<Replica>,
+/// Snapshot that has been begun and is not on disk yet. Dropping it abandons the snapshot.
+pub struct SnapshotBuilder {
+    state: Arc<dyn ReplicatedState>,
     snapshots: SnapshotStore,
-    gate: Arc<Gate>,
+    failure: Failure,
     meta: SnapshotMeta,
     retired: RetiredIds,
+    /// Generation of the state when the snapshot was begun.
     generation: u64,
 }
 
-impl Drawing {
-    /// The last entry whose effects are in it.
+impl SnapshotBuilder {
+    /// Returns the id of the last entry whose effects are in it.
     pub fn last(&self) -> Option<LogId> {
         self.meta.last_log_id
     }
 
-    /// Writes it beside the other snapshots, reads it again, and puts it among them. After an error nothing is left.
+    /// Writes the snapshot to a temporary file, verifies the file, and adds it to the other snapshots. An error leaves no file.
     pub async fn write(&mut self) -> io::Result<Snapshot> {
-        let _alarm = Alarm::new(&self.gate, "the snapshot of the state");
+        let _guard = PanicGuard::new(&self.failure, "the snapshot of the state");
         #[cfg(feature = "simulation")]
         if crate::simulation::is_on() {
             return self.write_alone().await;
@@ -297,22 +304,18 @@ impl Drawing {
 
     fn next_portion(&self) -> Result<Option<SnapshotPart>, io::Error> {
         fail_step!("snapshot::before_portion", |error| error);
-        let mut store = self.replica.store.write();
-        match self.replica.generation() == self.generation {
-            true => Ok(store.next_snapshot_part(PORTION)),
-            false => Err(io::Error::other(
+        match self.state.next_snapshot_part(self.generation, PORTION) {
+            Some(part) => Ok(part),
+            None => Err(io::Error::other(
                 "the state was replaced while a snapshot of it was written",
             )),
         }
     }
 }
 
-impl Drop for Drawing {
+impl Drop for SnapshotBuilder {
     fn drop(&mut self) {
-        // After a failure the store need not keep what nobody will draw.
-        let mut store = self.replica.store.write();
-        if self.replica.generation() == self.generation {
-            store.abandon_snapshot();
-        }
+        // After a failure the state need not retain parts that will not be written.
+        self.state.abandon_snapshot(self.generation);
     }
 }
