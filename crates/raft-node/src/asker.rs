@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fault_injection::planted::{self, Bug};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use znode_store::SessionId;
-use znode_store::planted::{self, Bug};
 
 use crate::disks::Disks;
 use crate::disks::report::MemberNews;

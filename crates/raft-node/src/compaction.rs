@@ -17,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::SnapshotConfig;
 use crate::error::Unavailable;
-use crate::fail_step;
 use crate::ids::NodeId;
 use crate::peers::Gate;
 use crate::peers::SnapshotTraffic;
@@ -26,8 +25,9 @@ use crate::snapshot_file;
 use crate::snapshot_file::Snapshot;
 use crate::state_machine::Raft;
 use crate::status::SnapshotMade;
-use crate::storage::{SnapshotStore, Wal};
 use crate::tuning::Tuned;
+use fault_injection::fail_step;
+use raft_log::{SnapshotStore, Wal};
 
 /// How often it is looked whether a snapshot is due: at the fastest that a disk takes, a few megabytes more.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -47,7 +47,7 @@ const KEPT_FOR_FOLLOWERS: u64 = 4;
 /// [`KEPT_FOR_FOLLOWERS`]; nothing where a test wants every node that was away to take a snapshot.
 fn kept_for_followers() -> u64 {
     #[cfg(feature = "failpoints")]
-    if crate::fail_points::rare_steps_are_frequent() {
+    if fault_injection::fail_points::rare_steps_are_frequent() {
         return 0;
     }
     KEPT_FOR_FOLLOWERS

@@ -16,9 +16,9 @@ use crate::error::StartError;
 use crate::ids::{MemberAddress, NodeId};
 use crate::invalid_setting::InvalidSetting;
 use crate::metrics::config::MetricsConfig;
-use crate::storage::identity::MAX_CLUSTER_NAME_BYTES;
-use crate::storage::wal::WalOptions;
 use crate::versions::WireRange;
+use raft_log::identity::MAX_CLUSTER_NAME_BYTES;
+use raft_log::wal::WalOptions;
 
 /// Slower, and a follower would need so long for a snapshot of some size that it never catches up.
 pub const MIN_SEND_BYTES_PER_SECOND: u64 = 64 * 1024;

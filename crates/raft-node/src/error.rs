@@ -1,7 +1,9 @@
 //! What can go wrong beside a refusal. A caller always learns whether something may have been done.
 
+use std::io;
 use std::time::Duration;
 
+use raft_log::StorageError;
 use znode_store::Refusal;
 
 use crate::admission::TooFast;
@@ -126,4 +128,19 @@ pub enum StartError {
     /// Raft did not start.
     #[error("raft: {0}")]
     Raft(String),
+}
+
+impl From<StorageError> for StartError {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::Io { what, source } => {
+                let source = io::Error::new(source.kind(), source.to_string());
+                StartError::Io { what, source }
+            }
+            StorageError::Foreign(text) => StartError::Identity(text),
+            StorageError::InUse(text) => StartError::Config(text),
+            StorageError::Damaged(text) => StartError::Damaged(text),
+            other => StartError::Damaged(other.to_string()),
+        }
+    }
 }

@@ -26,8 +26,8 @@ use crate::peers::{Gate, Purpose};
 use crate::snapshot_file::Snapshot;
 use crate::snapshot_file::blocking;
 use crate::state_machine::Raft;
-use crate::storage::SnapshotStore;
 use crate::types::{Membership, SnapshotMeta, StoredMembership, Vote, log_id};
+use raft_log::SnapshotStore;
 
 /// Between two calls on a member that is not up yet.
 const CALL_PAUSE: Duration = Duration::from_millis(100);

@@ -12,10 +12,10 @@ pub use crate::peers::wire::{
 };
 pub use crate::snapshot_file::restore;
 pub use crate::storage::log_entry::{decode_entry, decode_membership, encode_membership};
-pub use crate::storage::wal::{MAX_POSITION, record_start};
 use crate::types::{SnapshotMeta, TypeConfig};
 pub use crate::versions::WIRE_VERSION;
 pub use crate::witness::Shown;
+pub use raft_log::wal::{MAX_POSITION, record_start};
 
 /// Entries as Raft gets them, and as it would send them on.
 pub fn append_through_raft(append: WireAppend) -> WireAppend {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fault_injection::planted::{self, Bug};
 use futures_util::future::join_all;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{ReadPolicy, ServerState};
@@ -12,11 +13,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use znode_store::planted::{self, Bug};
 use znode_store::{AccessCommand, Command, Limits, LockCommand, Request, SessionId, ZPath, Zxid};
 
 use crate::delays::{Delays, Passed};
-use crate::fail_step;
 use crate::ids::Member;
 use crate::ids::NodeId;
 use crate::messages::{HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
@@ -27,6 +26,7 @@ use crate::stall_log::StallLog;
 use crate::state_machine::Raft;
 use crate::tuning::Tuned;
 use crate::versions::{RECORDS_SINCE, WAITS_END_WITH_RIGHTS};
+use fault_injection::fail_step;
 
 /// How often the leader looks for sessions whose time is over: how late a session may end beside everything
 /// else. A look at nothing costs nothing.

@@ -119,7 +119,8 @@ mod codec;
 pub mod versions;
 mod types;
 pub mod error;
-pub mod fail_points;
+#[cfg(feature = "failpoints")]
+mod command_fail_points;
 #[doc(hidden)]
 pub mod fuzz;
 #[doc(hidden)]
@@ -136,6 +137,7 @@ pub use config::{
 };
 pub use disks::{Alarm, AlarmKind, DiskConfig, DiskReport, MemberNews};
 pub use error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
+pub use fault_injection::{fail_points, fail_step};
 pub use history::{HistoryEntry, HistoryError, LockHistory};
 pub use hub::chronicle::{ClusterHappened, ClusterHappening, MAX_CHRONICLE};
 pub use hub::happenings::{Happened, Happening, Happenings, MAX_HAPPENINGS, MAX_ONLOOKERS, TooManyOnlookers};
@@ -151,9 +153,9 @@ pub use membership::{
 };
 pub use metrics::MetricsConfig;
 pub use node::{BackupRefused, Node, OpenedSession, Proposal};
+pub use raft_log::FileSizes;
 pub use session_stream::{FollowError, SessionStream, StreamBegin, StreamLook, Told, ToldWhat};
 pub use status::{ClusterStatus, Followers, MemberStatus, Role, SnapshotMade};
-pub use storage::FileSizes;
 pub use tuning::Tuning;
 pub use watch_connection::{WatchConnection, WatchingLook};
 pub use znode_store;

@@ -26,8 +26,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
+use fault_injection::planted::{self, Bug};
 use tokio::time::Instant;
-use znode_store::planted::{self, Bug};
 use znode_store::{SessionId, Silence, Zxid};
 
 use crate::messages::Touched;

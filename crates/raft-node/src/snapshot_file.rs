@@ -9,9 +9,9 @@ use znode_store::{Restorer, SnapshotPart, Store};
 use crate::codec;
 use crate::membership::RetiredIds;
 use crate::storage::log_entry::{SnapshotMembers, decode_membership, encode_membership, id_at, position};
-use crate::storage::{SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotReceiver, SnapshotStore};
 use crate::types::{self, TypeConfig};
 use crate::wall_clock;
+use raft_log::{SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotReceiver, SnapshotStore};
 
 /// Decoded parts that wait to be restored: enough that neither thread waits for the other for long, some 2 MB.
 const PARTS_AHEAD: usize = 16;
@@ -134,7 +134,7 @@ pub fn restore(file: &SnapshotFile) -> io::Result<Store> {
 
 /// The same without a second thread: a simulated node has one.
 #[cfg(feature = "simulation")]
-fn restore_alone(mut parts: crate::storage::SnapshotReader) -> io::Result<Store> {
+fn restore_alone(mut parts: raft_log::SnapshotReader) -> io::Result<Store> {
     let mut restorer = Restorer::new();
     while let Some(bytes) = parts.next_part()? {
         let part: SnapshotPart = codec::decode(&bytes).map_err(io::Error::other)?;

@@ -16,14 +16,14 @@ use tokio::sync::mpsc;
 use znode_store::SnapshotPart;
 
 use crate::codec;
-use crate::fail_step;
 use crate::ids::NodeId;
 use crate::membership::RetiredIds;
 use crate::panics::{Failure, PanicGuard};
 use crate::replicated_state::{LogPosition, ReplicatedState};
 use crate::snapshot_file::{self, Snapshot, SnapshotHandle};
-use crate::storage::SnapshotStore;
 use crate::types::{LogId, SnapshotMeta, StoredMembership, TypeConfig, term_of};
+use fault_injection::fail_step;
+use raft_log::SnapshotStore;
 
 /// Znodes in one portion of a snapshot: a fraction of a millisecond in which nothing is applied.
 pub const PORTION: usize = 512;

@@ -12,7 +12,6 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::fail_step;
 use crate::ids::NodeId;
 use crate::leader::LeaderView;
 use crate::messages::Declined;
@@ -20,6 +19,7 @@ use crate::peers::wire::{Answer, Ask};
 use crate::peers::{LinkError, Peers, Purpose};
 use crate::proposer::{MAX_ENTRY_BYTES, MAX_ENTRY_COMMANDS, Submissions};
 use crate::replica::Replica;
+use fault_injection::fail_step;
 
 /// How many runs may be on their way to a leader.
 const MAX_IN_FLIGHT: usize = 16;

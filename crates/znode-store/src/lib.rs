@@ -157,7 +157,6 @@ mod written;
 
 mod lock;
 
-pub mod planted;
 mod snapshot;
 mod stable_hash;
 mod tree;
@@ -169,6 +168,7 @@ pub use apply::{EntryContext, EntryWork, MAX_REMOVED_AT_ONCE, Rules};
 pub use command::*;
 pub use create::MAX_SEQUENCE;
 pub use event::*;
+pub use fault_injection::planted;
 pub use growth::MAX_REPLACED_BYTES;
 pub use ids::*;
 pub use limits::Limits;

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use raft_node::storage::disk::{Disk, DiskFile, DiskLock};
-use raft_node::storage::sim_disk::{Fault, SimDisk};
+use raft_log::disk::{Disk, DiskFile, DiskLock};
+use raft_log::sim_disk::{Fault, SimDisk};
 
 /// What is to happen to a disk, and what has.
 #[derive(Debug, Default)]
@@ -71,7 +71,7 @@ impl Device {
     }
 
     /// One of the disks that are left when the power is cut now, or was before. See
-    /// [`raft_node::storage::sim_disk::CrashModel::crash`].
+    /// [`raft_log::sim_disk::CrashModel::crash`].
     pub fn left(&self, mixture: u64) -> SimDisk {
         let seen = self.plan.lock().cut_at.unwrap_or_else(|| self.disk.events());
         let mut model = self.disk.crash_model();

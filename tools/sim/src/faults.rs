@@ -1,6 +1,6 @@
 //! What goes wrong, and how it is repaired. A strike draws one kind; what it breaks has an end of its own, so strikes overlap.
 
-use raft_node::storage::sim_disk::Fault as DiskFault;
+use raft_log::sim_disk::Fault as DiskFault;
 
 use crate::agenda::{Event, MILLI, Micros, SECOND};
 use crate::dice::Dice;

@@ -12,8 +12,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lock_api::locks::Locks;
 use parking_lot::Mutex;
-use raft_node::simulation::{self, DiskWork, Host, Line, Place};
-use raft_node::storage::sim_disk::SimDisk;
+use raft_log::sim_disk::SimDisk;
+use raft_node::simulation::{self, DiskTiming, DiskWork, Host, Line, Place};
 use raft_node::{Node, NodeConfig};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
@@ -123,6 +123,16 @@ struct Computer {
     log_takes: Cell<(Micros, Micros)>,
 }
 
+impl DiskTiming for Computer {
+    fn disk_takes(&self, work: DiskWork) -> Duration {
+        let (least, most) = match work {
+            DiskWork::Log => self.log_takes.get(),
+            DiskWork::Other => (0, 2 * MILLI),
+        };
+        Duration::from_micros(self.dice.borrow_mut().between(least..most + 1))
+    }
+}
+
 impl Host for Computer {
     fn wall_clock_ms(&self) -> u64 {
         let now = EPOCH_MS + self.network.lock().agenda.now() / MILLI;
@@ -144,14 +154,6 @@ impl Host for Computer {
             }
         }
         .boxed()
-    }
-
-    fn disk_takes(&self, work: DiskWork) -> Duration {
-        let (least, most) = match work {
-            DiskWork::Log => self.log_takes.get(),
-            DiskWork::Other => (0, 2 * MILLI),
-        };
-        Duration::from_micros(self.dice.borrow_mut().between(least..most + 1))
     }
 
     fn voted(&self, term: u64, candidate: u64, committed: bool) {

@@ -22,13 +22,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fault_injection::planted::{self, Bug};
 use futures_util::future::join_all;
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use znode_store::planted::{self, Bug};
 
 use self::messages::{AuditAnswer, AuditQuestion};
 pub use self::verdict::{Finding, StateDigest};
@@ -198,7 +198,7 @@ impl Audit {
         let learnt = blocking::run(move || {
             let about_me = gate.witness().learn(&members, &gate.member_disks())?;
             gate.witness().save()?;
-            Ok::<_, crate::storage::StorageError>(about_me)
+            Ok::<_, raft_log::StorageError>(about_me)
         });
         match learnt.await {
             Ok(Ok(Some(loss))) => self.retire(loss).await,

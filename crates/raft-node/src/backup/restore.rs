@@ -20,7 +20,7 @@ use super::{BackupError, BackupHead, BackupReader};
 use crate::config::NodeConfig;
 use crate::error::StartError;
 use crate::formation;
-use crate::storage::{DataDir, Disk, Identity, RealDisk, StorageError};
+use raft_log::{DataDir, Disk, Identity, RealDisk, StorageError};
 
 /// No cluster carries out more commands in a second, for however short a time. The state machine alone, without
 /// network and disk, does 2.6 million of the cheapest (docs/performance.md); a cluster commits a tenth of that.

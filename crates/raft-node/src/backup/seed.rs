@@ -12,10 +12,10 @@ use super::{BackupError, BackupReader};
 use crate::codec;
 use crate::membership::RetiredIds;
 use crate::snapshot_file::{self, SnapshotHandle};
-use crate::storage::disk::DiskFile;
-use crate::storage::identity::RESTORED_NAME;
-use crate::storage::{Disk, SnapshotStore, StorageError};
 use crate::types::SnapshotMeta;
+use raft_log::disk::DiskFile;
+use raft_log::identity::RESTORED_NAME;
+use raft_log::{Disk, SnapshotStore, StorageError};
 
 /// Under this name it is written.
 const TEMPORARY_NAME: &str = "restored.tmp";

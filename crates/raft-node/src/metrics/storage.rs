@@ -6,7 +6,7 @@ use super::numbers::Measured;
 use super::sheet::Sheet;
 use crate::node::Node;
 use crate::status::ClusterStatus;
-use crate::storage::wal::SYNC_CLASSES_US;
+use raft_log::wal::SYNC_CLASSES_US;
 
 pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Result {
     let report = node.disk_report();

@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::Node;
 use crate::backup::{Backup, BackupHead};
 use crate::error::Unavailable;
-use crate::storage::{SnapshotFile, Storage};
+use crate::storage::Storage;
+use raft_log::SnapshotFile;
 
 /// Backups that are read from one node at a time. Each costs a snapshot, a part of it in memory, and reads of the disk
 /// that the log writes to.

@@ -14,7 +14,7 @@ use crate::ids::{MemberAddress, NodeId};
 use crate::membership::MAX_PROMOTE_LAG;
 use crate::membership::plan::next_free;
 use crate::status::{ClusterStatus, Followers, MemberStatus, Role};
-use crate::storage::FileSizes;
+use raft_log::FileSizes;
 
 /// A node that has not confirmed for so long that it is up to date is not ready.
 const READINESS_AGE: Duration = Duration::from_secs(3);

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::Node;
 use crate::ids::NodeId;
-use crate::storage::Wal;
+use raft_log::Wal;
 
 /// How often a node looks whether it can still serve, so that `readyz` need not ask for every caller.
 const READINESS_INTERVAL: Duration = Duration::from_millis(500);

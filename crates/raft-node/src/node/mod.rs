@@ -45,12 +45,13 @@ use crate::peers::{Gate, SnapshotTraffic};
 use crate::replica::Replica;
 use crate::state_machine::Raft;
 use crate::status::SnapshotMade;
-use crate::storage::{Storage, Wal};
+use crate::storage::Storage;
 use crate::succession::Succession;
 use crate::sync::Mutex;
 use crate::tuning::{Tuned, Tuning};
 use crate::versions::LONG_PATHS;
 use crate::watch_connection::WatchConnection;
+use raft_log::Wal;
 
 #[cfg(feature = "failpoints")]
 mod provoke;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use fault_injection::planted::{self, Bug};
 use futures_util::future::BoxFuture;
 use openraft::SnapshotPolicy;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use znode_store::Applied;
-use znode_store::planted::{self, Bug};
 
 use super::{Inner, Node, backup, random_bytes, random_u64};
 use crate::admission::Admission;
@@ -40,11 +40,12 @@ use crate::proposer::{self, Proposer};
 use crate::replica::Replica;
 use crate::state_machine::Raft;
 use crate::state_machine::StateMachine;
-use crate::storage::{Disk, RealDisk, Storage};
+use crate::storage::Storage;
 use crate::submitter::Submitter;
 use crate::succession::Succession;
 use crate::sync::Mutex;
 use crate::tuning::{Tuned, Tuning};
+use raft_log::{Disk, RealDisk};
 
 /// Log entries in one frame to a follower. Entries are batches of about a megabyte at most (a single large
 /// transaction may be some more), and all frames must stay well below [`codec::MAX_ENCODED_BYTES`].

@@ -16,12 +16,12 @@ use super::stream::{PeerStream, ReadHalf, WriteHalf, protect_called};
 use super::wire::{
     Answer, Ask, FrameReader, HelloReply, Purpose, RefusalCause, decode_frame, put_frame, send_frames,
 };
-use crate::fail_step;
 use crate::ids::DiskId;
 use crate::ids::NodeId;
 use crate::panics::PanicGuard;
 use crate::sync::Mutex;
 use crate::versions::OLDEST_WIRE_VERSION;
+use fault_injection::fail_step;
 
 /// How long a connection may take to be made, handshake included. Peers are a fraction of a millisecond
 /// away, or a few hundred over continents.
@@ -264,7 +264,7 @@ async fn converse(
             }
             put_frame(&mut out, &(next_id, &question.ask));
             #[cfg(feature = "failpoints")]
-            let asked = crate::fail_points::asking(&question.ask).await;
+            let asked = crate::command_fail_points::asking(&question.ask).await;
             waiting.insert(next_id, question.answer);
             #[cfg(feature = "failpoints")]
             asked?;

@@ -17,7 +17,7 @@ use openraft::raft::{
     TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 
-use znode_store::planted::{self, Bug};
+use fault_injection::planted::{self, Bug};
 
 use super::Peers;
 use super::entries::Appends;

@@ -21,13 +21,13 @@ use super::link::connect;
 use super::server::Services;
 use super::stream::{ReadHalf, WriteHalf};
 use super::wire::{FrameReader, Purpose, SnapshotHead, SnapshotResume, SnapshotTail, put_frame, send_frames};
-use crate::fail_step;
 use crate::ids::NodeId;
 use crate::panics::PanicGuard;
 use crate::snapshot_file::Snapshot;
 use crate::snapshot_file::{Incoming, SnapshotHandle};
 use crate::sync::Mutex;
 use crate::types::{TypeConfig, Vote};
+use fault_injection::fail_step;
 
 /// How much of a snapshot is sent in one frame: a few milliseconds at the usual rate.
 const CHUNK_BYTES: usize = 256 * 1024;

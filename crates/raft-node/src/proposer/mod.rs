@@ -19,14 +19,15 @@ use tokio_util::sync::CancellationToken;
 use self::pack::{Pack, tell};
 use crate::codec::{CommandBatch, Envelope};
 use crate::disks::Disks;
-use crate::fail_step;
 use crate::messages::{Declined, NotLeader};
 use crate::peers::Gate;
 use crate::replica::Replica;
 use crate::state_machine::Raft;
-use crate::storage::{OwnSyncs, Wal};
+use crate::storage::OwnSyncs;
 use crate::types::{CommittedLeaderId, Membership, Proposal, TypeConfig};
 use crate::versions::OLDEST_COMMANDS_VERSION;
+use fault_injection::fail_step;
+use raft_log::Wal;
 
 mod pack;
 

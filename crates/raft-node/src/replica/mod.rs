@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use fault_injection::planted::{self, Bug};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
-use znode_store::planted::{self, Bug};
 use znode_store::{
     Applied, Command, ContenderEnd, EntryContext, EntryWork, Event, HolderId, LockMode, LockName, Reply,
     SessionId, SnapshotPart, Standing, Store, Zxid,
@@ -19,7 +19,6 @@ use znode_store::{
 use crate::calls::{Applying, Calls};
 use crate::cluster_clock::ClusterClock;
 use crate::codec::{BadBytes, CommandBatch, Envelope, Origin};
-use crate::fail_step;
 use crate::hub::{GrantWait, Hub, Verdict};
 use crate::metrics::locks::times_out;
 use crate::metrics::meters::Meters;
@@ -29,6 +28,7 @@ use crate::sync::{RwLock, RwLockReadGuard};
 use crate::tap::Tap;
 use crate::types::Proposal;
 use crate::versions;
+use fault_injection::fail_step;
 
 mod looks;
 mod states;
@@ -315,7 +315,7 @@ impl ReplicatedState for Replica {
                 let opening = opened_timeout(&envelope.request.command);
                 let timed_out = counts && times_out(&envelope.request.command);
                 #[cfg(feature = "failpoints")]
-                crate::fail_points::applying(&envelope.request.command);
+                crate::command_fail_points::applying(&envelope.request.command);
                 let rules = versions::rules(envelope.version);
                 let applied = store.apply_by(rules, &entry, &mut work, envelope.request, &mut events);
                 fail_step!("apply::after_command");

@@ -43,9 +43,9 @@ use crate::peers::stream::PeerStream;
 use crate::peers::wire::{Answer, Ask, LeaderLoss, WireLogId, WireVote, WireVoteResponse};
 use crate::peers::{Peers, Purpose};
 use crate::state_machine::Raft;
-use crate::storage::Wal;
 use crate::sync::Mutex;
 use crate::types::Vote;
+use raft_log::Wal;
 
 /// In such pieces the last part of a silence is waited for. A node that stood still itself finds, when it goes on, that it
 /// has heard nothing for long; in the next piece it hears what waits in its sockets.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use fault_injection::planted::{self, Bug};
 use tokio::time::Instant;
-use znode_store::planted::{self, Bug};
 
 use crate::config::RaftTiming;
 

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use raft_log::sim_disk::SimDisk;
+use raft_log::wal::WalWriter;
+use raft_log::{DataDir, Disk, LogPos, StorageError, VoteRecord, Wal, WalIdentity, WalOptions};
 use raft_node::fuzz::decode_entry;
-use raft_node::storage::sim_disk::SimDisk;
-use raft_node::storage::wal::WalWriter;
-use raft_node::storage::{DataDir, Disk, LogPos, StorageError, VoteRecord, Wal, WalIdentity, WalOptions};
 
 pub const DATA_DIR: &str = "/data";
 pub const LOG_DIR: &str = "/data/log";

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use raft_node::storage::sim_disk::SimDisk;
-use raft_node::storage::wal::{SECTOR_BYTES, Step};
-use raft_node::storage::{LogPos, VoteRecord, WalEntry};
+use raft_log::sim_disk::SimDisk;
+use raft_log::wal::{SECTOR_BYTES, Step};
+use raft_log::{LogPos, VoteRecord, WalEntry};
 
 use super::directory::{State, contents, open, put};
 

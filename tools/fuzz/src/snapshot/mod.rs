@@ -7,9 +7,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use raft_log::sim_disk::SimDisk;
+use raft_log::{LogPos, SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotStore, StorageError};
 use raft_node::fuzz::{decode_membership, encode, encode_membership};
-use raft_node::storage::sim_disk::SimDisk;
-use raft_node::storage::{LogPos, SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotStore, StorageError};
 use znode_store::{SnapshotError, Store};
 
 pub use self::layout::{Layout, repair};

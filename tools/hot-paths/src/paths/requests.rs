@@ -14,8 +14,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lock_api::Locks;
 use lock_api::http::{Front, HttpConfig, Peer, router};
-use raft_node::simulation::{self, DiskWork, Host, Line, Place};
-use raft_node::storage::sim_disk::SimDisk;
+use raft_log::sim_disk::SimDisk;
+use raft_node::simulation::{self, DiskTiming, DiskWork, Host, Line, Place};
 use raft_node::{MemberAddress, Node, NodeConfig};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
@@ -44,6 +44,12 @@ const BEFORE: u64 = 20;
 /// A machine without a network, whose disk takes no time.
 struct Alone;
 
+impl DiskTiming for Alone {
+    fn disk_takes(&self, _: DiskWork) -> Duration {
+        Duration::ZERO
+    }
+}
+
 impl Host for Alone {
     fn wall_clock_ms(&self) -> u64 {
         NOW_MS
@@ -51,10 +57,6 @@ impl Host for Alone {
 
     fn connect(&self, _: &str) -> BoxFuture<'static, io::Result<Line>> {
         std::future::ready(Err(io::ErrorKind::NetworkUnreachable.into())).boxed()
-    }
-
-    fn disk_takes(&self, _: DiskWork) -> Duration {
-        Duration::ZERO
     }
 
     fn voted(&self, _: u64, _: u64, _: bool) {}

@@ -7,7 +7,7 @@ mod ports;
 use std::path::Path;
 
 use local_cluster::process::claimant;
-use raft_node::storage::{DataDir, RealDisk};
+use raft_log::{DataDir, RealDisk};
 
 use super::problem::{ConfigProblem, Source};
 use super::{ConfigErrors, Loaded, ServeConfig};

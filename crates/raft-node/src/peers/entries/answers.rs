@@ -8,12 +8,12 @@ use futures_util::{Stream, StreamExt, stream};
 use tokio::io::AsyncWrite;
 use tokio::time::{Instant, sleep_until};
 
-use crate::fail_step;
 use crate::peers::server::{Services, bad_data};
 use crate::peers::stream::{ReadHalf, WriteHalf};
 use crate::peers::wire::{
     FrameReader, QUIET_SINCE, WireAppend, WireAppendResult, WireEntry, put_frame, send_frames,
 };
+use fault_injection::fail_step;
 
 /// How long an answer that says the same as the one before it, which is all there is to say to a leader who tells only how far is
 /// committed, waits for one that says something new. Less than any leader's patience.

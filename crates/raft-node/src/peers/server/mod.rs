@@ -24,7 +24,6 @@ use super::wire::{
 use crate::audit::Audit;
 use crate::codec;
 use crate::disks::Disks;
-use crate::fail_step;
 use crate::ids::NodeId;
 use crate::leader::Leadership;
 use crate::membership::change::MembershipLeader;
@@ -35,6 +34,7 @@ use crate::snapshot_file::blocking;
 use crate::state_machine::Raft;
 use crate::storage::Storage;
 use crate::succession::Succession;
+use fault_injection::fail_step;
 
 /// Connections of peers at a time: four purposes each and a few that are being replaced, for a large
 /// cluster; and whoever is not a peer cannot exhaust the node's files.
@@ -290,7 +290,7 @@ async fn answer(
                 ask = Ask::Append(append);
             }
             #[cfg(feature = "failpoints")]
-            crate::fail_points::asked(&ask).await?;
+            crate::command_fail_points::asked(&ask).await?;
             // The place in the queue is taken here, in order; the answer may come in any order.
             let answer = begin(ask, services.clone()).await;
             let answers = answers.clone();

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::sound::{AnyLogId, AnyMembership, AnyVote, openraft_membership};
 use crate::ids::Member;
 use crate::ids::NodeId;
-use crate::storage::SnapshotKey;
 use crate::types::{
     Entry, LogId, Membership, Proposal, SnapshotMeta, StoredMembership, TypeConfig, Vote, log_id, term_of,
 };
+use raft_log::SnapshotKey;
 
 /// A vote on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use super::raft::{WireAppend, WireEntry, WireLogId, WireMembership, WireVote};
 use crate::ids::Member;
 use crate::ids::NodeId;
-use crate::storage::wal::MAX_POSITION;
 use crate::types::Membership;
+use raft_log::wal::MAX_POSITION;
 
 fn position(what: &str, number: u64) -> Result<u64, String> {
     match number <= MAX_POSITION {

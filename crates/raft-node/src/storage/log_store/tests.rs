@@ -13,9 +13,9 @@ use tempfile::TempDir;
 use super::*;
 use crate::ids::MemberAddress;
 use crate::ids::{DiskId, Member};
-use crate::storage::disk::RealDisk;
-use crate::storage::wal::{WalIdentity, WalOptions};
 use crate::types::{Membership, Payload, Proposal, StoredMembership, log_id};
+use raft_log::disk::RealDisk;
+use raft_log::wal::{WalIdentity, WalOptions};
 
 impl Default for Member {
     fn default() -> Self {
