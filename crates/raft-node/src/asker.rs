@@ -14,7 +14,8 @@ use crate::disks::Disks;
 use crate::disks::report::MemberNews;
 use crate::error::Unavailable;
 use crate::ids::NodeId;
-use crate::leader::{LeaderView, Leadership};
+use crate::leader::Leadership;
+use crate::leader_view::LeaderView;
 use crate::membership::change::MembershipLeader;
 use crate::membership::{
     MembershipChange, MembershipChanged, MembershipError, MembershipOutcome, MembershipRefusal,

@@ -16,12 +16,10 @@ use crate::error::StartError;
 use crate::ids::{MemberAddress, NodeId};
 use crate::invalid_setting::InvalidSetting;
 use crate::metrics::config::MetricsConfig;
+use crate::raft_config::{MIN_SEND_BYTES_PER_SECOND, RaftTiming, SnapshotConfig};
 use crate::versions::WireRange;
 use raft_log::identity::MAX_CLUSTER_NAME_BYTES;
 use raft_log::wal::WalOptions;
-
-/// Slower, and a follower would need so long for a snapshot of some size that it never catches up.
-pub const MIN_SEND_BYTES_PER_SECOND: u64 = 64 * 1024;
 
 /// What a node is told when it starts.
 #[derive(Debug, Clone)]
@@ -269,58 +267,6 @@ impl NodeConfig {
                 "node {} is not among the members",
                 self.node_id
             ))),
-        }
-    }
-}
-
-/// Timing of Raft. A new leader is elected as soon as a majority knows that the old one is dead, which takes a round trip if
-/// its address refuses connections, and else the longest election timeout.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RaftTiming {
-    /// How often the leader shows that it lives.
-    pub heartbeat: Duration,
-    /// The shortest time without a heartbeat after which a follower stands for election.
-    pub election_min: Duration,
-    /// The longest such time; also the leader's lease.
-    pub election_max: Duration,
-}
-
-impl Default for RaftTiming {
-    fn default() -> Self {
-        Self {
-            heartbeat: Duration::from_millis(60),
-            election_min: Duration::from_millis(300),
-            election_max: Duration::from_millis(600),
-        }
-    }
-}
-
-/// When to make snapshots, what to keep of the log, and how fast snapshots are sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SnapshotConfig {
-    /// After so many log entries.
-    pub every_entries: u64,
-    /// After so many bytes of log entries; if the last snapshot is larger, after as many bytes as that one has. So
-    /// snapshots at most double what is written, however large the state is.
-    pub every_bytes: u64,
-    /// At most so many entries that a snapshot covers are kept for followers that lag a little.
-    pub keep_entries: u64,
-    /// At most so many bytes of such entries.
-    pub keep_bytes: u64,
-    /// So fast snapshots are sent, all together.
-    pub send_bytes_per_second: u64,
-}
-
-impl Default for SnapshotConfig {
-    fn default() -> Self {
-        Self {
-            every_entries: 50_000,
-            // About as much as is applied in half a second at a start.
-            every_bytes: 64 * 1024 * 1024,
-            keep_entries: 5_000,
-            keep_bytes: 16 * 1024 * 1024,
-            // A million znodes of 100 bytes (150 MB) in two and a half seconds, and half of a gigabit line is left.
-            send_bytes_per_second: 64 * 1024 * 1024,
         }
     }
 }

@@ -6,8 +6,6 @@ use std::time::Duration;
 use raft_log::StorageError;
 use znode_store::Refusal;
 
-use crate::admission::TooFast;
-
 /// Nothing was done. Trying again later may help.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
@@ -69,19 +67,6 @@ pub enum OpenSessionError {
         /// When there is one for it again.
         retry_after: Duration,
     },
-}
-
-impl From<TooFast> for OpenSessionError {
-    fn from(too_fast: TooFast) -> Self {
-        match too_fast {
-            TooFast::OfAddress(retry_after) => Self::TooMany { retry_after },
-            TooFast::OfAll(retry_after) => Unavailable {
-                retry_after,
-                ..Unavailable::new("too many sessions are opened at this node")
-            }
-            .into(),
-        }
-    }
 }
 
 impl From<Unavailable> for OpenSessionError {

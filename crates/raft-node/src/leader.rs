@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use fault_injection::planted::{self, Bug};
 use futures_util::future::join_all;
+use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
-use openraft::{ReadPolicy, ServerState};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use znode_store::{AccessCommand, Command, Limits, LockCommand, Request, SessionId, ZPath, Zxid};
 
 use crate::delays::{Delays, Passed};
-use crate::ids::Member;
-use crate::ids::NodeId;
+use crate::ids::{Member, NodeId};
+use crate::leader_view::{LeaderView, prove_leadership};
 use crate::messages::{HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
 use crate::peers::Peers;
 use crate::replica::Replica;
@@ -44,15 +44,6 @@ const MAX_SWEPT_AT_ONCE: usize = 1_000;
 
 /// Questions for one confirmation.
 const MAX_CONFIRMED_AT_ONCE: usize = 4_096;
-
-/// Who leads, as far as this node knows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LeaderView {
-    /// The term.
-    pub term: u64,
-    /// Its leader, if one is known.
-    pub leader: Option<NodeId>,
-}
 
 enum Question {
     Touch {
@@ -204,7 +195,7 @@ pub async fn confirm<P, F>(
                 .all(|question| matches!(question, Question::Touch { .. }));
         let proof = match replica.sessions.leading_term() {
             Some(term) if unproven => Ok((term, 0)),
-            _ => prove(&raft, patience).await,
+            _ => prove_leadership(&raft, patience).await,
         };
         fail_step!(async "confirm::after_proof");
         for question in waiting.drain(..) {
@@ -244,21 +235,6 @@ pub async fn confirm<P, F>(
                 }
             }
         }
-    }
-}
-
-/// Asks a quorum whether this node still leads; returns its term and the index that is committed for sure.
-async fn prove(raft: &Raft, patience: Duration) -> Result<(u64, u64), NotLeader> {
-    let unknown = NotLeader { leader: None };
-    match tokio::time::timeout(patience, raft.get_read_linearizer(ReadPolicy::ReadIndex)).await {
-        Ok(Ok(linearizer)) => {
-            let read = linearizer.read_log_id();
-            Ok((**read.committed_leader_id(), read.log_id().index()))
-        }
-        Ok(Err(error)) => Err(error.forward_to_leader().map_or(unknown, |forward| NotLeader {
-            leader: forward.leader_id,
-        })),
-        Err(_) => Err(unknown),
     }
 }
 
@@ -335,7 +311,7 @@ pub async fn follow(
             // Deadlines begin when an entry of this term is applied: so whatever an earlier leader has ended
             // is ended here too.
             tokio::select! {
-                () = replica.wait_term(view.term) => {
+                () = replica.applied().wait_for_term(view.term) => {
                     fail_step!("session::before_take_up");
                     take_up(&replica, view.term, election);
                     fail_step!("session::after_take_up");
@@ -412,7 +388,7 @@ pub fn recorder() -> (Recorder, RecorderRequests) {
 
 impl Recorder {
     /// Returns when that is done, or cannot be done in time: then the next leader gives some sessions more time than it has to.
-    pub async fn record_all(&self, patience: Duration) {
+    pub async fn record_all(self, patience: Duration) {
         let (done, recorded) = oneshot::channel();
         let recording = async {
             if self.requests.send(done).await.is_ok() {

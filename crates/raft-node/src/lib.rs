@@ -71,7 +71,9 @@
 mod ids;
 mod invalid_setting;
 mod messages;
+mod raft_config;
 pub mod config;
+pub mod counters;
 pub mod node;
 pub mod status;
 pub mod metrics;
@@ -99,6 +101,7 @@ mod tap;
 pub mod history;
 mod sessions;
 mod leader;
+mod leader_view;
 mod delays;
 mod asker;
 mod formation;
@@ -131,10 +134,8 @@ pub mod counted;
 mod golden;
 
 pub use admission::{AdmissionConfig, AdmissionCounts, Busy, OpeningBounds};
-pub use config::{
-    HistoryConfig, NodeConfig, RaftTiming, SessionBounds, SessionEventsConfig, SnapshotConfig, SweepConfig,
-    WatchConfig,
-};
+pub use compaction::SnapshotMade;
+pub use config::{HistoryConfig, NodeConfig, SessionBounds, SessionEventsConfig, SweepConfig, WatchConfig};
 pub use disks::{Alarm, AlarmKind, DiskConfig, DiskReport, MemberNews};
 pub use error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
 pub use fault_injection::{fail_points, fail_step};
@@ -153,9 +154,10 @@ pub use membership::{
 };
 pub use metrics::MetricsConfig;
 pub use node::{BackupRefused, Node, OpenedSession, Proposal};
+pub use raft_config::{MIN_SEND_BYTES_PER_SECOND, RaftTiming, SnapshotConfig};
 pub use raft_log::FileSizes;
 pub use session_stream::{FollowError, SessionStream, StreamBegin, StreamLook, Told, ToldWhat};
-pub use status::{ClusterStatus, Followers, MemberStatus, Role, SnapshotMade};
+pub use status::{ClusterStatus, Followers, MemberStatus, Role};
 pub use tuning::Tuning;
 pub use watch_connection::{WatchConnection, WatchingLook};
 pub use znode_store;

@@ -1,8 +1,10 @@
 //! Interface between replication and the state: everything that brings entries to a state, or snapshots of it to a disk, goes through
 //! [`ReplicatedState`] and knows nothing of locks and sessions.
 
+use tokio::sync::watch;
 use znode_store::{SnapshotPart, Store};
 
+use crate::audit::verdict::StateDigest;
 use crate::codec::BadBytes;
 use crate::types::Proposal;
 
@@ -21,6 +23,54 @@ impl From<LogPosition> for crate::simulation::Place {
         Self {
             term: at.term,
             index: at.index,
+        }
+    }
+}
+
+/// Position of the last applied entry, shared between the state that advances it and the tasks that wait for it.
+#[derive(Debug, Clone)]
+pub struct AppliedPosition(watch::Sender<LogPosition>);
+
+impl Default for AppliedPosition {
+    fn default() -> Self {
+        Self(watch::Sender::new(LogPosition::default()))
+    }
+}
+
+impl AppliedPosition {
+    /// Returns the position.
+    pub fn get(&self) -> LogPosition {
+        *self.0.borrow()
+    }
+
+    /// Sets the position. Returns the former one. Panics if that is later.
+    pub fn advance(&self, at: LogPosition) -> LogPosition {
+        let before = self.0.send_replace(at);
+        assert!(at >= before, "applied {before:?} after {at:?}");
+        before
+    }
+
+    /// Returns whether a task waits for the next position.
+    pub fn is_awaited(&self) -> bool {
+        self.0.receiver_count() > 0
+    }
+
+    /// Waits until the entry at `index` is applied.
+    pub async fn wait_for_index(&self, index: u64) {
+        self.wait_for(|at| at.index >= index).await;
+    }
+
+    /// Waits until an entry of `term` or of a later term is applied.
+    pub async fn wait_for_term(&self, term: u64) {
+        self.wait_for(|at| at.term >= term).await;
+    }
+
+    /// Waits until `is_reached` holds. It is called now, and after each applied entry.
+    pub async fn wait_for(&self, mut is_reached: impl FnMut(LogPosition) -> bool) {
+        let mut applied = self.0.subscribe();
+        // The condition may take locks, so none is held meanwhile.
+        while !is_reached(self.get()) {
+            applied.changed().await.expect("self has a sender");
         }
     }
 }
@@ -50,4 +100,10 @@ pub trait ReplicatedState: Send + Sync {
     /// large one takes a while and belongs on a thread of its own.
     #[must_use = "the former state should be dropped on a thread of its own"]
     fn replace(&self, at: LogPosition, restored: Store) -> Option<Store>;
+
+    /// Returns digests of some earlier states and of the present one, the oldest first.
+    fn digests(&self) -> Vec<StateDigest>;
+
+    /// Ends all waits at this node for good, because its state is known to be wrong. Their callers go on at other nodes.
+    fn end_waits(&self);
 }

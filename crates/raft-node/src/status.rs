@@ -88,20 +88,6 @@ pub struct Followers {
     pub synced_learners: u32,
 }
 
-/// A snapshot that was made because somebody asked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
-pub struct SnapshotMade {
-    /// The last log entry that it covers.
-    pub index: u64,
-    /// The term of that entry.
-    pub term: u64,
-    /// How many bytes it has.
-    pub bytes: u64,
-    /// How long it took to make it, in milliseconds.
-    pub duration_ms: u64,
-}
-
 /// What this node knows about one member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::ids::NodeId;
-use crate::leader::LeaderView;
+use crate::leader_view::LeaderView;
 use crate::messages::Declined;
 use crate::peers::wire::{Answer, Ask};
 use crate::peers::{LinkError, Peers, Purpose};

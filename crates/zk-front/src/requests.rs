@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use raft_node::metrics::numbers::{Classes, Counter, Histogram};
+use raft_node::counters::{Classes, Counter, Histogram};
 use raft_node::metrics::sheet::{Instruments, Sheet};
 use tokio::time::Instant;
 use zk_wire::{ErrorCode, op_code};

@@ -1,7 +1,7 @@
 //! The running check that all replicas are the same, and the news of how far each member has come.
 //!
 //! Every few seconds the leader sends each member the digests of its own state at some positions
-//! ([`crate::replica::Replica::states`]), what it knows of all members' directories ([`crate::witness`]), and what it has
+//! ([`ReplicatedState::digests`]), what it knows of all members' directories ([`crate::witness`]), and what it has
 //! found before. A member that has another digest at the same position stops to serve at once, and answers with its own
 //! digests. The leader judges all answers ([`verdict`]): the state that more than half of the members compared have is the
 //! right one, also if it is not the leader's. Without such a majority nobody can tell, and none of those that differ
@@ -16,7 +16,7 @@
 #[cfg(test)]
 mod tests;
 pub(crate) mod messages;
-mod verdict;
+pub(crate) mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,11 +34,12 @@ use self::messages::{AuditAnswer, AuditQuestion};
 pub use self::verdict::{Finding, StateDigest};
 use self::verdict::{compare, judge};
 use crate::blocking;
+use crate::cluster_clock::ClusterClock;
 use crate::disks::{Alarm, AlarmKind};
 use crate::ids::NodeId;
 use crate::peers::wire::{Answer, Ask};
 use crate::peers::{Gate, Peers, Purpose};
-use crate::replica::Replica;
+use crate::replicated_state::ReplicatedState;
 use crate::state_machine::Raft;
 use crate::sync::Mutex;
 use crate::wall_clock;
@@ -63,7 +64,8 @@ enum Distrust {
 pub struct Audit {
     node: NodeId,
     gate: Arc<Gate>,
-    replica: Arc<Replica>,
+    state: Arc<dyn ReplicatedState>,
+    clock: Arc<ClusterClock>,
     raft: Raft,
     /// Why this node does not serve, for people.
     distrust: watch::Sender<Option<String>>,
@@ -82,11 +84,17 @@ struct Known {
 
 impl Audit {
     /// Nothing is known yet, but for what the node noted before it was started.
-    pub fn new(gate: Arc<Gate>, replica: Arc<Replica>, raft: Raft) -> Self {
+    pub fn new(
+        gate: Arc<Gate>,
+        state: Arc<dyn ReplicatedState>,
+        clock: Arc<ClusterClock>,
+        raft: Raft,
+    ) -> Self {
         let audit = Self {
             node: gate.node(),
             gate,
-            replica,
+            state,
+            clock,
             raft,
             distrust: watch::Sender::new(None),
             known: Mutex::default(),
@@ -113,7 +121,7 @@ impl Audit {
 
     /// What people should look at.
     pub fn alarms(&self) -> Vec<Alarm> {
-        let wrong_clocks = self.replica.clock.wrong(self.node);
+        let wrong_clocks = self.clock.wrong(self.node);
         let mut alarms = Vec::new();
         let mut known = self.known.lock();
         if let Some(finding) = &known.finding {
@@ -160,9 +168,9 @@ impl Audit {
             finding,
             clocks_ahead_ms,
         } = question;
-        self.replica.clock.take_over(self.node, &clocks_ahead_ms);
+        self.clock.take_over(self.node, &clocks_ahead_ms);
         self.learn(members).await;
-        let ours = self.replica.states();
+        let ours = self.state.digests();
         let compared =
             match digest_version == znode_store::DIGEST_VERSION && !planted::is(Bug::UncomparedState) {
                 true => compare(&ours, &theirs),
@@ -188,7 +196,7 @@ impl Audit {
             digest_version: znode_store::DIGEST_VERSION,
             states: ours,
             is_wrong: self.has_wrong_state(),
-            clock_ms: self.replica.clock.own_ms(),
+            clock_ms: self.clock.own_ms(),
         }
     }
 
@@ -243,8 +251,7 @@ impl Audit {
         if ends {
             // Whoever waits here goes to another node. Neither begins again in this process.
             self.known.lock().ended = true;
-            self.replica.calls.stop();
-            self.replica.hub.stop();
+            self.state.end_waits();
         }
     }
 
@@ -303,17 +310,17 @@ impl Audit {
         };
         let question = AuditQuestion {
             digest_version: znode_store::DIGEST_VERSION,
-            states: self.replica.states(),
+            states: self.state.digests(),
             members: self
                 .witness()
                 .records(seen.term, seen.own_matched, seen.committed),
             finding: self.known.lock().finding.clone(),
-            clocks_ahead_ms: self.replica.clock.ahead_of(self.node),
+            clocks_ahead_ms: self.clock.ahead_of(self.node),
         };
         let ours = question.states.clone();
         // What this node knows itself is on its disk before others count on it.
         self.learn(BTreeMap::new()).await;
-        let clock = &self.replica.clock;
+        let clock = &self.clock;
         let asked = seen.others.iter().map(|id| {
             let (link, question) = (peers.link(*id, Purpose::Control), question.clone());
             async move {

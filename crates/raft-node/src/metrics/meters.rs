@@ -1,15 +1,17 @@
 //! What a node counts while it works, beside locks: how it proposes and applies, elections, sessions, snapshots.
 
 use std::fmt;
+use std::sync::Arc;
 
 use tokio::time::Instant;
 use znode_store::Event;
 
 use super::config::MetricsConfig;
 use super::locks::LockMeters;
-use super::numbers::{Classes, Counter, Histogram, Longest};
 use super::sheet::Sheet;
 use crate::calls::Times;
+use crate::compaction::SnapshotCounters;
+use crate::counters::{Classes, Counter, Histogram, Longest};
 use crate::slow::SlowLog;
 
 /// How a proposal ended for whoever waited for it.
@@ -68,8 +70,7 @@ pub struct Meters {
     /// The longest time lately that somebody who read the state kept it from being changed.
     pub read_longest: Longest,
     /// Snapshots that were made here, and those that could not be.
-    pub snapshots_made: Counter,
-    pub snapshots_failed: Counter,
+    pub snapshots: Arc<SnapshotCounters>,
     /// What becomes of locks.
     pub locks: LockMeters,
     /// Tells of what took long.
@@ -103,8 +104,7 @@ impl Meters {
             applying: latency(),
             applied_longest: Longest::default(),
             read_longest: Longest::default(),
-            snapshots_made: Counter::default(),
-            snapshots_failed: Counter::default(),
+            snapshots: Arc::default(),
             locks: LockMeters::new(&config.lock_prefixes),
             slow: SlowLog::new(config.slow),
             ended: Default::default(),
@@ -162,7 +162,7 @@ impl Meters {
             longest.map(|(word, longest)| ([("by", word)], longest.get(Instant::now()).as_secs_f64()));
         sheet.gauges("longest_hold_seconds", help, longest)?;
         let help = "Snapshots that this node has made, or could not make";
-        let made = [("made", &self.snapshots_made), ("failed", &self.snapshots_failed)];
+        let made = [("made", &self.snapshots.made), ("failed", &self.snapshots.failed)];
         let made = made.map(|(word, counter)| ([("outcome", word)], counter.get()));
         sheet.counters("snapshots", help, made)?;
 

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::numbers::Measured;
 use super::sheet::Sheet;
+use crate::counters::Measured;
 use crate::node::Node;
 use crate::status::ClusterStatus;
 use raft_log::wal::SYNC_CLASSES_US;

@@ -84,7 +84,7 @@ impl Node {
 
     /// A snapshot on the disk that covers all that is applied now.
     async fn snapshot_to(&self, storage: &Arc<Storage>) -> Result<SnapshotFile, Unavailable> {
-        let wanted = self.inner.replica.applied();
+        let wanted = self.inner.replica.applied().get();
         loop {
             if let Some(file) = storage.snapshots.latest()
                 && file.meta().last.is_some_and(|last| last.index >= wanted.index)

@@ -74,7 +74,7 @@ impl Node {
             leader: view.leader,
             term: view.term,
             committed_index: index(metrics.local_committed),
-            applied_index: inner.replica.applied().index,
+            applied_index: inner.replica.applied().get().index,
             applied_zxid: self.read(|store| store.zxid().0),
             snapshot_index: index(metrics.snapshot),
             snapshot_bytes: snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes()),

@@ -7,6 +7,7 @@ mod condition;
 mod follow;
 mod life;
 mod members;
+mod peer_requests;
 mod proposal;
 mod start;
 
@@ -31,20 +32,20 @@ use crate::admission::{Admission, AdmissionConfig, AdmissionCounts, Busy, Place,
 use crate::asker::{Asker, Questions};
 use crate::audit::Audit;
 use crate::compaction;
+use crate::compaction::SnapshotMade;
 use crate::config::NodeConfig;
 use crate::disks::Disks;
 use crate::error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
 use crate::history::{History, HistoryError, LockHistory};
 use crate::hub::{ArmedWatches, GrantWait, Watcher, WatchesLost};
 use crate::ids::NodeId;
-use crate::leader::LeaderView;
+use crate::leader_view::LeaderView;
 use crate::membership::change::MembershipLeader;
 use crate::messages::Touched;
 use crate::metrics::meters::Meters;
 use crate::peers::{Gate, SnapshotTraffic};
 use crate::replica::Replica;
 use crate::state_machine::Raft;
-use crate::status::SnapshotMade;
 use crate::storage::Storage;
 use crate::succession::Succession;
 use crate::sync::Mutex;
@@ -399,7 +400,7 @@ impl Node {
         self.accepting()?;
         let index = self.inner.questions.read_index().await?;
         let patience = self.inner.config.propose_timeout;
-        match tokio::time::timeout(patience, self.inner.replica.wait_applied(index)).await {
+        match tokio::time::timeout(patience, self.inner.replica.applied().wait_for_index(index)).await {
             Ok(()) => Ok(()),
             Err(_) => Err(Unavailable::new("this node is too far behind")),
         }

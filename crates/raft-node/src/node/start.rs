@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use fault_injection::planted::{self, Bug};
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use openraft::SnapshotPolicy;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -12,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use znode_store::Applied;
 
+use super::peer_requests::PeerRequests;
 use super::{Inner, Node, backup, random_bytes, random_u64};
 use crate::admission::Admission;
 use crate::asker::{self, Asker};
@@ -27,7 +29,8 @@ use crate::formation;
 use crate::history;
 use crate::hub::Hub;
 use crate::ids::{ClusterId, DiskId};
-use crate::leader::{self, LeaderView};
+use crate::leader;
+use crate::leader_view::LeaderView;
 use crate::membership::change::MembershipLeader;
 use crate::membership::knock::Knocker;
 use crate::metrics::meters::Meters;
@@ -200,20 +203,24 @@ impl Node {
         let compaction = Compaction {
             gate: gate.clone(),
             raft: raft.clone(),
-            replica: replica.clone(),
+            applied: replica.applied().clone(),
             snapshots: storage.snapshots.clone(),
             log: log.clone(),
             traffic: traffic.clone(),
-            tuned: tuned.clone(),
+            settings: {
+                let tuned = tuned.clone();
+                Box::new(move || tuned.get().snapshots.clone())
+            },
+            counters: replica.meters.snapshots.clone(),
         };
         let membership = Arc::new(MembershipLeader::new(
             raft.clone(),
-            replica.clone(),
+            replica.applied().clone(),
             gate.clone(),
             view.clone(),
             config.timing.election_max,
             config.propose_timeout / 2,
-            recorder,
+            Box::new(move |patience| recorder.clone().record_all(patience).boxed()),
         ));
         let asker = Arc::new(Asker {
             node: config.node_id,
@@ -225,7 +232,12 @@ impl Node {
             change_patience: config.propose_timeout,
             distance: Mutex::default(),
         });
-        let audit = Arc::new(Audit::new(gate.clone(), replica.clone(), raft.clone()));
+        let audit = Arc::new(Audit::new(
+            gate.clone(),
+            replica.clone(),
+            replica.clock.clone(),
+            raft.clone(),
+        ));
         let succession = Arc::new(Succession::new(
             config.node_id,
             config.timing.clone(),
@@ -269,13 +281,15 @@ impl Node {
         let tasks = Tasks::new(gate.failure().clone(), tasks);
         let services = Services {
             raft: raft.clone(),
-            submissions: submissions.clone(),
-            leadership,
+            application: Arc::new(PeerRequests {
+                submissions: submissions.clone(),
+                leadership,
+                replica: replica.clone(),
+            }),
             membership: membership.clone(),
             storage: storage.clone(),
             disks: disks.clone(),
             traffic,
-            replica: replica.clone(),
             succession: succession.clone(),
             audit: audit.clone(),
         };

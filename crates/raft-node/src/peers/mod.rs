@@ -4,6 +4,7 @@
 //! `wire` says what is said, `gate` who may say it, `link` asks, `server` answers, `network` is openraft's
 //! view of it, `entries` carries entries, `snapshots` snapshots.
 
+pub mod application;
 pub mod entries;
 pub mod gate;
 pub mod link;

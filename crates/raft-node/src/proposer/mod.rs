@@ -237,7 +237,7 @@ impl Proposer {
         }
         if let Some(reason) = read_only {
             // All of earlier terms must be in the state: see the other half of this in `run`.
-            let known = self.replica.wait_term(pack.term);
+            let known = self.replica.applied().wait_for_term(pack.term);
             if tokio::time::timeout(self.patience, known).await.is_err() {
                 return Err(NotLeader { leader: None });
             }

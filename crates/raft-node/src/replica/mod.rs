@@ -9,20 +9,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fault_injection::planted::{self, Bug};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use znode_store::{
     Applied, Command, ContenderEnd, EntryContext, EntryWork, Event, HolderId, LockMode, LockName, Reply,
     SessionId, SnapshotPart, Standing, Store, Zxid,
 };
 
+use crate::audit::verdict::StateDigest;
 use crate::calls::{Applying, Calls};
 use crate::cluster_clock::ClusterClock;
 use crate::codec::{BadBytes, CommandBatch, Envelope, Origin};
 use crate::hub::{GrantWait, Hub, Verdict};
 use crate::metrics::locks::times_out;
 use crate::metrics::meters::Meters;
-use crate::replicated_state::{LogPosition, ReplicatedState};
+use crate::replicated_state::{AppliedPosition, LogPosition, ReplicatedState};
 use crate::sessions::SessionTracker;
 use crate::sync::{RwLock, RwLockReadGuard};
 use crate::tap::Tap;
@@ -58,7 +59,7 @@ pub struct Replica {
     looks: Looks,
     /// Digests of some earlier states.
     states: States,
-    applied: watch::Sender<LogPosition>,
+    applied: AppliedPosition,
     /// Number of times that the state was replaced as a whole. Read it while the state is locked.
     generation: AtomicU64,
     /// Proposals that were lost with their leader go back to the queue from which they came.
@@ -79,7 +80,7 @@ impl Replica {
             tap: Tap::default(),
             looks: Looks::default(),
             states: States::default(),
-            applied: watch::Sender::new(LogPosition::default()),
+            applied: AppliedPosition::default(),
             generation: AtomicU64::new(0),
             resubmit,
         }
@@ -105,38 +106,14 @@ impl Replica {
         self.tap.stop();
     }
 
-    /// The last position that was applied.
-    pub fn applied(&self) -> LogPosition {
-        *self.applied.borrow()
+    /// Returns the position of the last applied entry.
+    pub fn applied(&self) -> &AppliedPosition {
+        &self.applied
     }
 
-    /// Waits until the entry at `index` is applied.
-    pub async fn wait_applied(&self, index: u64) {
-        let mut applied = self.applied.subscribe();
-        applied
-            .wait_for(|position| position.index >= index)
-            .await
-            .expect("the sender lives as long as the replica");
-    }
-
-    /// Waits until an entry of `term` or a later one is applied.
-    pub async fn wait_term(&self, term: u64) {
-        let mut applied = self.applied.subscribe();
-        applied
-            .wait_for(|position| position.term >= term)
-            .await
-            .expect("the sender lives as long as the replica");
-    }
-
-    /// Waits until the state is as `is_so` says.
+    /// Waits until the state fulfils `is_so`.
     pub async fn wait_until(&self, is_so: impl Fn(&Store) -> bool) {
-        let mut applied = self.applied.subscribe();
-        while !is_so(&self.store.read()) {
-            applied
-                .changed()
-                .await
-                .expect("the sender lives as long as the replica");
-        }
+        self.applied.wait_for(|_| is_so(&self.store.read())).await;
     }
 
     /// The state, locked for somebody outside who reads it.
@@ -153,7 +130,7 @@ impl Replica {
     /// Whether somebody waits for what is applied next: a caller for an answer or for what was committed elsewhere, who wants a lock, who
     /// is connected or follows a session, and whoever has looked lately and may look again.
     pub fn is_awaited(&self) -> bool {
-        self.applied.receiver_count() > 0
+        self.applied.is_awaited()
             || !self.calls.is_empty()
             || self.hub.is_awaited()
             || self.looks.were_lately(Instant::now())
@@ -196,12 +173,11 @@ impl Replica {
 
     /// Sends again what was sent in terms before the one applied last, and not carried out there.
     pub fn resubmit_lost(&self) {
-        self.resubmit(self.calls.term_began(self.applied().term));
+        self.resubmit(self.calls.term_began(self.applied.get().term));
     }
 
     fn advance(&self, at: LogPosition) {
-        let before = self.applied.send_replace(at);
-        assert!(at >= before, "applied {before:?} after {at:?}");
+        let before = self.applied.advance(at);
         if before.term < at.term {
             self.resubmit_lost();
         }
@@ -407,6 +383,15 @@ impl ReplicatedState for Replica {
         self.calls.lose_sent();
         self.advance(at);
         self.tap.replaced(before, zxid, time_ms)
+    }
+
+    fn digests(&self) -> Vec<StateDigest> {
+        self.states.with_present(&self.store.read())
+    }
+
+    fn end_waits(&self) {
+        self.calls.stop();
+        self.hub.stop();
     }
 }
 

@@ -1,6 +1,6 @@
 //! Agreement, snapshots, disks and sessions. Part of the table of settings.
 
-use raft_node::config::MIN_SEND_BYTES_PER_SECOND;
+use raft_node::MIN_SEND_BYTES_PER_SECOND;
 
 use super::{
     ANY, Kind, MAX_SEGMENT_BYTES, MIN_SEGMENT_BYTES, Reload, Section, Setting, Shown, Usual, YEAR_MS,

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use znode_store::{Command, ContenderEnd, Event, Hold, LockCommand, LockName, Store, WithdrawCause};
 
-use super::numbers::{Classes, Counter, Histogram};
 use super::sheet::Sheet;
+use crate::counters::{Classes, Counter, Histogram};
 use crate::sync::Mutex;
 
 /// The beginnings of so many holds of ZooKeeper's clients are remembered at most, whose ends do not tell them. Of those beyond

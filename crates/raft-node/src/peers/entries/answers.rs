@@ -55,7 +55,7 @@ pub async fn serve(
     let results = services.raft.stream_append(requests).map(|result| {
         let result = result.map_err(io::Error::other)?;
         Ok(match WireAppendResult::from(result) {
-            WireAppendResult::Stored(last) if may_be_quiet && !services.replica.is_awaited() => {
+            WireAppendResult::Stored(last) if may_be_quiet && !services.application.awaits_entries() => {
                 WireAppendResult::StoredQuietly(last)
             }
             result => result,

@@ -7,11 +7,11 @@ use std::time::Duration;
 use bytes::BytesMut;
 use openraft::raft::TransferLeaderRequest;
 use tokio::sync::{Semaphore, mpsc};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use transport_security::{Crowd, HandshakeBounds, PeerName};
 
+use super::application::Application;
 use super::entries::answers;
 use super::gate::{Gate, HandshakeError};
 use super::link::CONNECT_TIMEOUT;
@@ -25,11 +25,8 @@ use crate::audit::Audit;
 use crate::codec;
 use crate::disks::Disks;
 use crate::ids::NodeId;
-use crate::leader::Leadership;
 use crate::membership::change::MembershipLeader;
 use crate::panics::PanicGuard;
-use crate::proposer::Submissions;
-use crate::replica::Replica;
 use crate::snapshot_file::blocking;
 use crate::state_machine::Raft;
 use crate::storage::Storage;
@@ -58,10 +55,8 @@ const PARTING_GRACE: Duration = Duration::from_millis(200);
 pub struct Services {
     /// Raft.
     pub raft: Raft,
-    /// The leader's queue of commands.
-    pub submissions: Submissions,
-    /// Heartbeats of sessions and confirmations of reads.
-    pub leadership: Arc<Leadership>,
+    /// Commands, sessions and reads.
+    pub application: Arc<dyn Application>,
     /// Changes of the membership.
     pub membership: Arc<MembershipLeader>,
     /// Where received snapshots go, and the cluster's id once it is known.
@@ -70,8 +65,6 @@ pub struct Services {
     pub disks: Arc<Disks>,
     /// Which snapshots are on their way.
     pub traffic: Arc<SnapshotTraffic>,
-    /// The state, and who waits for it.
-    pub replica: Arc<Replica>,
     /// What becomes of a leader's signs of life, and of their end.
     pub succession: Arc<Succession>,
     /// Whether this node's state is that of the others.
@@ -313,7 +306,7 @@ async fn answer(
 async fn begin(ask: Ask, services: Services) -> futures_util::future::BoxFuture<'static, Answer> {
     match ask {
         Ask::Forward { term, envelopes } => {
-            let done = services.submissions.submit(term, envelopes).await;
+            let done = services.application.forward(term, envelopes).await;
             Box::pin(async move {
                 match done.await {
                     Ok(outcome) => Answer::Forward(outcome),
@@ -364,20 +357,16 @@ async fn finish(ask: Ask, services: Services) -> Answer {
                 Err(error) => failed(&error),
             }
         }
-        Ask::Touch { sessions } => {
-            let arrived = Instant::now();
-            let beats = sessions.into_iter().map(|session| (session, arrived)).collect();
-            Answer::Touch(services.leadership.touch(beats).await)
-        }
+        Ask::Touch { sessions } => Answer::Touch(services.application.touch(sessions).await),
         Ask::Heartbeats {
             seen,
             within_ms,
             sessions,
         } => {
             let within = Duration::from_millis(u64::from(within_ms));
-            Answer::Heartbeats(services.leadership.take_heartbeats(seen, within, sessions).await)
+            Answer::Heartbeats(services.application.take_heartbeats(seen, within, sessions).await)
         }
-        Ask::ReadIndex => Answer::ReadIndex(services.leadership.read_index().await),
+        Ask::ReadIndex => Answer::ReadIndex(services.application.read_index().await),
         Ask::Disk { view } => {
             if let Some(view) = view {
                 services.disks.learn(view);
