@@ -3,14 +3,21 @@
 
 use openraft::raft::AppendEntriesRequest;
 
-pub use crate::codec::{BadBytes, CommandBatch, Envelope, Origin, decode, decode_start, encode};
+pub use crate::codec::{BadBytes, decode, decode_start, encode};
+pub use crate::envelope::{CommandBatch, Envelope, Origin};
 pub use crate::ids::{ClusterId, DiskId, Member};
 pub use crate::peers::Gate;
 pub use crate::peers::wire::{
     Answer, Ask, FrameReader, Hello, HelloReply, HelloStart, Purpose, SnapshotHead, SnapshotResume,
     SnapshotTail, WireAppend, WireAppendResult, WireSnapshotMeta, put_frame,
 };
-pub use crate::snapshot_file::restore;
+
+/// Returns the state that is in a snapshot file.
+pub fn restore(file: &raft_log::SnapshotFile) -> std::io::Result<znode_store::Store> {
+    let mut reader = file.read()?;
+    crate::replica::restore::restore(Box::new(move || Ok(reader.next_part()?)))
+}
+
 pub use crate::storage::log_entry::{decode_entry, decode_membership, encode_membership};
 use crate::types::{SnapshotMeta, TypeConfig};
 pub use crate::versions::WIRE_VERSION;

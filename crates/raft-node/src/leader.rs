@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use znode_store::{AccessCommand, Command, Limits, LockCommand, Request, SessionId, ZPath, Zxid};
 
+use crate::command_versions::{RECORDS_SINCE, WAITS_END_WITH_RIGHTS};
 use crate::delays::{Delays, Passed};
 use crate::ids::{Member, NodeId};
 use crate::leader_view::{LeaderView, prove_leadership};
@@ -25,7 +26,6 @@ use crate::sessions::{Counted, Due, Found};
 use crate::stall_log::StallLog;
 use crate::state_machine::Raft;
 use crate::tuning::Tuned;
-use crate::versions::{RECORDS_SINCE, WAITS_END_WITH_RIGHTS};
 use fault_injection::fail_step;
 
 /// How often the leader looks for sessions whose time is over: how late a session may end beside everything
@@ -628,8 +628,8 @@ mod tests {
     use znode_store::EntryContext;
 
     use super::*;
-    use crate::codec::Origin;
     use crate::config::{NodeConfig, SessionEventsConfig, WatchConfig};
+    use crate::envelope::Origin;
     use crate::hub::Hub;
     use crate::tuning::Tuning;
     use crate::versions::COMMANDS_VERSION;

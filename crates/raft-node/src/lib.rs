@@ -119,7 +119,9 @@ mod wall_clock;
 pub mod simulation;
 mod cluster_clock;
 mod codec;
+mod envelope;
 pub mod versions;
+mod command_versions;
 mod types;
 pub mod error;
 #[cfg(feature = "failpoints")]

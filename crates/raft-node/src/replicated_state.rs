@@ -1,8 +1,10 @@
 //! Interface between replication and the state: everything that brings entries to a state, or snapshots of it to a disk, goes through
 //! [`ReplicatedState`] and knows nothing of locks and sessions.
 
+use std::io;
+
+use bytes::Bytes;
 use tokio::sync::watch;
-use znode_store::{SnapshotPart, Store};
 
 use crate::audit::verdict::StateDigest;
 use crate::codec::BadBytes;
@@ -75,6 +77,12 @@ impl AppliedPosition {
     }
 }
 
+/// Part of a snapshot that is still to be encoded, by the thread that writes it.
+pub type SnapshotPart = Box<dyn FnOnce() -> Vec<u8> + Send>;
+
+/// Source of the encoded parts of a snapshot, one at each call, and `None` at the end.
+pub type SnapshotParts = Box<dyn FnMut() -> io::Result<Option<Bytes>> + Send>;
+
 /// State to which the committed entries of the log are applied, one after the other and in order.
 ///
 /// A state is replaced as a whole when a snapshot is installed. Each replacement begins a new *generation*; a snapshot of an older
@@ -89,17 +97,19 @@ pub trait ReplicatedState: Send + Sync {
     /// Begins a snapshot of the state as it is. Returns the state's generation.
     fn begin_snapshot(&self) -> u64;
 
-    /// Returns the next part of the snapshot, with about `znodes` znodes, or `Some(None)` after the last one. Returns `None` if
+    /// Returns the next part of the snapshot, with about `items` items of the state, or `Some(None)` after the last one. Returns `None` if
     /// `generation` is not the state's any more.
-    fn next_snapshot_part(&self, generation: u64, znodes: usize) -> Option<Option<SnapshotPart>>;
+    fn next_snapshot_part(&self, generation: u64, items: usize) -> Option<Option<SnapshotPart>>;
 
     /// Ends the snapshot, if `generation` is still the state's.
     fn abandon_snapshot(&self, generation: u64);
 
-    /// Replaces the state by that of a snapshot, which ends at `at`. Returns the former state, unless an observer took it: freeing a
-    /// large one takes a while and belongs on a thread of its own.
-    #[must_use = "the former state should be dropped on a thread of its own"]
-    fn replace(&self, at: LogPosition, restored: Store) -> Option<Store>;
+    /// Replaces the state by that of a snapshot, which ends at `at` and whose encoded parts `parts` reads. Blocks. After an error the state is
+    /// as before.
+    fn install(&self, at: LogPosition, parts: SnapshotParts) -> io::Result<()>;
+
+    /// Returns the version of digests. Digests of different versions do not compare.
+    fn digest_version(&self) -> u32;
 
     /// Returns digests of some earlier states and of the present one, the oldest first.
     fn digests(&self) -> Vec<StateDigest>;

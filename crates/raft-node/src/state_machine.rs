@@ -13,13 +13,11 @@ use openraft::EntryPayload;
 use openraft::alias::SnapshotOf;
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use tokio::sync::mpsc;
-use znode_store::SnapshotPart;
 
-use crate::codec;
 use crate::ids::NodeId;
 use crate::membership::RetiredIds;
 use crate::panics::{Failure, PanicGuard};
-use crate::replicated_state::{LogPosition, ReplicatedState};
+use crate::replicated_state::{LogPosition, ReplicatedState, SnapshotPart};
 use crate::snapshot_file::{self, Snapshot, SnapshotHandle};
 use crate::types::{LogId, SnapshotMeta, StoredMembership, TypeConfig, term_of};
 use fault_injection::fail_step;
@@ -179,25 +177,12 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         let _guard = PanicGuard::new(&self.failure, "the state machine");
         let retired = snapshot.retired()?;
         fail_step!(async "install::before_restore", |error| error);
-        let restored = snapshot_file::blocking(move || snapshot.restore()).await?;
         let at = meta.last_log_id.map_or(LogPosition::default(), |id| LogPosition {
             index: id.index,
             term: term_of(&id),
         });
-        tracing::info!(
-            at.index,
-            at.term,
-            znodes = restored.node_count(),
-            "the state comes from a snapshot"
-        );
-        fail_step!(async "install::before_replace", |error| error);
-        let before = self.state.replace(at, restored);
-        fail_step!(async "install::after_replace", |error| error);
-        snapshot_file::blocking(move || {
-            drop(before);
-            Ok(())
-        })
-        .await?;
+        let state = self.state.clone();
+        snapshot_file::blocking(move || state.install(at, snapshot.parts()?)).await?;
         self.last_applied = meta.last_log_id;
         self.membership = meta.last_membership.clone();
         self.retired = retired;
@@ -259,7 +244,7 @@ impl SnapshotBuilder {
         let retired = self.retired.clone();
         let written = snapshot_file::blocking(move || {
             snapshot_file::write(&snapshots, &meta, retired, || match queue.blocking_recv() {
-                Some(part) => Ok(part.map(|part| codec::encode(&part))),
+                Some(part) => Ok(part.map(|encode| encode())),
                 None => Err(io::Error::other("the snapshot was abandoned")),
             })
         });
@@ -288,7 +273,7 @@ impl SnapshotBuilder {
     async fn write_alone(&mut self) -> io::Result<Snapshot> {
         let mut parts = std::collections::VecDeque::new();
         while let Some(part) = self.next_portion()? {
-            parts.push_back(codec::encode(&part));
+            parts.push_back(part());
             crate::simulation::wait_for_disk(crate::simulation::DiskWork::Other).await;
         }
         let (snapshots, meta) = (self.snapshots.clone(), self.meta.clone());

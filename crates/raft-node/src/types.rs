@@ -56,7 +56,7 @@ pub type SnapshotMeta = openraft::alias::SnapshotMetaOf<TypeConfig>;
 pub struct Proposal {
     /// The term in which it was proposed. In any other term it is void: its proposers try again.
     pub term: u64,
-    /// A [`crate::codec::CommandBatch`], encoded once.
+    /// A [`crate::envelope::CommandBatch`], encoded once.
     pub commands: Bytes,
 }
 

@@ -11,7 +11,7 @@ use crate::witness::Record;
 /// Question of the leader, with its own digests and findings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditQuestion {
-    /// Digests of one version of the state machine compare, see [`znode_store::DIGEST_VERSION`].
+    /// Version of the digests. Only digests of one version compare.
     pub digest_version: u32,
     /// Digests of the leader's states.
     pub states: Vec<StateDigest>,

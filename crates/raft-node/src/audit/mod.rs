@@ -172,7 +172,7 @@ impl Audit {
         self.learn(members).await;
         let ours = self.state.digests();
         let compared =
-            match digest_version == znode_store::DIGEST_VERSION && !planted::is(Bug::UncomparedState) {
+            match digest_version == self.state.digest_version() && !planted::is(Bug::UncomparedState) {
                 true => compare(&ours, &theirs),
                 false => None,
             };
@@ -193,7 +193,7 @@ impl Audit {
         self.known.lock().finding = finding;
         self.note().await;
         AuditAnswer {
-            digest_version: znode_store::DIGEST_VERSION,
+            digest_version: self.state.digest_version(),
             states: ours,
             is_wrong: self.has_wrong_state(),
             clock_ms: self.clock.own_ms(),
@@ -309,7 +309,7 @@ impl Audit {
             return false;
         };
         let question = AuditQuestion {
-            digest_version: znode_store::DIGEST_VERSION,
+            digest_version: self.state.digest_version(),
             states: self.state.digests(),
             members: self
                 .witness()
@@ -337,7 +337,7 @@ impl Audit {
         });
         let answers = join_all(asked).await.into_iter().flatten();
         let answers: Vec<(NodeId, AuditAnswer)> = answers
-            .filter(|(_, answer)| answer.digest_version == znode_store::DIGEST_VERSION)
+            .filter(|(_, answer)| answer.digest_version == self.state.digest_version())
             .collect();
         let wrong = answers
             .iter()

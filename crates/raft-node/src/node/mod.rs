@@ -31,6 +31,7 @@ pub use self::proposal::Proposal;
 use crate::admission::{Admission, AdmissionConfig, AdmissionCounts, Busy, Place, Work};
 use crate::asker::{Asker, Questions};
 use crate::audit::Audit;
+use crate::command_versions::LONG_PATHS;
 use crate::compaction;
 use crate::compaction::SnapshotMade;
 use crate::config::NodeConfig;
@@ -50,7 +51,6 @@ use crate::storage::Storage;
 use crate::succession::Succession;
 use crate::sync::Mutex;
 use crate::tuning::{Tuned, Tuning};
-use crate::versions::LONG_PATHS;
 use crate::watch_connection::WatchConnection;
 use raft_log::Wal;
 

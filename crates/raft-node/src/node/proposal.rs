@@ -12,12 +12,13 @@ use znode_store::{Applied, Request};
 use super::Node;
 use crate::admission::Place;
 use crate::calls::{Answered, CallResult, Times};
-use crate::codec::{self, Envelope};
+use crate::codec::{self};
+use crate::command_versions;
+use crate::envelope::Envelope;
 use crate::error::{ProposeError, Unavailable};
 use crate::metrics::meters::Ended;
 use crate::subject::Subject;
 use crate::traces::Scope;
-use crate::versions;
 
 /// A proposal that is on its way. Ready when this node has applied it, or has given it up; see [`Node::propose`]. A caller
 /// that drops it takes its call along: it is then carried out or not, and nobody is told.
@@ -43,7 +44,7 @@ impl Proposal {
         let inner = &node.inner;
         let asked = Instant::now();
         let subject = Subject::of(&request.command);
-        versions::restrain(&mut request, || inner.gate.commands_of_all());
+        command_versions::restrain(&mut request, || inner.gate.commands_of_all());
         #[cfg(feature = "planted")]
         let request = at_the_door(node, request);
         let (number, envelope, answer) = inner.replica.calls.enter(place, |call| {

@@ -683,7 +683,8 @@ mod tests {
     use znode_store::{Command, Data, Op, Request, SHORT_PATH_BYTES, ZPath};
 
     use super::*;
-    use crate::versions::{COMMANDS_VERSION, restrain, since};
+    use crate::command_versions::{restrain, since};
+    use crate::versions::COMMANDS_VERSION;
 
     const X: ClusterId = ClusterId([1; 16]);
     const Y: ClusterId = ClusterId([2; 16]);

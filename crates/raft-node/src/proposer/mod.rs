@@ -17,8 +17,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use self::pack::{Pack, tell};
-use crate::codec::{CommandBatch, Envelope};
 use crate::disks::Disks;
+use crate::envelope::{CommandBatch, Envelope};
 use crate::messages::{Declined, NotLeader};
 use crate::peers::Gate;
 use crate::replica::Replica;

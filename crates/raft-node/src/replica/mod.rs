@@ -3,6 +3,7 @@
 //!
 //! It does not know where entries come from: openraft's side is in `state_machine.rs`.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,25 +14,27 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use znode_store::{
     Applied, Command, ContenderEnd, EntryContext, EntryWork, Event, HolderId, LockMode, LockName, Reply,
-    SessionId, SnapshotPart, Standing, Store, Zxid,
+    SessionId, Standing, Store, Zxid,
 };
 
 use crate::audit::verdict::StateDigest;
 use crate::calls::{Applying, Calls};
 use crate::cluster_clock::ClusterClock;
-use crate::codec::{BadBytes, CommandBatch, Envelope, Origin};
+use crate::codec::{self, BadBytes};
+use crate::command_versions;
+use crate::envelope::{CommandBatch, Envelope, Origin};
 use crate::hub::{GrantWait, Hub, Verdict};
 use crate::metrics::locks::times_out;
 use crate::metrics::meters::Meters;
-use crate::replicated_state::{AppliedPosition, LogPosition, ReplicatedState};
+use crate::replicated_state::{AppliedPosition, LogPosition, ReplicatedState, SnapshotPart, SnapshotParts};
 use crate::sessions::SessionTracker;
 use crate::sync::{RwLock, RwLockReadGuard};
 use crate::tap::Tap;
 use crate::types::Proposal;
-use crate::versions;
 use fault_injection::fail_step;
 
 mod looks;
+pub(crate) mod restore;
 mod states;
 
 use looks::Looks;
@@ -236,6 +239,24 @@ impl Replica {
             }
         }
     }
+
+    /// Replaces the state by one that ends at `at`. Returns the former state, unless the lock history took it.
+    fn replace(&self, at: LogPosition, restored: Store) -> Option<Store> {
+        let (before, zxid, time_ms) = {
+            let mut store = self.store.write();
+            let before = std::mem::replace(&mut *store, restored);
+            self.generation.fetch_add(1, Ordering::Relaxed);
+            self.states.replaced();
+            self.hub.state_replaced(&before, &store);
+            #[cfg(feature = "simulation")]
+            crate::simulation::ask(|host| host.replaced(at.into(), &store));
+            self.sessions.replaced();
+            (before, store.zxid().0, store.time_ms())
+        };
+        self.calls.lose_sent();
+        self.advance(at);
+        self.tap.replaced(before, zxid, time_ms)
+    }
 }
 
 impl ReplicatedState for Replica {
@@ -292,7 +313,7 @@ impl ReplicatedState for Replica {
                 let timed_out = counts && times_out(&envelope.request.command);
                 #[cfg(feature = "failpoints")]
                 crate::command_fail_points::applying(&envelope.request.command);
-                let rules = versions::rules(envelope.version);
+                let rules = command_versions::rules(envelope.version);
                 let applied = store.apply_by(rules, &entry, &mut work, envelope.request, &mut events);
                 fail_step!("apply::after_command");
                 if let Some(session) = on_record {
@@ -355,10 +376,13 @@ impl ReplicatedState for Replica {
         self.generation.load(Ordering::Relaxed)
     }
 
-    fn next_snapshot_part(&self, generation: u64, znodes: usize) -> Option<Option<SnapshotPart>> {
+    fn next_snapshot_part(&self, generation: u64, items: usize) -> Option<Option<SnapshotPart>> {
         let mut store = self.store.write();
-        let is_current = self.generation.load(Ordering::Relaxed) == generation;
-        is_current.then(|| store.next_snapshot_part(znodes))
+        if self.generation.load(Ordering::Relaxed) != generation {
+            return None;
+        }
+        let part = store.next_snapshot_part(items);
+        Some(part.map(|part| -> SnapshotPart { Box::new(move || codec::encode(&part)) }))
     }
 
     fn abandon_snapshot(&self, generation: u64) {
@@ -368,21 +392,19 @@ impl ReplicatedState for Replica {
         }
     }
 
-    fn replace(&self, at: LogPosition, restored: Store) -> Option<Store> {
-        let (before, zxid, time_ms) = {
-            let mut store = self.store.write();
-            let before = std::mem::replace(&mut *store, restored);
-            self.generation.fetch_add(1, Ordering::Relaxed);
-            self.states.replaced();
-            self.hub.state_replaced(&before, &store);
-            #[cfg(feature = "simulation")]
-            crate::simulation::ask(|host| host.replaced(at.into(), &store));
-            self.sessions.replaced();
-            (before, store.zxid().0, store.time_ms())
-        };
-        self.calls.lose_sent();
-        self.advance(at);
-        self.tap.replaced(before, zxid, time_ms)
+    fn install(&self, at: LogPosition, parts: SnapshotParts) -> io::Result<()> {
+        let restored = restore::restore(parts)?;
+        let znodes = restored.node_count();
+        tracing::info!(at.index, at.term, znodes, "the state comes from a snapshot");
+        fail_step!("install::before_replace", |error| error);
+        let before = self.replace(at, restored);
+        fail_step!("install::after_replace", |error| error);
+        drop(before);
+        Ok(())
+    }
+
+    fn digest_version(&self) -> u32 {
+        znode_store::DIGEST_VERSION
     }
 
     fn digests(&self) -> Vec<StateDigest> {

@@ -10,8 +10,9 @@ use znode_store::{Identities, LockMode, LockName, Principal, Request, Right, Sto
 use super::material::{CLUSTER, CLUSTER_ID, DISK_ID, TIME_MS, alone, batches, member};
 use super::{golden, place};
 use crate::backup::{BackupHead, BackupMember, BackupReader, inspect, write_backup};
-use crate::codec::{self, CommandBatch, Envelope};
+use crate::codec::{self};
 use crate::config::NodeConfig;
+use crate::envelope::{CommandBatch, Envelope};
 use crate::membership::RetiredIds;
 use crate::node::Node;
 use crate::storage::Storage;

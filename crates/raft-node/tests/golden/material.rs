@@ -10,7 +10,8 @@ use znode_store::{
     TokenHash, TokenId, Turn, WithdrawCause, ZPath, Zxid,
 };
 
-use crate::codec::{self, CommandBatch, Envelope, Origin};
+use crate::codec::{self};
+use crate::envelope::{CommandBatch, Envelope, Origin};
 use crate::ids::MemberAddress;
 use crate::ids::{DiskId, Member};
 use crate::types::Membership;

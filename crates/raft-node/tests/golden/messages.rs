@@ -14,8 +14,8 @@ use super::material::{
 };
 use crate::audit::messages::{AuditAnswer, AuditQuestion};
 use crate::audit::{Finding, StateDigest};
-use crate::codec::Envelope;
 use crate::disks::{Alarm, AlarmKind, DiskReport, DiskView, MemberNews};
+use crate::envelope::Envelope;
 use crate::ids::{ClusterId, DiskId};
 use crate::membership::{MembershipChange, MembershipChanged, MembershipOutcome, MembershipRefusal};
 use crate::messages::{Declined, HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
