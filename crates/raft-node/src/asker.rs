@@ -306,7 +306,7 @@ impl Asker {
             let now = Instant::now();
             let left = end.saturating_duration_since(now);
             if version.is_some_and(|version| version < HEARTBEATS_SINCE) {
-                let sessions = waiting().map(|beat| beat.session).collect();
+                let sessions = waiting().map(|beat| beat.session.0).collect();
                 return Ok(match link.ask(Ask::Touch { sessions }, left).await? {
                     Answer::Touch(touched) => touched.map(|touched| in_their_places(&asked, touched)),
                     _ => Err(NotLeader { leader: None }),
@@ -321,7 +321,7 @@ impl Asker {
                 seen,
                 within_ms: within.as_millis().try_into().unwrap_or(u32::MAX),
                 sessions: waiting()
-                    .map(|beat| (beat.session, age(beat).try_into().unwrap_or(u32::MAX)))
+                    .map(|beat| (beat.session.0, age(beat).try_into().unwrap_or(u32::MAX)))
                     .collect(),
             };
             let HeartbeatsTaken { moment, touched } = match link.ask(ask, left).await? {

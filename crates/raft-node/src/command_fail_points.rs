@@ -1,10 +1,7 @@
-//! Points of which there is one for each kind of command or question.
-
-use std::io;
+//! Fail points of the apply loop, one for each kind of command.
 
 use znode_store::{Command, LockCommand, Op, Step};
 
-use crate::peers::wire::Ask;
 use fault_injection::fail_step;
 
 /// A command is about to be applied. The state is locked.
@@ -66,37 +63,4 @@ fn writing(op: &Op) {
         // Only within a multi.
         Op::Check { .. } | Op::Held { .. } => {}
     }
-}
-
-/// A question is about to be sent to a peer.
-pub(crate) async fn asking(ask: &Ask) -> io::Result<()> {
-    match ask {
-        Ask::Vote(_) => fail_step!(async "vote::before_send", |error| error),
-        Ask::PreVote(_) => fail_step!(async "pre_vote::before_send", |error| error),
-        Ask::Append(_) => fail_step!(async "heartbeat::before_send", |error| error),
-        Ask::TransferLeader { .. } => fail_step!(async "transfer::before_send", |error| error),
-        Ask::Forward { .. } => fail_step!(async "forward::before_send", |error| error),
-        Ask::Touch { .. } | Ask::Heartbeats { .. } => fail_step!(async "touch::before_send", |error| error),
-        Ask::ReadIndex => fail_step!(async "read_index::before_send", |error| error),
-        Ask::Disk { .. } => fail_step!(async "disk::before_send", |error| error),
-        // Rarer than anything that a run could wait for.
-        Ask::ChangeMembership(_) | Ask::Members | Ask::LeaderLost { .. } | Ask::Audit(_) => {}
-    }
-    Ok(())
-}
-
-/// A question of a peer has come and is about to be considered.
-pub(crate) async fn asked(ask: &Ask) -> io::Result<()> {
-    match ask {
-        Ask::Vote(_) => fail_step!(async "vote::after_receive", |error| error),
-        Ask::PreVote(_) => fail_step!(async "pre_vote::after_receive", |error| error),
-        Ask::Append(_) => fail_step!(async "heartbeat::after_receive", |error| error),
-        Ask::TransferLeader { .. } => fail_step!(async "transfer::after_receive", |error| error),
-        Ask::Forward { .. } => fail_step!(async "forward::after_receive", |error| error),
-        Ask::Touch { .. } | Ask::Heartbeats { .. } => fail_step!(async "touch::after_receive", |error| error),
-        Ask::ReadIndex => fail_step!(async "read_index::after_receive", |error| error),
-        Ask::Disk { .. } => fail_step!(async "disk::after_receive", |error| error),
-        Ask::ChangeMembership(_) | Ask::Members | Ask::LeaderLost { .. } | Ask::Audit(_) => {}
-    }
-    Ok(())
 }

@@ -27,8 +27,8 @@
 //! # Guarantees
 //!
 //! - What [`Node::propose`] answered is on a quorum's disks, whatever is killed afterwards.
-//! - [`error::ProposeError::Unavailable`] means that nothing was done, and will not be.
-//!   [`error::ProposeError::OutcomeUnknown`] is only answered when a deadline has passed (or a snapshot hides
+//! - [`ProposeError::Unavailable`] means that nothing was done, and will not be.
+//!   [`ProposeError::OutcomeUnknown`] is only answered when a deadline has passed (or a snapshot hides
 //!   what happened): a leader that is lost in mid-flight is survived without it, because a proposal of an
 //!   earlier term can be sent again as soon as an entry of a later one is applied.
 //! - A confirmed heartbeat ([`Node::heartbeat`]) was counted by a node that could prove *afterwards* that it
@@ -124,6 +124,7 @@ pub mod versions;
 mod command_versions;
 mod types;
 pub mod error;
+pub mod request_error;
 #[cfg(feature = "failpoints")]
 mod command_fail_points;
 #[doc(hidden)]
@@ -139,7 +140,7 @@ pub use admission::{AdmissionConfig, AdmissionCounts, Busy, OpeningBounds};
 pub use compaction::SnapshotMade;
 pub use config::{HistoryConfig, NodeConfig, SessionBounds, SessionEventsConfig, SweepConfig, WatchConfig};
 pub use disks::{Alarm, AlarmKind, DiskConfig, DiskReport, MemberNews};
-pub use error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
+pub use error::{StartError, Unavailable};
 pub use fault_injection::{fail_points, fail_step};
 pub use history::{HistoryEntry, HistoryError, LockHistory};
 pub use hub::chronicle::{ClusterHappened, ClusterHappening, MAX_CHRONICLE};
@@ -158,6 +159,7 @@ pub use metrics::MetricsConfig;
 pub use node::{BackupRefused, Node, OpenedSession, Proposal};
 pub use raft_config::{MIN_SEND_BYTES_PER_SECOND, RaftTiming, SnapshotConfig};
 pub use raft_log::FileSizes;
+pub use request_error::{HeartbeatError, OpenSessionError, ProposeError};
 pub use session_stream::{FollowError, SessionStream, StreamBegin, StreamLook, Told, ToldWhat};
 pub use status::{ClusterStatus, Followers, MemberStatus, Role};
 pub use tuning::Tuning;

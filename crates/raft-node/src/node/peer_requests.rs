@@ -30,9 +30,12 @@ impl Application for PeerRequests {
         self.submissions.submit(term, envelopes).boxed()
     }
 
-    fn touch(&self, sessions: Vec<SessionId>) -> BoxFuture<'_, Result<Vec<Touched>, NotLeader>> {
+    fn touch(&self, sessions: Vec<u64>) -> BoxFuture<'_, Result<Vec<Touched>, NotLeader>> {
         let arrived = Instant::now();
-        let beats = sessions.into_iter().map(|session| (session, arrived)).collect();
+        let beats = sessions
+            .into_iter()
+            .map(|session| (SessionId(session), arrived))
+            .collect();
         self.leadership.touch(beats).boxed()
     }
 
@@ -40,8 +43,12 @@ impl Application for PeerRequests {
         &self,
         seen: Option<SeenMoment>,
         within: Duration,
-        sessions: Vec<(SessionId, u32)>,
+        sessions: Vec<(u64, u32)>,
     ) -> BoxFuture<'_, Result<HeartbeatsTaken, NotLeader>> {
+        let sessions = sessions.into_iter();
+        let sessions = sessions
+            .map(|(session, age_ms)| (SessionId(session), age_ms))
+            .collect();
         self.leadership.take_heartbeats(seen, within, sessions).boxed()
     }
 

@@ -15,8 +15,9 @@ use crate::calls::{Answered, CallResult, Times};
 use crate::codec::{self};
 use crate::command_versions;
 use crate::envelope::Envelope;
-use crate::error::{ProposeError, Unavailable};
+use crate::error::Unavailable;
 use crate::metrics::meters::Ended;
+use crate::request_error::ProposeError;
 use crate::subject::Subject;
 use crate::traces::Scope;
 

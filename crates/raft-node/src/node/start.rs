@@ -25,7 +25,7 @@ use crate::config::NodeConfig;
 use crate::disks::{self, Disks};
 use crate::envelope::Origin;
 use crate::error::StartError;
-use crate::formation;
+use crate::formation::{self, InitialState};
 use crate::history;
 use crate::hub::Hub;
 use crate::ids::{ClusterId, DiskId};
@@ -130,7 +130,8 @@ impl Node {
             .await
             .map_err(|error| StartError::Raft(error.to_string()))??;
         let storage = Arc::new(storage);
-        let seed = seed.map(|seed| (seed, storage.snapshots.clone()));
+        let seed =
+            seed.map(|seed| -> (Arc<dyn InitialState>, _) { (Arc::new(seed), storage.snapshots.clone()) });
         let identity = storage.dir.identity();
         let own_disk = DiskId(identity.disk_id);
         let log = storage.wal.clone();

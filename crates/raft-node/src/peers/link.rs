@@ -264,7 +264,7 @@ async fn converse(
             }
             put_frame(&mut out, &(next_id, &question.ask));
             #[cfg(feature = "failpoints")]
-            let asked = crate::command_fail_points::asking(&question.ask).await;
+            let asked = crate::peers::fail_points::asking(&question.ask).await;
             waiting.insert(next_id, question.answer);
             #[cfg(feature = "failpoints")]
             asked?;

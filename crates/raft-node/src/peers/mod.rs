@@ -6,6 +6,8 @@
 
 pub mod application;
 pub mod entries;
+#[cfg(feature = "failpoints")]
+mod fail_points;
 pub mod gate;
 pub mod link;
 pub mod network;

@@ -600,7 +600,10 @@ mod tests {
         drop(caller.replica.replace(at(1, 10), Store::new()));
         let unknown = answer.await.unwrap().result;
         assert!(
-            matches!(unknown, Err(crate::error::ProposeError::OutcomeUnknown(_))),
+            matches!(
+                unknown,
+                Err(crate::request_error::ProposeError::OutcomeUnknown(_))
+            ),
             "{unknown:?}"
         );
         assert!(waiting.try_recv().is_err(), "what was not sent can still be done");

@@ -6,7 +6,6 @@ use std::fmt::Debug;
 use bytes::{Bytes, BytesMut};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use znode_store::SessionId;
 
 use super::golden;
 use super::material::{
@@ -239,7 +238,7 @@ fn golden_questions_and_answers() {
         (
             "ask_touch",
             Ask::Touch {
-                sessions: vec![SessionId(1), SessionId(u64::MAX >> 1)],
+                sessions: vec![1, u64::MAX >> 1],
             },
         ),
         (
@@ -250,7 +249,7 @@ fn golden_questions_and_answers() {
                     known_for_us: 70_000,
                 }),
                 within_ms: 50,
-                sessions: vec![(SessionId(1), 0), (SessionId(u64::MAX >> 1), 300)],
+                sessions: vec![(1, 0), (u64::MAX >> 1, 300)],
             },
         ),
         ("ask_read_index", Ask::ReadIndex),

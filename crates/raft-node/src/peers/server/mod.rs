@@ -283,7 +283,7 @@ async fn answer(
                 ask = Ask::Append(append);
             }
             #[cfg(feature = "failpoints")]
-            crate::command_fail_points::asked(&ask).await?;
+            crate::peers::fail_points::asked(&ask).await?;
             // The place in the queue is taken here, in order; the answer may come in any order.
             let answer = begin(ask, services.clone()).await;
             let answers = answers.clone();

@@ -10,7 +10,6 @@ mod sound;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use znode_store::SessionId;
 
 pub use self::frame::*;
 pub use self::raft::*;
@@ -178,8 +177,8 @@ pub enum Ask {
     /// Heartbeats of sessions, for the leader, counted from when they arrive there. Nodes that speak version 11 use
     /// [`Ask::Heartbeats`] instead.
     Touch {
-        /// Whose.
-        sessions: Vec<SessionId>,
+        /// Numbers of the sessions.
+        sessions: Vec<u64>,
     },
     /// Up to where must be applied for a linearizable read? For the leader.
     ReadIndex,
@@ -208,7 +207,7 @@ pub enum Ask {
         /// The leader counts the heartbeats only if the question was on its way for at most so many milliseconds.
         within_ms: u32,
         /// Whose, and how many milliseconds ago the node that asks got the heartbeat.
-        sessions: Vec<(SessionId, u32)>,
+        sessions: Vec<(u64, u32)>,
     },
 }
 
