@@ -61,12 +61,19 @@
 //! # }
 //! ```
 //!
-//! # What is not here
+//! # Layers
 //!
-//! Nothing here knows HTTP or what a lock is for: front ends do. Nothing outside of `types.rs`, `machine.rs`,
-//! `peers/network.rs`, `storage/log_store.rs` and the few that call Raft knows openraft, and no type of
-//! openraft reaches a disk or a wire. Wall clocks are read for people (the time in a batch) and to sweep empty containers; all deadlines
-//! are monotonic.
+//! - **Replication** brings entries to every node's state, whatever the state is: `peers`, `membership`, `succession`, `formation`,
+//!   `storage`, `snapshot_file`, `state_machine`, `compaction`, `audit`, `witness`, `disks`, `cluster_clock`. It knows the state as a
+//!   `ReplicatedState`, and the node above it as an `Application`; commands and snapshots are bytes to it, sessions are numbers. A test of
+//!   `tools/check` holds that it imports nothing of the layers above.
+//! - **The node** proposes commands, applies them, keeps the sessions' deadlines and answers reads: `node`, `replica`, `calls`, `submitter`,
+//!   `proposer`, `asker`, `leader`, `sessions`, `admission`, `backup`.
+//! - **Observers** see what was applied, in order: `hub` (watches, grants, session events), `history`, `metrics`.
+//!
+//! Nothing here knows HTTP or what a lock is for: front ends do. openraft is known to `types.rs`, `state_machine.rs`, `peers/network.rs`,
+//! `storage/log_store` and the few modules that call Raft; no type of openraft reaches a disk or a wire. Wall clocks are read for people
+//! (the time in a batch) and to sweep empty containers; all deadlines are monotonic.
 
 mod ids;
 mod invalid_setting;
