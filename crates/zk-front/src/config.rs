@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use front_door::Bounds;
+use listener::ConnectionLimits;
 use raft_node::traces::Tracing;
 use znode_store::PathBounds;
 
@@ -48,10 +48,10 @@ pub struct ZkConfig {
 pub const LARGE_REQUEST_BYTES: usize = 16 * 1024;
 
 impl ZkConfig {
-    pub(crate) fn places(&self) -> Bounds {
-        Bounds {
-            in_all: self.max_connections,
-            of_an_address: self.max_connections_per_address,
+    pub(crate) fn places(&self) -> ConnectionLimits {
+        ConnectionLimits {
+            total: self.max_connections,
+            per_address: self.max_connections_per_address,
         }
     }
 }

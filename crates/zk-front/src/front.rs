@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use front_door::{DoorMeter, LiveBounds, Places};
+use listener::{ConnectionLimiter, ConnectionMetrics, LiveConnectionLimits};
 use parking_lot::{Mutex, RwLock};
 use raft_node::Node;
 use raft_node::metrics::sheet::{self, Registry};
@@ -32,13 +32,13 @@ struct Inner {
     /// How often it was changed.
     changes: AtomicU64,
     /// Of all ports together.
-    places: Places,
-    bounds: LiveBounds,
+    places: ConnectionLimiter,
+    bounds: LiveConnectionLimits,
     ports: Ports,
     started: Instant,
     traffic: Traffic,
     requests: Requests,
-    meter: DoorMeter,
+    meter: ConnectionMetrics,
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
     /// The bytes that large requests may have which are just coming.
     large_requests: Arc<Semaphore>,
@@ -257,11 +257,11 @@ impl Front {
     /// A front end where nobody is connected. `ports` are where it listens.
     pub fn new(node: Node, config: ZkConfig, ports: Ports) -> Self {
         let large_requests = config.max_large_requests_bytes.min(Semaphore::MAX_PERMITS);
-        let bounds = LiveBounds::from(config.places());
+        let bounds = LiveConnectionLimits::from(config.places());
         Self {
             inner: Arc::new(Inner {
                 node,
-                places: Places::new(bounds.clone()),
+                places: ConnectionLimiter::new(bounds.clone()),
                 bounds,
                 config: RwLock::new(Arc::new(config)),
                 changes: AtomicU64::new(0),
@@ -270,7 +270,7 @@ impl Front {
                 started: Instant::now(),
                 traffic: Traffic::default(),
                 requests: Requests::default(),
-                meter: DoorMeter::default(),
+                meter: ConnectionMetrics::default(),
                 clients: Mutex::default(),
                 next_client: AtomicU64::new(0),
             }),
@@ -288,7 +288,7 @@ impl Front {
     }
 
     /// The places of all its connections, at whichever port.
-    pub(crate) fn places(&self) -> &Places {
+    pub(crate) fn places(&self) -> &ConnectionLimiter {
         &self.inner.places
     }
 
@@ -355,7 +355,7 @@ impl Front {
     }
 
     /// What is counted at its door.
-    pub fn meter(&self) -> &DoorMeter {
+    pub fn meter(&self) -> &ConnectionMetrics {
         &self.inner.meter
     }
 

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use front_door::{DoorMeter, Socket};
+use listener::{ConnectionMetrics, Socket};
 use raft_node::{Node, OpenSessionError, ProposeError, fail_step};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::time::Instant;
@@ -123,7 +123,7 @@ fn tell_end(client: &Client, end: End) {
     }
 }
 
-fn tell_refused(meter: &DoorMeter, client: &Client, refused: &Refused) {
+fn tell_refused(meter: &ConnectionMetrics, client: &Client, refused: &Refused) {
     let address = client.address;
     let what = match refused {
         Refused::Frame(_) | Refused::Decode(_) => "this is no client of ZooKeeper",

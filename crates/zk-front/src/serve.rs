@@ -1,11 +1,11 @@
 //! From the door to a connection's task: sockets made ready, an orderly end. It knows nothing of what clients say; who is let in is
-//! `front_door`'s to say.
+//! `listener`'s to say.
 
 use std::io;
 use std::time::Duration;
 
-use front_door::{Door, Socket};
 use futures_util::future::BoxFuture;
+use listener::{Listener, Socket};
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -44,13 +44,13 @@ pub fn serve(
 
 async fn serve_here(listener: TcpListener, front: Front, protection: Protection, stop: CancellationToken) {
     let config = front.config();
-    let door = Door {
-        what: "clients of ZooKeeper",
-        places: front.places().clone(),
-        when_full: Vec::new(),
-        when_too_many: Vec::new(),
+    let door = Listener {
+        name: "clients of ZooKeeper",
+        limiter: front.places().clone(),
+        total_limit_response: Vec::new(),
+        address_limit_response: Vec::new(),
         drain_timeout: config.drain_timeout,
-        meter: front.meter().clone(),
+        metrics: front.meter().clone(),
     };
     let connections_end = stop.child_token();
     let (serving, stopping) = (front.clone(), connections_end.clone());
@@ -80,7 +80,7 @@ async fn serve_here(listener: TcpListener, front: Front, protection: Protection,
         std::future::pending().await
     };
     tokio::select! {
-        () = front_door::serve(listener, door, connect, stop.cancelled()) => {}
+        () = listener::serve(listener, door, connect, stop.cancelled()) => {}
         () = distrust => {}
     }
 }

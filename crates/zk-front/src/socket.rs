@@ -14,11 +14,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::tcp;
 
 /// What is spoken on with a client.
-pub(crate) type Stream = transport_security::Stream<front_door::Socket>;
+pub(crate) type Stream = transport_security::Stream<listener::Socket>;
 
 /// What is read from.
 pub(crate) enum Receiver<'a> {
-    Plain(front_door::Receiver<'a>),
+    Plain(listener::PacedReadHalf<'a>),
     Tls(tokio::io::ReadHalf<&'a mut Stream>),
 }
 

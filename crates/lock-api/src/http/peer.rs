@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::Extensions;
 use axum::http::request::Parts;
-use front_door::subscriber;
+use listener::client_network;
 use transport_security::ClientCertificate;
 use znode_store::{Identities, Identity, Principal};
 
@@ -90,7 +90,7 @@ impl Peer {
                 .identities
                 .iter()
                 .find_map(|identity| match identity {
-                    Identity::Ip(ip) => Some(subscriber(*ip).to_string()),
+                    Identity::Ip(ip) => Some(client_network(*ip).to_string()),
                     _ => None,
                 })
                 .unwrap_or_default(),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use front_door::{LogLimit, subscriber};
+use listener::{LogLimit, client_network};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use transport_security::PeerTls;
@@ -310,7 +310,7 @@ impl Gate {
         // The machines of a simulation have no such addresses, and share the lines of one caller.
         let address = from.parse::<SocketAddr>().ok();
         self.strangers
-            .admit(address.map(|address| subscriber(address.ip())))
+            .admit(address.map(|address| client_network(address.ip())))
     }
 
     /// Whether a refusal of this caller is news, for the log.

@@ -1,4 +1,4 @@
-//! A limit for log lines that callers cause, so that nobody fills a disk with them.
+//! Rate limit for log lines that clients cause, so that no client can fill a disk with them.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,19 +7,22 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Lines of one caller in a period: enough to see what it tries.
-const OF_ONE: u32 = 20;
+/// Maximum number of lines per period that one client causes: enough to see what it tries.
+const LINES_PER_CALLER: u32 = 20;
 
-/// Lines of all callers in a period. With texts of [`MAX_TEXT_CHARS`] they are less than a megabyte a minute.
-const IN_ALL: u32 = 60;
+/// Maximum number of lines per period that all clients cause. With texts of [`MAX_TEXT_CHARS`] they are less
+/// than a megabyte a minute.
+const LINES_IN_TOTAL: u32 = 60;
 
-/// How long a period is.
+/// Length of a period.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// The longest text of a caller in such a line. Each character may be escaped, by up to ten others.
+/// Maximum length of a client's text in such a line, in characters. Each character may be escaped, as up to
+/// ten others.
 const MAX_TEXT_CHARS: usize = 120;
 
-/// Rate limit of log lines, with a share for each caller. `Caller` tells callers apart: an address, or the name of a token.
+/// Rate limit of log lines with a share for each client. `Caller` identifies the client: an address, or the
+/// name of a token.
 #[derive(Debug)]
 pub struct LogLimit<Caller>(Mutex<Period<Caller>>);
 
@@ -27,7 +30,8 @@ pub struct LogLimit<Caller>(Mutex<Period<Caller>>);
 struct Period<Caller> {
     begin: Option<Instant>,
     lines: u32,
-    /// Only callers with a line are in it, so it has at most [`IN_ALL`] entries.
+    /// Lines of each client in this period. Only clients with a line have an entry, so there are at most
+    /// [`LINES_IN_TOTAL`].
     lines_of: HashMap<Caller, u32>,
     left_out: u64,
 }
@@ -44,7 +48,8 @@ impl<Caller> Default for LogLimit<Caller> {
 }
 
 impl<Caller: Eq + Hash> LogLimit<Caller> {
-    /// Returns whether the caller may cause one more line now, and how many lines were left out since the last one.
+    /// Admits one more line of the client and returns the number of lines suppressed since the last admitted
+    /// one. Returns `None` if the client or all clients together have reached their limit.
     pub fn admit(&self, caller: Caller) -> Option<u64> {
         let mut period = self.0.lock();
         if period.begin.is_none_or(|begin| begin.elapsed() >= PERIOD) {
@@ -53,7 +58,7 @@ impl<Caller: Eq + Hash> LogLimit<Caller> {
             period.lines_of.clear();
         }
         let of_caller = period.lines_of.get(&caller).copied().unwrap_or_default();
-        if period.lines >= IN_ALL || of_caller >= OF_ONE {
+        if period.lines >= LINES_IN_TOTAL || of_caller >= LINES_PER_CALLER {
             period.left_out += 1;
             return None;
         }
@@ -63,7 +68,7 @@ impl<Caller: Eq + Hash> LogLimit<Caller> {
     }
 }
 
-/// Returns the first `MAX_TEXT_CHARS` characters of a caller's text: as much as a log line may have.
+/// Returns the first `MAX_TEXT_CHARS` characters of a client's text, the maximum in a log line.
 pub fn abridged(text: &str) -> &str {
     match text.char_indices().nth(MAX_TEXT_CHARS) {
         Some((end, _)) => &text[..end],
@@ -76,9 +81,9 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn lines_of_a_caller_end_before_those_of_others_do() {
+    async fn flooding_client_leaves_lines_to_others() {
         let limit = LogLimit::default();
-        for _ in 0..OF_ONE {
+        for _ in 0..LINES_PER_CALLER {
             assert_eq!(limit.admit("flood"), Some(0));
         }
         for _ in 0..1_000 {
@@ -90,13 +95,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lines_of_all_callers_are_bounded() {
+    async fn lines_of_all_clients_are_bounded() {
         let limit = LogLimit::default();
         let lines = (0..100_000).filter(|caller| limit.admit(*caller).is_some());
-        assert_eq!(lines.count(), IN_ALL as usize);
-        assert_eq!(limit.0.lock().lines_of.len(), IN_ALL as usize);
+        assert_eq!(lines.count(), LINES_IN_TOTAL as usize);
+        assert_eq!(limit.0.lock().lines_of.len(), LINES_IN_TOTAL as usize);
         tokio::time::advance(PERIOD).await;
-        assert_eq!(limit.admit(0), Some(100_000 - u64::from(IN_ALL)));
+        assert_eq!(limit.admit(0), Some(100_000 - u64::from(LINES_IN_TOTAL)));
     }
 
     #[test]
