@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use cli_support::certificates::{CA_CERTIFICATE, days, make_authority, put, read_authority};
-use transport_security::issue::Wanted;
+use transport_security::issue::CertificateRequest;
 use transport_security::{ClientTls, PeerName};
 
 use super::layout::{CLUSTER, LocalNode};
@@ -27,7 +27,7 @@ const CLIENT: &str = "try-out";
 /// Makes an authority in the cluster's directory, and a client's certificate.
 pub fn make(dir: &Path) -> anyhow::Result<()> {
     let [_, _] = make_authority(dir, "Lockgate try-out", days(VALID_DAYS))?;
-    let client = read_authority(dir)?.issue(&Wanted::client(CLIENT, days(VALID_DAYS)))?;
+    let client = read_authority(dir)?.issue(&CertificateRequest::client(CLIENT, days(VALID_DAYS)))?;
     let [_, _] = put(&client, dir.join("client.pem"), dir.join("client.key"))?;
     Ok(())
 }
@@ -43,7 +43,7 @@ pub fn make_for(node: &LocalNode) -> anyhow::Result<()> {
         node: node.id,
     };
     let hosts = ["127.0.0.1", "::1", "localhost"].map(str::to_owned);
-    let issued = read_authority(dir)?.issue(&Wanted::node(&name, &hosts, days(VALID_DAYS)))?;
+    let issued = read_authority(dir)?.issue(&CertificateRequest::node(&name, &hosts, days(VALID_DAYS)))?;
     let [_, _] = put(&issued, node.dir.join("node.pem"), node.dir.join("node.key"))?;
     Ok(())
 }

@@ -9,7 +9,7 @@ use tokio::net::lookup_host;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use transport_security::{
-    ClientCertificates, HandshakeBounds, OldestVersion, PeerTls, ServerTls, TlsError, TlsFiles, keep_fresh,
+    ClientCertificates, HandshakeLimits, OldestVersion, PeerTls, ServerTls, TlsError, TlsFiles, keep_fresh,
 };
 
 use zk_front::Protection;
@@ -34,7 +34,7 @@ pub struct TlsConfig {
     /// What this node shows to its peers, and whom it believes, if that is something else.
     pub peers: Option<TlsFiles>,
     /// What handshakes of clients may cost.
-    pub handshakes: HandshakeBounds,
+    pub handshakes: HandshakeLimits,
     /// Oldest version of TLS that clients of ZooKeeper may speak. Everybody else speaks 1.3.
     pub zookeeper_oldest: OldestVersion,
 }
@@ -46,7 +46,7 @@ impl TlsConfig {
             clients: ClientCertificates::Optional(files.ca.clone()),
             files,
             peers: None,
-            handshakes: HandshakeBounds::default(),
+            handshakes: HandshakeLimits::default(),
             zookeeper_oldest: OldestVersion::default(),
         }
     }
@@ -81,7 +81,7 @@ impl Transport {
                 *handshakes,
             )
         };
-        let peer_handshakes = HandshakeBounds {
+        let peer_handshakes = HandshakeLimits {
             at_once: handshakes.at_once.min(PEER_HANDSHAKES_AT_ONCE),
             ..*handshakes
         };

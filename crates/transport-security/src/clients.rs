@@ -1,17 +1,19 @@
-//! What a listener asks of clients.
+//! Requirements of a listener for client certificates and TLS versions.
 
 #[cfg(feature = "tls")]
 use std::path::Path;
 use std::path::PathBuf;
 
-/// What is asked of clients. Whatever is asked: a certificate that is shown and is not good ends the connection.
+/// Requirement for client certificates. Under each of them, a presented certificate that fails verification
+/// ends the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientCertificates {
-    /// Nothing: none is asked for.
+    /// The listener requests no certificate.
     Ignored,
-    /// Who has one signed by an authority in this file is known by it.
+    /// Clients may present a certificate, which authenticates them if an authority in this file has signed
+    /// it.
     Optional(PathBuf),
-    /// Who has none is refused.
+    /// Clients must present a certificate signed by an authority in this file; others are rejected.
     Required(PathBuf),
 }
 
@@ -25,13 +27,14 @@ impl ClientCertificates {
     }
 }
 
-/// Oldest version of TLS that a listener accepts. It always accepts 1.3 as well.
+/// Oldest TLS version that a listener accepts. It always accepts 1.3 as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OldestVersion {
-    /// 1.3, and nothing else.
+    /// TLS 1.3 only.
     #[default]
     Tls13,
-    /// 1.2, for clients that know no more. Of its ciphers rustls has those with forward secrecy and authenticated encryption only, and no
-    /// renegotiation. A client's certificate crosses the network in the clear.
+    /// TLS 1.2, for clients that do not support 1.3. Of its cipher suites rustls implements only those with
+    /// forward secrecy and authenticated encryption, and it does not implement renegotiation. A client's
+    /// certificate crosses the network unencrypted.
     Tls12,
 }

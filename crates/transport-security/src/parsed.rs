@@ -1,4 +1,4 @@
-//! What is read of a certificate.
+//! Parsing of certificates.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,24 +8,25 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
-use crate::error::{PeerFault, harmless};
+use crate::error::{PeerFault, quoted};
 use crate::names::{PeerName, SCHEME};
 use crate::subject::rfc2253;
 
-/// What is read of a certificate.
+/// Fields of a certificate.
 pub(crate) struct Read {
     pub subject: String,
     pub names: Vec<String>,
     pub not_after: SystemTime,
 }
 
-/// Reads a certificate; `None` if it is none.
+/// Parses a certificate; `None` if it is malformed.
 pub(crate) fn read(certificate: &CertificateDer<'_>) -> Option<Read> {
     let (rest, parsed) = X509Certificate::from_der(certificate).ok()?;
     if !rest.is_empty() {
         return None;
     }
-    // An extension that is there twice, or cannot be read, makes the whole certificate unreadable: never a missing name.
+    // A duplicate or malformed extension makes the whole certificate unreadable; it is not treated as a
+    // missing name.
     let names = match parsed.subject_alternative_name().ok()? {
         Some(names) => names
             .value
@@ -55,16 +56,17 @@ fn name(name: &GeneralName<'_>) -> Option<String> {
         },
         GeneralName::DirectoryName(name) => format!("DIR:{}", rfc2253(name)),
         GeneralName::Invalid(..) => return None,
-        // Kinds that nobody uses to name a host, a person or a program.
+        // Other kinds do not name hosts, persons or programs.
         _ => "OTHER".to_owned(),
     })
 }
 
 impl Read {
-    /// The node that it names: exactly one.
+    /// The one node that the certificate names.
     pub fn peer(&self) -> Result<PeerName, PeerFault> {
         let uris = self.names.iter().filter_map(|name| name.strip_prefix("URI:"));
-        // Whatever case its scheme has: what somebody may take for a name of a node has to be one.
+        // The scheme is compared case-insensitively: every name that somebody may take for the name of a node
+        // must be one.
         let ours = |uri: &&str| {
             uri.get(..SCHEME.len())
                 .is_some_and(|start| start.eq_ignore_ascii_case(SCHEME))
@@ -77,17 +79,17 @@ impl Read {
         }
     }
 
-    /// What it says of itself, for a message: its names, else its subject.
-    pub fn shown(&self) -> String {
+    /// Identity for a message: the alternative names, or the subject if there are none.
+    pub fn described(&self) -> String {
         match (self.names.is_empty(), self.subject.is_empty()) {
-            (false, _) => harmless(&self.names.join(", ")),
-            (true, false) => harmless(&self.subject),
+            (false, _) => quoted(&self.names.join(", ")),
+            (true, false) => quoted(&self.subject),
             (true, true) => "a certificate without any name".to_owned(),
         }
     }
 }
 
-/// Until when all of a chain is valid.
+/// End of the period in which all certificates of a chain are valid.
 pub(crate) fn not_after(chain: &[CertificateDer<'_>]) -> Option<SystemTime> {
     let ends: Option<Vec<_>> = chain
         .iter()

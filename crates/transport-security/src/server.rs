@@ -1,4 +1,5 @@
-//! What clients see of a node: its certificate; and what a node sees of clients: theirs, if they have one.
+//! Listener side of TLS connections from clients: it presents its certificate, and reads the client's if it
+//! presents one.
 
 use std::fmt;
 use std::path::Path;
@@ -12,14 +13,14 @@ use tokio_rustls::{TlsAcceptor, TlsStream};
 use crate::certificate::ClientCertificate;
 use crate::clients::{ClientCertificates, OldestVersion};
 use crate::error::{HandshakeError, TlsError};
-use crate::handshake::{Crowd, HandshakeBounds};
+use crate::handshake::{HandshakeLimiter, HandshakeLimits};
 use crate::parsed;
 use crate::pem;
-use crate::reload::{Kept, Made, Reloadable};
+use crate::reload::{Loaded, Reloadable, ReloadableValue};
 use crate::stream::Stream;
 use crate::{VERSIONS, provider};
 
-/// Versions of a listener that accepts 1.2.
+/// Versions of a listener that accepts TLS 1.2.
 static VERSIONS_FROM_12: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
 
 impl OldestVersion {
@@ -31,32 +32,33 @@ impl OldestVersion {
     }
 }
 
-/// A listener's side of connections with clients. Cheap to clone.
+/// Listener side of connections from clients. Cheap to clone.
 #[derive(Clone)]
 pub struct ServerTls {
-    kept: Arc<Kept<Shown>>,
-    crowd: Arc<Crowd>,
+    current: Arc<ReloadableValue<ServerMaterial>>,
+    limiter: Arc<HandshakeLimiter>,
 }
 
-/// What clients see.
-struct Shown {
+/// Configuration from one state of the files.
+struct ServerMaterial {
     config: Arc<ServerConfig>,
-    /// The names of hosts in the certificate.
+    /// Host names in the certificate.
     hosts: Vec<String>,
 }
 
-/// The same one, not one like it.
+/// Two handles are equal if they share their state.
 impl PartialEq for ServerTls {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.kept, &other.kept)
+        Arc::ptr_eq(&self.current, &other.current)
     }
 }
 
 impl Eq for ServerTls {}
 
 impl ServerTls {
-    /// Shows `certificate` to the clients of `what` (`HTTP`, for people). `protocols` are what is spoken inside, for clients that ask (ALPN: `http/1.1`); none:
-    /// they need not agree.
+    /// Presents `certificate` to the clients of the listener `what` (`HTTP`, for the log). `protocols` are
+    /// the protocols on top of TLS, for clients that use ALPN (`http/1.1`); if there are none, ALPN is not
+    /// used.
     pub fn new(
         what: &'static str,
         certificate: &Path,
@@ -64,7 +66,7 @@ impl ServerTls {
         clients: ClientCertificates,
         protocols: &[&str],
         oldest: OldestVersion,
-        bounds: HandshakeBounds,
+        limits: HandshakeLimits,
     ) -> Result<Self, TlsError> {
         let mut paths = vec![certificate.to_owned(), key.to_owned()];
         paths.extend(clients.authority().map(Path::to_owned));
@@ -72,34 +74,36 @@ impl ServerTls {
         let protocols: Vec<_> = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         let make = Box::new(move || config(&certificate, &key, &clients, &protocols, oldest));
         Ok(Self {
-            kept: Kept::new(what, paths, make)?,
-            crowd: Crowd::new(bounds),
+            current: ReloadableValue::new(what, paths, make)?,
+            limiter: HandshakeLimiter::new(limits),
         })
     }
 
-    /// For [`crate::keep_fresh`].
+    /// Handle for [`crate::keep_fresh`].
     pub fn reloadable(&self) -> Reloadable {
-        self.kept.clone()
+        self.current.clone()
     }
 
-    /// The names of hosts that stand in the certificate now, `*.example` among them: as who this side can be called.
+    /// Host names in the current certificate, wildcards like `*.example` among them, by which clients can
+    /// call this listener.
     pub fn hosts(&self) -> Vec<String> {
-        self.kept.get().hosts.clone()
+        self.current.get().hosts.clone()
     }
 
-    /// Makes a protected connection out of one that was accepted, within the bounds; and says who the client has proven to be.
-    /// To be run in a task of its own.
+    /// Performs the handshake with a client, within the limits, and returns the client's authenticated
+    /// identity. To be run in a task of its own.
     pub async fn accept<S>(&self, socket: S) -> Result<(Stream<S>, Option<ClientCertificate>), HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let config = self.kept.get().config.clone();
+        let config = self.current.get().config.clone();
         let handshake = async {
             let stream = TlsAcceptor::from(config).accept(socket).await?;
-            let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
-            let client = match shown.first() {
+            let presented = stream.get_ref().1.peer_certificates().unwrap_or_default();
+            let client = match presented.first() {
                 None => None,
-                // The library has read it already; what this reader cannot read is nobody's identity.
+                // The library has parsed the certificate already. If this parser cannot, the certificate
+                // gives no identity.
                 Some(certificate) => {
                     let read = parsed::read(certificate)
                         .ok_or(HandshakeError::Certificate(rustls::CertificateError::BadEncoding))?;
@@ -111,7 +115,7 @@ impl ServerTls {
             };
             Ok((Stream::Tls(Box::new(TlsStream::Server(stream))), client))
         };
-        self.crowd.carry_out(handshake).await
+        self.limiter.run(handshake).await
     }
 }
 
@@ -127,7 +131,7 @@ fn config(
     clients: &ClientCertificates,
     protocols: &[Vec<u8>],
     oldest: OldestVersion,
-) -> Result<Made<Shown>, TlsError> {
+) -> Result<Loaded<ServerMaterial>, TlsError> {
     let own = pem::own(certificate, key)?;
     let rejected = |source| TlsError::Rejected {
         path: certificate.to_owned(),
@@ -160,11 +164,11 @@ fn config(
     };
     let mut config = builder.with_single_cert(own.chain, own.key).map_err(rejected)?;
     config.alpn_protocols = protocols.to_vec();
-    // No resumption: neither by tickets (there is no ticketer for 1.2) nor by sessions that are kept here.
+    // Disables resumption, both by tickets (1.2 has no ticketer) and by stored sessions.
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    Ok(Made {
-        thing: Shown {
+    Ok(Loaded {
+        value: ServerMaterial {
             config: Arc::new(config),
             hosts,
         },

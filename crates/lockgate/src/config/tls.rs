@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use transport_security::{ClientCertificates, HandshakeBounds, OldestVersion};
+use transport_security::{ClientCertificates, HandshakeLimits, OldestVersion};
 
 use super::given::Settings;
 use super::given_files::GivenFiles;
@@ -26,7 +26,7 @@ impl Settings<'_> {
             ca: path("tls.peer_ca"),
         };
         let client_ca = path("tls.client_ca");
-        let mut handshakes = HandshakeBounds::default();
+        let mut handshakes = HandshakeLimits::default();
         self.duration("tls.handshake_timeout_ms", &mut handshakes.timeout);
         self.size("tls.handshakes_at_once", &mut handshakes.at_once);
         let asked = self.text("tls.client_certificates");

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use lockgate::transport_security::{ClientTls, HandshakeBounds, PeerTls, TlsFiles};
+use lockgate::transport_security::{ClientTls, HandshakeLimits, PeerTls, TlsFiles};
 use tempfile::TempDir;
 
 use crate::command_line::{fails, succeeds};
@@ -67,7 +67,7 @@ async fn an_authority_a_node_and_a_client() {
         key: place.file("node-3.key"),
         ca: place.file("ca.pem"),
     };
-    let peer = PeerTls::new(&files, "c 1", 3, HandshakeBounds::default()).unwrap();
+    let peer = PeerTls::new(&files, "c 1", 3, HandshakeLimits::default()).unwrap();
     assert_eq!(peer.own_name().to_string(), "lockgate://c%201/node/3");
     let (certificate, key) = (
         place.file("client-Smith__Jane.pem"),

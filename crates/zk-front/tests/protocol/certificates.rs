@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use transport_security::issue::{Authority, Issued, Wanted};
+use transport_security::issue::{Authority, CertificateRequest, Issued};
 use transport_security::{
-    ClientCertificates, ClientTls, HandshakeBounds, OldestVersion, PeerName, ServerTls,
+    ClientCertificates, ClientTls, HandshakeLimits, OldestVersion, PeerName, ServerTls,
 };
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -46,7 +46,7 @@ impl Certificates {
             cluster: "test".to_owned(),
             node: 1,
         };
-        let wanted = Wanted::node(&name, &["127.0.0.1".to_owned()], DAY);
+        let wanted = CertificateRequest::node(&name, &["127.0.0.1".to_owned()], DAY);
         let [certificate, key] = self.put("server", self.authority.issue(&wanted).unwrap());
         let clients = ClientCertificates::Optional(self.ca());
         ServerTls::new(
@@ -56,7 +56,7 @@ impl Certificates {
             clients,
             &[],
             OldestVersion::default(),
-            HandshakeBounds::default(),
+            HandshakeLimits::default(),
         )
         .unwrap()
     }
@@ -64,7 +64,10 @@ impl Certificates {
     /// A client with a certificate of this name, or without one.
     pub fn client(&self, name: Option<&str>) -> ClientTls {
         let files = name.map(|name| {
-            let issued = self.authority.issue(&Wanted::client(name, DAY)).unwrap();
+            let issued = self
+                .authority
+                .issue(&CertificateRequest::client(name, DAY))
+                .unwrap();
             self.put(name, issued)
         });
         let own = files

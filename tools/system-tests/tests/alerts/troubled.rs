@@ -4,7 +4,7 @@ use std::fs;
 use std::time::{Duration, SystemTime};
 
 use lockgate::transport_security::PeerName;
-use lockgate::transport_security::issue::{Authority, Issued, Wanted};
+use lockgate::transport_security::issue::{Authority, CertificateRequest, Issued};
 use serde_json::Value;
 
 use super::job;
@@ -132,7 +132,7 @@ fn shorten(cluster: &TestCluster) {
         };
         let hosts = ["127.0.0.1".to_owned(), "localhost".to_owned()];
         let now = SystemTime::now();
-        let wanted = Wanted::node(&name, &hosts, DAY).valid(now - DAY, now + 3 * DAY);
+        let wanted = CertificateRequest::node(&name, &hosts, DAY).valid(now - DAY, now + 3 * DAY);
         let issued = authority.issue(&wanted).unwrap();
         fs::write(node.dir.join("node.pem"), issued.certificate).unwrap();
         fs::write(node.dir.join("node.key"), issued.key).unwrap();

@@ -9,7 +9,7 @@ use openraft::raft::TransferLeaderRequest;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use transport_security::{Crowd, HandshakeBounds, PeerName};
+use transport_security::{HandshakeLimiter, HandshakeLimits, PeerName};
 
 use super::application::Application;
 use super::entries::answers;
@@ -75,7 +75,7 @@ pub struct Services {
 pub async fn serve(listener: PeerListener, gate: Arc<Gate>, services: Services, stop: CancellationToken) {
     let connections = TaskTracker::new();
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let crowd = Crowd::new(HandshakeBounds {
+    let crowd = HandshakeLimiter::new(HandshakeLimits {
         timeout: CONNECT_TIMEOUT,
         at_once: MAX_GREETINGS,
     });
@@ -152,7 +152,7 @@ async fn greet(
     from: &str,
     gate: &Gate,
     storage: &Arc<Storage>,
-    crowd: &Arc<Crowd>,
+    crowd: &Arc<HandshakeLimiter>,
 ) -> io::Result<(Hello, FrameReader<ReadHalf>, WriteHalf)> {
     let shake = async {
         fail_step!(async "peer::before_greeting", |error| error);
@@ -207,7 +207,7 @@ async fn greet(
             }
         }
     };
-    match crowd.bound(shake).await {
+    match crowd.limit(shake).await {
         Ok(shaken) => shaken,
         Err(cut) => Err(cut.into()),
     }

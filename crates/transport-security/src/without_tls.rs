@@ -1,5 +1,5 @@
-//! The types of connections over TLS in a program that is built without the feature `tls`: nobody can make one, and an attempt is refused
-//! with [`TlsError::NotBuilt`]. So callers need no condition of their own.
+//! Stand-ins for the TLS types in a build without the feature `tls`. They have no values, and their
+//! constructors return [`TlsError::NotBuilt`], so that callers need no conditional compilation of their own.
 
 use std::convert::Infallible;
 use std::io;
@@ -12,14 +12,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::certificate::ClientCertificate;
 use crate::clients::{ClientCertificates, OldestVersion};
-use crate::error::{HandshakeError, PeerRefused, TlsError};
+use crate::error::{HandshakeError, PeerMismatch, TlsError};
 use crate::files::TlsFiles;
-use crate::handshake::HandshakeBounds;
+use crate::handshake::HandshakeLimits;
 use crate::names::PeerName;
 use crate::reload::Reloadable;
 use crate::stream::Stream;
 
-/// A stream over TLS, which there is none of.
+/// TLS stream; has no values in this build.
 #[derive(Debug)]
 pub struct TlsStream<S>(Infallible, PhantomData<S>);
 
@@ -49,22 +49,22 @@ impl<S: Unpin> AsyncWrite for TlsStream<S> {
     }
 }
 
-/// A client's side of connections with nodes, which there is none of.
+/// Client side of connections to nodes; has no values in this build.
 #[derive(Debug, Clone)]
 pub struct ClientTls(Infallible);
 
 impl ClientTls {
-    /// Refused: the program is built without TLS.
+    /// Returns [`TlsError::NotBuilt`].
     pub fn new(_ca: &Path, _own: Option<(&Path, &Path)>) -> Result<Self, TlsError> {
         Err(TlsError::NotBuilt)
     }
 
-    /// For [`crate::keep_fresh`].
+    /// Handle for [`crate::keep_fresh`].
     pub fn reloadable(&self) -> Reloadable {
         match self.0 {}
     }
 
-    /// Makes a protected connection.
+    /// Performs the handshake on `socket`.
     pub async fn connect<S>(&self, _host: &str, _socket: S) -> Result<Stream<S>, HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -73,12 +73,12 @@ impl ClientTls {
     }
 }
 
-/// A listener's side of connections with clients, which there is none of.
+/// Listener side of connections from clients; has no values in this build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerTls(Infallible);
 
 impl ServerTls {
-    /// Refused: the program is built without TLS.
+    /// Returns [`TlsError::NotBuilt`].
     pub fn new(
         _what: &'static str,
         _certificate: &Path,
@@ -86,22 +86,22 @@ impl ServerTls {
         _clients: ClientCertificates,
         _protocols: &[&str],
         _oldest: OldestVersion,
-        _bounds: HandshakeBounds,
+        _bounds: HandshakeLimits,
     ) -> Result<Self, TlsError> {
         Err(TlsError::NotBuilt)
     }
 
-    /// For [`crate::keep_fresh`].
+    /// Handle for [`crate::keep_fresh`].
     pub fn reloadable(&self) -> Reloadable {
         match self.0 {}
     }
 
-    /// The names of hosts in the certificate.
+    /// Host names in the certificate.
     pub fn hosts(&self) -> Vec<String> {
         match self.0 {}
     }
 
-    /// Makes a protected connection.
+    /// Performs the handshake on `_socket`.
     pub async fn accept<S>(
         &self,
         _socket: S,
@@ -113,17 +113,17 @@ impl ServerTls {
     }
 }
 
-/// A node among its peers, which there is none of.
+/// Connections of a node with its peers; has no values in this build.
 #[derive(Debug, Clone)]
 pub struct PeerTls(Infallible);
 
 impl PeerTls {
-    /// Refused: the program is built without TLS.
+    /// Returns [`TlsError::NotBuilt`].
     pub fn new(
         _files: &TlsFiles,
         _cluster: &str,
         _node: u64,
-        _bounds: HandshakeBounds,
+        _bounds: HandshakeLimits,
     ) -> Result<Self, TlsError> {
         Err(TlsError::NotBuilt)
     }
@@ -133,12 +133,12 @@ impl PeerTls {
         match self.0 {}
     }
 
-    /// For [`crate::keep_fresh`].
+    /// Handle for [`crate::keep_fresh`].
     pub fn reloadable(&self) -> Reloadable {
         match self.0 {}
     }
 
-    /// Makes a protected connection.
+    /// Performs the handshake on `_socket`.
     pub async fn connect<S>(&self, _node: u64, _socket: S) -> Result<Stream<S>, HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -146,7 +146,7 @@ impl PeerTls {
         match self.0 {}
     }
 
-    /// Makes a protected connection.
+    /// Performs the handshake on `_socket`.
     pub async fn accept<S>(&self, _socket: S) -> Result<(Stream<S>, PeerName), HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -154,8 +154,8 @@ impl PeerTls {
         match self.0 {}
     }
 
-    /// Whether a caller may say that it is `claimed`.
-    pub fn check(&self, _proven: &PeerName, _claimed: u64) -> Result<(), PeerRefused> {
+    /// Checks that the authenticated caller may claim the node ID `_claimed`.
+    pub fn check(&self, _proven: &PeerName, _claimed: u64) -> Result<(), PeerMismatch> {
         match self.0 {}
     }
 }
