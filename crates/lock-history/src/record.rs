@@ -1,90 +1,90 @@
-//! What is kept of a hold, and its bytes: a version, then bincode of structures that are fixed here, so that a change of
-//! the state machine's types does not change what is on the disk. These borrow their strings: most records are written
-//! and never read.
+//! Records and their encoding: a version byte, then bincode of structures defined here, so that changes of
+//! the state machine's types do not change the format on disk. The stored structures borrow their strings,
+//! because most records are written and never read.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use znode_store::{ContenderEnd, Hold, LockMode, LockName, SessionId, Zxid};
 
-use crate::chunks::Place;
+use crate::chunks::RecordLocation;
 use crate::error::IndexError;
 use crate::keys::{HoldKey, Names};
 use crate::ring::End as Ended;
 
-/// The version of all values but [`Meta`]. Another one is not read; the index is made anew then.
+/// Format version of all values but [`Meta`]. An index with another version is not read, but recreated.
 pub(crate) const VERSION: u8 = 2;
 
-/// The version of [`Meta`]. The one before, which was that of all values, is read, too.
+/// Format version of [`Meta`]. The previous one, [`VERSION`], can be read, too.
 const META_VERSION: u8 = 3;
 
-/// A position in the history of the tree, and its time.
+/// Position in the history of the tree, and its time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// The zxid of the last command.
+    /// Zxid of the last command.
     pub zxid: u64,
-    /// Its time in milliseconds since 1970, by the leader's clock.
+    /// Time of that command in milliseconds since 1970, by the leader's clock.
     pub time_ms: u64,
 }
 
-/// A hold that is over.
+/// Hold that is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Who held what. `since_ms` is `None` if nobody saw the beginning.
+    /// The hold. `since_ms` is `None` if its beginning was missed.
     pub hold: Hold,
-    /// How it ended.
+    /// End of the hold.
     pub end: End,
 }
 
-/// How a hold ended.
+/// End of a hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// By this command.
+    /// The hold was ended by a known command.
     Known {
-        /// Where and when.
+        /// Position of the command.
         at: Position,
-        /// How.
+        /// Kind of the end.
         how: ContenderEnd,
-        /// Who took it away, as far as that is known.
+        /// Identity that ended the hold, if known.
         by: Option<String>,
     },
-    /// In a gap.
+    /// The hold ended at an unknown position within a gap.
     Hidden {
-        /// It still held then.
+        /// Last position at which the hold still existed.
         not_before: Position,
-        /// It held no more then.
+        /// First known position at which the hold had ended.
         not_after: Position,
     },
 }
 
-/// A piece of the past of which the index knows nothing. Holds that began and ended in it are missing, of others the
-/// beginning or the end may be.
+/// Part of the past of which the index knows nothing. Holds that began and ended in it are missing; of others
+/// the beginning or the end may be missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// The last position before it.
+    /// Last position before the gap.
     pub after: Position,
-    /// The last position in it.
+    /// Last position in the gap.
     pub until: Position,
 }
 
-/// What is kept about the index as a whole.
+/// Metadata of the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Meta {
-    /// Which data directory it belongs to.
+    /// Data directory that the index belongs to.
     pub owner: [u8; 16],
-    /// Up to where it has been told everything, but for the gaps.
+    /// Position up to which everything is recorded, except for the gaps.
     pub reached: Position,
-    /// From where on there are records.
+    /// Position from which on there are records.
     pub since: Position,
-    /// The oldest first.
+    /// Gaps, the oldest first.
     pub gaps: Vec<Gap>,
-    /// The number of the next chunk.
+    /// Number of the next chunk.
     pub next_chunk: u64,
-    /// Where the record ended, and is, that was let go last: it may still be in a chunk, and those before it, too.
+    /// End and location of the record that was evicted last. It and earlier ones may still be in a chunk.
     pub gone: Option<Ended>,
 }
 
-/// With what is kept of the record that was let go last.
+/// Stored form of [`Meta`]; `G` describes the record that was evicted last.
 #[derive(Serialize, Deserialize)]
 struct StoredMeta<'a, G> {
     owner: [u8; 16],
@@ -102,7 +102,7 @@ struct StoredGone {
     offset: u32,
 }
 
-/// The same in [`VERSION`]: the record's name in place of where it is.
+/// Form of [`StoredGone`] in [`VERSION`]: the record's name instead of its location.
 #[derive(Deserialize)]
 struct NamedGone {
     zxid: u64,
@@ -134,7 +134,7 @@ enum StoredMode {
     Upgradeable,
 }
 
-/// A record as it is written.
+/// Stored form of a record.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct StoredRecord<'a> {
     #[serde(borrow)]
@@ -143,12 +143,12 @@ pub(crate) struct StoredRecord<'a> {
     end: StoredEnd<'a>,
 }
 
-/// How a hold ended, as it is written.
+/// Stored form of [`End`].
 #[derive(Serialize, Deserialize)]
 pub(crate) enum StoredEnd<'a> {
-    /// By this command.
+    /// The hold was ended by a known command.
     Known(Position, #[serde(borrow)] StoredHow<'a>, Option<&'a str>),
-    /// In a gap.
+    /// The hold ended within a gap.
     Hidden(Position, Position),
 }
 
@@ -158,7 +158,7 @@ pub(crate) enum StoredHow<'a> {
     Withdrawn,
     SessionClosed,
     SessionExpired,
-    /// By this caller, for this reason.
+    /// An operator (`by`) broke the hold for this reason.
     Broken {
         by: &'a str,
         reason: &'a str,
@@ -191,29 +191,30 @@ impl<'a> StoredHold<'a> {
 }
 
 impl<'a> StoredRecord<'a> {
-    /// The record of a hold that began then and ended so.
+    /// Creates the record of a hold that began at `since_ms`.
     pub fn of(hold: &'a Hold, since_ms: Option<u64>, end: StoredEnd<'a>) -> Self {
         let hold = StoredHold::of(hold, since_ms);
         Self { hold, end }
     }
 
-    /// The key of the hold.
+    /// Returns the key of the hold.
     pub fn key(&self, names: &Names) -> HoldKey {
         names.hold(self.hold.lock, self.hold.token, self.hold.holder)
     }
 
-    /// How it ended.
+    /// Returns the end of the hold.
     pub fn end(&self) -> &StoredEnd<'a> {
         &self.end
     }
 }
 
 impl<'a> StoredEnd<'a> {
-    /// By a command.
+    /// Creates a known end.
     pub fn known(at: Position, how: &'a ContenderEnd, by: Option<&'a str>) -> Self {
         let how = match how {
             ContenderEnd::Released => StoredHow::Released,
-            // Who waits for what there is not has held nothing; a record of it would be withdrawn.
+            // A contender that waits for an impossible lock has held nothing; if it had a record, the record
+            // would say `withdrawn`.
             ContenderEnd::Withdrawn | ContenderEnd::NeverGrantable { .. } | ContenderEnd::Forbidden => {
                 StoredHow::Withdrawn
             }
@@ -226,7 +227,7 @@ impl<'a> StoredEnd<'a> {
         Self::Known(at, how, by)
     }
 
-    /// The position from which on it is over.
+    /// Returns the position from which on the hold is over.
     pub fn over(&self) -> Position {
         match self {
             Self::Known(at, ..) => *at,
@@ -234,14 +235,14 @@ impl<'a> StoredEnd<'a> {
         }
     }
 
-    /// Whether it was in a gap.
+    /// Returns whether the hold ended within a gap.
     pub fn is_hidden(&self) -> bool {
         matches!(self, Self::Hidden(..))
     }
 }
 
 fn parse_lock(name: &str) -> Result<LockName, IndexError> {
-    LockName::parse(name).map_err(|bad| IndexError::Damaged(format!("a lock's name: {bad}")))
+    LockName::parse(name).map_err(|bad| IndexError::Damaged(format!("an invalid lock name: {bad}")))
 }
 
 impl TryFrom<StoredHold<'_>> for Hold {
@@ -307,17 +308,17 @@ impl TryFrom<StoredRecord<'_>> for Record {
     }
 }
 
-/// The bytes of an open hold.
+/// Encodes an open hold.
 pub(crate) fn hold_bytes(hold: &Hold) -> Vec<u8> {
     encode(&StoredHold::of(hold, hold.since_ms))
 }
 
-/// Reads an open hold.
+/// Decodes an open hold.
 pub(crate) fn read_hold(bytes: &[u8]) -> Result<Hold, IndexError> {
     decode::<StoredHold<'_>>(bytes)?.try_into()
 }
 
-/// The bytes of what is kept about the index as a whole.
+/// Encodes the metadata of the index.
 pub(crate) fn meta_bytes(meta: &Meta) -> Vec<u8> {
     let stored = StoredMeta {
         owner: meta.owner,
@@ -336,20 +337,20 @@ pub(crate) fn meta_bytes(meta: &Meta) -> Vec<u8> {
     bytes
 }
 
-/// Reads what is kept about the index as a whole.
+/// Decodes the metadata of the index, in either version.
 pub(crate) fn read_meta(bytes: &[u8]) -> Result<Meta, IndexError> {
     match bytes.split_first() {
         Some((&META_VERSION, bytes)) => {
             let stored: StoredMeta<'_, StoredGone> = read_all(bytes)?;
             Ok(stored.meta(|gone| {
                 let (chunk, offset) = (gone.chunk, gone.offset);
-                (gone.zxid, Place { chunk, offset })
+                (gone.zxid, RecordLocation { chunk, offset })
             }))
         }
         _ => {
             let stored: StoredMeta<'_, NamedGone> = decode(bytes)?;
-            // With it goes what else that command ended, if it ended more than one.
-            Ok(stored.meta(|gone| (gone.zxid, Place::LAST)))
+            // This also evicts all other holds that the same command ended, if there are any.
+            Ok(stored.meta(|gone| (gone.zxid, RecordLocation::LAST)))
         }
     }
 }
@@ -373,20 +374,21 @@ fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     bytes
 }
 
-/// Writes a value behind others, without a version.
+/// Appends the encoding of a value, without a version byte.
 pub(crate) fn append<T: Serialize>(value: &T, bytes: &mut Vec<u8>) {
     bincode::serde::encode_into_std_write(value, bytes, bincode::config::standard())
         .expect("our own types always encode, and memory takes all");
 }
 
-/// A value is some kilobytes at most. What claims to be longer is damaged, and no room is made for it.
+/// Maximum size of a value in bytes; real ones have some kilobytes. A value that claims to be longer is
+/// damaged, and no memory is allocated for it.
 const MAX_VALUE_BYTES: usize = 1024 * 1024;
 
 fn bad(what: String) -> IndexError {
-    IndexError::Damaged(format!("a value makes no sense: {what}"))
+    IndexError::Damaged(format!("a stored value is malformed: {what}"))
 }
 
-/// What follows the version, if that is ours.
+/// Strips the version byte and checks it.
 pub(crate) fn behind_version(bytes: &[u8]) -> Result<&[u8], IndexError> {
     match bytes.split_first() {
         Some((&VERSION, bytes)) => Ok(bytes),
@@ -395,7 +397,7 @@ pub(crate) fn behind_version(bytes: &[u8]) -> Result<&[u8], IndexError> {
     }
 }
 
-/// Reads the value at the beginning of `bytes`, and tells how long it is.
+/// Decodes the value at the beginning of `bytes` and returns it with its length.
 pub(crate) fn read_first<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, usize), IndexError> {
     let config = bincode::config::standard().with_limit::<MAX_VALUE_BYTES>();
     bincode::serde::borrow_decode_from_slice(bytes, config).map_err(|error| bad(error.to_string()))
@@ -405,7 +407,7 @@ fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, IndexError> {
     read_all(behind_version(bytes)?)
 }
 
-/// Reads a value that has nothing behind it.
+/// Decodes a value that fills `bytes`.
 fn read_all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, IndexError> {
     match read_first(bytes)? {
         (value, used) if used == bytes.len() => Ok(value),

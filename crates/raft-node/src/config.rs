@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lock_history::Bounds;
+use lock_history::HistoryLimits;
 use transport_security::PeerTls;
 use znode_store::{Limits, MAX_DATA_BYTES};
 use znode_watch::WatchLimits;
@@ -367,14 +367,14 @@ pub struct HistoryConfig {
     /// The node records a history.
     pub enabled: bool,
     /// Maximum size and age.
-    pub bounds: Bounds,
+    pub bounds: HistoryLimits,
 }
 
 impl Default for HistoryConfig {
     fn default() -> Self {
         Self {
             enabled: true,
-            bounds: Bounds::default(),
+            bounds: HistoryLimits::default(),
         }
     }
 }

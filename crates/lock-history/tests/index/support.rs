@@ -1,20 +1,20 @@
-//! What the tests tell an index, without a state machine.
+//! Helpers that report events to an index without a state machine.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_history::{Bounds, Index, Position};
+use lock_history::{HistoryLimits, Index, Position};
 use tempfile::TempDir;
 use znode_store::{ContenderEnd, Hold, LockMode, LockName, SessionId, Zxid};
 
 pub const OWNER: [u8; 16] = [7; 16];
 
-/// So many records, of whatever age.
-pub fn bounds(records: usize) -> Bounds {
-    Bounds {
+/// Limits with this number of records and a maximum age of a million seconds.
+pub fn bounds(records: usize) -> HistoryLimits {
+    HistoryLimits {
         records,
         max_age: Duration::from_secs(1_000_000),
-        ..Bounds::default()
+        ..HistoryLimits::default()
     }
 }
 
@@ -33,7 +33,7 @@ pub fn at(zxid: u64) -> Position {
     }
 }
 
-/// The hold of `name` with this token, which began at once.
+/// Returns a hold of lock `name` with this token, granted at `token` seconds.
 pub fn hold(name: &str, token: u64) -> Arc<Hold> {
     Arc::new(Hold {
         lock: lock(name),
@@ -50,17 +50,17 @@ pub fn hold(name: &str, token: u64) -> Arc<Hold> {
     })
 }
 
-/// A hold from `token` to `end`.
-pub fn tell(index: &mut Index, name: &str, token: u64, end: u64) {
+/// Records a hold from `token` to `end`.
+pub fn report(index: &mut Index, name: &str, token: u64, end: u64) {
     let hold = hold(name, token);
     index.began(&hold);
     index
         .ended(&hold, at(end), &ContenderEnd::Released, None)
         .unwrap();
-    index.told_until(at(end));
+    index.advance_to(at(end));
 }
 
-/// The tokens that are remembered of a lock, the latest first.
+/// Returns the tokens of a lock's records, the newest first.
 pub fn tokens(index: &mut Index, name: &str) -> Vec<u64> {
     let page = index.page(&lock(name), None, usize::MAX).unwrap();
     page.records
