@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use cli_support::api_client::{ApiClient, CallError, HeldLock, KeptSession};
+use cli_support::api_client::{ApiClient, CallError, HeldLock, RenewedSession};
 use cli_support::ensure_usage;
 use cli_support::output::say;
 use futures_util::FutureExt as _;
@@ -198,7 +198,7 @@ async fn round(
     for node in &survivors {
         // Opened beforehand: the measured time is that of a grant, not of a session and a grant.
         let mut client = ApiClient::new(std::slice::from_ref(node), 0, PATIENCE);
-        let session = KeptSession::open(&mut client, SESSION_TTL, "failover probe").await?;
+        let session = RenewedSession::open(&mut client, SESSION_TTL, "failover probe").await?;
         probes.push((client, session));
     }
     let writing = WRITERS_OF_A_NODE * cluster.ids().len();
@@ -233,7 +233,7 @@ async fn round(
 }
 
 /// The moment when the first of `probes` is granted a fresh lock that it asks for now.
-async fn first_grant(probes: Vec<(ApiClient, KeptSession)>, round: usize) -> anyhow::Result<Instant> {
+async fn first_grant(probes: Vec<(ApiClient, RenewedSession)>, round: usize) -> anyhow::Result<Instant> {
     let mut asked = JoinSet::new();
     for (number, (mut client, session)) in probes.into_iter().enumerate() {
         asked.spawn(
@@ -265,13 +265,13 @@ struct Crowd {
 
 struct Holder {
     client: ApiClient,
-    session: KeptSession,
+    session: RenewedSession,
     held: HeldLock,
 }
 
 struct Waiter {
     lock: String,
-    session: KeptSession,
+    session: RenewedSession,
     wait: JoinHandle<Result<HeldLock, CallError>>,
 }
 
@@ -280,7 +280,7 @@ impl Crowd {
         let mut holders = Vec::new();
         for number in 0..clients.div_ceil(2) {
             let mut client = ApiClient::new(nodes, number, PATIENCE);
-            let session = KeptSession::open(&mut client, SESSION_TTL, "failover holder").await?;
+            let session = RenewedSession::open(&mut client, SESSION_TTL, "failover holder").await?;
             let held = client
                 .acquire(session.id(), &format!("failover/{round}/{number}"))
                 .await?;
@@ -294,7 +294,7 @@ impl Crowd {
         for (number, holder) in holders.iter().take(clients / 2).enumerate() {
             // Not the node of the lock's holder.
             let mut client = ApiClient::new(nodes, number + 1, PATIENCE);
-            let session = KeptSession::open(&mut client, SESSION_TTL, "failover waiter").await?;
+            let session = RenewedSession::open(&mut client, SESSION_TTL, "failover waiter").await?;
             let lock = holder.held.lock.clone();
             let (id, name) = (session.id().to_owned(), lock.clone());
             let wait = tokio::spawn(async move { client.acquire(&id, &name).await }.boxed());

@@ -192,7 +192,7 @@ fn changed(document: &Value) -> Changed {
 /// What the cluster said, without the status and the code that stand before it for programs.
 fn plain(error: CallError) -> anyhow::Error {
     match error {
-        CallError::Refused { detail, .. } => anyhow::anyhow!(detail),
+        CallError::Rejected { detail, .. } => anyhow::anyhow!(detail),
         other => other.into(),
     }
 }

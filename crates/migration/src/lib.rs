@@ -33,7 +33,7 @@ use cli_support::api_client::ApiClient;
 use cli_support::connection_options::{ConnectionOptions, addresses};
 use cli_support::ensure_usage;
 use cli_support::exit_code::NOT_THE_SAME;
-use cli_support::signals::{Listener, Signal};
+use cli_support::signals::{Signal, SignalListener};
 use cli_support::usage::UsageError;
 use serde_json::json;
 use tokio::time::Instant;
@@ -125,8 +125,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 }
 
 async fn run_until_signal(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let mut terminate = Listener::new(Signal::SIGTERM)?;
-    let mut interrupt = Listener::new(Signal::SIGINT)?;
+    let mut terminate = SignalListener::new(Signal::SIGTERM)?;
+    let mut interrupt = SignalListener::new(Signal::SIGINT)?;
     let follows = !(arguments.once || arguments.switch || arguments.verify_only);
     tokio::select! {
         done = carry_out(arguments) => done,

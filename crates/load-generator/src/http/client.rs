@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Context;
-use cli_support::api_client::KeptSession;
+use cli_support::api_client::RenewedSession;
 
 use super::{ApiClient, tree};
 use crate::drive::{Client, Moments};
@@ -14,7 +14,7 @@ use crate::workload::{Mix, Workload};
 pub(crate) struct Caller {
     pub wire: Wire,
     pub cycle: Cycle,
-    pub session: Option<(ApiClient, KeptSession)>,
+    pub session: Option<(ApiClient, RenewedSession)>,
 }
 
 impl Client for Caller {

@@ -5,7 +5,7 @@ pub(super) mod client;
 use std::time::Duration;
 
 use anyhow::Context;
-use cli_support::api_client::{ApiClient, KeptSession, request_id};
+use cli_support::api_client::{ApiClient, RenewedSession, request_id};
 use cli_support::signals;
 use serde_json::{Value, json};
 use tokio::task::LocalSet;
@@ -79,7 +79,7 @@ async fn drive(plan: &Plan, workload: Workload, clients: usize, run: &str) -> an
         let mut session = None;
         if workload.takes_locks() {
             let mut api = plan.nodes.client(number, PATIENCE);
-            let kept = KeptSession::open(&mut api, SESSION_TTL, "lockgate bench")
+            let kept = RenewedSession::open(&mut api, SESSION_TTL, "lockgate bench")
                 .await
                 .with_context(|| format!("opening a session at {}", api.node()))?;
             session = Some((api, kept));

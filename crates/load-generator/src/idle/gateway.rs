@@ -80,7 +80,7 @@ impl Sessions {
                         let session = loop {
                             match api.open_session(ttl, "lockgate bench").await {
                                 Ok(session) => break session,
-                                Err(CallError::Refused { status: 429, .. }) => sleep(AGAIN).await,
+                                Err(CallError::Rejected { status: 429, .. }) => sleep(AGAIN).await,
                                 Err(error) => return Err(error).context("opening a session"),
                             }
                         };

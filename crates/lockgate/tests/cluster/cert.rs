@@ -84,7 +84,7 @@ async fn nothing_is_ever_replaced() {
     let made = fs::read(place.file("ca.key")).unwrap();
     let refused = fails(&["cert", "ca", "--dir", dir]).await;
     assert!(
-        refused.contains("ca.pem is there already, and is not replaced"),
+        refused.contains("ca.pem already exists and is not replaced"),
         "{refused}"
     );
     assert_eq!(fs::read(place.file("ca.key")).unwrap(), made);
@@ -92,7 +92,7 @@ async fn nothing_is_ever_replaced() {
     // Half of it is enough to stop, and nothing is begun.
     fs::write(place.file("client-a.key"), "mine").unwrap();
     let refused = fails(&["cert", "client", "--dir", dir, "--name", "a"]).await;
-    assert!(refused.contains("client-a.key is there already"), "{refused}");
+    assert!(refused.contains("client-a.key already exists"), "{refused}");
     assert_eq!(fs::read_to_string(place.file("client-a.key")).unwrap(), "mine");
     assert!(!place.file("client-a.pem").exists());
 }

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 
 use crate::command_line::{fails, succeeds};
-use crate::harness::{KeptSession, LONG_TTL, TestCluster, eventually};
+use crate::harness::{LONG_TTL, RenewedSession, TestCluster, eventually};
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("paths of tests are text")
@@ -26,7 +26,9 @@ fn text(path: &Path) -> &str {
 async fn a_lock_survives_its_leader_over_tls() {
     let mut cluster = TestCluster::start_secured().await;
     let mut client = cluster.client(1);
-    let session = KeptSession::open(&mut client, LONG_TTL, "orders").await.unwrap();
+    let session = RenewedSession::open(&mut client, LONG_TTL, "orders")
+        .await
+        .unwrap();
     let held = client.acquire(session.id(), "orders/1").await.unwrap();
     let leader = cluster.leader_now().await;
     cluster.kill(leader).await.unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cli_support::api_client::{ApiClient, KeptSession};
+use cli_support::api_client::{ApiClient, RenewedSession};
 use cli_support::http_client;
 use local_cluster::members::Members;
 use local_cluster::{START_TIMEOUT, STOP_TIMEOUT};
@@ -135,7 +135,7 @@ async fn write(places: &Places, writes: &Mutex<Writes>, turn: &mut usize) {
 /// Takes the lock, is in it alone, and leaves it.
 async fn enter(places: &Places, guarded: &Guarded, first: usize) {
     let mut client = ApiClient::new(&places.all(), first, PATIENCE);
-    let session = KeptSession::open(&mut client, Duration::from_secs(30), "locker")
+    let session = RenewedSession::open(&mut client, Duration::from_secs(30), "locker")
         .await
         .expect("a session");
     // Nobody holds the lock for long, so a wait ends; a node that is gone meanwhile is left with its connection.

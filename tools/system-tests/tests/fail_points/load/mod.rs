@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use cli_support::api_client::{ApiClient, CallError, KeptSession, request_id};
+use cli_support::api_client::{ApiClient, CallError, RenewedSession, request_id};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{RwLock, RwLockWriteGuard};
@@ -163,7 +163,7 @@ impl Load {
             loop {
                 let fresh = format!("{path}?linearizable=true");
                 match client.call("GET", &fresh, &Value::Null, ANSWER_TIMEOUT).await {
-                    Err(CallError::Refused { status: 404, .. }) => break,
+                    Err(CallError::Rejected { status: 404, .. }) => break,
                     _ if Instant::now() < deadline => tokio::time::sleep(PAUSE * 5).await,
                     other => {
                         let found = other.map(|found| found.status);
@@ -204,9 +204,9 @@ fn register_path(user: usize) -> String {
     format!("/fp/register-{user}")
 }
 
-async fn open(ledger: &Ledger, client: &mut ApiClient, name: &str) -> KeptSession {
+async fn open(ledger: &Ledger, client: &mut ApiClient, name: &str) -> RenewedSession {
     loop {
-        match KeptSession::open(client, KEPT_TTL, name).await {
+        match RenewedSession::open(client, KEPT_TTL, name).await {
             Ok(session) => return session,
             Err(error) => ledger.violation(format!("{name} gets no session: {error}")),
         }
@@ -386,7 +386,7 @@ async fn mourned(ledger: Arc<Ledger>, mut client: ApiClient) {
                     .await
                 {
                     Ok(_)
-                    | Err(CallError::Refused {
+                    | Err(CallError::Rejected {
                         status: 404 | 410, ..
                     }) => {}
                     Err(error) => ledger.violation(format!("nobody else wants fp/delayed/{round}: {error}")),
@@ -394,7 +394,7 @@ async fn mourned(ledger: Arc<Ledger>, mut client: ApiClient) {
                 match client.call("POST", &path, &body, ANSWER_TIMEOUT).await {
                     Ok(_) => ledger.dying.lock().push_back(path),
                     // A fault may last longer than such a session.
-                    Err(CallError::Refused {
+                    Err(CallError::Rejected {
                         status: 404 | 410, ..
                     }) => {}
                     Err(error) => ledger.violation(format!("POST {path}: {error}")),
