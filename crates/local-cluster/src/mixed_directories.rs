@@ -1,4 +1,5 @@
-//! Data directories that were mixed up. A node with the directory of another cluster is a member of that one, and may even be ready there.
+//! Detection of mixed-up data directories. A node with the data directory of another cluster is a member of
+//! that cluster, and may even be ready there.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +7,9 @@ use raft_node::NodeId;
 
 use super::NodeReport;
 
-/// What is wrong if the nodes have data directories of several clusters. A node that does not answer, or has no cluster yet, may have any.
-pub fn mixed_up(reports: &[NodeReport]) -> Option<String> {
+/// Returns a description of the problem if the nodes' data directories belong to several clusters. A node
+/// that does not respond or has no cluster yet is ignored.
+pub fn mixed_directories(reports: &[NodeReport]) -> Option<String> {
     let mut clusters: BTreeMap<&str, Vec<NodeId>> = BTreeMap::new();
     for report in reports {
         if let Some(cluster) = &report.cluster_id {
@@ -17,19 +19,19 @@ pub fn mixed_up(reports: &[NodeReport]) -> Option<String> {
     if clusters.len() < 2 {
         return None;
     }
-    // The largest group first: most likely it is the others that are wrong here.
+    // The largest group first: most likely the nodes of the others are the wrong ones.
     let mut groups: Vec<_> = clusters.into_iter().collect();
     groups.sort_by_key(|(_, ids)| std::cmp::Reverse(ids.len()));
-    let told = groups.iter().map(|(cluster, ids)| {
+    let described = groups.iter().map(|(cluster, ids)| {
         let ids: Vec<String> = ids.iter().map(NodeId::to_string).collect();
         let nodes = if ids.len() == 1 { "node" } else { "nodes" };
         format!("{nodes} {} of cluster {cluster}", ids.join(", "))
     });
-    let told: Vec<String> = told.collect();
+    let described: Vec<String> = described.collect();
     Some(format!(
-        "the nodes have data directories of different clusters: {}. Stop the nodes that are wrong here (`lockgate cluster stop`), and put \
-         their own directories back",
-        told.join("; ")
+        "the nodes have data directories of different clusters: {}. Stop the nodes that do not belong here (`lockgate cluster stop`) \
+         and restore their own data directories",
+        described.join("; ")
     ))
 }
 
@@ -38,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_of_several_clusters_are_named() {
+    fn data_directories_of_several_clusters_are_reported() {
         let report = |id: u64, cluster: Option<&str>| NodeReport {
             id: NodeId::from(id),
             pid: Some(1),
@@ -52,11 +54,14 @@ mod tests {
             log: "log".into(),
         };
         let own = Some("aa");
-        assert_eq!(mixed_up(&[report(1, own), report(2, None), report(3, own)]), None);
-        let told = mixed_up(&[report(1, Some("00")), report(2, own), report(3, own)]).unwrap();
+        assert_eq!(
+            mixed_directories(&[report(1, own), report(2, None), report(3, own)]),
+            None
+        );
+        let problem = mixed_directories(&[report(1, Some("00")), report(2, own), report(3, own)]).unwrap();
         assert!(
-            told.contains("nodes 2, 3 of cluster aa; node 1 of cluster 00"),
-            "{told}"
+            problem.contains("nodes 2, 3 of cluster aa; node 1 of cluster 00"),
+            "{problem}"
         );
     }
 }
