@@ -82,7 +82,7 @@ async fn what_does_not_fit_is_named_and_nothing_fails_in_the_middle() {
         outcome.unwrap();
     }
     let mut following = Running::start(target.tool(&servers, &[]));
-    following.until("note", "all is copied").await;
+    following.until("note", "all znodes are copied").await;
     assert!(has(&mut there, "/fits/exactly").await && has(&mut there, "/wide/60").await);
     let more = [
         create("/large", &[7; 1001], 0),
@@ -110,7 +110,10 @@ async fn what_does_not_fit_is_named_and_nothing_fails_in_the_middle() {
     let (told, code) = run(&["--switch", "--on-freeze", &command]).await;
     assert_eq!(code, Some(80), "{told:#?}");
     let why = event(&told, "refused")["why"].as_str().unwrap();
-    assert!(why.contains("2 znodes") && why.contains("do not fit"), "{why}");
+    assert!(
+        why.contains("2 znodes") && why.contains("exceed the target's limits"),
+        "{why}"
+    );
     let path = event(&told, "difference")["path"].as_str().unwrap();
     assert_eq!(path, "/large");
     assert!(!frozen.exists());

@@ -226,7 +226,7 @@ async fn a_tree_is_moved_while_it_is_written_to() {
     first.kill().await;
     let begun = Instant::now();
     let mut second = Running::start(target.tool(&servers[2..], &["--recheck-every", "2s"]));
-    second.until("note", "all is copied").await;
+    second.until("note", "all znodes are copied").await;
     println!("copied the rest in {:?}", begun.elapsed());
     let written = writers.written();
     until_so("the writers go on writing", async || {
@@ -242,7 +242,7 @@ async fn a_tree_is_moved_while_it_is_written_to() {
         &[servers[2].clone(), servers[1].clone()],
         &["--recheck-every", "2s"],
     ));
-    third.until("note", "all is copied").await;
+    third.until("note", "all znodes are copied").await;
     source.kill(&servers[2]).await;
     third.until("note", "the connection to the source is lost").await;
     third.until("note", "reading from").await;

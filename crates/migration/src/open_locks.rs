@@ -1,5 +1,5 @@
-//! What does not come along: ephemeral znodes, whose sessions live at the source. Among them are those by which recipes hold
-//! locks and stand in queues; whoever switches wants to know of them.
+//! Locks that are in use at the source. Ephemeral znodes are not copied, because their sessions exist only at
+//! the source. Among them are the contenders of lock recipes, which the operator of the switch needs to know.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use super::scope::parent;
 
-/// How many digits a sequence number has.
+/// Number of digits of a sequence number.
 const DIGITS: usize = 10;
 
-/// What recipes write before the number: Curator's locks, read-write locks, semaphores, latches and leader selectors, kazoo's
-/// locks and elections, and what the page of recipes of ZooKeeper's documentation tells people to write.
-const MARKS: [&str; 10] = [
+/// Prefixes that recipes write before the sequence number: Curator's locks, read-write locks, semaphores,
+/// latches and leader selectors; kazoo's locks and elections; and the recipes in ZooKeeper's documentation.
+const CONTENDER_PREFIXES: [&str; 10] = [
     "lock-",
     "__lock__",
     "__rlock__",
@@ -25,21 +25,21 @@ const MARKS: [&str; 10] = [
     "n_",
 ];
 
-/// A znode at which somebody holds a lock, or waits for one.
+/// Znode at which a client holds a lock or waits for one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct HeldLock {
-    /// The lock's own znode.
+pub struct OpenLock {
+    /// Path of the lock's znode.
     pub path: String,
-    /// The contender with the lowest number, which holds the lock by most recipes.
+    /// Contender with the lowest sequence number, which holds the lock in most recipes.
     pub first: String,
-    /// Whose that is, in hexadecimal digits.
+    /// Session of that contender, in hexadecimal digits.
     pub session: String,
-    /// How many there are with it.
+    /// Number of contenders, the first one included.
     pub contenders: usize,
 }
 
-/// Where contenders of recipes are, by path.
-pub fn held_locks(ephemerals: &BTreeMap<String, i64>) -> Vec<HeldLock> {
+/// Finds the locks that have contenders of recipes, sorted by path.
+pub fn open_locks(ephemerals: &BTreeMap<String, i64>) -> Vec<OpenLock> {
     let mut queues: BTreeMap<&str, BTreeSet<(&str, &str, i64)>> = BTreeMap::new();
     for (path, session) in ephemerals {
         let name = path.rsplit('/').next().unwrap_or_default();
@@ -49,7 +49,7 @@ pub fn held_locks(ephemerals: &BTreeMap<String, i64>) -> Vec<HeldLock> {
     }
     let lock = |(path, queue): (&str, BTreeSet<(&str, &str, i64)>)| {
         let (_, first, session) = *queue.first()?;
-        Some(HeldLock {
+        Some(OpenLock {
             path: path.to_owned(),
             first: first.to_owned(),
             session: format!("{session:016x}"),
@@ -59,11 +59,11 @@ pub fn held_locks(ephemerals: &BTreeMap<String, i64>) -> Vec<HeldLock> {
     queues.into_iter().filter_map(lock).collect()
 }
 
-/// The number of a contender of a recipe.
+/// Returns the sequence number of a recipe's contender.
 fn number(name: &str) -> Option<&str> {
     let (begin, digits) = name.split_at_checked(name.len().checked_sub(DIGITS)?)?;
     let is_numbered = digits.bytes().all(|byte| byte.is_ascii_digit());
-    (is_numbered && MARKS.iter().any(|mark| begin.ends_with(mark))).then_some(digits)
+    (is_numbered && CONTENDER_PREFIXES.iter().any(|prefix| begin.ends_with(prefix))).then_some(digits)
 }
 
 #[cfg(test)]
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contenders_of_recipes_are_told_from_other_ephemerals() {
+    fn contenders_of_recipes_are_distinguished_from_other_ephemerals() {
         let ephemerals = [
             ("/locks/a/_c_7d4e-lock-0000000012", 1),
             ("/locks/a/_c_0001-lock-0000000007", 2),
@@ -85,7 +85,7 @@ mod tests {
         let ephemerals = ephemerals
             .map(|(path, session)| (path.to_owned(), session))
             .into();
-        let shown: Vec<_> = held_locks(&ephemerals)
+        let shown: Vec<_> = open_locks(&ephemerals)
             .into_iter()
             .map(|lock| {
                 format!(
