@@ -427,7 +427,7 @@ impl Builder {
             doors.push(("administration", self.admin.meter.clone()));
         }
         if let Some(front) = &zookeeper_front {
-            doors.push(("zookeeper", front.meter().clone()));
+            doors.push(("zookeeper", front.metrics().clone()));
             front.register_metrics(&mut registry);
         }
         http::register_doors(&mut registry, doors);

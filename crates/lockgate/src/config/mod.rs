@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use lock_api::http::HttpConfig;
 use raft_node::{AdmissionConfig, NodeConfig};
+use zk_front::FourLetterWord;
 use zk_front::ZkConfig;
-use zk_front::words::FourLetterWord;
 
 pub use self::environment::Environment;
 pub use self::problem::{ConfigErrors, ConfigProblem, Source};

@@ -1,4 +1,4 @@
-//! Certificates for a front end and its clients.
+//! Certificates of a front end and its clients.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +13,7 @@ use transport_security::{
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// An authority with the files that it has made.
+/// Authority with the files that it has issued.
 pub struct Certificates {
     dir: TempDir,
     authority: Authority,
@@ -40,7 +40,7 @@ impl Certificates {
         files
     }
 
-    /// For node 1.
+    /// Returns the server configuration of node 1.
     pub fn server(&self) -> ServerTls {
         let name = PeerName {
             cluster: "test".to_owned(),
@@ -61,7 +61,7 @@ impl Certificates {
         .unwrap()
     }
 
-    /// A client with a certificate of this name, or without one.
+    /// Returns the configuration of a client with a certificate of this name, or without one.
     pub fn client(&self, name: Option<&str>) -> ClientTls {
         let files = name.map(|name| {
             let issued = self

@@ -93,6 +93,6 @@ impl Lockgate {
 
     /// Answers a request that changes nothing and leaves no watch.
     pub(super) fn look_at(&self, caller: &Identities, request: &Request) -> Outcome {
-        reads::see(&self.store, caller, request)
+        reads::answer(&self.store, caller, request)
     }
 }

@@ -1,4 +1,4 @@
-//! How ZooKeeper, that is Java, writes numbers, sessions and times.
+//! Formats of numbers, sessions and times as ZooKeeper, that is Java, writes them.
 
 use std::fmt::{self, Write as _};
 use std::time::SystemTime;
@@ -6,12 +6,12 @@ use std::time::SystemTime;
 use chrono::{DateTime, Utc};
 use znode_store::SessionId;
 
-/// Adds a line.
+/// Appends a line.
 pub(super) fn line(text: &mut String, line: fmt::Arguments<'_>) {
     writeln!(text, "{line}").expect("a String takes everything");
 }
 
-/// A session's id as `0x10003ac24050000`, without leading zeros.
+/// Session id as `0x10003ac24050000`, without leading zeros.
 pub(super) struct Hex(pub SessionId);
 
 impl fmt::Display for Hex {
@@ -20,7 +20,7 @@ impl fmt::Display for Hex {
     }
 }
 
-/// A mean: at most four places after the point, and at least one.
+/// Mean with one to four decimal places.
 pub(super) struct Mean(pub f64);
 
 impl fmt::Display for Mean {
@@ -30,17 +30,17 @@ impl fmt::Display for Mean {
     }
 }
 
-/// A mean that is shown in whole milliseconds, those that have passed.
+/// Truncates a mean to whole milliseconds.
 pub(super) fn whole(ms: f64) -> u64 {
     ms as u64
 }
 
-/// A time as `Sun Nov 22 00:36:44 UTC 2026`.
+/// Formats a time as `Sun Nov 22 00:36:44 UTC 2026`.
 pub(super) fn date(time: SystemTime) -> impl fmt::Display {
     DateTime::<Utc>::from(time).format("%a %b %d %H:%M:%S UTC %Y")
 }
 
-/// A time as `2024-12-29 17:54 UTC`.
+/// Formats a time as `2024-12-29 17:54 UTC`.
 pub(super) fn minute(time: SystemTime) -> impl fmt::Display {
     DateTime::<Utc>::from(time).format("%Y-%m-%d %H:%M UTC")
 }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_java_writes_them() {
+    fn formats_equal_those_of_java() {
         assert_eq!(Hex(SessionId(0x0100_03ac)).to_string(), "0x10003ac");
         assert_eq!(Hex(SessionId(0)).to_string(), "0x0");
         for (mean, shown) in [

@@ -1,5 +1,5 @@
-//! `mntr`: what there is to watch over, a line for each thing, for programs. The rest of what a node measures is at its
-//! `/metrics`.
+//! `mntr`: the server's state for monitoring programs, one value per line. `/metrics` has all metrics of a
+//! node.
 
 use std::fmt::Display;
 use std::fs;
@@ -43,7 +43,7 @@ pub(super) fn mntr(front: &Front) -> String {
     add("ephemerals_count", &ephemerals);
     add("approximate_data_size", &bytes);
     add("global_sessions", &sessions.len());
-    // Every session is known to all nodes.
+    // All nodes know every session.
     add("local_sessions", &0);
 
     if let Some(open) = open_files() {
@@ -66,9 +66,9 @@ pub(super) fn mntr(front: &Front) -> String {
     text
 }
 
-/// How many files this process has open; none where the system does not tell.
+/// Returns the number of open files of this process; `None` if the system does not report it.
 fn open_files() -> Option<usize> {
     let open = fs::read_dir("/proc/self/fd").ok()?.count();
-    // To ask takes one.
+    // Reading the directory opens one.
     Some(open.saturating_sub(1))
 }

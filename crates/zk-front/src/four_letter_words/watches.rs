@@ -1,4 +1,4 @@
-//! The words about watches: how many there are, and who watches what.
+//! Four-letter words about watches: their number, and the watches of each session or path.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +7,8 @@ use znode_store::{SessionId, ZPath};
 use super::text::{Hex, line};
 use crate::front::Front;
 
-/// In the place of a session where there is none: a call that waits for one notice, over HTTP. ZooKeeper shows a connection
-/// without a session so.
+/// Session id that is shown for an HTTP request that waits for one notification. ZooKeeper shows 0 for a
+/// connection without a session.
 const NO_SESSION: SessionId = SessionId(0);
 
 pub(super) fn wchs(front: &Front) -> String {

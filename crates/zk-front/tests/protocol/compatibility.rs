@@ -1,5 +1,6 @@
-//! Small things in which clients see whether a server is ZooKeeper: null data, the other name of the root, how a connection ends,
-//! who is in the ensemble. What is right was seen at a ZooKeeper 3.8.
+//! Details by which clients could distinguish a server from ZooKeeper: null data, the empty path as a name of
+//! the root, the end of a connection, the members of the ensemble. The expected values were observed at
+//! ZooKeeper 3.8.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -7,12 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use zk_front::FourLetterWord;
 use zk_front::ZkConfig;
-use zk_front::words::FourLetterWord;
 use zk_wire::{ErrorCode, MultiResult, Reply, Request, watch_mode};
 
 use crate::client::{Client, PERSISTENT, Stream, create, exists, get, set};
-use crate::cluster::{Cluster, PATIENCE};
+use crate::cluster::{Cluster, TIMEOUT};
 
 fn create_null(path: &str) -> Request {
     match create(path, PERSISTENT) {
@@ -52,15 +53,15 @@ async fn data(client: &mut Client, path: &str) -> Option<Bytes> {
 }
 
 #[tokio::test]
-async fn null_data_is_not_the_same_as_no_bytes() {
+async fn null_data_is_distinct_from_empty_data() {
     let cluster = Cluster::start(3).await;
     let mut client = Client::connect(cluster.address(1)).await;
-    let none = Some(Bytes::new());
+    let empty = Some(Bytes::new());
     client.call(&create_null("/null")).await.unwrap();
     client.call(&create("/empty", PERSISTENT)).await.unwrap();
     client.call(&set("/empty", "")).await.unwrap();
     assert_eq!(data(&mut client, "/null").await, None);
-    assert_eq!(data(&mut client, "/empty").await, none);
+    assert_eq!(data(&mut client, "/empty").await, empty);
     let read = Request::MultiRead(vec![get("/null", false), get("/empty", false)]);
     match client.call(&read).await.unwrap() {
         Reply::Results(results) => {
@@ -68,7 +69,7 @@ async fn null_data_is_not_the_same_as_no_bytes() {
                 MultiResult::GetData(data, _) => data,
                 other => panic!("{other:?}"),
             });
-            assert_eq!(data.collect::<Vec<_>>(), [None, none.clone()]);
+            assert_eq!(data.collect::<Vec<_>>(), [None, empty.clone()]);
         }
         other => panic!("{other:?}"),
     }
@@ -78,17 +79,17 @@ async fn null_data_is_not_the_same_as_no_bytes() {
         create_null("/null/within"),
     ]);
     client.call(&multi).await.unwrap();
-    // At another node, which has it from the log.
+    // At another node, which gets the data from the log.
     let mut other = Client::connect(cluster.address(2)).await;
     other.call(&crate::client::sync()).await.unwrap();
     assert_eq!(data(&mut other, "/empty").await, None);
-    assert_eq!(data(&mut other, "/null").await, none);
+    assert_eq!(data(&mut other, "/null").await, empty);
     assert_eq!(data(&mut other, "/null/within").await, None);
     cluster.stop().await;
 }
 
 #[tokio::test]
-async fn the_root_can_be_read_by_the_name_of_no_letters() {
+async fn root_can_be_read_by_the_empty_path() {
     let cluster = Cluster::start(1).await;
     let mut client = Client::connect(cluster.address(1)).await;
     client.call(&create("/a", PERSISTENT)).await.unwrap();
@@ -119,7 +120,7 @@ async fn the_root_can_be_read_by_the_name_of_no_letters() {
     assert_eq!(
         client.call(&count("")).await,
         Ok(Reply::Number(5)),
-        "the root is below its other name"
+        "the root counts as a descendant of the empty path"
     );
     let watch = Request::AddWatch {
         path: String::new(),
@@ -129,19 +130,19 @@ async fn the_root_can_be_read_by_the_name_of_no_letters() {
     assert_eq!(
         client.call(&set("", "x")).await,
         Err(ErrorCode::BAD_ARGUMENTS),
-        "it can be read, and nothing else"
+        "the empty path can only be read"
     );
     cluster.stop().await;
 }
 
-/// Sends this, of which the server reads a part at most, and expects the end of the stream.
-async fn ends(mut socket: TcpStream, bytes: &[u8]) {
-    // The server may have gone before all is sent.
+/// Sends bytes of which the server reads a part at most, and expects the end of the stream.
+async fn assert_stream_ends(mut socket: TcpStream, bytes: &[u8]) {
+    // The server may close the connection before everything is sent.
     let sent = socket.write_all(bytes).await;
     let mut rest = Vec::new();
-    let read = tokio::time::timeout(PATIENCE, socket.read_to_end(&mut rest))
+    let read = tokio::time::timeout(TIMEOUT, socket.read_to_end(&mut rest))
         .await
-        .expect("it hangs up");
+        .expect("the server closes the connection");
     match (&sent, &read) {
         (Ok(()), read) => assert!(read.is_ok(), "{read:?}"),
         (Err(error), _) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
@@ -149,25 +150,25 @@ async fn ends(mut socket: TcpStream, bytes: &[u8]) {
 }
 
 #[tokio::test]
-async fn what_is_too_long_ends_the_stream_and_does_not_reset_it() {
+async fn oversized_request_ends_the_stream_without_a_reset() {
     let cluster = Cluster::start(1).await;
-    // A length that no request has, and more than is looked at.
+    // An invalid length, and more data than the server reads.
     let mut too_long = 2_000_000_i32.to_be_bytes().to_vec();
     too_long.resize(60_000, b'x');
     let first = TcpStream::connect(cluster.address(1)).await.unwrap();
-    ends(first, &too_long).await;
+    assert_stream_ends(first, &too_long).await;
     let mut socket = TcpStream::connect(cluster.address(1)).await.unwrap();
     let mut hello = bytes::BytesMut::new();
     crate::client::new_session(Duration::from_secs(10)).write_frame(&mut hello);
     socket.write_all(&hello).await.unwrap();
     let mut granted = [0; 41];
     socket.read_exact(&mut granted).await.unwrap();
-    ends(socket, &too_long).await;
+    assert_stream_ends(socket, &too_long).await;
     cluster.stop().await;
 }
 
 #[tokio::test]
-async fn the_ensemble_is_what_its_znode_says() {
+async fn config_znode_lists_the_members() {
     let cluster = Cluster::start(3).await;
     let mut client = Client::connect(cluster.address(2)).await;
     let config = data(&mut client, "/zookeeper/config").await.unwrap();
@@ -197,7 +198,7 @@ async fn the_ensemble_is_what_its_znode_says() {
 }
 
 #[tokio::test]
-async fn the_mean_is_between_the_shortest_time_and_the_longest() {
+async fn mean_latency_lies_between_minimum_and_maximum() {
     let config = ZkConfig {
         four_letter_words: FourLetterWord::ALL.to_vec(),
         ..ZkConfig::default()
@@ -207,7 +208,7 @@ async fn the_mean_is_between_the_shortest_time_and_the_longest() {
     for _ in 0..20 {
         client.call(&exists("/", false)).await.unwrap();
     }
-    // A read takes less than a millisecond, so that its mean would be above its longest time, if that was cut off.
+    // A read takes less than a millisecond, so a mean of exact times would exceed the truncated maximum.
     for word in ["srvr", "mntr"] {
         let mut stream = Stream::open(cluster.address(1)).await;
         stream.write(word.as_bytes()).await;

@@ -1,4 +1,4 @@
-//! The words about the server as a whole, for people: whether it is there, what it does, and what it has counted.
+//! Four-letter words about the server as a whole: liveness, role and counters.
 
 use std::env;
 use std::fmt::Display;
@@ -11,24 +11,24 @@ use super::clients;
 use super::text::{Mean, line, minute};
 use crate::front::{Client, Front};
 
-/// The version of ZooKeeper whose protocol and words are spoken here, and the program that speaks them. Clients read
-/// the three numbers to find out what they may ask for; people read the rest.
+/// Version of ZooKeeper whose protocol and words this server implements, and its own version. Clients derive
+/// the supported requests from the three numbers; the rest is for people.
 pub(super) const VERSION: &str = concat!("3.8.0-lockgate-", env!("CARGO_PKG_VERSION"));
 
-/// [`VERSION`] with the time at which the program's file was written. Nothing in the program says when it was built, so that
-/// two builds of one source are the same.
+/// Returns [`VERSION`] with the modification time of the program's file. The program itself contains no build
+/// time, so that builds are reproducible.
 pub(super) fn version() -> String {
     let written = env::current_exe()
         .and_then(fs::metadata)
         .and_then(|file| file.modified());
     match written {
         Ok(written) => format!("{VERSION}, built on {}", minute(written)),
-        // The file was replaced while it runs.
+        // The file was replaced while the program runs.
         Err(_) => VERSION.to_owned(),
     }
 }
 
-/// What a node does in its cluster, in ZooKeeper's word. One that is alone is a server without an ensemble.
+/// Returns the node's role in ZooKeeper's terms. A cluster of one node is a standalone server.
 pub(super) fn mode(status: &ClusterStatus) -> &'static str {
     match status.role {
         _ if status.members.len() == 1 => "standalone",
@@ -38,7 +38,7 @@ pub(super) fn mode(status: &ClusterStatus) -> &'static str {
     }
 }
 
-/// Requests of all clients that are not answered.
+/// Returns the number of unanswered requests of all clients.
 pub(super) fn outstanding(front: &Front) -> u64 {
     let clients = front.clients();
     let outstanding = clients
@@ -51,7 +51,7 @@ pub(super) fn ruok() -> String {
     "imok".to_owned()
 }
 
-/// There are no nodes that only read: one that cannot write serves nobody.
+/// There are no read-only nodes: a node that cannot write does not serve.
 pub(super) fn isro(serves: bool) -> String {
     if serves { "rw" } else { "null" }.to_owned()
 }
@@ -65,10 +65,10 @@ pub(super) fn srvr(front: &Front) -> String {
     format!("Zookeeper version: {}\n{}", version(), figures(front))
 }
 
-pub(super) fn stat(front: &Front, asker: &Client) -> String {
+pub(super) fn stat(front: &Front, peer: &Client) -> String {
     let mut text = format!("Zookeeper version: {}\nClients:\n", version());
     for client in front.clients() {
-        clients::brief(&mut text, front, asker, &client);
+        clients::brief(&mut text, front, peer, &client);
         text.push_str(")\n");
     }
     text.push('\n');

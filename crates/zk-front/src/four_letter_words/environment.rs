@@ -1,4 +1,4 @@
-//! The words about where and how the server runs: its configuration, its files, its system.
+//! Four-letter words about the server's configuration, files and system.
 
 use std::env;
 use std::fmt::Display;
@@ -13,7 +13,7 @@ use super::server::version;
 use super::text::line;
 use crate::front::Front;
 
-/// Where ZooKeeper has a number that is not configured.
+/// ZooKeeper's value of a number that is not configured.
 const NOT_CONFIGURED: i32 = -1;
 
 pub(super) fn conf(front: &Front) -> String {
@@ -50,11 +50,11 @@ pub(super) fn dirs(front: &Front) -> String {
     })
 }
 
-/// None if the file system does not tell, which is in the log then.
+/// Returns the file sizes, or logs an error of the file system and returns `None`.
 fn file_sizes(front: &Front) -> Option<FileSizes> {
     let sizes = front.node().file_sizes();
     sizes
-        .inspect_err(|error| warn!(%error, "the size of the data directory is not known"))
+        .inspect_err(|error| warn!(%error, "ZooKeeper front end: cannot read the size of the data directory"))
         .ok()
 }
 
@@ -62,7 +62,7 @@ pub(super) fn envi() -> String {
     let mut text = "Environment:\n".to_owned();
     let mut add = |name: &str, value: &dyn Display| line(&mut text, format_args!("{name}={value}"));
     add("zookeeper.version", &version());
-    // What the system does not tell is left out.
+    // Values that the system does not report are omitted.
     if let Ok(system) = uname() {
         add("host.name", &system.nodename().display());
         add("os.name", &system.sysname().display());

@@ -1,4 +1,4 @@
-//! The words about clients: who is connected, with which session, and what was counted for each.
+//! Four-letter words about clients: their connections, sessions and counters.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use znode_store::{Identities, SessionId, SessionView};
 use super::text::{Hex, date, line, whole};
 use crate::front::{Client, Front};
 
-/// While a connection is read from, as Java's `SelectionKey` has it.
+/// Value of Java's `SelectionKey` while a connection is read.
 const OP_READ: u8 = 1;
 
 pub(super) fn crst(front: &Front) -> String {
@@ -21,10 +21,10 @@ pub(super) fn crst(front: &Front) -> String {
     "Connection stats reset.\n".to_owned()
 }
 
-pub(super) fn cons(front: &Front, asker: &Client) -> String {
+pub(super) fn cons(front: &Front, peer: &Client) -> String {
     let mut text = String::new();
     for client in front.clients() {
-        brief(&mut text, front, asker, &client);
+        brief(&mut text, front, peer, &client);
         in_full(&mut text, &client);
         text.push_str(")\n");
     }
@@ -32,11 +32,11 @@ pub(super) fn cons(front: &Front, asker: &Client) -> String {
     text
 }
 
-/// What is shown of every client. The parenthesis stays open.
-pub(super) fn brief(text: &mut String, front: &Front, asker: &Client, client: &Client) {
+/// Writes the fields of every client. The parenthesis stays open.
+pub(super) fn brief(text: &mut String, front: &Front, peer: &Client, client: &Client) {
     let outstanding = client.outstanding.load(Ordering::Relaxed);
     let is_full = outstanding >= front.config().max_outstanding as u64;
-    let interest = if is_full || ptr::eq(asker, client) {
+    let interest = if is_full || ptr::eq(peer, client) {
         0
     } else {
         OP_READ
@@ -50,7 +50,7 @@ pub(super) fn brief(text: &mut String, front: &Front, asker: &Client, client: &C
     .expect("a String takes everything");
 }
 
-/// What is shown besides of a client that has a session.
+/// Writes the additional fields of a client with a session.
 fn in_full(text: &mut String, client: &Client) {
     let session = client.session.load(Ordering::Relaxed);
     if session == 0 {
@@ -80,7 +80,7 @@ fn in_full(text: &mut String, client: &Client) {
     .expect("a String takes everything");
 }
 
-/// ZooKeeper's short names of what clients ask for.
+/// Returns ZooKeeper's short name of an operation.
 fn operation(op: i32) -> &'static str {
     match op {
         op_code::CREATE_SESSION => "SESS",
@@ -125,7 +125,8 @@ pub(super) fn dump(front: &Front) -> String {
     text
 }
 
-/// When each session ends if its client is not heard until then, in seconds since 1970, rounded up. Only the leader knows.
+/// Returns the expiry of each session without further heartbeats, in seconds since 1970, rounded up. `None`
+/// unless this node leads.
 fn deadlines(node: &Node, sessions: &[SessionView]) -> Option<BTreeMap<u64, Vec<SessionId>>> {
     node.followers()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -140,7 +141,7 @@ fn deadlines(node: &Node, sessions: &[SessionView]) -> Option<BTreeMap<u64, Vec<
     Some(deadlines)
 }
 
-/// Sessions as a leader shows them.
+/// Writes the sessions as a leader shows them.
 fn expiring(text: &mut String, sessions: usize, deadlines: &BTreeMap<u64, Vec<SessionId>>) {
     line(
         text,
@@ -155,7 +156,7 @@ fn expiring(text: &mut String, sessions: usize, deadlines: &BTreeMap<u64, Vec<Se
     }
 }
 
-/// Sessions as those show them who do not lead.
+/// Writes the sessions as a follower shows them.
 fn known(text: &mut String, sessions: &[SessionView]) {
     line(text, format_args!("Global Sessions({}):", sessions.len()));
     for view in sessions {
@@ -165,7 +166,8 @@ fn known(text: &mut String, sessions: &[SessionView]) {
 
 fn ephemerals(text: &mut String, node: &Node, sessions: &[SessionView]) {
     let owners = sessions.iter().filter(|view| view.ephemerals > 0);
-    // One session at a time, so that nothing waits long to be applied. Who has ended meanwhile has none.
+    // One session at a time, so that the apply loop is not blocked for long. A session that has ended
+    // meanwhile has no ephemerals.
     let owned = owners.filter_map(|view| {
         let paths = node.read(|store| {
             let paths = store.seen_by(&Identities::none()).ephemerals(view.session, "");
@@ -183,7 +185,8 @@ fn ephemerals(text: &mut String, node: &Node, sessions: &[SessionView]) {
     }
 }
 
-/// Connections do not end because of their silence but with their session, so no set of them expires together.
+/// Writes the connections. They do not expire by their own silence but end with their session, so there are
+/// no sets that expire together.
 fn connections(text: &mut String, front: &Front) {
     let clients = front.clients();
     line(text, format_args!("Connections Sets (0)/({}):", clients.len()));

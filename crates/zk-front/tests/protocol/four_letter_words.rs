@@ -1,16 +1,16 @@
-//! Four-letter words: ZooKeeper's formats, with Lockgate's figures. What the formats are was seen at a ZooKeeper 3.8.
+//! Four-letter words: ZooKeeper's formats with Lockgate's values. The formats were observed at ZooKeeper 3.8.
 
 use std::collections::BTreeMap;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use zk_front::FourLetterWord;
 use zk_front::ZkConfig;
-use zk_front::words::FourLetterWord;
 use zk_wire::{Request, watch_mode};
 use znode_store::{Identities, ZPath};
 
 use crate::client::{Client, EPHEMERAL, PERSISTENT, Stream, exists, get, set};
-use crate::cluster::{Cluster, SHORTEST, until};
+use crate::cluster::{Cluster, MIN_SESSION_TIMEOUT, until};
 
 const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests\n";
 
@@ -22,7 +22,7 @@ async fn start(size: u64) -> Cluster {
     Cluster::start_with(size, config).await
 }
 
-/// What node `id` says to a word. Its connection is gone when this returns.
+/// Sends a word to node `id` and returns the answer after the connection has ended.
 async fn ask(cluster: &Cluster, id: u64, word: &str) -> String {
     let front = &cluster.served[&id].front;
     let before = front.connections();
@@ -34,7 +34,7 @@ async fn ask(cluster: &Cluster, id: u64, word: &str) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-/// The text with `#` for every number, also for those of base 16, and for the rest of a line with a date.
+/// Replaces every number, also hexadecimal ones, and every date up to the end of its line by `#`.
 fn masked(text: &str) -> String {
     let mut masked = String::new();
     let mut rest = text;
@@ -63,14 +63,14 @@ fn hex(client: &Client) -> String {
     format!("{:#x}", client.session.session_id)
 }
 
-/// What `mntr` says.
+/// Parses the answer of `mntr`.
 fn figures(text: &str) -> BTreeMap<&str, &str> {
     let figure = |line| str::split_once(line, '\t').unwrap();
     text.lines().map(figure).collect()
 }
 
 #[tokio::test]
-async fn the_server_tells_how_it_is() {
+async fn server_words_report_the_server() {
     let cluster = start(1).await;
     assert_eq!(ask(&cluster, 1, "ruok").await, "imok");
     assert_eq!(ask(&cluster, 1, "isro").await, "rw");
@@ -81,17 +81,17 @@ async fn the_server_tells_how_it_is() {
     let srvr = ask(&cluster, 1, "srvr").await;
     let version = "Zookeeper version: #.#.#-lockgate-#.#.#, built on #\n";
     assert_eq!(masked(&srvr), format!("{version}{figures}"));
-    // What programs look for.
+    // The prefix that programs search for.
     assert!(srvr.starts_with("Zookeeper version: 3.8.0-"), "{srvr}");
     for line in [
-        // Three words, one of them this one, and the client's two.
+        // Three words including this one, and two requests of the client.
         "Received: 5",
-        // To two words, and to the client.
+        // Answers to two words, and two replies to the client.
         "Sent: 4",
-        // The one that asks is counted, too.
+        // The connection of the word is counted, too.
         "Connections: 2",
         "Outstanding: 0",
-        // The root, ZooKeeper's own three, and one.
+        // The root, ZooKeeper's own three znodes, and one more.
         "Node count: 5",
     ] {
         assert!(srvr.lines().any(|l| l == line), "no {line:?} in {srvr}");
@@ -116,7 +116,7 @@ async fn the_server_tells_how_it_is() {
 }
 
 #[tokio::test]
-async fn the_clients_are_told_apart() {
+async fn client_words_report_each_client() {
     let cluster = start(1).await;
     let mut client = Client::connect(cluster.address(1)).await;
     let own = |text: &str, sid: &str| -> String {
@@ -132,7 +132,7 @@ async fn the_clients_are_told_apart() {
             && line.contains(&format!(",to={timeout},lcxid=0x0,lzxid=0x")),
         "{line}"
     );
-    // A client and the one that asks, which is not listened to and has no session.
+    // A client, and the connection of the word, which is not read from and has no session.
     assert_eq!(
         masked(&cons),
         " /#.#.#.#:#[#](queued=#,recved=#,sent=#,sid=0x#,lop=SESS,est=#,to=#,lcxid=0x#,lzxid=0x#,lresp=#,llat=#,\
@@ -141,7 +141,7 @@ async fn the_clients_are_told_apart() {
     assert!(cons.ends_with("[0](queued=0,recved=1,sent=0)\n\n"), "{cons}");
     client.create("/a", PERSISTENT).await;
     client.call(&get("/a", false)).await.unwrap();
-    // It has no number of its own, and does not hide the one before.
+    // A ping has no xid of its own and does not replace the last one.
     client.send(&Request::Ping).await;
     client.receive(&Request::Ping).await;
     let line = own(&ask(&cluster, 1, "cons").await, &sid);
@@ -161,7 +161,7 @@ async fn the_clients_are_told_apart() {
 }
 
 #[tokio::test]
-async fn who_watches_what() {
+async fn watch_words_report_all_watches() {
     let cluster = start(1).await;
     assert_eq!(
         ask(&cluster, 1, "wchs").await,
@@ -184,7 +184,7 @@ async fn who_watches_what() {
         watch: true,
     };
     two.call(&children).await.unwrap();
-    // A call that waits over HTTP.
+    // An HTTP request that waits for a notification.
     let path = ZPath::parse("/b").unwrap();
     let node = cluster.node(1);
     let (_, waits) = node
@@ -211,7 +211,7 @@ async fn who_watches_what() {
             hex(&two)
         )
     );
-    // Whoever goes takes its watches along.
+    // The watches of ended connections are removed.
     drop((one, two, waits));
     until("the watches are gone", || node.watch_counts().watches == 0).await;
     assert_eq!(ask(&cluster, 1, "wchc").await, "\n");
@@ -219,7 +219,7 @@ async fn who_watches_what() {
 }
 
 #[tokio::test]
-async fn sessions_are_shown_as_leaders_and_followers_know_them() {
+async fn dump_reports_sessions_at_leader_and_follower() {
     let cluster = start(3).await;
     let leader = cluster.leader().await;
     let follower = (1..=3).find(|id| *id != leader).unwrap();
@@ -242,7 +242,7 @@ async fn sessions_are_shown_as_leaders_and_followers_know_them() {
             && connections.ends_with(" sessionId: 0x0\n"),
         "{connections}"
     );
-    // The write was carried out by the leader, but the word may ask it before it has applied it.
+    // The leader may receive the word before it has applied the write.
     let seen = client.seen.cast_unsigned();
     let at_leader = cluster.node(leader);
     until("the leader has applied it", || {
@@ -264,7 +264,7 @@ async fn sessions_are_shown_as_leaders_and_followers_know_them() {
 }
 
 #[tokio::test]
-async fn what_there_is_to_watch_over() {
+async fn mntr_reports_the_values_of_the_node() {
     let cluster = start(3).await;
     let leader = cluster.leader().await;
     let follower = (1..=3).find(|id| *id != leader).unwrap();
@@ -319,7 +319,7 @@ async fn what_there_is_to_watch_over() {
         assert!(is_text || value.parse::<f64>().is_ok(), "{key} is {value}");
     }
     let at_leader = cluster.node(leader);
-    until("the leader has heard both", || {
+    until("both followers are in sync", || {
         at_leader
             .followers()
             .is_some_and(|followers| followers.synced_voters == 2)
@@ -334,13 +334,13 @@ async fn what_there_is_to_watch_over() {
 }
 
 #[tokio::test]
-async fn a_leader_notices_that_a_follower_is_gone() {
+async fn leader_notices_a_lost_follower() {
     let mut cluster = start(3).await;
     let leader = cluster.leader().await;
     let follower = (1..=3).find(|id| *id != leader).unwrap();
     cluster.lose(follower).await;
     let at_leader = cluster.node(leader);
-    until("it counts one", || {
+    until("one follower remains", || {
         at_leader
             .followers()
             .is_some_and(|followers| (followers.answering, followers.synced_voters) == (1, 1))
@@ -350,14 +350,14 @@ async fn a_leader_notices_that_a_follower_is_gone() {
 }
 
 #[tokio::test]
-async fn where_and_with_what_it_runs() {
+async fn environment_words_report_configuration_and_files() {
     let cluster = start(1).await;
     let conf = ask(&cluster, 1, "conf").await;
     let config = cluster.node(1).config();
     let data = config.data_dir.display();
     let max = config.sessions.max.as_millis();
-    let min = SHORTEST.as_millis();
-    // The log makes files ahead while this goes on.
+    let min = MIN_SESSION_TIMEOUT.as_millis();
+    // The log preallocates files in the meantime.
     let log_bytes = |text: &str, after: &str| -> u64 {
         let (_, rest) = text.split_once(after).unwrap();
         rest.lines().next().unwrap().parse().unwrap()
@@ -379,7 +379,7 @@ async fn where_and_with_what_it_runs() {
     let envi = ask(&cluster, 1, "envi").await;
     let mut lines = envi.lines();
     assert_eq!(lines.next(), Some("Environment:"));
-    // As kazoo reads it.
+    // In the form that kazoo parses.
     let found: BTreeMap<_, _> = lines.map(|line| line.split_once('=').unwrap()).collect();
     assert!(
         found["zookeeper.version"].starts_with("3.8.0-lockgate-"),
@@ -392,7 +392,7 @@ async fn where_and_with_what_it_runs() {
 }
 
 #[tokio::test]
-async fn a_word_may_come_in_pieces_and_with_a_line_end() {
+async fn word_may_arrive_in_pieces_and_with_a_line_end() {
     let cluster = start(1).await;
     for pieces in [
         &["r", "u", "o", "k"][..],
@@ -413,7 +413,7 @@ async fn a_word_may_come_in_pieces_and_with_a_line_end() {
         stream.read_to_string(&mut answer).await.unwrap();
         assert_eq!(answer, "imok", "{pieces:?}");
     }
-    // The line's end comes when the answer is there already.
+    // The line end arrives after the answer.
     let mut stream = TcpStream::connect(cluster.address(1)).await.unwrap();
     stream.write_all(b"ruok").await.unwrap();
     let mut answer = [0; 4];
@@ -425,7 +425,7 @@ async fn a_word_may_come_in_pieces_and_with_a_line_end() {
 }
 
 #[tokio::test]
-async fn only_words_of_the_whitelist_are_answered() {
+async fn words_outside_the_whitelist_are_rejected() {
     let cluster = Cluster::start(1).await;
     let mut client = Client::connect(cluster.address(1)).await;
     client.create("/a", PERSISTENT).await;
@@ -433,7 +433,7 @@ async fn only_words_of_the_whitelist_are_answered() {
     for word in FourLetterWord::ALL {
         let answer = ask(&cluster, 1, word.as_str()).await;
         if word == FourLetterWord::Srvr {
-            // Three answers and ten words: nothing was reset.
+            // Three replies and ten words: no counter was reset.
             assert!(answer.contains("\nSent: 13\n"), "{answer}");
             continue;
         }
@@ -452,7 +452,7 @@ async fn only_words_of_the_whitelist_are_answered() {
 }
 
 #[tokio::test]
-async fn a_node_that_cannot_serve_says_so() {
+async fn words_report_a_node_that_cannot_serve() {
     let mut cluster = start(3).await;
     let mut client = Client::connect(cluster.address(1)).await;
     client.create("/a", PERSISTENT).await;
@@ -461,7 +461,7 @@ async fn a_node_that_cannot_serve_says_so() {
         cluster.lose(id).await;
     }
     let node = cluster.node(1);
-    until("it has noticed", || node.not_ready().is_some()).await;
+    until("the node has noticed", || node.not_ready().is_some()).await;
     for word in FourLetterWord::ALL {
         let answer = ask(&cluster, 1, word.as_str()).await;
         match word {

@@ -1,33 +1,33 @@
-//! Requests of ZooKeeper's clients, counted by operation and by what came of them, with how long they took. Operations and codes
-//! are ZooKeeper's own; whatever else a client sends is one more.
+//! Metrics of requests: counts by operation and error code, and durations. Operations and codes are
+//! ZooKeeper's own; all unknown ones share one entry.
 
 use std::fmt;
 use std::time::Duration;
 
 use raft_node::counters::{Classes, Counter, Histogram};
-use raft_node::metrics::sheet::{Instruments, Sheet};
+use raft_node::metrics::sheet::Sheet;
 use tokio::time::Instant;
 use zk_wire::{ErrorCode, op_code};
 
 use crate::trace::Traced;
 
-/// In the place of the name of what has none.
+/// Name of unknown operations and codes.
 const OTHER: &str = "other";
 
-/// A request that has come.
-pub(crate) struct Came {
-    /// When.
+/// Request that was received.
+pub(crate) struct Received {
+    /// Time of arrival.
     pub at: Instant,
-    /// What for.
+    /// Operation.
     pub op: i32,
-    /// If it is traced.
+    /// Span, if the request is traced.
     pub traced: Option<Box<Traced>>,
 }
 
-/// See the module.
+/// Request metrics of a front end. See the module.
 #[derive(Debug)]
-pub(crate) struct Requests {
-    /// By their place in the list of operations; the last for all others.
+pub(crate) struct RequestMetrics {
+    /// By index in the list of operations; the last entry is for unknown ones.
     operations: Vec<Operation>,
 }
 
@@ -35,11 +35,11 @@ pub(crate) struct Requests {
 struct Operation {
     name: &'static str,
     times: Histogram,
-    /// By their place in the list of codes; the last for all others.
+    /// By index in the list of error codes; the last entry is for unknown ones.
     codes: Vec<Counter>,
 }
 
-impl Default for Requests {
+impl Default for RequestMetrics {
     fn default() -> Self {
         let names = op_code::ALL.iter().filter_map(|op| op_code::name(*op));
         let operation = |name| Operation {
@@ -53,29 +53,29 @@ impl Default for Requests {
     }
 }
 
-impl Requests {
-    /// A request was answered, after so long.
-    pub fn answered(&self, mut came: Came, code: ErrorCode, took: Duration) {
-        if let Some(traced) = &mut came.traced {
+impl RequestMetrics {
+    /// Counts an answered request and its duration.
+    pub fn answered(&self, mut received: Received, code: ErrorCode, took: Duration) {
+        if let Some(traced) = &mut received.traced {
             traced.answered(code);
         }
-        let place = op_code::ALL.iter().position(|op| *op == came.op);
-        let operation = &self.operations[place.unwrap_or(op_code::ALL.len())];
-        let place = ErrorCode::ALL.iter().position(|known| *known == code);
-        operation.codes[place.unwrap_or(ErrorCode::ALL.len())].up();
+        let index = op_code::ALL.iter().position(|op| *op == received.op);
+        let operation = &self.operations[index.unwrap_or(op_code::ALL.len())];
+        let index = ErrorCode::ALL.iter().position(|known| *known == code);
+        operation.codes[index.unwrap_or(ErrorCode::ALL.len())].up();
         operation.times.took(took);
     }
 
     pub fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
-        let asked = || self.operations.iter().filter(|one| !one.times.is_empty());
-        let answers: Vec<(&str, String, u64)> = asked().flat_map(Operation::answers).collect();
+        let used = || self.operations.iter().filter(|one| !one.times.is_empty());
+        let answers: Vec<(&str, String, u64)> = used().flat_map(Operation::answers).collect();
         let help = "Requests of clients of ZooKeeper that were answered, by operation and code";
         let answers = answers
             .iter()
             .map(|(operation, code, count)| ([("operation", *operation), ("code", code.as_str())], *count));
         sheet.counters("zookeeper_requests", help, answers)?;
         let help = "How long they took until they were answered";
-        let times = asked().map(|one| ([("operation", one.name)], one.times.measured()));
+        let times = used().map(|one| ([("operation", one.name)], one.times.measured()));
         sheet.histograms("zookeeper_request_duration_seconds", help, times)
     }
 }
@@ -89,34 +89,24 @@ impl Operation {
     }
 }
 
-/// What the front end measures.
-impl Instruments for crate::front::Front {
-    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
-        let clients = self.clients();
-        let with_session = clients.iter().filter(|client| client.has_session()).count();
-        let help = "Clients of ZooKeeper that are connected and have a session";
-        sheet.gauge("zookeeper_clients", help, with_session)?;
-        let outstanding: u64 = clients.iter().map(|client| client.outstanding()).sum();
-        let help = "Their requests that are not answered yet";
-        sheet.gauge("zookeeper_requests_in_flight", help, outstanding)?;
-        self.requests().write(sheet)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn whatever_a_client_sends_there_is_one_place_for_what_is_not_known() {
-        let requests = Requests::default();
+    fn unknown_operations_and_codes_share_one_entry() {
+        let requests = RequestMetrics::default();
         let at = Instant::now();
         for op in [1_000, -7, i32::MAX] {
             let traced = None;
-            requests.answered(Came { at, op, traced }, ErrorCode::UNIMPLEMENTED, Duration::ZERO);
+            requests.answered(
+                Received { at, op, traced },
+                ErrorCode::UNIMPLEMENTED,
+                Duration::ZERO,
+            );
         }
         requests.answered(
-            Came {
+            Received {
                 at,
                 op: op_code::GET_DATA,
                 traced: None,
