@@ -239,7 +239,8 @@ async fn run(command: Command) -> anyhow::Result<()> {
             writers,
             seconds,
         } => {
-            let report = gap::watch(EtcdWriters(servers), writers, Duration::from_secs(seconds)).await?;
+            let report =
+                gap::measure_gaps(EtcdWriters(servers), writers, Duration::from_secs(seconds)).await?;
             report::print_json(&report)
         }
     }
@@ -302,7 +303,7 @@ async fn measure<C: Client>(
     if pace.json {
         report::print_json(&reports)?;
     }
-    report::refuse_errors(&reports)
+    report::require_no_errors(&reports)
 }
 
 /// Puts so many keys, a thousand of a client at a time.

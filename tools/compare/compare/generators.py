@@ -68,7 +68,7 @@ def writers(plan, system):
     else:
         over = "http" if system.name == "lockgate" else "zookeeper"
         command = [str(means.lockgate), "bench", "gap", "--over", over, *system.target(), "--seconds", "300", "--json"]
-    return at_work(plan, system, command, "writers write")
+    return at_work(plan, system, command, "writers are running")
 
 
 def longest_gap(system, process):
