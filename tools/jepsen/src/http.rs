@@ -1,4 +1,5 @@
-//! One HTTP request to one node, bounded in time: for whoever looks after the cluster. Clients of workloads have their own.
+//! One HTTP request to one node with a time limit, for the management of the cluster. Clients of workloads
+//! have their own HTTP code.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,24 +13,24 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-/// A node's answer.
+/// Response of a node.
 #[derive(Debug)]
 pub struct Answer {
-    /// The status.
+    /// HTTP status.
     pub status: u16,
-    /// The head; its `date` is the node's wall clock.
+    /// Headers; `date` is the node's wall clock.
     pub headers: HeaderMap,
-    /// The body.
+    /// Body.
     pub body: Bytes,
 }
 
 impl Answer {
-    /// The body as JSON, `null` if it is none.
+    /// Returns the body as JSON, or `null` if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    /// The document of an answer that is no refusal.
+    /// Returns the document of a successful response.
     pub fn success(self) -> anyhow::Result<Value> {
         ensure!(
             (200..300).contains(&self.status),
@@ -41,7 +42,7 @@ impl Answer {
     }
 }
 
-/// Sends one request over a connection of its own.
+/// Sends one request on a connection of its own.
 pub async fn call(
     node: SocketAddr,
     method: Method,
@@ -73,7 +74,7 @@ pub async fn call(
                 body,
             })
         };
-        // The connection has to be driven for the answer to come, and its own end says nothing more.
+        // The connection has to be polled for the response to arrive; its own end says nothing more.
         tokio::pin!(answer, connection);
         tokio::select! {
             biased;
@@ -90,7 +91,7 @@ pub async fn call(
     }
 }
 
-/// Reads a document.
+/// Reads a document with `GET`.
 pub async fn get(node: SocketAddr, path: &str, patience: Duration) -> anyhow::Result<Value> {
     call(node, Method::GET, path, &Value::Null, patience)
         .await?

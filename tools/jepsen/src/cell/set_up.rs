@@ -1,4 +1,4 @@
-//! A network, a proxy and a cluster that serves, for one cell.
+//! Setup of one cell: a network, a proxy, and a cluster that serves.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::network::{Cuts, Network, loopback};
 use crate::proxy::Proxy;
 use crate::world::World;
 
-/// Places beyond those of the first nodes, for nodes that are added.
+/// Slots beyond those of the initial nodes, for nodes that are added later.
 const SPARE_PLACES: usize = 1;
 
-/// Ends a task with this.
+/// Guard that aborts a task when it is dropped.
 pub struct Ends(tokio::task::AbortHandle);
 
 impl Drop for Ends {
@@ -26,7 +26,7 @@ impl Drop for Ends {
     }
 }
 
-/// A network and a cluster in it that serves.
+/// Creates a network and starts a cluster in it; returns when all nodes serve.
 pub async fn set_up(spec: &Spec, kind: &nemesis::Kind) -> anyhow::Result<(Field, Ends)> {
     let slots = kind.nodes + SPARE_PLACES;
     let software = spec.software();
@@ -34,7 +34,8 @@ pub async fn set_up(spec: &Spec, kind: &nemesis::Kind) -> anyhow::Result<(Field,
     let owners = loopback::Owners::default();
     let (network, proxy, entrances) = match spec.isolation {
         Isolation::Root | Isolation::User => {
-            // Of this run's own, too: libfaketime names what it puts there after process ids.
+            // A `/dev/shm` of this run's own as well: libfaketime names its files there after process ids,
+            // which repeat between namespaces.
             command::run("mount", &["-t", "tmpfs", "none", "/dev/shm"]).await?;
             let network = Network::in_namespaces(slots)
                 .await

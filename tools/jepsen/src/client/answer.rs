@@ -1,20 +1,21 @@
-//! What a client learns of a call: done, certainly not done, or nobody knows.
+//! Result of a call as a client knows it: done, certainly not done, or unknown.
 
 use lockgate_check::Outcome;
 
-/// The result of a call, with the reason where it is none. The three never mix: a checker believes a failure.
+/// Result of a call, with the reason unless it is `Ok`. The three cases are never mixed up: a checker relies
+/// on a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer<T> {
-    /// Carried out.
+    /// Committed, with the result.
     Ok(T),
-    /// Certainly not carried out, now or later; why, in a few words.
+    /// Certainly not executed, now or later; with a short reason.
     Failed(String),
-    /// Perhaps carried out, perhaps later; why nobody knows, in a few words.
+    /// Perhaps executed, perhaps later; with a short reason.
     Unknown(String),
 }
 
 impl<T> Answer<T> {
-    /// The same of something else.
+    /// Converts the value of `Ok`.
     pub fn map<U>(self, to: impl FnOnce(T) -> U) -> Answer<U> {
         match self {
             Self::Ok(value) => Answer::Ok(to(value)),
@@ -23,7 +24,7 @@ impl<T> Answer<T> {
         }
     }
 
-    /// What came back, if anything did.
+    /// Returns the value of `Ok`.
     pub fn ok(self) -> Option<T> {
         match self {
             Self::Ok(value) => Some(value),
@@ -31,7 +32,8 @@ impl<T> Answer<T> {
         }
     }
 
-    /// For something that changes nothing: without an answer it is as if it had not been asked.
+    /// Converts `Unknown` of a read into `Failed`: a call that changes nothing has no effect without its
+    /// answer.
     #[must_use]
     pub fn of_read(self) -> Self {
         match self {
@@ -40,7 +42,7 @@ impl<T> Answer<T> {
         }
     }
 
-    /// As a checker wants it.
+    /// Returns the outcome in the checkers' type.
     pub fn outcome(&self) -> Outcome<T>
     where
         T: Clone,

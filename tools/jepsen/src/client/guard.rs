@@ -1,4 +1,5 @@
-//! Lockgate's locks by its Rust client: sessions, guards, and what a guard says of itself at each moment.
+//! Client of Lockgate's locks through the Rust client library: sessions, guards, and the guard's own
+//! statement at each moment whether it holds.
 
 use std::time::Duration;
 
@@ -12,13 +13,13 @@ use super::mutex::Mutex;
 use super::session::nanos;
 use crate::world::World;
 
-/// The shortest that a server grants.
+/// Session TTL: the shortest that a server grants.
 const TTL: Duration = Duration::from_secs(2);
 
-/// How often a holder asks its guard.
+/// Interval at which a holder checks its guard.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// One client.
+/// One client of the lock service.
 pub struct LockgateMutex {
     client: LockClient,
     world: World,
@@ -28,7 +29,7 @@ pub struct LockgateMutex {
 }
 
 impl LockgateMutex {
-    /// A client that holds nothing, and asks the node of its number first.
+    /// Creates a client that holds nothing and calls the node of its number first.
     pub fn new(world: World, number: usize) -> Result<Self, AddressError> {
         let mut addresses: Vec<_> = world
             .endpoints
@@ -53,7 +54,8 @@ impl LockgateMutex {
         Ok(self.session.as_ref().expect("it was just opened"))
     }
 
-    /// Asks the guard; it answers for the moment before it was asked, at least.
+    /// Checks the guard and records the moment before the check: the guard's answer holds at least for that
+    /// moment.
     fn look(&mut self) -> bool {
         let now = self.world.now();
         let holds = self.guard.as_ref().is_some_and(|guard| guard.check().is_ok());
@@ -69,9 +71,9 @@ fn failed<T>(error: &Error) -> Answer<T> {
         Error::Refused(refusal) => Answer::Failed(refusal.code.word().to_owned()),
         Error::Unavailable(_) => Answer::Failed("unavailable".to_owned()),
         Error::Unknown(_) => Answer::Unknown("outcome unknown".to_owned()),
-        // Whatever it was, it goes with the session.
+        // The contender, if there is one, ends with the session.
         Error::Lost(_) => Answer::Failed("lost".to_owned()),
-        // Nobody shuts the client down while it is used.
+        // The client is not shut down while it is in use.
         other => Answer::Unknown(other.to_string()),
     }
 }
@@ -115,7 +117,7 @@ impl Mutex for LockgateMutex {
     fn unlock(&mut self) -> BoxFuture<'_, Answer<()>> {
         async move {
             let Some(guard) = self.guard.take() else {
-                return Answer::Failed("it holds nothing".to_owned());
+                return Answer::Failed("this client holds nothing".to_owned());
             };
             match guard.release().await {
                 Ok(_) => Answer::Ok(()),
@@ -125,7 +127,7 @@ impl Mutex for LockgateMutex {
         .boxed()
     }
 
-    /// As near as a part of a process can come to dying: what was held is let go in the background.
+    /// The closest that a part of a process can come to a crash: the held lock is released in the background.
     fn die(&mut self) {
         self.guard = None;
         self.session = None;

@@ -1,5 +1,5 @@
-//! Acquire and release by HTTP, as a careful client does it: under a request id, sent again to other nodes until the
-//! cluster has said what came of it.
+//! Acquire and release over HTTP as a careful client does it: with a request id, and repeated on other nodes
+//! until the outcome is known.
 
 use std::time::Duration;
 
@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 use super::answer::Answer;
 use super::caller::{Caller, PATIENCE, Reply};
 
-/// How often a request is sent before a client gives its session up. With a time-out each, long enough for an election.
+/// Number of times a request is sent before a client abandons its session. With a timeout each, long enough
+/// for an election.
 const ATTEMPTS: u32 = 5;
 
-/// Between two attempts.
+/// Delay between two attempts.
 const BETWEEN: Duration = Duration::from_millis(150);
 
-/// What a client was granted.
+/// Grant of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// The contender's name.
@@ -24,15 +25,15 @@ pub struct Granted {
     pub token: u64,
 }
 
-/// A wish for a lock, as it is sent.
+/// Acquire request.
 pub struct Acquire<'a> {
-    /// Which lock.
+    /// Name of the lock.
     pub lock: &'a str,
-    /// On whose behalf.
+    /// Session that acquires it.
     pub session: &'a str,
-    /// The mode and what belongs to it.
+    /// The mode and its parameters.
     pub fields: Value,
-    /// Not twice in a session.
+    /// Request id, unique within the session.
     pub request_id: &'a str,
 }
 
@@ -50,9 +51,10 @@ impl Acquire<'_> {
         body
     }
 
-    /// Asks, and waits for so long. Where the outcome is unknown the request is sent again, but waits no more.
+    /// Sends the request and waits up to `wait` for the grant. While the outcome is unknown the request is
+    /// repeated, without a further wait.
     pub async fn send(&self, caller: &mut Caller, wait: Duration) -> Answer<Granted> {
-        let wait_ms = u64::try_from(wait.as_millis()).expect("nobody waits for so long");
+        let wait_ms = u64::try_from(wait.as_millis()).expect("the wait fits into 64 bits of milliseconds");
         let body = self.body(Some(wait_ms), 0);
         let reply = caller
             .call(Method::POST, &self.path(), Some(&body), wait + PATIENCE)
@@ -63,7 +65,8 @@ impl Acquire<'_> {
         }
     }
 
-    /// Asks, and waits without end; or for so long, if nobody ever answers. It is not asked again.
+    /// Sends the request with an unlimited wait, and gives up without a retry if no answer arrives within
+    /// `patience`.
     pub async fn send_without_end(&self, caller: &mut Caller, patience: Duration) -> Answer<Granted> {
         let body = self.body(None, 0);
         granted(
@@ -73,7 +76,8 @@ impl Acquire<'_> {
         )
     }
 
-    /// Asks, waits without end, and hangs up after so long; then asks what became of it.
+    /// Sends the request with an unlimited wait, closes the connection after `after`, and then repeats the
+    /// request to learn its outcome.
     pub async fn send_and_hang_up(&self, caller: &mut Caller, after: Duration) -> Answer<Granted> {
         let body = self.body(None, 0);
         let path = self.path();
@@ -85,21 +89,21 @@ impl Acquire<'_> {
             },
             Err(_) => {
                 caller.hang_up();
-                // The server may notice it by itself meanwhile.
+                // Gives the server time to notice the closed connection.
                 tokio::time::sleep(BETWEEN).await;
                 self.settle(caller).await
             }
         }
     }
 
-    /// Ends a wait that may go on somewhere, and learns what came of it.
+    /// Repeats the request without a wait, which withdraws a pending contender, until the outcome is known.
     async fn settle(&self, caller: &mut Caller) -> Answer<Granted> {
-        let mut last = Answer::Unknown("not asked again".to_owned());
+        let mut last = Answer::Unknown("not repeated".to_owned());
         for retry in 1..=ATTEMPTS {
             let body = self.body(Some(0), retry);
             last = granted(caller.post(&self.path(), &body).await);
             match last {
-                // That this copy was not taken says nothing of the first one.
+                // A rejected copy says nothing about the first request.
                 Answer::Failed(ref why) if is_undecided(why) => {}
                 Answer::Unknown(_) => {}
                 Answer::Ok(_) | Answer::Failed(_) => return last,
@@ -113,7 +117,7 @@ impl Acquire<'_> {
     }
 }
 
-/// Gives a lock back. `Ok(false)`: the session holds no such thing.
+/// Releases a lock. `Ok(false)` means that the session does not hold it.
 pub async fn release(
     caller: &mut Caller,
     lock: &str,
@@ -145,7 +149,7 @@ fn granted(reply: Reply) -> Answer<Granted> {
                     holder: holder.to_owned(),
                     token,
                 }),
-                _ => Answer::Unknown(format!("a grant that is none: {document}")),
+                _ => Answer::Unknown(format!("a malformed grant: {document}")),
             },
             Answer::Failed(why) => Answer::Failed(why),
             Answer::Unknown(why) => Answer::Unknown(why),
@@ -153,7 +157,7 @@ fn granted(reply: Reply) -> Answer<Granted> {
     }
 }
 
-/// Begins the reason of what was not decided by the cluster.
+/// Prefix of reasons for calls that the cluster has not decided.
 const UNDECIDED: &str = "not done: ";
 
 fn is_undecided(why: &str) -> bool {

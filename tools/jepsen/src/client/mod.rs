@@ -1,4 +1,4 @@
-//! How clients speak to the systems under test, and what they believe of an answer.
+//! Clients of the systems under test, and what they may conclude from each response.
 
 mod answer;
 mod caller;

@@ -1,4 +1,4 @@
-//! Lockgate's tree as a store, over HTTP.
+//! Lockgate's tree as a [`Store`], over HTTP.
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -9,25 +9,25 @@ use super::answer::Answer;
 use super::caller::{Caller, PATIENCE, Reply};
 use super::store::{Freshness, Store, Versioned};
 
-/// What the names of numbered znodes begin with.
+/// Name prefix of numbered znodes.
 const NUMBERED: &str = "n-";
 
-/// How many keys one transaction makes: half of what it may.
+/// Number of keys that one transaction creates: half of the limit.
 const CREATED_AT_ONCE: usize = 500;
 
-/// How many digits ZooKeeper gives to the number of a sequential znode.
+/// Digits of a sequential znode's number, as in ZooKeeper.
 const DIGITS: usize = 10;
 
-/// One client.
+/// One client of the store.
 pub struct LockgateStore(pub Caller);
 
 fn address(path: &str) -> String {
     format!("/v1/znodes{path}")
 }
 
-/// A document that lacks what the contract promises leaves open what was done.
+/// Reports a document that violates the contract; it leaves the outcome unknown.
 fn malformed<T>(document: &Value) -> Answer<T> {
-    Answer::Unknown(format!("an answer that is none: {document}"))
+    Answer::Unknown(format!("a malformed response: {document}"))
 }
 
 impl Store for LockgateStore {
@@ -123,7 +123,7 @@ impl Store for LockgateStore {
     }
 }
 
-/// The number at the end of a sequential znode's path.
+/// Parses the number at the end of a sequential znode's path.
 fn number(path: &str) -> Option<u64> {
     path.get(path.len().checked_sub(DIGITS)?..)?.parse().ok()
 }
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_stands_in_the_last_ten_digits() {
+    fn sequence_number_is_the_last_ten_digits() {
         assert_eq!(number("/jepsen/ids/0/n-0000000042"), Some(42));
         assert_eq!(number("42"), None);
     }

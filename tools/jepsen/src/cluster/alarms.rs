@@ -1,4 +1,4 @@
-//! Alarms that nodes raise, in their status and in their metrics.
+//! Alarms that nodes raise, as shown in their status and in their metrics.
 
 use std::time::{Duration, Instant};
 
@@ -9,16 +9,16 @@ use super::{Cluster, Misbehaved};
 use crate::http;
 use crate::network::Slot;
 
-/// An alarm is raised within this.
+/// Time limit within which an alarm must be raised.
 const RAISED_WITHIN: Duration = Duration::from_secs(30);
 
-/// One node answers within this.
+/// Time limit of one response.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Between two tries.
+/// Interval between two queries.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Waits until a member has an alarm of this kind about a node, in `/v1/cluster` and in `/metrics`.
+/// Waits until a member reports an alarm of this kind about a node, in `/v1/cluster` and in `/metrics`.
 pub async fn wait_for(cluster: &Cluster, kind: &str, node: u64) -> anyhow::Result<()> {
     let begun = Instant::now();
     while begun.elapsed() < RAISED_WITHIN {
@@ -29,7 +29,7 @@ pub async fn wait_for(cluster: &Cluster, kind: &str, node: u64) -> anyhow::Resul
         }
         tokio::time::sleep(PAUSE).await;
     }
-    Err(Misbehaved(format!("no member raises the alarm {kind} about node {node}")).into())
+    Err(Misbehaved(format!("no member raised the alarm {kind} about node {node}")).into())
 }
 
 async fn is_raised(cluster: &Cluster, slot: Slot, kind: &str, node: u64) -> anyhow::Result<bool> {
@@ -44,7 +44,7 @@ async fn is_raised(cluster: &Cluster, slot: Slot, kind: &str, node: u64) -> anyh
     Ok(is_told && is_active(&metrics, kind, node))
 }
 
-/// Whether the metrics have this alarm, whatever the order of its labels.
+/// Returns whether the metrics contain this alarm, in any order of its labels.
 fn is_active(metrics: &str, kind: &str, node: u64) -> bool {
     let (kind, node) = (format!("kind=\"{kind}\""), format!("node=\"{node}\""));
     let mut lines = metrics

@@ -1,4 +1,4 @@
-//! Lockgate as a system under test: the program as its users get it.
+//! Lockgate as a system under test: the program that users get.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -13,13 +13,14 @@ use serde_json::Value;
 use super::software::{Node, Software, Start};
 use crate::{command, http};
 
-/// A living node says how it is at once.
+/// Time limit of a query of a node's state; a running node answers at once.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A download of a small state, after a round to a quorum.
+/// Time limit of a download of a small state, which starts with a round to a quorum.
 const DIGEST_PATIENCE: Duration = Duration::from_secs(20);
 
-/// Snapshots, purges and new segments happen again and again in a run of a minute, and a small disk has room.
+/// Settings under which snapshots, purges and new segments happen repeatedly in a run of a minute, and under
+/// which a small disk has enough room.
 const SETTINGS: &str = "\
 [snapshots]
 every_entries = 400
@@ -32,12 +33,12 @@ resume_bytes = 3145728
 check_interval_ms = 200
 ";
 
-/// The program under test.
+/// Lockgate's program.
 #[derive(Clone, Debug)]
 pub struct Lockgate {
-    /// The executable.
+    /// Path of the executable.
     pub program: PathBuf,
-    /// More variables of every node's environment: which bug is planted.
+    /// Additional environment variables of every node, such as the number of a planted bug.
     pub environment: Vec<(String, String)>,
 }
 
@@ -75,7 +76,7 @@ impl Software for Lockgate {
             let status = http::get(node.addresses.http, "/v1/cluster", PATIENCE)
                 .await
                 .ok()?;
-            // A node that answers for another one is at the wrong place.
+            // A response of another node means that the port belongs to the wrong process.
             (status["node_id"].as_u64()? == node.id).then_some(())?;
             Some((status["leader"].as_u64()?, status["term"].as_u64()?))
         }
@@ -94,7 +95,7 @@ impl Software for Lockgate {
             )
             .await?;
             anyhow::ensure!(answer.status == 200, "GET {path}: {}", answer.json());
-            // The program checks every checksum and makes the state of the file, as a node would.
+            // The program verifies all checksums and restores the state from the file, as a node would.
             let file = node.dir.join("backup");
             std::fs::write(&file, &answer.body).with_context(|| file.display().to_string())?;
             let arguments = ["snapshot", "inspect", "--json", &file.display().to_string()];

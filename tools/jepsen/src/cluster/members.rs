@@ -1,4 +1,4 @@
-//! Members that come and go, through Lockgate's own HTTP interface, as an operator does it.
+//! Membership changes through Lockgate's HTTP API, as an operator makes them.
 
 use std::time::{Duration, Instant};
 
@@ -11,31 +11,31 @@ use super::{Cluster, START_PATIENCE};
 use crate::http;
 use crate::network::Slot;
 
-/// A change waits for an election, for a node that catches up, and for its commitment.
+/// Time limit of a change: an election, a node that catches up, and the commit.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(60);
 
-/// One node says how it went within this.
+/// Time limit of one response.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(15);
 
-/// Between two tries.
+/// Delay between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A node that was removed ends by itself within this, if it hears of it.
+/// Time limit within which a removed node exits by itself, if it learns of its removal.
 const LEAVES_WITHIN: Duration = Duration::from_secs(5);
 
 impl Cluster {
-    /// What the leader says of the cluster.
+    /// Returns the leader's view of the cluster.
     pub async fn status(&self) -> anyhow::Result<Value> {
         let leader = self.wait_leader(CHANGE_PATIENCE).await?;
         http::get(self.node(leader).addresses.http, "/v1/cluster", ANSWER_PATIENCE).await
     }
 
-    /// What one node says of itself and the cluster.
+    /// Returns the view of one node of itself and the cluster.
     pub async fn status_of(&self, slot: Slot) -> anyhow::Result<Value> {
         http::get(self.node(slot).addresses.http, "/v1/cluster", ANSWER_PATIENCE).await
     }
 
-    /// The ids of the members, as the leader has them.
+    /// Returns the ids of the members according to the leader.
     pub async fn member_ids(&self) -> anyhow::Result<Vec<u64>> {
         let status = self.status().await?;
         let members = status["members"].as_array().context("a cluster has members")?;
@@ -45,13 +45,13 @@ impl Cluster {
             .collect())
     }
 
-    /// A node that was never there, at a free place: from its configuration to its vote.
+    /// Adds a new node in a free slot, from its configuration to its vote; returns its id.
     pub async fn add(&self, slot: Slot) -> anyhow::Result<u64> {
         let place = self.place(slot);
-        ensure!(self.pid(slot).is_none(), "there is a node at place {slot}");
+        ensure!(self.pid(slot).is_none(), "slot {slot} already has a node");
         let id = self.status().await?["next_node_id"]
             .as_u64()
-            .context("an id is free")?;
+            .context("the status has a free node id")?;
         let node = Node {
             id,
             dir: self.dir.join(format!("node-{id}")),
@@ -79,7 +79,7 @@ impl Cluster {
         Ok(id)
     }
 
-    /// The node at this place goes for ever; dead or alive.
+    /// Removes the node in this slot permanently, whether it runs or not; returns its id.
     pub async fn remove(&self, slot: Slot) -> anyhow::Result<u64> {
         let place = self.place(slot);
         let id = self.node(slot).id;
@@ -114,12 +114,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// Asks for a change at the leader, again and again until it is so.
+    /// Requests a change from the leader and repeats the request until it succeeds.
     async fn change(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<()> {
         let begun = Instant::now();
         loop {
             let refused = match self.leader().await {
-                None => "nobody leads".to_owned(),
+                None => "no leader".to_owned(),
                 Some(leader) => {
                     let leader = self.node(leader).addresses.http;
                     match http::call(leader, method.clone(), path, body, ANSWER_PATIENCE).await {

@@ -1,5 +1,5 @@
-//! Clocks of another rate, by libfaketime: all of a process's clocks, and so what its timers wait, as on a machine whose
-//! quartz is bad.
+//! Clocks that run at a wrong rate, by libfaketime: all clocks of a process and thereby its timers, as on a
+//! machine with a bad quartz.
 
 use std::time::Duration;
 
@@ -18,21 +18,21 @@ use crate::cluster::software::Node;
 use crate::http;
 use crate::network::Slot;
 
-/// How long a node is asked to wait, to see by our clock how long that is.
+/// Length of the wait that a node is asked for, to be measured by our clock.
 const WAIT_MS: u64 = 1000;
 
-/// The one kind.
+/// Returns the nemesis.
 pub fn kinds() -> Vec<Kind> {
     vec![Kind {
         name: "clock-rate",
-        about: "all clocks of a node go 0.8 to 1.25 times as fast; it is restarted for that",
+        about: "all clocks of a node run at 0.8 to 1.25 times the rate; the node is restarted for that",
         nodes: 3,
         needs: &[Need::FakeTime, Need::Lockgate],
         make: || Box::new(Rate::default()),
     }]
 }
 
-/// One node is restarted with clocks of another rate, and later with right ones.
+/// Nemesis that restarts one node with clocks of another rate, and later with correct ones.
 #[derive(Default)]
 struct Rate {
     hit: Option<(Slot, Claim)>,
@@ -40,10 +40,11 @@ struct Rate {
     waited: Option<Duration>,
 }
 
-/// So many waits are measured: whatever else the machine does makes them longer, and none shorter.
+/// Number of waits that are measured. The shortest counts: other load on the machine makes waits longer,
+/// never shorter.
 const WAITS: usize = 3;
 
-/// How long a wait of [`WAIT_MS`] by the node's clock is by ours.
+/// Measures by our clock a wait of [`WAIT_MS`] by the node's clock.
 async fn wait_by_its_clock(node: &Node) -> anyhow::Result<Duration> {
     let mut shortest = Duration::MAX;
     for _ in 0..WAITS {
@@ -82,7 +83,7 @@ async fn restart(field: &Field, slot: Slot, rate: f64) -> anyhow::Result<()> {
         .cluster
         .wait_ready(slot, START_PATIENCE)
         .await
-        .context("with another clock")
+        .context("with another clock rate")
 }
 
 impl Nemesis for Rate {
@@ -95,7 +96,7 @@ impl Nemesis for Rate {
                 field.any(rng)
             };
             self.hit = Some((slot, field.cluster.place(slot).claim().await));
-            // The ends are what matters.
+            // Rates near the ends of the range have the largest effect.
             self.rate = if rng.bool() {
                 0.8 + 0.1 * rng.f64()
             } else {
@@ -103,7 +104,10 @@ impl Nemesis for Rate {
             };
             restart(field, slot, self.rate).await?;
             self.waited = Some(wait_by_its_clock(&field.cluster.node(slot)).await?);
-            Ok(format!("the clocks of {slot} go {:.2} times as fast", self.rate))
+            Ok(format!(
+                "the clocks of {slot} run at {:.2} times the rate",
+                self.rate
+            ))
         }
         .boxed()
     }
@@ -123,7 +127,7 @@ impl Nemesis for Rate {
             };
             let expected = Duration::from_millis(WAIT_MS).div_f64(self.rate);
             let right = Duration::from_millis(WAIT_MS);
-            // Nearer to what it would be with that rate than to what it is with none.
+            // The measured wait is nearer to that of the changed rate than to that of the correct rate.
             let took_effect = waited.abs_diff(expected) < waited.abs_diff(right);
             Ok(took_effect.then(|| {
                 format!(

@@ -1,5 +1,5 @@
-//! Files of one node that are damaged while it does not run. It has to serve as if nothing had happened, or refuse to
-//! start; then it is replaced by a new one.
+//! Damage to files of one node while it does not run. The node has to serve as if nothing had happened, or to
+//! refuse to start; then a new node replaces it.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -19,20 +19,20 @@ use crate::cluster::slots::Claim;
 use crate::http;
 use crate::network::Slot;
 
-/// All kinds.
+/// Returns all nemeses that damage files.
 pub fn kinds() -> Vec<Kind> {
     const NEEDS: &[Need] = &[Need::Lockgate];
     vec![
         Kind {
             name: "corrupt-log",
-            about: "bits of a node's log are flipped, or its end is cut off; who refuses to start is replaced",
+            about: "bits of a node's log are flipped, or its end is cut off; a node that refuses to start is replaced",
             nodes: 3,
             needs: NEEDS,
             make: || Box::new(Corrupt::new("log", "wal")),
         },
         Kind {
             name: "corrupt-snapshot",
-            about: "the same of a node's newest snapshot",
+            about: "bits of a node's newest snapshot are flipped, or its end is cut off; a node that refuses to start is replaced",
             nodes: 3,
             needs: NEEDS,
             make: || Box::new(Corrupt::new("snapshots", "snap")),
@@ -40,7 +40,7 @@ pub fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// One node's files at a time.
+/// Nemesis that damages files of one node at a time.
 struct Corrupt {
     dir: &'static str,
     extension: &'static str,
@@ -58,7 +58,7 @@ impl Corrupt {
         }
     }
 
-    /// The files that may be damaged, oldest first.
+    /// Returns the files that may be damaged, oldest first.
     fn files(&self, data: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let dir = data.join(self.dir);
         let entries = std::fs::read_dir(&dir).with_context(|| dir.display().to_string())?;
@@ -72,11 +72,11 @@ impl Corrupt {
     }
 }
 
-/// Damages a file, and says how, after it was read back.
+/// Damages a file; returns a description after reading the file back.
 fn damage(file: &Path, rng: &mut Rng) -> anyhow::Result<String> {
     let path = || file.display().to_string();
     let before = std::fs::read(file).with_context(path)?;
-    // Behind what is used there are zeros, and nothing to damage.
+    // The file ends in preallocated zeros, in which damage has no effect.
     let used = before
         .iter()
         .rposition(|byte| *byte != 0)
@@ -115,7 +115,7 @@ fn damage(file: &Path, rng: &mut Rng) -> anyhow::Result<String> {
     handle.rewind().with_context(path)?;
     let mut after = Vec::new();
     handle.read_to_end(&mut after).with_context(path)?;
-    anyhow::ensure!(after != before, "{} is what it was", path());
+    anyhow::ensure!(after != before, "{} is unchanged", path());
     Ok(what)
 }
 
@@ -138,13 +138,10 @@ impl Nemesis for Corrupt {
                 made.await?.success()?;
             }
             cluster.kill(slot).await?;
-            let file = self
-                .files(&node.data_dir())?
-                .pop()
-                .context("there is a file to damage")?;
+            let file = self.files(&node.data_dir())?.pop().context("no file to damage")?;
             let damage = damage(&file, rng)?;
             self.damage = Some(damage.clone());
-            Ok(format!("of node {}: {damage}", node.id))
+            Ok(format!("node {}: {damage}", node.id))
         }
         .boxed()
     }
@@ -164,7 +161,7 @@ impl Nemesis for Corrupt {
             let what = match cluster.wait_ready(slot, START_PATIENCE).await {
                 Ok(()) => {
                     place.set_may_end(false);
-                    "it serves all the same".to_owned()
+                    "it serves nevertheless".to_owned()
                 }
                 Err(error) if cluster.pid(slot).is_some() => {
                     return Err(error)
@@ -195,9 +192,9 @@ mod tests {
         for seed in 0..40 {
             let mut bytes = vec![7; 1000];
             bytes.extend([0; 3000]);
-            std::fs::write(&file, &bytes).expect("the directory is ours");
-            let what = damage(&file, &mut Rng::with_seed(seed)).expect("there is something to damage");
-            let after = std::fs::read(&file).expect("it is there");
+            std::fs::write(&file, &bytes).expect("the temporary directory is writable");
+            let what = damage(&file, &mut Rng::with_seed(seed)).expect("the file has a used part");
+            let after = std::fs::read(&file).expect("the file exists");
             match what.contains("cut off") {
                 true => assert!(after.len() < 1000, "{what}"),
                 false => assert!(

@@ -1,4 +1,4 @@
-//! A partition that comes and goes every 50 to 500 ms: elections begin and do not end.
+//! Partitions that appear and disappear every 50 to 500 ms: elections begin and do not end.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::network::cuts::Cut;
 
 const FAULT: &str = "flapping";
 
-/// How long the network is in one state, in milliseconds.
+/// Range of the time for which the network stays in one state, in milliseconds.
 const PERIOD_MS: std::ops::Range<u64> = 50..500;
 
-/// The one kind.
+/// Returns the nemesis.
 pub fn kinds() -> Vec<Kind> {
     vec![Kind {
         name: "flapping",
-        about: "a partition that comes and goes every 50 to 500 ms, each time another one",
+        about: "a partition that appears and heals every 50 to 500 ms, a different one each time",
         nodes: 3,
         needs: &[],
         make: || Box::new(Flapping::default()),
@@ -37,13 +37,13 @@ struct Flapping {
     dropped_before: u64,
 }
 
-/// Everything between all members.
+/// Returns all links between all members.
 fn everything(field: &Field) -> BTreeSet<Cut> {
     let members = field.cluster.members();
     crate::network::cuts::between(&members, &members)
 }
 
-/// Cuts and heals until it is told to stop; gives how often.
+/// Cuts and heals links until `stop` is cancelled; returns the number of partitions.
 async fn flap(field: Field, mut rng: Rng, stop: CancellationToken) -> anyhow::Result<u32> {
     let mut times = 0;
     while !stop.is_cancelled() {
@@ -66,7 +66,7 @@ impl Nemesis for Flapping {
             self.stop = CancellationToken::new();
             let task = flap(field.clone(), rng.fork(), self.stop.clone());
             self.task = Some(tokio::spawn(task));
-            Ok("partitions that come and go".to_owned())
+            Ok("partitions that appear and heal".to_owned())
         }
         .boxed()
     }
@@ -74,7 +74,7 @@ impl Nemesis for Flapping {
     fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             self.stop.cancel();
-            let task = self.task.take().context("it was begun")?;
+            let task = self.task.take().context("the fault was started")?;
             let times = task.await.context("the task that flaps")??;
             field.cuts.set(FAULT, BTreeSet::new()).await?;
             let dropped = field.cuts.dropped(&everything(field)).await? - self.dropped_before;

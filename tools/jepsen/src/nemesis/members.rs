@@ -1,4 +1,4 @@
-//! Members that come and go during load, nodes that are restarted one after the other, and snapshots that have to be sent.
+//! Membership changes under load, rolling restarts, and followers that need a snapshot.
 
 use std::time::Duration;
 
@@ -15,27 +15,27 @@ use crate::cluster::slots::Claim;
 use crate::http;
 use crate::network::Slot;
 
-/// All kinds.
+/// Returns all nemeses of this file.
 pub fn kinds() -> Vec<Kind> {
     const NEEDS: &[Need] = &[Need::Lockgate];
     vec![
         Kind {
             name: "members",
-            about: "a node is added, then another one is removed: dead or alive, the leader among them",
+            about: "a node is added, then another one is removed: dead or alive, sometimes the leader",
             nodes: 3,
             needs: NEEDS,
             make: || Box::new(Members::default()),
         },
         Kind {
             name: "rolling-restart",
-            about: "all nodes are stopped properly and started again, one after the other",
+            about: "all nodes are shut down gracefully and started again, one after the other",
             nodes: 3,
             needs: &[],
             make: || Box::new(RollingRestart::default()),
         },
         Kind {
             name: "snapshot-install",
-            about: "a follower is away until the others have cut what it lacks off their logs",
+            about: "a follower is down until the others have purged the entries that it lacks",
             nodes: 3,
             needs: NEEDS,
             make: || Box::new(SnapshotInstall::default()),
@@ -43,13 +43,13 @@ pub fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// One more, then one less.
+/// Nemesis that adds one member, then removes one.
 #[derive(Default)]
 struct Members {
     before: Vec<u64>,
-    /// Who came, and where.
+    /// Slot and id of the added node.
     added: Option<(Slot, u64)>,
-    /// Killed before it is removed.
+    /// Whether the node is killed before it is removed.
     dead: bool,
     leader: bool,
     claims: Vec<Claim>,
@@ -64,11 +64,11 @@ impl Nemesis for Members {
             let mut slots = cluster.network.slots();
             let free = slots
                 .find(|slot| !cluster.place(*slot).is_member())
-                .context("a free place")?;
+                .context("no free slot")?;
             self.claims.push(cluster.place(free).claim().await);
             let id = cluster.add(free).await?;
             self.added = Some((free, id));
-            Ok(format!("node {id} is added at place {free}"))
+            Ok(format!("node {id} is added in slot {free}"))
         }
         .boxed()
     }
@@ -83,13 +83,13 @@ impl Nemesis for Members {
             self.claims.clear();
             let leader = cluster.wait_leader(START_PATIENCE).await?;
             let members = cluster.members();
-            ensure!(members.len() > 3, "a member was to be added: {members:?}");
+            ensure!(members.len() > 3, "the added node is not a member: {members:?}");
             let (newest, added) = self.added.take().context("a node was added")?;
             let with = cluster.member_ids().await?;
             let mut expendable = field.expendable();
-            // Who has just come stays.
+            // The node that was just added stays.
             expendable.retain(|slot| *slot != newest);
-            // Who leads, or who does not, if such a one may go.
+            // The leader or a follower as drawn, if such a node may be removed.
             let wanted = expendable.iter().find(|slot| (**slot == leader) == self.leader);
             let slot = *wanted.or(expendable.first()).context("there are members")?;
             self.leader = slot == leader;
@@ -105,7 +105,7 @@ impl Nemesis for Members {
             } else {
                 "removed"
             };
-            let part = if self.leader { ", which led" } else { "" };
+            let part = if self.leader { ", the leader," } else { "" };
             Ok(changed.then(|| {
                 format!(
                     "members {:?} became {after:?}; node {id}{part} was {how}",
@@ -117,7 +117,7 @@ impl Nemesis for Members {
     }
 }
 
-/// SIGTERM and a start to one after the other.
+/// Nemesis that sends SIGTERM to one node after the other and starts it again.
 #[derive(Default)]
 struct RollingRestart {
     changed: usize,
@@ -150,23 +150,23 @@ impl Nemesis for RollingRestart {
 
     fn heal<'a>(&'a mut self, _: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         let all = self.of > 0 && self.changed == self.of;
-        let evidence = all.then(|| format!("{} processes are other ones than before", self.changed));
+        let evidence = all.then(|| format!("{} processes were replaced", self.changed));
         async move { Ok(evidence) }.boxed()
     }
 }
 
-/// A follower is killed, and comes back when its next entry is in nobody's log.
+/// Nemesis that kills a follower and restarts it when its next entry is in no other log.
 #[derive(Default)]
 struct SnapshotInstall {
     away: Option<(Slot, Claim)>,
-    /// What it had applied.
+    /// Applied index of the follower when it was killed.
     applied: u64,
 }
 
-/// So long a node's status may take to tell of a snapshot that it has got.
+/// Time limit within which a node's status must show a snapshot that it has installed.
 const SNAPSHOT_SHOWS_WITHIN: Duration = Duration::from_secs(5);
 
-/// What a node says of itself, as a number.
+/// Reads a number from a node's status.
 async fn number(field: &Field, slot: Slot, name: &str) -> anyhow::Result<u64> {
     let status = field.cluster.status_of(slot).await?;
     status[name]
@@ -186,7 +186,7 @@ impl Nemesis for SnapshotInstall {
             self.applied = number(field, slot, "applied_index").await?;
             self.away = Some((slot, claim));
             field.cluster.kill(slot).await?;
-            Ok(format!("{slot} is away after entry {}", self.applied))
+            Ok(format!("{slot} is down since entry {}", self.applied))
         }
         .boxed()
     }
@@ -200,14 +200,15 @@ impl Nemesis for SnapshotInstall {
             let Some((slot, _claim)) = self.away.take() else {
                 return Ok(None);
             };
-            // The others make snapshots until none has the entry after its last one; they write all the time.
+            // The other nodes make snapshots until none has the next entry that the follower lacks; clients
+            // write all the time.
             let begun = std::time::Instant::now();
             for other in field.cluster.members() {
                 if other == slot {
                     continue;
                 }
                 while number(field, other, "log_first_index").await? <= self.applied + 1 {
-                    ensure!(begun.elapsed() < START_PATIENCE, "place {other} keeps its log");
+                    ensure!(begun.elapsed() < START_PATIENCE, "the node in slot {other} does not purge its log");
                     let node = field.cluster.node(other).addresses.http;
                     let path = "/v1/cluster/snapshot";
                     let made = http::call(node, Method::POST, path, &Value::Null, START_PATIENCE).await?;
@@ -221,7 +222,8 @@ impl Nemesis for SnapshotInstall {
                 .wait_ready(slot, START_PATIENCE)
                 .await
                 .context("with a snapshot")?;
-            // It serves when it has what was committed; openraft may tell of the snapshot a moment later.
+            // The node serves once it has the committed entries; openraft may report the snapshot a moment
+            // later.
             let mut covered = number(field, slot, "snapshot_index").await?;
             let begun = std::time::Instant::now();
             while covered <= self.applied && begun.elapsed() < SNAPSHOT_SHOWS_WITHIN {
@@ -230,7 +232,7 @@ impl Nemesis for SnapshotInstall {
             }
             let applied = self.applied;
             Ok((covered > applied).then(|| {
-                format!("it had entries to {applied}, nobody had the next ones; now it has a snapshot to {covered}")
+                format!("the node had entries up to {applied}, no other node had the next one; now it has a snapshot up to {covered}")
             }))
         }
         .boxed()

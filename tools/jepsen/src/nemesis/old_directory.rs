@@ -1,5 +1,5 @@
-//! Data directories that are older than what their node has acknowledged: images that are restored over a newer directory,
-//! and second processes on a copy. The node has to be refused by its peers, and to end.
+//! Data directories older than what their node has acknowledged: images that are restored over a newer
+//! directory, and second processes on a copy. The peers have to reject such a node, and it has to exit.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,32 +17,33 @@ use crate::cluster::{Misbehaved, START_PATIENCE, alarms, last_line};
 use crate::command;
 use crate::network::Slot;
 
-/// What a node says that ends because of its directory.
+/// Log text of a node that exits because of its directory.
 const REFUSAL: &str = "data directory is older than what node";
 
-/// The alarm of the peers that refuse it.
+/// Alarm of the peers that reject it.
 const ALARM: &str = "rolled_back";
 
-/// Members note within this what the others have acknowledged: the leader tells them every five seconds.
+/// Time after which members have recorded the acknowledgements of the others: the leader sends them every
+/// five seconds.
 const NOTED_AFTER: Duration = Duration::from_secs(7);
 
-/// A node is asked so often while it is to be refused.
+/// Interval between two queries of a node that is going to be rejected.
 const ASK_EVERY: Duration = Duration::from_millis(25);
 
-/// What is done with the copy of a directory.
+/// Use of a copied directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// It was made while the node was down. It is restored over the directory, which comes back afterwards.
+    /// Copied while the node was down. Restored over the directory, which is put back afterwards.
     RestoredImage,
-    /// It was made while the node stood still. It is restored over the directory, which is lost.
+    /// Copied while the node was paused. Restored over the directory, which is lost.
     RestoredImageInUse,
-    /// A process runs on it at the node's address, while the node is dead.
+    /// A process runs on the copy at the node's address, while the node is dead.
     InPlaceOfTheNode,
-    /// A process runs on it at another address, while the node is alive.
+    /// A process runs on the copy at another address, while the node is alive.
     BesideTheNode,
 }
 
-/// All kinds.
+/// Returns both nemeses.
 pub fn kinds() -> Vec<Kind> {
     const NEEDS: &[Need] = &[Need::Lockgate];
     vec![
@@ -63,15 +64,15 @@ pub fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// One directory at a time.
+/// Nemesis that hits one directory at a time.
 struct OldDirectory {
     ways: [Way; 2],
-    /// How often one was brought about, so that the first two are of each kind.
+    /// Number of faults so far, so that the first two are of each kind.
     turn: Option<usize>,
     hit: Option<Hit>,
 }
 
-/// A node, and a copy of its directory.
+/// Node with a copy of its directory.
 struct Hit {
     way: Way,
     slot: Slot,
@@ -89,22 +90,22 @@ impl OldDirectory {
     }
 }
 
-/// Copies a data directory to `to`, which is not there.
+/// Copies a data directory to `to`, which must not exist.
 async fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     let (from, to) = (from.display().to_string(), to.display().to_string());
     command::run("cp", &["-a", "--sparse=always", &from, &to]).await?;
     Ok(())
 }
 
-/// Waits until the process at a place was refused because of its directory, and has ended. Gives its last line.
+/// Waits until the process in a slot was rejected because of its directory and has exited. Returns evidence.
 async fn refused(field: &Field, slot: Slot) -> anyhow::Result<String> {
     let cluster = &field.cluster;
     let (node, begun) = (cluster.node(slot), Instant::now());
     while cluster.pid(slot).is_some() {
         let serves = cluster.software.is_ready(&node).await;
         if serves || begun.elapsed() >= START_PATIENCE {
-            let does = if serves { "serves" } else { "is not refused" };
-            let what = format!("node {} came back with an older directory, and {does}", node.id);
+            let does = if serves { "serves" } else { "is not rejected" };
+            let what = format!("node {} returned with an older directory, and {does}", node.id);
             return Err(Misbehaved(what).into());
         }
         tokio::time::sleep(ASK_EVERY).await;
@@ -112,14 +113,15 @@ async fn refused(field: &Field, slot: Slot) -> anyhow::Result<String> {
     let tail = cluster.place(slot).log_tail();
     ensure!(
         tail.contains(REFUSAL),
-        "node {} ended for another reason than its directory: {}",
+        "node {} exited for another reason than its directory: {}",
         node.id,
         last_line(&tail)
     );
-    Ok(format!("node {} was refused", node.id))
+    Ok(format!("node {} was rejected", node.id))
 }
 
-/// The files that a process on a copy needs beside its data: those of the node, with the addresses of its place.
+/// Writes the files that a process on a copy needs beside its data: those of the node, with the addresses of
+/// its slot.
 fn configure(field: &Field, node: &Node) -> anyhow::Result<()> {
     let cluster = &field.cluster;
     let members = cluster.members().into_iter().map(|slot| cluster.node(slot));
@@ -147,7 +149,7 @@ impl Nemesis for OldDirectory {
                     let copied = copy(&node.data_dir(), &copied).await;
                     cluster.signal(slot, Signal::SIGCONT)?;
                     copied?;
-                    "while it stood still"
+                    "while it was paused"
                 }
                 Way::RestoredImage | Way::InPlaceOfTheNode | Way::BesideTheNode => {
                     cluster.kill(slot).await?;
@@ -194,7 +196,7 @@ impl Nemesis for OldDirectory {
                     cluster.start_damaged(slot)?;
                     let refused_by_peers = refused(field, slot).await?;
                     alarms::wait_for(cluster, ALARM, node.id).await?;
-                    // Its own directory knows now.
+                    // The node's own directory records the rejection now.
                     cluster.start_damaged(slot)?;
                     refused(field, slot).await?;
                     match hit.way {
@@ -233,7 +235,7 @@ impl Nemesis for OldDirectory {
                     let mut slots = cluster.network.slots();
                     let free = slots
                         .find(|slot| !cluster.place(*slot).is_member())
-                        .context("a free place")?;
+                        .context("no free slot")?;
                     let _claim = cluster.place(free).claim().await;
                     let before = cluster.pid(slot);
                     let second = Node {

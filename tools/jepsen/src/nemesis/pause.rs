@@ -1,4 +1,4 @@
-//! Processes that stand still for a while and know nothing of it: SIGSTOP, SIGCONT.
+//! Processes that are paused for a while without noticing: SIGSTOP, SIGCONT.
 
 use std::time::Duration;
 
@@ -14,10 +14,11 @@ use super::{Field, Kind, Nemesis};
 use crate::cluster::slots::Claim;
 use crate::network::Slot;
 
-/// Longer than an election; longer than a short session; longer than every session of the workloads.
+/// Durations of a pause in milliseconds: longer than an election, longer than a short session, longer than
+/// every session of the workloads.
 const LASTS_MS: [u64; 3] = [1000, 5000, 9000];
 
-/// All kinds of pauses.
+/// Returns all kinds of pauses.
 pub fn kinds() -> Vec<Kind> {
     macro_rules! kind {
         ($name:literal, $whom:ident, $about:literal) => {
@@ -37,11 +38,11 @@ pub fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// SIGSTOP, and after a while SIGCONT.
+/// Nemesis that sends SIGSTOP, and after a while SIGCONT.
 struct Pause {
     whom: Whom,
     lasts: Duration,
-    /// How often one has been brought about, so that the first three are of each length.
+    /// Number of faults so far, so that the first three are of each duration.
     turn: Option<usize>,
     stopped: Vec<(Slot, Pid, Claim)>,
 }
@@ -57,11 +58,11 @@ impl Pause {
     }
 }
 
-/// The letter for a process's state: `T` if it is stopped.
+/// Returns the letter of a process's state: `T` if it is stopped.
 fn state(pid: Pid) -> anyhow::Result<char> {
     let path = format!("/proc/{pid}/stat");
     let text = std::fs::read_to_string(&path).context(path)?;
-    // The name before it is in parentheses, and may have some itself.
+    // The name before the state is in parentheses, and may contain some itself.
     let (_, rest) = text.rsplit_once(") ").context("a line of /proc")?;
     rest.chars().next().context("a state")
 }
@@ -80,7 +81,7 @@ impl Nemesis for Pause {
                 let pid = field
                     .cluster
                     .pid(*slot)
-                    .context("nobody else ends a claimed node")?;
+                    .context("only the claim's owner ends a claimed node")?;
                 self.stopped.push((*slot, pid, claim));
             }
             for slot in &slots {
@@ -104,7 +105,7 @@ impl Nemesis for Pause {
                 field.cluster.signal(*slot, Signal::SIGCONT)?;
             }
             let all = !stopped.is_empty() && still == stopped.len();
-            Ok(all.then(|| format!("{still} processes were in state T until they went on")))
+            Ok(all.then(|| format!("{still} processes were in state T until they were continued")))
         }
         .boxed()
     }

@@ -1,5 +1,6 @@
-//! Power cuts: what was not synced is lost. The disks' images are copied while the processes stand still, which is what a
-//! disk holds whose machine lost its power; then the processes are killed, and start again on the copies.
+//! Power cuts, which lose everything that was not synced. The disks' images are copied while the processes
+//! are paused, which yields the content of a disk whose machine lost power. Then the processes are killed,
+//! and start again on the copies.
 
 use std::time::Duration;
 
@@ -15,10 +16,10 @@ use crate::cluster::slots::Claim;
 use crate::command::run;
 use crate::network::Slot;
 
-/// What the head of a file system says that was not unmounted.
+/// Flag in the superblock of a file system that was not unmounted.
 const NOT_UNMOUNTED: &str = "needs_recovery";
 
-/// All kinds.
+/// Returns all kinds of power cuts.
 pub fn kinds() -> Vec<Kind> {
     macro_rules! kind {
         ($name:literal, $whom:ident, $about:literal) => {
@@ -32,11 +33,7 @@ pub fn kinds() -> Vec<Kind> {
         };
     }
     vec![
-        kind!(
-            "power-cut-one",
-            One,
-            "a node loses power, and what it has not synced"
-        ),
+        kind!("power-cut-one", One, "a node loses power and all unsynced writes"),
         kind!(
             "power-cut-majority",
             Majority,
@@ -71,7 +68,7 @@ impl Nemesis for PowerCut {
             for slot in &slots {
                 self.down.push((*slot, cluster.place(*slot).claim().await));
             }
-            // They stand still, so that the copies show one moment; nothing is synced for it.
+            // The processes are paused so that all copies show the same moment; nothing is synced for that.
             for slot in &slots {
                 cluster.signal(*slot, Signal::SIGSTOP)?;
             }
@@ -99,7 +96,7 @@ impl Nemesis for PowerCut {
         async move {
             let down = std::mem::take(&mut self.down);
             for (slot, _) in &down {
-                // One that is still there was stopped by a beginning that failed.
+                // A process that still runs was paused by a `begin` that failed.
                 field.cluster.kill(*slot).await?;
                 field.cluster.start(*slot)?;
             }

@@ -1,4 +1,4 @@
-//! Processes that are killed, and start again from what is on their disks.
+//! Kills of processes, which start again from the state on their disks.
 
 use std::time::Duration;
 
@@ -12,21 +12,21 @@ use super::{Field, Kind, Nemesis};
 use crate::cluster::slots::Claim;
 use crate::network::Slot;
 
-/// Who is hit.
+/// Target of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whom {
-    /// Any one.
+    /// Any one node.
     One,
     /// The leader.
     Leader,
-    /// More than half.
+    /// More than half of the nodes.
     Majority,
-    /// All.
+    /// All nodes.
     All,
 }
 
 impl Whom {
-    /// Draws them.
+    /// Draws the slots of the targets.
     pub async fn pick(self, field: &Field, rng: &mut Rng) -> Vec<Slot> {
         match self {
             Self::One => vec![field.any(rng)],
@@ -37,7 +37,7 @@ impl Whom {
     }
 }
 
-/// All kinds of kills.
+/// Returns all kinds of kills.
 pub fn kinds() -> Vec<Kind> {
     macro_rules! kind {
         ($name:literal, $whom:ident, $about:literal) => {
@@ -62,11 +62,11 @@ pub fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// SIGKILL, and after a while a new start.
+/// Nemesis that sends SIGKILL, and after a while starts the nodes again.
 struct Kill {
     whom: Whom,
     down: Vec<(Slot, Claim)>,
-    /// How many of them refused a connection while they were down.
+    /// Number of nodes that refused a connection while they were down.
     refused: usize,
 }
 
@@ -88,7 +88,7 @@ impl Nemesis for Kill {
                 let claim = field.cluster.place(*slot).claim().await;
                 self.down.push((*slot, claim));
             }
-            // At the same moment, as far as there is one.
+            // As simultaneously as possible.
             let kills = slots.iter().map(|slot| field.cluster.kill(*slot));
             futures_util::future::try_join_all(kills).await?;
             self.refused = 0;
@@ -115,7 +115,7 @@ impl Nemesis for Kill {
                 field.cluster.wait_back(*slot).await.context("after a kill")?;
             }
             let all = !down.is_empty() && self.refused == down.len();
-            Ok(all.then(|| format!("{} refused connections until they were started", down.len())))
+            Ok(all.then(|| format!("{} nodes refused connections until they were started", down.len())))
         }
         .boxed()
     }

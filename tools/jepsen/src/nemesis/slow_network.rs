@@ -1,4 +1,4 @@
-//! A network that delays, loses, tears and reorders what peers send each other: through the proxy.
+//! A network that delays, loses, resets and reorders the traffic between peers, through the proxy.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use super::{Field, Kind, Nemesis};
 use crate::network::detour;
 use crate::proxy::{Counts, Weather};
 
-/// The one kind.
+/// Returns the nemesis.
 pub fn kinds() -> Vec<Kind> {
     vec![Kind {
         name: "slow-network",
-        about: "peers hear each other 10 to 500 ms late, 1 to 20 % lost, reordered, torn",
+        about: "traffic between peers is 10 to 500 ms late, 1 to 20 % lost, reordered, with resets",
         nodes: 3,
         needs: &[],
         make: || Box::new(SlowNetwork::default()),
@@ -27,7 +27,7 @@ struct SlowNetwork {
     before: Seen,
 }
 
-/// What the proxy has done, altogether.
+/// Totals of the proxy's counters.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     delayed: u64,
@@ -46,7 +46,7 @@ impl Seen {
     }
 }
 
-/// Mostly a bad day, now and then one on which elections cannot end.
+/// Draws the conditions: mostly a bad network, sometimes one on which elections cannot end.
 fn draw(rng: &mut Rng) -> Weather {
     let (delay, jitter) = match rng.u8(0..4) {
         0 => (rng.u64(100..300), rng.u64(100..500)),
@@ -67,7 +67,7 @@ impl Nemesis for SlowNetwork {
             self.before = Seen::now(field);
             let weather = draw(rng);
             for link in field.proxy.links() {
-                // No two links are the same, and one in four is good.
+                // No two links are alike, and one in four is good.
                 let own = Weather {
                     delay: weather.delay.mul_f64(0.5 + rng.f64()),
                     ..weather
@@ -79,7 +79,7 @@ impl Nemesis for SlowNetwork {
                 detour::begin(&field.cluster.network, &field.proxy).await?;
             }
             Ok(format!(
-                "{} ms + up to {} ms, {:.1} % lost, {:.2} % torn",
+                "{} ms + up to {} ms, {:.1} % lost, {:.2} % reset",
                 weather.delay.as_millis(),
                 weather.jitter.as_millis(),
                 f64::from(weather.loss_per_million) / 10_000.0,

@@ -1,4 +1,4 @@
-//! One connection's bytes, both ways, each portion with its fate.
+//! Transfer of one connection's bytes in both directions, one portion at a time.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -14,13 +14,13 @@ use tokio_util::sync::CancellationToken;
 use super::weather::{Fate, Weather};
 use super::{Counts, Weathers};
 
-/// What is read at once: what a node sends is mostly smaller.
+/// Size of a read: most messages of nodes are smaller.
 const PORTION_BYTES: usize = 64 * 1024;
 
-/// So many portions are on their way at most; more stay with their sender, as in a network.
+/// Limit of portions in flight; further ones stay with their sender, as in a network.
 const UNDER_WAY: usize = 256;
 
-/// Whether a connection ended as connections do.
+/// Returns whether an error is an ordinary end of a connection.
 pub fn is_ordinary(error: &io::Error) -> bool {
     use io::ErrorKind::*;
     matches!(
@@ -35,12 +35,12 @@ pub fn is_ordinary(error: &io::Error) -> bool {
     ) || matches!(error.kind(), HostUnreachable | NetworkUnreachable)
 }
 
-/// Has the connection end by a reset instead of an orderly end when it is dropped.
+/// Makes the connection end with a reset instead of an orderly close when it is dropped.
 pub fn reset(stream: &TcpStream) -> io::Result<()> {
     stream.set_zero_linger()
 }
 
-/// Carries bytes both ways until both sides have ended, or the connection is torn.
+/// Transfers bytes in both directions until both sides have ended, or until the connection is reset.
 pub async fn both_ways(
     mut client: TcpStream,
     mut server: TcpStream,
@@ -49,7 +49,8 @@ pub async fn both_ways(
     ended: CancellationToken,
     seed: u64,
 ) -> io::Result<()> {
-    // Borrowed halves: owned ones end their direction in an orderly way when they are dropped, before the reset.
+    // Borrowed halves: owned halves close their direction in an orderly way when they are dropped, before the
+    // reset.
     let (mut from_client, mut to_client) = client.split();
     let (mut from_server, mut to_server) = server.split();
     let there = carry(
@@ -79,7 +80,8 @@ pub async fn both_ways(
     Err(error)
 }
 
-/// One direction: a reader that draws each portion's fate, and a writer that waits until it comes.
+/// Transfers one direction: a reader that draws each portion's fate, and a writer that waits until the
+/// portion is due.
 async fn carry(
     from: &mut (impl AsyncReadExt + Unpin),
     to: &mut (impl AsyncWriteExt + Unpin),
@@ -107,7 +109,7 @@ async fn carry(
             if after > Duration::ZERO {
                 counts.delayed.fetch_add(1, Ordering::Relaxed);
             }
-            // An empty portion is the end; it comes after all that was before it.
+            // An empty portion is the end of the stream; it is due after everything before it.
             if sender.send((Instant::now() + after, portion)).await.is_err() || length == 0 {
                 drop(sender);
                 return Ok(());

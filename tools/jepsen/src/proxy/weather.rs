@@ -1,49 +1,50 @@
-//! What a connection through the proxy suffers: the decisions, without any connection.
+//! Effects of the proxy on a connection: the decisions, without any connection.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// How a link is. The default is a link that is as good as none.
+/// Conditions of a link. The default is a perfect link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Weather {
-    /// Everything comes so much later.
+    /// Delay of every portion.
     pub delay: Duration,
-    /// And up to so much more, each connection and each portion for itself: so connections overtake each other.
+    /// Upper bound of an additional random delay, drawn for each portion of each connection: so connections
+    /// overtake each other.
     pub jitter: Duration,
-    /// How many of a million portions are lost on their way, and come when they are sent again.
+    /// Portions in a million that are lost and arrive after a retransmission.
     pub loss_per_million: u32,
-    /// How many of a million portions are the last ones of their connection.
+    /// Portions in a million at which the connection is reset.
     pub reset_per_million: u32,
-    /// Nothing comes.
+    /// Nothing arrives.
     pub cut: bool,
 }
 
-/// What happens to one portion of bytes.
+/// Fate of one portion of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It comes so much later, and was lost so often before.
+    /// The portion arrives late, after some losses.
     Comes {
-        /// How much later.
+        /// Delay.
         after: Duration,
-        /// How often it was lost.
+        /// Number of losses.
         losses: u32,
     },
     /// The connection is reset.
     Reset,
 }
 
-/// What Linux waits at least before it sends a segment again; each further time it waits twice as long.
+/// Minimum time before Linux retransmits a segment; it doubles with each further retransmission.
 const RETRANSMISSION: Duration = Duration::from_millis(200);
 
-/// More than this in a row would be a cut.
+/// Limit of successive losses; more would be a cut.
 const MOST_LOSSES: u32 = 4;
 
 const MILLION: u32 = 1_000_000;
 
 impl Weather {
-    /// What becomes of the next portion.
+    /// Draws the fate of the next portion.
     pub fn fate(&self, rng: &mut Rng) -> Fate {
         if rng.u32(0..MILLION) < self.reset_per_million {
             return Fate::Reset;
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fine_weather_changes_nothing() {
+    fn default_conditions_change_nothing() {
         let mut rng = Rng::with_seed(1);
         let fate = Weather::default().fate(&mut rng);
         assert_eq!(

@@ -1,5 +1,6 @@
-//! Rights that are taken away: clients write znodes, one of them takes everybody's right to write, and asks every node at
-//! once whether that holds. From the answer on nothing may be written, at no node, however far behind it is.
+//! Revocation of access: clients write znodes, one of them removes the write permission for everyone, and
+//! then writes through all nodes at once. After the acknowledgement no node may accept a write, however far
+//! behind it is.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -26,16 +27,16 @@ use crate::world::World;
 
 const CLIENTS: usize = 20;
 
-/// Calls of all clients together in a second.
+/// Calls of all clients per second.
 const PER_SECOND: f64 = 420.0;
 
-/// How often a znode is used before its right is taken away, and as often afterwards.
+/// Uses of a znode before its permission is removed, and again afterwards.
 const USES: u64 = 10;
 
-/// How many znodes are used at the same time.
+/// Number of znodes in use at a time.
 const AT_A_TIME: u64 = 5;
 
-/// How many there are: enough for five minutes.
+/// Number of znodes: enough for five minutes.
 const ZNODES: u64 = 6000;
 
 const PARENT: &str = "/jepsen/access";
@@ -53,7 +54,7 @@ struct Asked {
     what: Input,
 }
 
-/// A client, which has a line to every node: the first is its own.
+/// Client with a connection to every node; the first one is its own node.
 struct Client {
     run: Arc<Rights>,
     world: World,
@@ -61,11 +62,11 @@ struct Client {
     me: ClientId,
 }
 
-/// What is called through another node at the same time is recorded as another client's.
+/// Offset of the client number under which simultaneous calls through other nodes are recorded.
 const OTHER_HAND: ClientId = 100;
 
 impl Rights {
-    /// A fresh run.
+    /// Creates a run.
     pub fn new() -> Self {
         Self {
             calls: Recorder::default(),
@@ -74,7 +75,7 @@ impl Rights {
         }
     }
 
-    /// Which znode is next, and whether its right is to be taken away now.
+    /// Returns the next znode, and whether its permission is to be removed now.
     fn next(&self) -> Option<(u64, bool)> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let (window, within) = (turn / (AT_A_TIME * USES * 2), turn % (AT_A_TIME * USES * 2));
@@ -111,7 +112,7 @@ impl Client {
             .await
     }
 
-    /// Writes through every node at the same moment.
+    /// Writes through every node at the same time.
     async fn use_everywhere(&mut self, znode: u64) {
         let (run, world, me) = (&self.run, &self.world, self.me);
         let calls = (1..).zip(&mut self.callers).map(|(hand, caller)| async move {
@@ -178,7 +179,7 @@ impl Workload for Rights {
         async move {
             let calls: Vec<_> = self.calls.calls().into_iter().map(of_znode).collect();
             let verdict = linearizable::check_by_key(&calls, |_| Access, MAX_CONFIGURATIONS);
-            let verdicts = vec![("what is taken away stays away".to_owned(), verdict)];
+            let verdicts = vec![("revoked permissions stay revoked".to_owned(), verdict)];
             self.marks.note(&verdicts);
             Ok(verdicts)
         }

@@ -1,5 +1,6 @@
-//! Requests that are sent again: under an id of its own each makes one sequential znode. Clients hang up after sending, ask
-//! elsewhere, ask twice, ask two nodes at once. Each id may have made one znode at most, and all its answers are the same.
+//! Repeated requests: each creates one sequential znode under a request id. Clients close the connection
+//! after sending, repeat a request on another node, repeat it after its response, or send it to two nodes at
+//! once. Each id may create at most one znode, and all its responses must be the same.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -26,26 +27,26 @@ use crate::world::World;
 
 const CLIENTS: usize = 20;
 
-/// Requests of all clients together in a second; most are sent more than once.
+/// Requests of all clients per second; most are sent more than once.
 const PER_SECOND: f64 = 260.0;
 
-/// How many znodes are made below one parent before the next one is used: the last reads stay short.
+/// Number of znodes created below one parent before the next one is used, so that the final reads stay short.
 const PER_PARENT: u64 = 1000;
 
-/// How many parents there are: enough for a quarter of an hour.
+/// Number of parents: enough for a quarter of an hour.
 const PARENTS: u64 = 250;
 
-/// How often a request is sent at most until somebody answers.
+/// Limit of attempts of a request until there is a response.
 const MAX_SENDINGS: usize = 12;
 
-/// Of a hundred requests so many are of no session.
+/// Percentage of requests outside of a session.
 const SESSIONLESS_PERCENT: u32 = 30;
 
 const TTL: Duration = Duration::from_secs(10);
 
 const PAGE: usize = 1000;
 
-/// How many reads one request has at most.
+/// Limit of reads in one request.
 const READS: usize = 100;
 
 const PARENT: &str = "/jepsen/once";
@@ -57,16 +58,16 @@ pub struct ExactlyOnce {
     marks: Marks,
 }
 
-/// How a client treats a request.
+/// Repetition of a request.
 #[derive(Clone, Copy)]
 enum Manner {
-    /// Sends it until it is answered.
+    /// Repeats until there is a response.
     Plain,
-    /// Hangs up so long after sending, then goes on elsewhere.
+    /// Closes the connection after this time, then repeats on another node.
     HangUp(Duration),
-    /// Sends it once more, elsewhere, when it has its answer.
+    /// Repeats once more on another node after the response.
     Again,
-    /// Sends it to two nodes at the same time.
+    /// Sends to two nodes at the same time.
     Both,
 }
 
@@ -77,7 +78,7 @@ struct Request {
 }
 
 impl ExactlyOnce {
-    /// A fresh run.
+    /// Creates a run.
     pub fn new() -> Self {
         Self {
             attempts: Recorder::default(),
@@ -102,7 +103,8 @@ impl ExactlyOnce {
     async fn attempt(&self, world: &World, me: &mut ClientId, caller: &mut Caller, asked: &Request) -> bool {
         let call = async {
             let reply = caller.call(Method::POST, &asked.path, Some(&asked.body), PATIENCE);
-            // The whole document is compared: also its stat is that of the moment after the first one took effect.
+            // The whole document is compared: even its stat must be that of the moment of the first
+            // execution.
             reply.await.done().map(|document| document.to_string())
         };
         let answer = self.attempts.call(world, me, asked.id.clone(), call).await;
@@ -121,7 +123,7 @@ impl ExactlyOnce {
             let call = caller.call(Method::POST, &asked.path, Some(&asked.body), PATIENCE);
             match tokio::time::timeout(after, call).await {
                 Ok(reply) => reply.done().map(|document| document.to_string()),
-                Err(_) => Answer::Unknown("hung up".to_owned()),
+                Err(_) => Answer::Unknown("connection closed by the client".to_owned()),
             }
         };
         self.attempts.call(world, me, asked.id.clone(), call).await;
@@ -152,7 +154,7 @@ impl ExactlyOnce {
             if self.attempt(world, me, first, asked).await {
                 break;
             }
-            // An election takes a while, and a request whose fate is open is worth some patience.
+            // An election takes a while, and the outcome of this request has to be determined.
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
         if matches!(manner, Manner::Again) {
@@ -185,7 +187,7 @@ impl ExactlyOnce {
     }
 }
 
-/// What each of these children holds.
+/// Returns the data of these children.
 async fn contents(reader: &mut Caller, parent: &str, names: &[String]) -> Result<Vec<String>> {
     let get = |name: &String| json!({"get": {"path": format!("{parent}/{name}")}});
     let body = json!({"reads": names.iter().map(get).collect::<Vec<_>>()});
@@ -205,7 +207,7 @@ async fn contents(reader: &mut Caller, parent: &str, names: &[String]) -> Result
     ids.collect()
 }
 
-/// What a client's other hand does is recorded as another client's.
+/// Offset of the client number under which a client's simultaneous second attempt is recorded.
 const OTHER_HAND: ClientId = 500;
 
 async fn children(reader: &mut Caller, parent: &str) -> Result<Vec<String>> {

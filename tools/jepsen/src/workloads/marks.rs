@@ -1,4 +1,4 @@
-//! Which bars of a timeline a contradiction is about: those that its text names.
+//! Highlighting of the bars of a timeline that a contradiction names in its text.
 
 use std::fmt::Debug;
 
@@ -8,15 +8,15 @@ use parking_lot::Mutex;
 
 use super::{Span, Tone};
 
-/// So many contradictions are looked through: who has more has seen enough.
+/// Limit of contradictions that are searched; a reader does not need more.
 const MAX_LINES: usize = 200;
 
-/// The contradictions of a run.
+/// Contradictions of a run.
 #[derive(Default)]
 pub struct Marks(Mutex<Vec<String>>);
 
 impl Marks {
-    /// Takes down what checkers have said.
+    /// Records the contradictions that the checkers have found.
     pub fn note(&self, verdicts: &[(String, Verdict)]) {
         let lines = verdicts.iter().flat_map(|(_, verdict)| match verdict {
             Verdict::Violated(lines) => lines.as_slice(),
@@ -25,13 +25,14 @@ impl Marks {
         *self.0.lock() = lines.take(MAX_LINES).cloned().collect();
     }
 
-    /// Whether a contradiction has all of these words, none of which goes on with another digit.
+    /// Returns whether a contradiction contains all of these words, none of which continues with another
+    /// digit.
     pub fn name(&self, words: &[&str]) -> bool {
         let lines = self.0.lock();
         lines.iter().any(|line| words.iter().all(|word| has(line, word)))
     }
 
-    /// A bar with its colour: that of a contradiction if one has these words.
+    /// Colours a bar as a contradiction if one contains these words.
     pub fn bar(&self, mut span: Span, words: &[&str]) -> Span {
         if self.name(words) {
             span.tone = Tone::Violation;
@@ -39,7 +40,7 @@ impl Marks {
         span
     }
 
-    /// The bar of a call, which is named by its client and its beginning.
+    /// Colours the bar of a call, which contradictions identify by its client and its beginning.
     pub fn call<I: Debug, O>(&self, span: Span, call: &Call<I, O>) -> Span {
         if self.0.lock().is_empty() {
             return span;
@@ -61,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_not_the_beginning_of_another() {
+    fn number_does_not_match_the_prefix_of_a_longer_one() {
         let marks = Marks::default();
         let lines = vec!["lock a: client 1 with token 4575 wrote".to_owned()];
         marks.note(&[("x".to_owned(), Verdict::Violated(lines))]);

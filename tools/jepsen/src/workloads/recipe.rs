@@ -1,5 +1,5 @@
-//! Exclusive locks of whatever system, as its own clients take them: what they believed is judged. For comparison; of
-//! Lockgate's own API the workload `exclusive` asks far more.
+//! Exclusive locks of any system, through the system's own client: the clients' beliefs are checked. This
+//! workload is for comparison; `exclusive` checks far more of Lockgate's own API.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -27,13 +27,13 @@ const CLIENTS: usize = 24;
 
 const LOCKS: usize = 24;
 
-/// How often all clients together take up a lock in a second.
+/// Acquires of all clients per second.
 const PER_SECOND: f64 = 250.0;
 
-/// How long a client waits for a lock.
+/// Maximum wait for a lock.
 const WAIT: Duration = Duration::from_millis(800);
 
-/// One of so many holders dies.
+/// One in this number of holders crashes.
 const DIES_ONE_IN: u32 = 500;
 
 /// The workload.
@@ -51,7 +51,7 @@ enum Asked {
 }
 
 impl Recipe {
-    /// A fresh run.
+    /// Creates a run.
     pub fn new(system: System) -> Self {
         Self {
             system,
@@ -107,7 +107,7 @@ fn hold(rng: &mut Rng) -> Duration {
     })
 }
 
-/// How a lock is called; a path, for those to whom it is one.
+/// Returns a lock's name, which is a path for the systems that need one.
 fn name(lock: usize) -> String {
     format!("/jepsen/lock/{lock}")
 }
@@ -118,7 +118,7 @@ impl Workload for Recipe {
     }
 
     fn prepare<'a>(&'a self, _world: &'a World) -> BoxFuture<'a, Result<()>> {
-        // Locks come into being when somebody wants them.
+        // A lock is created by its first acquire.
         async { Ok(()) }.boxed()
     }
 
@@ -151,7 +151,7 @@ impl Workload for Recipe {
     fn check<'a>(&'a self, _world: &'a World) -> BoxFuture<'a, Result<Vec<(String, Verdict)>>> {
         async move {
             let verdict = client_view::check(&self.beliefs.lock());
-            let verdicts = vec![("beliefs exclude each other".to_owned(), verdict)];
+            let verdicts = vec![("no conflicting beliefs".to_owned(), verdict)];
             self.marks.note(&verdicts);
             Ok(verdicts)
         }

@@ -1,5 +1,5 @@
-//! Registers: reads, writes and writes that ask for a version, by many clients at a few keys at a time. Each key takes some
-//! hundred calls, then others are used, so that a search for an order of its calls stays short.
+//! Registers: reads, writes and conditional writes by many clients, at a few keys at a time. Each key gets
+//! some hundred calls, then others are used, so that the search for an order of its calls stays short.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -24,26 +24,26 @@ use crate::world::World;
 
 const CLIENTS: usize = 20;
 
-/// Calls of all clients together in a second.
+/// Calls of all clients per second.
 const PER_SECOND: f64 = 700.0;
 
-/// How many keys are used at a time.
+/// Number of keys in use at a time.
 const KEYS_AT_A_TIME: u64 = 10;
 
-/// How many calls a key gets: the search is exponential in what is concurrent, and unknown outcomes stay concurrent for
-/// the rest of a key's life.
+/// Calls per key. The search is exponential in the number of concurrent calls, and a call with an unknown
+/// outcome stays concurrent for the rest of a key's life.
 const CALLS_PER_KEY: u64 = 240;
 
-/// So many calls in a row go to one key, so that they meet.
+/// Successive calls to one key, so that they are concurrent.
 const CALLS_IN_A_ROW: u64 = 4;
 
-/// What keys hold at first. Clients write larger numbers.
+/// Initial value of the keys. Clients write larger numbers.
 const FIRST_VALUE: u64 = 0;
 
-/// How many keys there are: enough for a quarter of an hour. Whoever runs longer begins to leave calls out.
+/// Number of keys: enough for a quarter of an hour. A longer run has to omit calls.
 const KEYS: u64 = 2600;
 
-/// Who reads in the end.
+/// Client number of the final reads.
 const READER: ClientId = 999;
 
 const PARENT: &str = "/jepsen/register";
@@ -53,14 +53,14 @@ pub struct Register {
     system: System,
     freshness: Freshness,
     recorder: Recorder<On<Input>, Output>,
-    /// The version of each key that was seen last: what a client guesses that it has.
+    /// Latest known version of each key, which clients expect in conditional writes.
     seen: Vec<AtomicU64>,
     first_version: AtomicU64,
     turn: AtomicU64,
     marks: Marks,
 }
 
-/// A call's key and what is asked of it.
+/// Input of a call with its key.
 #[derive(Clone, Debug, Serialize)]
 struct On<I> {
     key: u64,
@@ -68,7 +68,7 @@ struct On<I> {
 }
 
 impl Register {
-    /// With reads as fresh as this.
+    /// Creates a run whose reads have this consistency.
     pub fn new(system: System, freshness: Freshness) -> Self {
         Self {
             system,
@@ -81,7 +81,7 @@ impl Register {
         }
     }
 
-    /// The key of the next call; none if all are used up.
+    /// Returns the key of the next call, or `None` if all keys are used up.
     fn next_key(&self) -> Option<u64> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let window = turn / (KEYS_AT_A_TIME * CALLS_PER_KEY);
@@ -100,7 +100,7 @@ impl Register {
                     }),
                     Err(_) => Answer::Ok(nonsense()),
                 },
-                // It was there before the run began, and nobody deletes it.
+                // The key was created before the run, and no client deletes it.
                 Answer::Ok(None) => Answer::Ok(nonsense()),
                 Answer::Failed(why) | Answer::Unknown(why) => Answer::Failed(why),
             },
@@ -145,7 +145,7 @@ fn written(version: Option<u64>) -> Output {
     }
 }
 
-/// What no register ever held: a read that cannot be ordered anywhere.
+/// Returns a value that no register ever held, for a read that fits into no order.
 fn nonsense() -> Output {
     Output::Is {
         value: u64::MAX - 1,
@@ -168,7 +168,7 @@ impl Workload for Register {
                 .get(&path(0), Freshness::Linearizable)
                 .await;
             let Answer::Ok(Some(first)) = first else {
-                bail!("a key that was just made cannot be read: {first:?}")
+                bail!("a new key cannot be read: {first:?}")
             };
             self.first_version.store(first.version, Ordering::Relaxed);
             for seen in &self.seen {
@@ -217,7 +217,8 @@ impl Workload for Register {
 
     fn check<'a>(&'a self, world: &'a World) -> BoxFuture<'a, Result<Vec<(String, Verdict)>>> {
         async move {
-            // Every node's last word on the keys that were used last is a read like any other.
+            // The final reads of the last keys through every node are part of the history like any other
+            // reads.
             let last = self.turn.load(Ordering::Relaxed) / (KEYS_AT_A_TIME * CALLS_PER_KEY);
             let mut me = READER;
             for number in 0..world.endpoints.len() {
@@ -244,9 +245,7 @@ impl Workload for Register {
             let calls: Vec<_> = self.recorder.calls().into_iter().map(keyed).collect();
             let enough = match last * KEYS_AT_A_TIME < KEYS {
                 true => Verdict::Valid,
-                false => {
-                    Verdict::Undecided("the run was too long for its keys, and clients fell idle".to_owned())
-                }
+                false => Verdict::Undecided("the run used up its keys, and clients became idle".to_owned()),
             };
             let verdict = tokio::task::spawn_blocking(move || register::check(&initial, &calls)).await?;
             let verdicts = vec![("linearizable".to_owned(), verdict.and(enough))];
@@ -274,7 +273,7 @@ fn keyed(call: Call<On<Input>, Output>) -> (String, Call<Input, Output>) {
     (named(call.input.key), in_words(call, |on| on.input))
 }
 
-/// A key as a checker's lines begin.
+/// Returns a key's name as checkers print it at the start of a line.
 fn named(key: u64) -> String {
     format!("key {key}")
 }

@@ -1,5 +1,5 @@
-//! Sets that grow: elements are appended to the text of a key by writes that ask for a version. Nothing that was
-//! acknowledged may be missing in the end, on any node.
+//! Growing sets: elements are appended to the text of a key by conditional writes. No acknowledged element
+//! may be missing at the end, on any node.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,22 +22,23 @@ use crate::world::World;
 
 const CLIENTS: usize = 20;
 
-/// Appends of all clients together in a second; each takes a read and a write at least.
+/// Appends of all clients per second; each makes at least a read and a write.
 const PER_SECOND: f64 = 250.0;
 
-/// So many sets grow at a time: two clients meet at each.
+/// Number of sets that grow at a time, so that two clients compete for each.
 const SETS_AT_A_TIME: u64 = 10;
 
-/// How many elements are meant for one set: each append writes all of it.
+/// Number of elements of one set; each append writes all of it.
 const ELEMENTS: u64 = 200;
 
-/// How many sets there are: enough for a quarter of an hour.
+/// Number of sets: enough for a quarter of an hour.
 const SETS: u64 = 1200;
 
-/// Who is overtaken so often gives the element up; it was certainly not appended.
+/// Attempts of an append. A client that loses every race gives the element up, which was then certainly not
+/// appended.
 const MAX_ATTEMPTS: usize = 10;
 
-/// Who reads in the end.
+/// Client number of the final reads.
 const READER: ClientId = 999;
 
 const PARENT: &str = "/jepsen/set";
@@ -63,7 +64,7 @@ struct Append {
 }
 
 impl Set {
-    /// A fresh run.
+    /// Creates a run.
     pub fn new(system: System) -> Self {
         Self {
             system,
@@ -81,7 +82,7 @@ impl Set {
         (set < SETS).then_some(set)
     }
 
-    /// Reads a set: its text, and its version.
+    /// Reads a set; returns its text and version.
     async fn read(
         &self,
         world: &World,
@@ -91,7 +92,8 @@ impl Set {
     ) -> Answer<Versioned> {
         let invoked = world.now();
         let read = store.get(&path(set), Freshness::Linearizable).await;
-        // A set that is gone, or is no list of numbers, has lost all of it.
+        // A set that is missing, or is not a list of numbers, counts as empty or as garbage, so that the
+        // checker finds the loss.
         let found = read.map(|found| found.unwrap_or(GONE));
         let elements = found.clone().map(|found| elements(&found.value));
         let mut reader = reader;
@@ -121,16 +123,16 @@ impl Set {
                 Answer::Unknown(why) => return Answer::Unknown(why),
             }
         }
-        Answer::Failed("overtaken by others".to_owned())
+        Answer::Failed("lost every race against other clients".to_owned())
     }
 
-    /// Every node's last word on every set.
+    /// Reads every set through every node.
     async fn read_all(&self, world: &World) -> Result<()> {
         let used = self.turn.load(Ordering::Relaxed) / (SETS_AT_A_TIME * ELEMENTS) + 1;
         for node in 0..world.endpoints.len() {
             let mut store = self.system.store(world, node);
             for set in 0..(used * SETS_AT_A_TIME).min(SETS) {
-                let again = Persistence::about(format!("the last read of set {set}"));
+                let again = Persistence::about(format!("the final read of set {set}"));
                 loop {
                     let read = self.read(world, &mut *store, READER, set).await;
                     if again.heed(read).await?.is_some() {
@@ -148,7 +150,7 @@ impl Set {
             let (additions, _) = sets.entry(call.input.set).or_default();
             additions.push(in_words(call, |append| append.element));
         }
-        // Where reads may be behind, only those that came when all was done say what is lost.
+        // For a system with stale reads only the final reads can prove a loss.
         let judged =
             |call: &Call<Read, _>| self.system.reads_are_linearizable() || call.client % SUCCESSOR == READER;
         for call in self.reads.calls().into_iter().filter(judged) {
@@ -161,14 +163,14 @@ impl Set {
     }
 }
 
-/// What a set reads as that is not there.
+/// Value of a set that does not exist.
 const GONE: Versioned = Versioned {
     value: String::new(),
     version: u64::MAX,
 };
 
 fn elements(text: &str) -> Vec<u64> {
-    // What is no number was never added.
+    // A word that is not a number was never added.
     text.split_whitespace()
         .map(|word| word.parse().unwrap_or(u64::MAX))
         .collect()
@@ -220,7 +222,7 @@ impl Workload for Set {
     fn check<'a>(&'a self, world: &'a World) -> BoxFuture<'a, Result<Vec<(String, Verdict)>>> {
         async move {
             self.read_all(world).await?;
-            let verdicts = vec![("nothing lost or invented".to_owned(), self.judge())];
+            let verdicts = vec![("no element lost or invented".to_owned(), self.judge())];
             self.marks.note(&verdicts);
             Ok(verdicts)
         }

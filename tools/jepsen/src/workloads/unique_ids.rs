@@ -1,5 +1,5 @@
-//! Numbers that are given once: sequential znodes below a few parents, most of which are deleted soon, so that a server that
-//! looked at its children for the next number would give one twice.
+//! Unique numbers: sequential znodes below a few parents. Most of them are deleted soon, so that a server
+//! that derived the next number from its children would assign one twice.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -21,12 +21,12 @@ use crate::world::World;
 
 const CLIENTS: usize = 20;
 
-/// Calls of all clients together in a second, deletions among them.
+/// Calls of all clients per second, deletions included.
 const PER_SECOND: f64 = 600.0;
 
 const PARENTS: [&str; 4] = ["/jepsen/ids/0", "/jepsen/ids/1", "/jepsen/ids/2", "/jepsen/ids/3"];
 
-/// Of a hundred numbered znodes so many are deleted at once by who made them.
+/// Percentage of numbered znodes that their creator deletes at once.
 const DELETED_PERCENT: u32 = 60;
 
 /// The workload.
@@ -37,7 +37,7 @@ pub struct UniqueIds {
     marks: Marks,
 }
 
-/// Below which parent a number is asked for: an index into [`PARENTS`].
+/// Parent of a new number: an index into [`PARENTS`].
 #[derive(Clone, Debug, Serialize)]
 struct Parent {
     create_below: usize,
@@ -50,7 +50,7 @@ struct Numbered {
 }
 
 impl UniqueIds {
-    /// A fresh run.
+    /// Creates a run.
     pub fn new(system: System) -> Self {
         Self {
             system,
@@ -130,7 +130,7 @@ impl Workload for UniqueIds {
             let name = |parent: Parent| PARENTS[parent.create_below].to_owned();
             let calls = self.created.calls().into_iter().map(|call| in_words(call, name));
             let calls: Vec<_> = calls.collect();
-            let verdicts = vec![("unique and rising".to_owned(), unique_ids::check(&calls))];
+            let verdicts = vec![("unique and increasing".to_owned(), unique_ids::check(&calls))];
             self.marks.note(&verdicts);
             Ok(verdicts)
         }

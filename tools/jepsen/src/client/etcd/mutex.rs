@@ -1,5 +1,6 @@
-//! etcd's lock service: a lease, `lock` under it, `unlock`. Its own pages say that a client has to look at the key that it was
-//! given with each of its writes; this one believes what `lock` says, as most do.
+//! Client of etcd's lock service: grants a lease, calls `lock` under it, then `unlock`. etcd's documentation
+//! says that each write has to check the key that `lock` returned. This client believes `lock` without that
+//! check, as most do.
 
 use std::time::Duration;
 
@@ -15,18 +16,18 @@ use crate::client::mutex::Mutex;
 use crate::client::session::nanos;
 use crate::world::World;
 
-/// What leases ask for, in seconds.
+/// Requested TTL of leases, in seconds.
 const TTL_SECONDS: u64 = 2;
 
 const TTL: Duration = Duration::from_secs(TTL_SECONDS);
 
-/// Between two signs of life.
+/// Interval between two keep-alive calls.
 const KEEP_EVERY: Duration = Duration::from_millis(400);
 
-/// One client.
+/// One client of the lock service.
 pub struct EtcdMutex {
     caller: Caller,
-    /// For signs of life while the other one waits for a lock.
+    /// Sends keep-alives while `caller` waits for a lock.
     keeper: Caller,
     world: World,
     lease: Option<String>,
@@ -35,7 +36,7 @@ pub struct EtcdMutex {
 }
 
 impl EtcdMutex {
-    /// A client that holds nothing. Both ways lead to the same servers.
+    /// Creates a client that holds nothing. Both callers reach the same servers.
     pub fn new(caller: Caller, keeper: Caller, world: World) -> Self {
         Self {
             caller,
@@ -69,7 +70,7 @@ impl EtcdMutex {
     }
 }
 
-/// Keeps a lease alive until it cannot be, or for ever: up to when it was kept.
+/// Keeps a lease alive until that fails; raises `believed_until` after each keep-alive.
 async fn keep_alive(keeper: &mut Caller, world: &World, lease: &str, believed_until: &mut Nanos) {
     while *believed_until > world.now() {
         tokio::time::sleep(KEEP_EVERY).await;
@@ -112,14 +113,16 @@ impl Mutex for EtcdMutex {
                     self.die();
                     Answer::Failed(why)
                 }
-                // What was asked for ends with the lease.
+                // The request ends with the lease.
                 Ok(Answer::Unknown(why)) => {
                     self.die();
                     Answer::Unknown(why)
                 }
                 Err(_) => {
                     self.die();
-                    Answer::Unknown("not free in time, and hung up".to_owned())
+                    Answer::Unknown(
+                        "the lock was not granted in time, and the connection was closed".to_owned(),
+                    )
                 }
             }
         }
@@ -132,7 +135,7 @@ impl Mutex for EtcdMutex {
                 return;
             };
             let kept = keep_alive(&mut self.keeper, &self.world, &lease, &mut self.believed_until);
-            // That the time is over is what was asked for.
+            // The timeout is the requested end.
             tokio::time::timeout(time, kept).await.ok();
         }
         .boxed()
@@ -145,7 +148,7 @@ impl Mutex for EtcdMutex {
     fn unlock(&mut self) -> BoxFuture<'_, Answer<()>> {
         async move {
             let Some(key) = self.held.take() else {
-                return Answer::Failed("it holds nothing".to_owned());
+                return Answer::Failed("this client holds nothing".to_owned());
             };
             let answer = call(&mut self.caller, "/v3/lock/unlock", &json!({"key": key})).await;
             if !matches!(answer, Answer::Ok(_)) {

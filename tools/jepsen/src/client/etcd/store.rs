@@ -1,4 +1,4 @@
-//! etcd's keys as a store.
+//! Keys of etcd as a [`Store`].
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -9,18 +9,18 @@ use crate::client::answer::Answer;
 use crate::client::caller::Caller;
 use crate::client::store::{Freshness, Store, Versioned};
 
-/// How many keys one transaction makes: etcd takes up to 128.
+/// Number of keys that one transaction creates; etcd allows up to 128.
 const CREATED_AT_ONCE: usize = 100;
 
-/// One client.
+/// One client of the store.
 pub struct EtcdStore {
     caller: Caller,
-    /// What it writes to get a number.
+    /// Number of the client; part of the key that it writes to get a number.
     client: usize,
 }
 
 impl EtcdStore {
-    /// The client with this number.
+    /// Creates the client with this number.
     pub fn new(caller: Caller, client: usize) -> Self {
         Self { caller, client }
     }
@@ -55,7 +55,7 @@ impl Store for EtcdStore {
             answer.map(|document| {
                 let found = document["kvs"].get(0)?;
                 Some(Versioned {
-                    // An empty value is left out.
+                    // The gateway omits an empty value.
                     value: decoded(&found["value"]).unwrap_or_default(),
                     version: number(&found["version"]),
                 })
@@ -86,7 +86,7 @@ impl Store for EtcdStore {
         .boxed()
     }
 
-    /// Each write has a revision of its own, which is what users of etcd number things by.
+    /// Every write has a revision of its own, which users of etcd take as a sequence number.
     fn create_numbered<'a>(&'a mut self, parent: &'a str) -> BoxFuture<'a, Answer<u64>> {
         async move {
             let body = json!({"key": self.own_key(parent), "value": ""});

@@ -1,4 +1,4 @@
-//! One connection to one server, with a session of its own: frames out and in.
+//! One connection to one server, with a session of its own: sends and receives frames.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use zk_wire::{
     ConnectRequest, ConnectResponse, ErrorCode, Notification, Reader, Reply, ReplyHeader, Request, frame, xid,
 };
 
-/// How long a server may take for a connection, and for an answer.
+/// Time limit of connecting, and of each response.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Far more than any answer has here.
+/// Largest frame that is read; far more than any response of these workloads.
 const LONGEST_FRAME: usize = 4 << 20;
 
-/// A connection with its session.
+/// Connection with its session.
 pub struct Connection {
     stream: TcpStream,
     received: BytesMut,
@@ -25,7 +25,7 @@ pub struct Connection {
     notifications: Vec<Notification>,
 }
 
-/// The connection is of no more use, and nobody knows what became of a request that was under way.
+/// The connection is unusable, and the outcome of a request in flight is unknown.
 #[derive(Debug)]
 pub struct Lost(pub String);
 
@@ -36,7 +36,7 @@ impl From<std::io::Error> for Lost {
 }
 
 impl Connection {
-    /// Connects, and opens a session.
+    /// Connects and opens a session.
     pub async fn open(server: SocketAddr, timeout: Duration) -> Result<Self, Lost> {
         tokio::time::timeout(PATIENCE, Self::open_patiently(server, timeout))
             .await
@@ -74,12 +74,13 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The session's time, as granted.
+    /// Returns the session timeout that the server granted.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Calls. Dropped before its end it leaves a connection that must not be used any more.
+    /// Sends a request and reads its reply. If the future is dropped before its end, the connection must not
+    /// be used any more.
     pub async fn call(&mut self, request: &Request) -> Result<Result<Reply, ErrorCode>, Lost> {
         tokio::time::timeout(PATIENCE, self.call_patiently(request))
             .await
@@ -97,10 +98,7 @@ impl Connection {
                 continue;
             }
             if header.xid != expected {
-                return Err(Lost(format!(
-                    "the answer to {} instead of {expected}",
-                    header.xid
-                )));
+                return Err(Lost(format!("the reply to {} instead of {expected}", header.xid)));
             }
             return match header.err {
                 ErrorCode::OK => Ok(Ok(decoded(Reply::decode(request, &mut reader))?)),
@@ -118,20 +116,19 @@ impl Connection {
         Ok(xid)
     }
 
-    /// Waits for a watch to tell something, for so long; whether one has. No request may be under way.
+    /// Waits up to `time` for a watch notification; returns whether one has arrived. No request may be in
+    /// flight.
     pub async fn listen(&mut self, time: Duration) -> Result<bool, Lost> {
         if self.notifications.is_empty() {
-            // Given up between two reads at most: what has come stays for the next one.
+            // The timeout cancels between two reads at most; bytes received so far stay in the buffer for the
+            // next call.
             let Ok(body) = tokio::time::timeout(time, self.frame()).await else {
                 return Ok(false);
             };
             let mut reader = Reader::new(body?);
             let header = decoded(ReplyHeader::decode(&mut reader))?;
             if header.xid != xid::NOTIFICATION {
-                return Err(Lost(format!(
-                    "an answer to {}, which nobody waits for",
-                    header.xid
-                )));
+                return Err(Lost(format!("an unexpected reply to {}", header.xid)));
             }
         }
         self.notifications.clear();
@@ -152,5 +149,5 @@ impl Connection {
 }
 
 fn decoded<T>(decoded: Result<T, zk_wire::DecodeError>) -> Result<T, Lost> {
-    decoded.map_err(|error| Lost(format!("an answer that is none: {error}")))
+    decoded.map_err(|error| Lost(format!("a malformed reply: {error}")))
 }

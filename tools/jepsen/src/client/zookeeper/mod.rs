@@ -1,5 +1,6 @@
-//! A client of ZooKeeper's protocol, for ZooKeeper itself and for Lockgate's port of it: one connection with one session. Who
-//! loses the connection gives the session up and opens another one; that is not clever, and it is never wrong.
+//! Client of ZooKeeper's protocol, for ZooKeeper itself and for Lockgate's ZooKeeper port: one connection
+//! with one session. A client that loses the connection abandons the session and opens another one. That is
+//! not clever, and it is never wrong.
 
 mod connection;
 mod mutex;
@@ -16,13 +17,13 @@ use zk_wire::{ErrorCode, Reply, Request};
 
 use super::answer::Answer;
 
-/// So long a client that was failed by its own server uses another one.
+/// Time for which a client whose own server has failed uses another one.
 const AWAY: Duration = Duration::from_secs(2);
 
-/// What sessions ask for; servers may give more.
+/// Requested session timeout; servers may grant more.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A way to an ensemble.
+/// Connection of one client to an ensemble, with its choice of servers.
 pub struct Client {
     servers: Vec<SocketAddr>,
     home: usize,
@@ -32,7 +33,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// The client with this number.
+    /// Creates the client with this number.
     pub fn new(servers: Vec<SocketAddr>, number: usize) -> Self {
         let home = number % servers.len();
         Self {
@@ -44,7 +45,7 @@ impl Client {
         }
     }
 
-    /// The connection that there is, or a new one with a session of its own.
+    /// Returns the current connection, or a new one with a session of its own.
     pub async fn connected(&mut self) -> Result<&mut Connection, Lost> {
         if self.at != self.home && Instant::now() >= self.home_again && self.connection.is_none() {
             self.at = self.home;
@@ -61,19 +62,19 @@ impl Client {
         Ok(self.connection.as_mut().expect("it was just made"))
     }
 
-    /// The connection, if there is one.
+    /// Returns the current connection, if there is one.
     pub fn current(&mut self) -> Option<&mut Connection> {
         self.connection.as_mut()
     }
 
-    /// Gives the connection up, and the session with it; the next one is to another server.
+    /// Abandons the connection and its session; the next connection uses another server.
     pub fn leave(&mut self) {
         self.connection = None;
         self.at = (self.at + 1) % self.servers.len();
         self.home_again = Instant::now() + AWAY;
     }
 
-    /// Calls. An error of the protocol is an answer; which of them say that nothing was done is told by [`decided`].
+    /// Sends a request. A protocol error is a definite answer if [`decided`] says that nothing was changed.
     pub async fn call(&mut self, request: &Request) -> Answer<Result<Reply, ErrorCode>> {
         let connection = match self.connected().await {
             Ok(connection) => connection,
@@ -82,7 +83,7 @@ impl Client {
         match connection.call(request).await {
             Ok(Ok(reply)) => Answer::Ok(Ok(reply)),
             Ok(Err(code)) if decided(code) => Answer::Ok(Err(code)),
-            // The session has ended before the request was carried out, or belongs to another connection.
+            // The session ended before the request was executed, or belongs to another connection.
             Ok(Err(code @ (ErrorCode::SESSION_EXPIRED | ErrorCode::SESSION_MOVED))) => {
                 self.leave();
                 Answer::Failed(code.to_string())
@@ -99,7 +100,7 @@ impl Client {
     }
 }
 
-/// Whether a code says that the ensemble has decided, and changed nothing.
+/// Returns whether a code means that the ensemble has processed the request and changed nothing.
 fn decided(code: ErrorCode) -> bool {
     matches!(
         code,
@@ -114,10 +115,10 @@ fn decided(code: ErrorCode) -> bool {
     )
 }
 
-/// An answer that is not what such a request is answered with.
+/// Reports a reply of the wrong type for its request.
 fn unexpected<T>(reply: Result<Reply, ErrorCode>) -> Answer<T> {
     match reply {
-        Ok(reply) => Answer::Unknown(format!("an answer to something else: {reply:?}")),
+        Ok(reply) => Answer::Unknown(format!("a reply of another type: {reply:?}")),
         Err(code) => Answer::Failed(code.to_string()),
     }
 }

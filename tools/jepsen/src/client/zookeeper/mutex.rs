@@ -1,5 +1,6 @@
-//! ZooKeeper's recipe of a lock: an ephemeral sequential znode, of which the lowest holds, and everybody watches the one
-//! before its own. Who loses the connection does not believe that it holds any more, as Curator teaches it.
+//! ZooKeeper's lock recipe: each contender creates an ephemeral sequential znode, the lowest one holds, and
+//! every other contender watches its predecessor. A client that loses its connection no longer believes that
+//! it holds, as Curator recommends.
 
 use std::time::Duration;
 
@@ -15,10 +16,10 @@ use crate::client::mutex::Mutex;
 use crate::client::session::nanos;
 use crate::world::World;
 
-/// Between two signs of life.
+/// Interval between two pings.
 const PING_EVERY: Duration = Duration::from_millis(250);
 
-/// One client.
+/// One client of the lock recipe.
 pub struct ZooKeeperMutex {
     client: Client,
     world: World,
@@ -27,7 +28,7 @@ pub struct ZooKeeperMutex {
 }
 
 impl ZooKeeperMutex {
-    /// A client that holds nothing.
+    /// Creates a client that holds nothing.
     pub fn new(client: Client, world: World) -> Self {
         Self {
             client,
@@ -37,14 +38,14 @@ impl ZooKeeperMutex {
         }
     }
 
-    /// Calls; whatever is answered proves that the session lived when it was sent.
+    /// Sends a request. Any reply proves that the session was alive when the request was sent.
     async fn call(&mut self, request: &Request) -> Answer<Result<Reply, ErrorCode>> {
         let sent = self.world.now();
         let answer = self.client.call(request).await;
         match (&answer, self.client.current()) {
             (Answer::Ok(_), Some(connection)) => {
                 let until = sent + nanos(connection.timeout());
-                // Who was too late once has lost it, whatever is said later.
+                // A client that was late once has lost the lock, whatever later replies say.
                 if self.believed_until > self.world.now() || self.held.is_none() {
                     self.believed_until = self.believed_until.max(until);
                 }
@@ -72,10 +73,11 @@ impl ZooKeeperMutex {
                 Answer::Unknown(why) => return Answer::Unknown(why),
             }
         }
-        Answer::Failed("the lock's znode cannot be made".to_owned())
+        Answer::Failed("the lock's znode cannot be created".to_owned())
     }
 
-    /// The one before one's own, watched; `None`: one's own is the lowest.
+    /// Returns the predecessor of the client's own znode, with a watch; `None` if the own znode is the
+    /// lowest.
     async fn predecessor(&mut self, lock: &str, own: &str) -> Answer<Option<String>> {
         let (path, watch) = (lock.to_owned(), false);
         let names = match self.call(&Request::GetChildren { path, watch }).await {
@@ -85,13 +87,13 @@ impl ZooKeeperMutex {
         };
         let mine = number(own);
         if !names.iter().any(|name| number(name) == mine) {
-            return Answer::Unknown("its own znode is gone".to_owned());
+            return Answer::Unknown("the client's own znode no longer exists".to_owned());
         }
         let before = names.into_iter().filter(|name| number(name) < mine);
         Answer::Ok(before.max_by_key(|name| number(name)))
     }
 
-    /// Waits until one's own znode is the lowest; false when the time is over.
+    /// Waits until the client's own znode is the lowest; returns `false` on timeout.
     async fn queue(&mut self, lock: &str, own: &str, until: Nanos) -> Answer<bool> {
         loop {
             let before = match self.predecessor(lock, own).await {
@@ -102,7 +104,7 @@ impl ZooKeeperMutex {
             let (path, watch) = (format!("{lock}/{before}"), true);
             match self.call(&Request::Exists { path, watch }).await {
                 Answer::Ok(Ok(_)) => {}
-                // It has gone meanwhile.
+                // The predecessor has been deleted in the meantime.
                 Answer::Ok(Err(ErrorCode::NO_NODE)) => continue,
                 Answer::Ok(other) => return unexpected(other),
                 Answer::Failed(why) | Answer::Unknown(why) => return Answer::Unknown(why),
@@ -162,7 +164,7 @@ impl Mutex for ZooKeeperMutex {
                     if self.delete(own).await.ok().is_none() {
                         self.die();
                     }
-                    Answer::Failed("not free in time".to_owned())
+                    Answer::Failed("not granted in time".to_owned())
                 }
                 // The znode ends with the session.
                 Answer::Failed(why) | Answer::Unknown(why) => {
@@ -195,7 +197,7 @@ impl Mutex for ZooKeeperMutex {
     fn unlock(&mut self) -> BoxFuture<'_, Answer<()>> {
         async move {
             let Some(own) = self.held.take() else {
-                return Answer::Failed("it holds nothing".to_owned());
+                return Answer::Failed("this client holds nothing".to_owned());
             };
             let answer = self.delete(own).await;
             if !matches!(answer, Answer::Ok(())) {

@@ -1,5 +1,5 @@
-//! A tree of znodes as a store, by ZooKeeper's protocol. A fresh read is `sync` and then `getData`, as ZooKeeper's own pages
-//! recommend it.
+//! A tree of znodes as a [`Store`] over ZooKeeper's protocol. A linearizable read is `sync` followed by
+//! `getData`, as ZooKeeper's documentation recommends.
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -10,29 +10,29 @@ use super::{Client, unexpected};
 use crate::client::answer::Answer;
 use crate::client::store::{Freshness, Store, Versioned};
 
-/// What the names of numbered znodes begin with.
+/// Name prefix of numbered znodes.
 const NUMBERED: &str = "n-";
 
-/// How many digits ZooKeeper gives to the number of a sequential znode.
+/// Digits of a sequential znode's number.
 const DIGITS: usize = 10;
 
-/// How many keys one transaction makes: its frame stays far below a megabyte.
+/// Number of keys that one transaction creates; its frame stays far below a megabyte.
 const CREATED_AT_ONCE: usize = 200;
 
-/// ZooKeeper's flags of creations.
+/// ZooKeeper's create flags.
 pub mod flags {
-    /// Lives until it is deleted.
+    /// Exists until it is deleted.
     pub const PERSISTENT: i32 = 0;
-    /// With a number after its name.
+    /// Persistent, with a sequence number appended to its name.
     pub const PERSISTENT_SEQUENTIAL: i32 = 2;
-    /// Ends with its session, and has a number.
+    /// Deleted with its session, with a sequence number appended to its name.
     pub const EPHEMERAL_SEQUENTIAL: i32 = 3;
 }
 
-/// One client.
+/// One client of the store.
 pub struct ZooKeeperStore(pub Client);
 
-/// A creation that everybody may use.
+/// Returns a create request with open access.
 pub fn create(call: CreateCall, path: String, data: &str, flags: i32) -> Request {
     let open = AclEntry {
         perms: 31,
@@ -48,7 +48,7 @@ pub fn create(call: CreateCall, path: String, data: &str, flags: i32) -> Request
     }
 }
 
-/// Makes a znode and those above it, if they are not there.
+/// Creates a znode and its ancestors unless they exist.
 pub async fn ensure(client: &mut Client, path: &str) -> Answer<()> {
     let ends = path.match_indices('/').skip(1).map(|(end, _)| end);
     for end in ends.chain([path.len()]) {
@@ -186,7 +186,7 @@ impl Store for ZooKeeperStore {
     }
 }
 
-/// The number at the end of a sequential znode's path.
+/// Parses the number at the end of a sequential znode's path.
 pub fn number(path: &str) -> Option<u64> {
     path.get(path.len().checked_sub(DIGITS)?..)?.parse().ok()
 }

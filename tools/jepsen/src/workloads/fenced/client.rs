@@ -1,4 +1,5 @@
-//! One client: it takes a lock, reads, computes, writes, and gives the lock back; sometimes it stands still in between.
+//! One client of the workload: it acquires a lock, reads, computes, writes, and releases the lock; sometimes
+//! it is paused in between.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +29,7 @@ struct Client {
     rng: Rng,
 }
 
-/// Lives until the run is over.
+/// Runs the client until the end of the run.
 pub async fn run(run: Arc<Fenced>, world: World, number: usize) {
     let mut client = Client {
         run,
@@ -86,7 +87,7 @@ impl Client {
         answer
     }
 
-    /// One update; whether the session can be used on.
+    /// Makes one update; returns whether the session is still usable.
     async fn update(&mut self, session: &mut Session, value: u64) -> bool {
         let register = self.rng.usize(0..REGISTERS);
         let granted = match self.acquire(session, register).await {
@@ -94,7 +95,7 @@ impl Client {
             Answer::Failed(why) => return why != "session_expired",
             Answer::Unknown(_) => return false,
         };
-        // The client's own look at the clock, after which anything may hold it up.
+        // The client checks its session here; after this check anything may delay it.
         if !session.lives() {
             return false;
         }
@@ -127,10 +128,11 @@ impl Client {
         self.give_back(session, register, &granted).await
     }
 
-    /// Between the read and the write.
+    /// Computation between the read and the write, with a pause or without.
     async fn compute(&mut self, session: &mut Session, paused: bool) {
         if paused {
-            // A pause stops the heartbeats, too, and does not end with the run: a process that stands still does not know.
+            // A pause stops the heartbeats as well, and does not end with the run: a paused process notices
+            // neither.
             session.fall_silent();
             tokio::time::sleep(session.ttl() + BEYOND + Duration::from_millis(self.rng.u64(0..1000))).await;
         } else {

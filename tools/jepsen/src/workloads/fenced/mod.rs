@@ -1,6 +1,6 @@
-//! A register outside of the cluster, changed by whoever holds its lock: read, compute, write. Some clients are paused in
-//! between for longer than their session lives, and write late. Where the register looks at fencing tokens nothing is lost;
-//! where it does not, the control, updates are.
+//! Register outside of the cluster, changed by the holder of its lock: read, compute, write. Some clients are
+//! paused in between for longer than their session lives, and write late. A register that checks fencing
+//! tokens loses no update; one that does not, in the control workload, does.
 
 mod client;
 mod storage;
@@ -28,24 +28,24 @@ use storage::Storage;
 
 const CLIENTS: usize = 32;
 
-/// Updates of all clients together in a second; each takes two calls.
+/// Updates of all clients per second; each makes two calls.
 const PER_SECOND: f64 = 320.0;
 
 const TTL: Duration = Duration::from_secs(2);
 
-/// How many registers there are, each with a lock.
+/// Number of registers, each with a lock.
 const REGISTERS: usize = 32;
 
-/// One of so many updates is paused between its read and its write.
+/// One in this number of updates is paused between its read and its write.
 const PAUSED_ONE_IN: u32 = 400;
 
-/// How much longer than its session's time such a client stands still: longer than it takes the next holder to write.
+/// Duration of a pause beyond the session's TTL: longer than the next holder needs to write.
 const BEYOND: Duration = Duration::from_millis(800);
 
-/// How long a client waits for a lock.
+/// Maximum wait for a lock.
 const WAIT: Duration = Duration::from_millis(400);
 
-/// What registers hold at first.
+/// Initial value of the registers.
 const FIRST_VALUE: u64 = 0;
 
 /// The workload.
@@ -63,7 +63,7 @@ enum Asked {
     Release { register: usize, token: u64 },
 }
 
-/// For the report.
+/// Update, for the report.
 struct Update {
     client: usize,
     register: usize,
@@ -75,7 +75,7 @@ struct Update {
 }
 
 impl Fenced {
-    /// A fresh run.
+    /// Creates a run.
     pub fn new(fences: Fences) -> Self {
         Self {
             fences,
@@ -142,7 +142,7 @@ impl Workload for Fenced {
                     if update.taken {
                         ""
                     } else {
-                        " · refused by the register"
+                        " · rejected by the register"
                     },
                 ),
                 begin: update.begin,

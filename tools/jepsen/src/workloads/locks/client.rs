@@ -1,4 +1,4 @@
-//! One client of locks: session after session, lock after lock.
+//! One client of locks: it opens one session after the other, and acquires one lock after the other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,15 @@ use crate::pace::Pace;
 use crate::systems::caller;
 use crate::world::World;
 
-/// How long one that dies while it waits listens whether it is told so: its session's time, an election, and that time again.
+/// Time for which a waiting client that has stopped its heartbeats waits for an answer: the session's TTL, an
+/// election, and the TTL again.
 const DYING: Duration = Duration::from_secs(8);
 
-/// How often a holder looks whether it may still believe that it holds.
+/// Interval at which a holder checks whether it may still believe that it holds.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Of a hundred locks so many are wanted again at once by whoever gave them back, with a late release of the hold before.
+/// Percentage of locks that their last holder acquires again at once, followed by a late release of its
+/// previous hold.
 const AGAIN_PERCENT: u32 = 10;
 
 struct Client {
@@ -29,18 +31,18 @@ struct Client {
     pace: Pace,
     me: ClientId,
     requests: u64,
-    /// What was given back last.
+    /// The last hold that was released.
     past: Option<Past>,
 }
 
-/// A hold that was given back for certain. Whoever gives it back once more, late, must not touch a later one.
+/// Hold that was certainly released. A second, late release of it must not affect a later hold.
 struct Past {
     session: String,
     lock: usize,
     holder: String,
 }
 
-/// Lives until the run is over.
+/// Runs the client until the end of the run.
 pub async fn run(locks: Arc<Locks>, world: World, number: usize) {
     let mut client = Client {
         locks,
@@ -71,7 +73,7 @@ pub async fn run(locks: Arc<Locks>, world: World, number: usize) {
         let wish = client.locks.mix.draw(&mut rng, again);
         match client.take_and_leave(&mut current, &wish).await {
             Then::KeepSession => session = Some(current),
-            // Its heartbeats end with it; the server has to find out.
+            // The heartbeats end with the session object; the server has to detect that.
             Then::Abandon => drop(current),
             Then::Close => {
                 current.close(&mut client.caller).await;
@@ -83,7 +85,7 @@ pub async fn run(locks: Arc<Locks>, world: World, number: usize) {
     }
 }
 
-/// What becomes of a session after a lock.
+/// Next step with the session after a lock.
 enum Then {
     KeepSession,
     Abandon,
@@ -122,7 +124,7 @@ impl Client {
                 self.pace.back_off().await;
                 Then::KeepSession
             }
-            // It may hold the lock without knowing. Only the end of the session settles that.
+            // The client may hold the lock without knowing it. Only the end of the session resolves that.
             Answer::Unknown(_) => Then::Abandon,
         }
     }
@@ -148,13 +150,13 @@ impl Client {
         }
     }
 
-    /// The lock that this session gave back last.
+    /// Returns the lock that this session released last.
     fn past_of(&self, session: &Session) -> Option<usize> {
         let past = self.past.as_ref().filter(|past| past.session == session.id());
         past.map(|past| past.lock)
     }
 
-    /// Gives the hold before this one back once more, as a request that was long on its way might.
+    /// Releases the previous hold once more, as a delayed request might.
     async fn release_late(&mut self, session: &Session, wish: &Wish) {
         let Some(past) = self
             .past
@@ -167,7 +169,7 @@ impl Client {
         let again = release(&mut self.caller, &lock, session.id(), &past.holder, &request_id).await;
         if again == Answer::Ok(true) {
             self.locks.contradictions.lock().push(format!(
-                "client {} gave its hold {} of lock {} back twice, and was told both times that it had held it",
+                "client {} released its hold {} of lock {} twice, and both responses said that it had held it",
                 self.number, past.holder, past.lock
             ));
         }
@@ -228,10 +230,11 @@ impl Client {
         self.locks
             .calls
             .add(&self.world, &mut self.me, invoked, asked, &got);
-        // Nobody breaks locks here, so a holder whose session was promised to live until after the answer holds.
+        // No lock is broken in this workload, so a session that was promised to live until after the response
+        // must still hold.
         if answer == Answer::Ok(false) && session.life().deadline() > returned {
             self.locks.contradictions.lock().push(format!(
-                "client {} with a live session {} did not hold lock {} with token {} any more, {}",
+                "client {} with a live session {} no longer held lock {} with token {}, {}",
                 self.number,
                 session.id(),
                 wish.lock,
@@ -252,7 +255,7 @@ impl Client {
         }
     }
 
-    /// Begins to believe that it holds; the number of the belief.
+    /// Records that the client believes to hold from now on; returns the index of the belief.
     fn believe(&self, session: &Session, wish: &Wish, granted: &Granted) -> usize {
         let mut beliefs = self.locks.beliefs.lock();
         beliefs.push(Belief {

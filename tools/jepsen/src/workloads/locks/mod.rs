@@ -1,5 +1,6 @@
-//! Locks: exclusive, shared and semaphores. Clients open sessions, acquire, hold for a while, and release, close or die. What
-//! the servers say of who held what is judged in full, and so is what clients believed.
+//! Locks: exclusive, shared and semaphores. Clients open sessions, acquire, hold for a while, and release,
+//! close or crash. The complete record of holders by the servers is checked, and so are the beliefs of the
+//! clients.
 
 mod accounts;
 mod client;
@@ -31,10 +32,10 @@ pub use mix::Mix;
 
 const CLIENTS: usize = 32;
 
-/// How often all clients together take up a lock in a second; each time takes two calls at least.
+/// Acquires of all clients per second; each makes at least two calls.
 const PER_SECOND: f64 = 320.0;
 
-/// The shortest time that a server grants to a session.
+/// Session TTL: the shortest that a server grants.
 const TTL: Duration = Duration::from_secs(2);
 
 /// The workload.
@@ -42,12 +43,12 @@ pub struct Locks {
     mix: Mix,
     calls: Recorder<Asked, Got>,
     beliefs: Mutex<Vec<Belief>>,
-    /// What no correct server says, found by a client itself.
+    /// Responses that no correct server gives, detected by clients.
     contradictions: Mutex<Vec<String>>,
     marks: Marks,
 }
 
-/// What is asked of a lock.
+/// Input of a call.
 #[derive(Clone, Debug, Serialize)]
 enum Asked {
     Acquire {
@@ -63,7 +64,7 @@ enum Asked {
     },
 }
 
-/// What came back.
+/// Result of a call.
 #[derive(Clone, Debug, Serialize)]
 enum Got {
     Granted { holder: String, token: u64 },
@@ -71,7 +72,7 @@ enum Got {
     NotHolder,
 }
 
-/// A client's belief that it holds a lock.
+/// Belief of a client that it holds a lock.
 #[derive(Clone, Debug)]
 struct Belief {
     client: usize,
@@ -79,9 +80,9 @@ struct Belief {
     holder: String,
     mode: Mode,
     token: u64,
-    /// When the grant was received.
+    /// Time at which the grant was received.
     begin: Nanos,
-    /// When the client let go, if it did: it may have stopped believing before.
+    /// Time of the release, if there was one; the client may have stopped believing before.
     let_go: Option<Nanos>,
     life: Arc<Life>,
 }
@@ -94,7 +95,7 @@ impl Belief {
 }
 
 impl Locks {
-    /// A fresh run.
+    /// Creates a run.
     pub fn new(mix: Mix) -> Self {
         Self {
             mix,
@@ -105,7 +106,7 @@ impl Locks {
         }
     }
 
-    /// Whether no two clients believed at once what excludes each other.
+    /// Checks that no two clients believed at the same time in holds that exclude each other.
     fn believed(&self) -> Verdict {
         let beliefs = self.beliefs.lock();
         let beliefs: Vec<_> = beliefs
@@ -123,24 +124,24 @@ impl Locks {
         client_view::check(&beliefs)
     }
 
-    /// What the servers' account says of who held. Times that none of them has recorded leave it to clients' beliefs, if they
-    /// are not most of the run; the name says how long they are.
+    /// Checks the servers' record of holds. For gaps in all records only the clients' beliefs count, provided
+    /// that the gaps are not most of the run; the checker's name says how long they are.
     fn held(world: &World, history: &holds::History, gaps: &Gaps) -> (String, Verdict) {
         match gaps.of_run_ms(world) {
             0 => ("holds".to_owned(), holds::check(history)),
             missing if gaps.leave_enough(world) => (
-                format!("holds, but for {missing} ms of which no node has a history"),
+                format!("holds, except for {missing} ms without a history on any node"),
                 holds::check_known(history),
             ),
             missing => {
-                let why = format!("no node has a history of {missing} ms");
+                let why = format!("no node has a history for {missing} ms");
                 let verdict = holds::check_known(history).and(Verdict::Undecided(why));
                 ("holds".to_owned(), verdict)
             }
         }
     }
 
-    /// Whether each grant that a client was told is in the servers' account.
+    /// Checks that every grant that a client received is in the servers' record.
     fn untold(&self, world: &World, history: &holds::History, gaps: &Gaps) -> Verdict {
         let told: std::collections::HashSet<_> = history
             .holds
@@ -155,7 +156,7 @@ impl Locks {
         });
         let lines = missing.map(|belief| {
             format!(
-                "client {} was granted lock {} as {} with token {}, of which no server knows",
+                "client {} was granted lock {} as {} with token {}, which no server has recorded",
                 belief.client, belief.lock, belief.holder, belief.token
             )
         });
@@ -169,7 +170,7 @@ impl Workload for Locks {
     }
 
     fn prepare<'a>(&'a self, _world: &'a World) -> BoxFuture<'a, Result<()>> {
-        // Locks come into being when somebody wants them.
+        // A lock is created by its first acquire.
         async { Ok(()) }.boxed()
     }
 
@@ -196,17 +197,17 @@ impl Workload for Locks {
             let verdicts = vec![
                 Self::held(world, &history, &gaps),
                 ("accounts agree".to_owned(), Verdict::of(differences)),
-                ("beliefs exclude each other".to_owned(), self.believed()),
+                ("no conflicting beliefs".to_owned(), self.believed()),
                 (
                     "grants are in the log".to_owned(),
                     self.untold(world, &history, &gaps),
                 ),
                 (
-                    "kept until let go".to_owned(),
+                    "holds last until released".to_owned(),
                     Verdict::of(self.contradictions.lock().clone()),
                 ),
-                ("free in the end".to_owned(), Verdict::of(left)),
-                ("no permit is lost".to_owned(), Verdict::of(lost)),
+                ("all locks free at the end".to_owned(), Verdict::of(left)),
+                ("no permit lost".to_owned(), Verdict::of(lost)),
             ];
             self.marks.note(&verdicts);
             Ok(verdicts)

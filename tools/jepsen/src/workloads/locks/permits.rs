@@ -1,4 +1,5 @@
-//! Whether all permits of the semaphores can be had when nobody else wants them: those of clients that died have come back.
+//! Check that all permits of the semaphores are available after the run: those of crashed clients must have
+//! been released.
 
 use std::time::Duration;
 
@@ -10,17 +11,17 @@ use crate::client::{Acquire, Answer, Session};
 use crate::systems::caller;
 use crate::world::World;
 
-/// Longer than it takes to take them all.
+/// Session TTL, longer than it takes to acquire all permits.
 const TTL: Duration = Duration::from_secs(20);
 
-/// Takes the permits of each free semaphore one by one, and names those that are not given.
+/// Acquires the permits of each free semaphore one by one; describes those that are not granted.
 pub async fn lost(world: &World, mix: Mix, names: &[String]) -> Result<Vec<String>> {
     if mix != Mix::Semaphore {
         return Ok(Vec::new());
     }
     let mut caller = caller(world, 0);
     let session = Session::open(world, 0, &mut caller, TTL).await;
-    let session = session.ok().context("a session to take permits with")?;
+    let session = session.ok().context("opening a session to acquire permits")?;
     let mut lost = Vec::new();
     for (lock, name) in names.iter().enumerate() {
         let limit = limit(lock);
@@ -35,7 +36,7 @@ pub async fn lost(world: &World, mix: Mix, names: &[String]) -> Result<Vec<Strin
                 Answer::Ok(_) => {}
                 Answer::Failed(why) if why == "lock_busy" => {
                     lost.push(format!(
-                        "of {limit} permits of lock {name}, which nobody holds, number {number} is not given"
+                        "lock {name} has no holder, but permit {number} of {limit} is not granted"
                     ));
                     break;
                 }

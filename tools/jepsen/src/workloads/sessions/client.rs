@@ -1,5 +1,5 @@
-//! One client: it opens a session, makes ephemeral znodes, lives for some seconds, and closes its session or falls silent;
-//! meanwhile and afterwards it looks at its own and others'.
+//! One client: it opens a session, creates ephemeral znodes, lives for some seconds, and closes its session
+//! or stops its heartbeats. Meanwhile and afterwards it queries sessions and znodes of its own and of others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,25 +16,26 @@ use crate::pace::Pace;
 use crate::systems::caller;
 use crate::world::World;
 
-/// Calls of all clients together in a second.
+/// Calls of all clients per second.
 const PER_SECOND: f64 = 450.0;
 
-/// What sessions ask for; the server gives no less than the first.
+/// Requested TTLs; the first is the minimum of the server.
 const TTLS_MS: [u64; 3] = [2000, 2500, 4000];
 
-/// How long sessions are kept alive.
+/// Range of the time for which sessions are kept alive.
 const LIFE_MS: std::ops::Range<u64> = 500..6000;
 
-/// Of a hundred sessions so many are closed; the others fall silent.
+/// Percentage of sessions that are closed; the others expire.
 const CLOSED_PERCENT: u32 = 40;
 
-/// How many ephemeral znodes a session has at most.
+/// Maximum number of ephemeral znodes of a session.
 const EPHEMERALS: u32 = 3;
 
-/// A client that waits for one answer can't send the next heartbeat, so it does not wait for long.
+/// Timeout of a call. A client that waits for an answer cannot send the next heartbeat, so the timeout is
+/// short.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// How many of the latest sessions are looked at.
+/// Number of the latest sessions that are queried.
 const LOOKED_AT: usize = 60;
 
 struct Client {
@@ -42,14 +43,14 @@ struct Client {
     world: World,
     number: usize,
     caller: Caller,
-    /// For looks: through another node than one's own calls.
+    /// Queries sessions and znodes through another node than `caller`.
     observer: Caller,
     pace: Pace,
     rng: Rng,
     made: u64,
 }
 
-/// One's own session.
+/// Session of this client.
 struct Own {
     index: Index,
     id: String,
@@ -58,7 +59,7 @@ struct Own {
     paths: Vec<String>,
 }
 
-/// Lives until the run is over.
+/// Runs the client until the end of the run.
 pub async fn run(run: Arc<Sessions>, world: World, number: usize) {
     let mut client = Client {
         caller: caller(&world, number),
@@ -83,7 +84,7 @@ pub async fn run(run: Arc<Sessions>, world: World, number: usize) {
                 if client.live(&mut session).await {
                     own = Some(session);
                 } else {
-                    // What the dead do must be refused; the call tells whether it is.
+                    // An expired session's requests must be rejected; this call shows whether they are.
                     client.create(&mut session).await;
                 }
             }
@@ -100,7 +101,7 @@ impl Client {
         let reply = self.caller.call(method, path, body, PATIENCE).await;
         let returned = self.world.now();
         let answer = match &reply {
-            // What the ended are told is as good an answer as any.
+            // A rejection because the session has ended is an answer as good as any.
             Reply::Refused(code, _) if is_over(code) => Answer::Ok(()),
             reply => reply.clone().done().map(drop),
         };
@@ -111,7 +112,7 @@ impl Client {
     async fn open(&mut self) -> Option<Own> {
         let ttl_ms = TTLS_MS[self.rng.usize(0..TTLS_MS.len())];
         let body = json!({"ttl_ms": ttl_ms, "name": format!("client {}", self.number)});
-        // A session whose id was not told is nobody's; it ends by itself.
+        // A session whose id did not arrive belongs to no client, and expires.
         let (invoked, returned, reply) = self.call(Method::POST, "/v1/sessions", Some(&body)).await;
         let document = reply.done().ok()?;
         let id = document["session"].as_str()?.to_owned();
@@ -127,7 +128,7 @@ impl Client {
         })
     }
 
-    /// One step of a session that is kept alive; whether it is.
+    /// Makes one step of a live session; returns whether the session is still alive.
     async fn live(&mut self, own: &mut Own) -> bool {
         if self.world.now() >= own.beat_due {
             return self.beat(own).await;
@@ -152,7 +153,7 @@ impl Client {
         let (fact, lives) = match reply {
             Reply::Done(_) => (Fact::Confirmed, true),
             Reply::Refused(code, _) if is_over(&code) => (Fact::Ended, false),
-            // It may have been counted; and the next one is due at once, elsewhere.
+            // The heartbeat may have been counted; the next one is due at once, through another node.
             Reply::Refused(..) | Reply::NotDone(_) | Reply::Unknown(_) => {
                 own.beat_due = returned;
                 (Fact::Attempted, true)
@@ -199,7 +200,7 @@ impl Client {
         }
     }
 
-    /// Looks at one of the latest sessions, anybody's.
+    /// Queries one of the latest sessions of any client.
     async fn look_around(&mut self) {
         let latest = self.run.known.lock().len();
         if latest > 0 {
@@ -212,7 +213,7 @@ impl Client {
         if self.rng.u32(0..100) < CLOSED_PERCENT {
             self.close(own).await;
         }
-        // Else nothing is sent any more: others will see when it is over.
+        // Otherwise the client sends nothing more, and other clients will see the expiry.
     }
 
     async fn close(&mut self, own: Own) {

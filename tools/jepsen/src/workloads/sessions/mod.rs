@@ -1,5 +1,6 @@
-//! Sessions and their ephemeral znodes: some are closed, some fall silent; everybody looks at everybody's. Who was confirmed
-//! must live, who is silent must end, nothing of an ended session may be left or be done.
+//! Sessions and their ephemeral znodes: some sessions are closed, others expire, and all clients query all of
+//! them. A session must live after a confirmed heartbeat, must expire without one, and no znode or effect of
+//! an ended session may remain.
 
 mod client;
 mod weather;
@@ -24,17 +25,17 @@ use crate::systems::{System, caller};
 use crate::world::World;
 use weather::Weather;
 
-/// Those who have sessions; one more client looks after the weather.
+/// Clients with sessions; one more client monitors the cluster.
 const CLIENTS: usize = 24;
 
 const PARENT: &str = "/jepsen/sessions";
 
-/// How long a silent session lives beyond its timeout when nothing happens to the cluster: a tick of 50 ms by the rules of
-/// docs/sessions.md, and the delays of a machine with more to do than it can.
+/// Bound for the expiry of a silent session beyond its TTL in an undisturbed cluster: a tick of 50 ms by the
+/// rules of docs/sessions.md, and the delays of an overloaded machine.
 const GRACE: Duration = Duration::from_millis(1500);
 
-/// How long after the run the last session and the last ephemeral znode may be there: a session's time, an election, and
-/// a session's time again, with a wide margin.
+/// Time limit after the run for the end of the last session and the last ephemeral znode: a TTL, an election,
+/// and the TTL again, with a wide margin.
 const GONE_WITHIN: Duration = Duration::from_secs(15);
 
 const PAGE: usize = 1000;
@@ -47,11 +48,11 @@ pub struct Sessions {
     marks: Marks,
 }
 
-/// A session among all of the run.
+/// Index of a session among all of the run.
 type Index = usize;
 
 impl Sessions {
-    /// A fresh run.
+    /// Creates a run.
     pub fn new() -> Self {
         Self {
             known: Mutex::default(),
@@ -79,7 +80,7 @@ impl Sessions {
         });
     }
 
-    /// Looks at a session; whether it is over for certain.
+    /// Queries a session and records the evidence; returns whether the session has certainly ended.
     async fn look(&self, world: &World, caller: &mut Caller, session: Index) -> bool {
         let id = self.known.lock()[session].id.clone();
         let invoked = world.now();
@@ -87,7 +88,7 @@ impl Sessions {
         let returned = world.now();
         let fact = match &reply {
             Reply::Done(_) => Some(Fact::SeenAlive),
-            // An end that is long ago may be forgotten; there is no session then, either.
+            // An end long ago may be forgotten; the session does not exist then either.
             Reply::Refused(code, _) if code == "session_expired" || code == "no_session" => Some(Fact::Ended),
             Reply::Refused(..) | Reply::NotDone(_) | Reply::Unknown(_) => None,
         };
@@ -103,7 +104,7 @@ impl Sessions {
         over
     }
 
-    /// What every node's tree still has in the end.
+    /// Describes the ephemeral znodes that any node's tree still has.
     async fn orphans(&self, world: &World) -> Result<Vec<String>> {
         let mut orphans = Vec::new();
         for endpoint in world.endpoints.iter() {
@@ -117,7 +118,7 @@ impl Sessions {
         Ok(orphans)
     }
 
-    /// Waits until all sessions are over; the names of those that are not.
+    /// Waits until all sessions have ended; describes those that have not.
     async fn all_over(&self, world: &World) -> Vec<String> {
         let mut caller = caller(world, 0);
         let give_up = tokio::time::Instant::now() + GONE_WITHIN;
@@ -135,7 +136,7 @@ impl Sessions {
                 let known = self.known.lock();
                 let lines = left.into_iter().map(|session| {
                     format!(
-                        "session {} is not over {GONE_WITHIN:?} after the run",
+                        "session {} has not ended {GONE_WITHIN:?} after the run",
                         known[session].id
                     )
                 });
@@ -194,7 +195,7 @@ impl Workload for Sessions {
             let known = self.known.lock().clone();
             let verdicts = vec![
                 ("sessions".to_owned(), sessions::check(&known, &rules)),
-                ("all over in the end".to_owned(), Verdict::of(left)),
+                ("all sessions ended".to_owned(), Verdict::of(left)),
                 ("no orphans".to_owned(), Verdict::of(orphans)),
             ];
             self.marks.note(&verdicts);
@@ -217,13 +218,10 @@ impl Workload for Sessions {
                 .iter()
                 .any(|it| matches!(it.fact, Fact::Closed | Fact::MayClose));
             let span = Span {
-                // Sessions of a client follow each other, and those that are silent overlap: some rows are enough.
+                // The sessions of a client follow each other, and expiring ones overlap; a limited number of
+                // rows is enough.
                 row: format!("sessions {}", index % CLIENTS),
-                label: format!(
-                    "{} · {}",
-                    session.id,
-                    if closed { "closed" } else { "fell silent" }
-                ),
+                label: format!("{} · {}", session.id, if closed { "closed" } else { "expired" }),
                 begin: first,
                 end: over.map(|it| it.returned).min().unwrap_or(last),
                 tone: if closed { Tone::Ok } else { Tone::Failed },

@@ -1,5 +1,6 @@
-//! When something happened to the cluster, as one who does nothing but ask sees it: a node that did not answer at once, or
-//! another term than before. While that lasts nobody can say by when a silent session has to be over.
+//! Monitor of disturbances of the cluster, seen from a client that only queries it: a node that did not
+//! answer in time, or a change of the term. During a disturbance there is no bound for the expiry of a silent
+//! session.
 
 use std::time::Duration;
 
@@ -9,21 +10,21 @@ use parking_lot::Mutex;
 use crate::client::{Caller, nanos};
 use crate::world::World;
 
-/// Between two rounds.
+/// Interval between two rounds.
 const EVERY: Duration = Duration::from_millis(150);
 
-/// A healthy node answers within this, also on a busy machine.
+/// Time limit within which a healthy node answers, even on a busy machine.
 const AT_ONCE: Duration = Duration::from_millis(400);
 
-/// What was seen.
+/// Observations of the monitor.
 #[derive(Default)]
 pub struct Weather {
-    /// The beginning and end of each round in which all was well, and the term in it.
+    /// Begin and end of each undisturbed round, with its term.
     fair: Mutex<Vec<(Nanos, Nanos, u64)>>,
 }
 
 impl Weather {
-    /// Looks until the run is over.
+    /// Queries the nodes until the run is over.
     pub async fn watch(&self, world: &World) {
         let mut callers: Vec<_> = world
             .endpoints
@@ -41,7 +42,8 @@ impl Weather {
         }
     }
 
-    /// From when to when all was not well; nobody looked between these two moments.
+    /// Returns the disturbed periods; `from` to `until` counts as disturbed, since the monitor did not run
+    /// then.
     pub fn disturbed(&self, from: Nanos, until: Nanos) -> Vec<(Nanos, Nanos)> {
         let mut disturbed = vec![(from, until)];
         let fair = self.fair.lock();
@@ -65,7 +67,7 @@ impl Weather {
     }
 }
 
-/// Asks all nodes; the term if they answer and agree.
+/// Queries all nodes; returns the term if all of them answer and agree.
 async fn round(callers: &mut [Caller]) -> Option<u64> {
     let mut terms = Vec::new();
     for caller in callers {
@@ -89,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_term_and_a_long_silence_are_disturbances() {
+    fn new_term_and_long_silence_are_disturbances() {
         let weather = Weather::default();
         let second = nanos(Duration::from_secs(1));
         let tenth = second / 10;

@@ -1,6 +1,6 @@
-//! One-shot watches: some clients write a few znodes, others read them and wait for the next change by long polls that go on
-//! where they left off. Each watch tells at most once, only of what happened after it was set, before its node shows the
-//! change, and nothing is passed over in silence.
+//! One-shot watches: some clients write a few znodes, others read them and wait for the next change by long
+//! polls that continue at the last position. Each watch fires at most once, only for a change after it was
+//! set, and before its node shows that change; no change is missed without notice.
 
 mod evidence;
 mod observer;
@@ -24,13 +24,13 @@ use crate::systems::System;
 use crate::world::World;
 use evidence::Evidence;
 
-/// Those who write.
+/// Number of writers.
 const WRITERS: usize = 4;
 
-/// Those who watch.
+/// Number of observers.
 const OBSERVERS: usize = 20;
 
-/// Each is written by one client, so that the position of each change is known unless its outcome is not.
+/// Number of znodes. Each has one writer, so that the position of every change with a known outcome is known.
 const PATHS: usize = WRITERS * 2;
 
 /// The workload.
@@ -42,7 +42,7 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// A fresh run.
+    /// Creates a run.
     pub fn new() -> Self {
         Self {
             tally: Tally::default(),
@@ -118,7 +118,7 @@ impl Workload for Watches {
     }
 }
 
-/// Each watch from when it was set until it told or was over.
+/// Returns a bar for each watch, from its setting to its end.
 fn spans(connection: &Connection, marks: &Marks) -> Vec<Span> {
     let row = connection
         .name
