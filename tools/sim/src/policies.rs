@@ -1,5 +1,6 @@
-//! Operator that secures the cluster and changes the right to lock, in some seeds. The simulated clients prove nothing, so the role
-//! `anonymous` decides for all of them. It loses the right to one lock for a while, and then to another one.
+//! Simulated operator who secures the cluster and changes the right to lock, in some seeds. The simulated
+//! clients prove nothing, so the role `anonymous` decides for all of them. It loses the right to one lock for
+//! a while, and then to another one.
 
 use znode_store::{
     AccessCommand, Command, Identities, Identity, LockName, PathGrant, Request, Right, Rights, RoleName,

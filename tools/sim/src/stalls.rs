@@ -1,6 +1,6 @@
-//! Elections on a busy machine: first what happens to a leader that is killed, frozen or cut off while all is quiet, then nodes that
-//! are stopped and go on at random, as processes are that wait for a processor. Stalls alone must not cost the leader its place;
-//! and a leader that is killed in the middle of them is still succeeded at once.
+//! Elections on a busy machine. First a leader is killed, frozen and cut off while everything is quiet. Then
+//! nodes are paused and continued at random, as processes are that wait for a processor. Pauses alone must
+//! not cost the leader its office, and a leader that is killed among them must still be replaced at once.
 
 use std::ops::Range;
 
@@ -14,41 +14,41 @@ use crate::plan::Plan;
 use crate::run::take_randomness_from;
 use crate::world::World;
 
-/// How long a node stands still.
+/// Range of a node's pause.
 const STALL: Range<Micros> = 50 * MILLI..1_001 * MILLI;
 
-/// How long it runs in between.
+/// Range of the time between two pauses.
 const RUNS: Range<Micros> = 50 * MILLI..1_000 * MILLI;
 
-/// Stalls get longer in the beginning, as on a machine on which work begins.
+/// Time for which pauses grow longer, as on a machine whose load grows.
 const GROWS_FOR: Micros = 20 * SECOND;
 
-/// A leader that was killed is succeeded within this.
+/// Time limit for the election after a leader was killed.
 const KILLED: Micros = 50 * MILLI;
 
-/// A leader that is frozen or cut off is succeeded within this, unless there were stalls of late.
+/// Time limit for the election after a leader was frozen or cut off, without recent stalls.
 const SILENT: Micros = SECOND;
 
-/// A leader is elected in the beginning within this, and all know it after as long again.
+/// Time limit for the first election, and again for all nodes to learn of the leader.
 const SETTLES: Micros = 3 * SECOND;
 
-/// A process that was killed is back after this.
+/// Time after which a killed process restarts.
 const BACK: Micros = 2 * SECOND;
 
-/// What happened to the leaders of a run.
+/// Elections of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Elections {
     /// The seed.
     pub seed: u64,
-    /// How often a node stood still.
+    /// Number of pauses.
     pub stalls: u64,
-    /// How many milliseconds there was no leader: after one was killed, frozen, cut off, and killed amid stalls.
+    /// Milliseconds without a leader: after a leader was killed, frozen, cut off, and killed among stalls.
     pub took_ms: Vec<u64>,
-    /// What was found wrong.
+    /// Violation, if one was found.
     pub violation: Option<String>,
 }
 
-/// Runs a seed with stalls for so many simulated seconds. The process must run nothing else.
+/// Runs a seed with stalls for this number of simulated seconds. The process must run nothing else.
 pub fn run(seed: u64, seconds: u64) -> Elections {
     take_randomness_from(seed);
     let mut elections = Elections {
@@ -135,7 +135,7 @@ impl World {
         Ok(())
     }
 
-    /// The last leader that was elected: its term and its machine.
+    /// Returns the last elected leader: its term and its machine.
     fn leads(&self) -> Option<(u64, usize)> {
         let ledger = self.surroundings.ledger.borrow();
         let (term, node) = ledger.last_leader()?;
@@ -145,7 +145,7 @@ impl World {
     fn keeps(&self, leader: (u64, usize)) -> Result<(), String> {
         match self.leads() {
             Some(now) if now != leader => Err(format!(
-                "an election without a reason: node {} of term {} took over from node {} of term {}",
+                "an unnecessary election: node {} of term {} took over from node {} of term {}",
                 now.1 + 1,
                 now.0,
                 leader.1 + 1,
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// Kills the leader, and brings it back. Returns for how many milliseconds there was none.
+    /// Kills the leader and restarts it. Returns the milliseconds without a leader.
     fn kill_leader(&mut self) -> Result<u64, String> {
         let (_, killed) = self.leads().ok_or("there is no leader")?;
         self.end(killed, End::Killed, BACK);
@@ -164,14 +164,14 @@ impl World {
         Ok(took)
     }
 
-    /// Waits until another leader is elected. Returns after how many milliseconds.
+    /// Waits until another leader is elected. Returns the milliseconds until then.
     fn is_succeeded(&mut self, what: &str, within: Micros) -> Result<u64, String> {
         let (before, begin) = (self.leads(), self.now());
         while self.leads() == before {
             self.step()?;
             if self.now() > begin + within {
                 return Err(format!(
-                    "{before:?} was {what}, and nobody was elected for {} ms",
+                    "{before:?} was {what}, and no leader was elected for {} ms",
                     within / MILLI
                 ));
             }

@@ -1,4 +1,4 @@
-//! The loop: takes the next event, lets it happen, and looks whether everything still holds.
+//! Main loop: takes the next event, executes it, and checks the invariants.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,61 +17,61 @@ use crate::network::{Network, Shared};
 use crate::plan::Plan;
 use crate::policies::Operator;
 
-/// Machines are switched on within this time.
+/// Time within which all machines are switched on.
 const STARTS_WITHIN: Micros = 300 * MILLI;
 
-/// Clients begin within this time.
+/// Time within which all clients begin.
 const CLIENTS_WITHIN: Micros = 2_000 * MILLI;
 
-/// A process that ended by itself is started again after so long, as by whoever looks after services.
+/// Time after which a process that ended by itself restarts, as under a service manager.
 const RESTARTED_AFTER: Micros = 1_000 * MILLI;
 
-/// After a fault connections and logs take so long to be as they were: a connection that broke is made again, and whoever was
-/// behind catches up.
+/// Time after a fault until connections and logs have recovered: broken connections are re-established, and
+/// lagging machines catch up.
 pub(crate) const MENDS_WITHIN: Micros = 4_000 * MILLI;
 
-/// A leader that is asked to hand over has done so within this time, or another cause has changed it.
+/// Time limit of a handover of leadership; a later change of leaders has another cause.
 const HANDS_OVER_WITHIN: Micros = 3_000 * MILLI;
 
-/// So many milliseconds pass between two looks for sessions that live for too long.
+/// Milliseconds between two checks for sessions that live too long.
 const SESSIONS_EVERY: u64 = 20;
 
-/// What is known of who leads.
+/// Knowledge about the leader.
 #[derive(Debug, Default)]
 pub(crate) struct LeaderWatch {
     leader: Option<usize>,
-    /// In which term.
+    /// Term of the leader.
     term: u64,
-    /// Which of its processes.
+    /// Process of the leader, by number.
     life: u64,
-    /// When it was asked to hand over.
+    /// Time at which a handover was requested.
     pub(crate) asked_to_move: Option<Micros>,
-    /// Until when a fault is felt.
+    /// Time up to which the effects of a fault last.
     pub(crate) broken_until: Micros,
 }
 
 impl LeaderWatch {
-    /// The machine that was seen to lead last.
+    /// Returns the machine of the last known leader.
     pub(crate) fn leader(&self) -> Option<usize> {
         self.leader
     }
 }
 
-/// A cluster, its clients, and all that happens to them.
+/// Cluster with its clients and all events.
 pub struct World {
     pub(crate) plan: Plan,
     pub(crate) machines: Vec<Machine>,
     pub(crate) clients: Vec<Client>,
     pub(crate) surroundings: Surroundings,
     pub(crate) nemesis: Nemesis,
-    /// Whether the cluster is whole, and who leads.
+    /// Whether the cluster is intact, with the leader.
     pub(crate) watch: LeaderWatch,
-    /// Nothing more goes wrong.
+    /// No more faults happen.
     pub(crate) is_final: bool,
-    /// The machine that has an older copy of its disk of which not all others know. Until it is refused nothing else goes
-    /// wrong.
+    /// Machine with an older copy of its disk that not all others know of. Until it is rejected there are no
+    /// other faults.
     pub(crate) returning: Option<usize>,
-    /// Answers to probes.
+    /// Responses to probes.
     pub(crate) probed: Vec<(OpId, Answer)>,
     pub(crate) next_probe: OpId,
     pub(crate) probes: u64,
@@ -81,7 +81,7 @@ pub struct World {
 }
 
 impl World {
-    /// The world of a plan, in which nothing has happened yet.
+    /// Creates the world of a plan before its first event.
     pub fn new(plan: Plan) -> Self {
         let seed = plan.seed;
         let network = Arc::new(Mutex::new(Network::new(
@@ -104,7 +104,7 @@ impl World {
         };
         let mut machines: Vec<Machine> = (0..plan.machines).map(machine).collect();
         if plan.kinds.contains(&Kind::WallClock) {
-            // Some are wrong when the machine starts.
+            // Some wall clocks are wrong from the start.
             let mut dice = Dice::new(seed, "wall clocks at first");
             for machine in plan
                 .wrong_clocks
@@ -167,37 +167,37 @@ impl World {
         &self.surroundings.network
     }
 
-    /// What time it is.
+    /// Returns the simulated time.
     pub fn now(&self) -> Micros {
         self.network().lock().agenda.now()
     }
 
-    /// How many steps were made.
+    /// Returns the number of steps so far.
     pub fn steps(&self) -> u64 {
         self.network().lock().agenda.steps()
     }
 
-    /// How many milliseconds were simulated.
+    /// Returns the number of simulated milliseconds.
     pub fn ticks(&self) -> u64 {
         self.ticks
     }
 
-    /// How much was looked at.
+    /// Returns the amounts of checked items.
     pub fn looked(&self) -> Looked {
         self.surroundings.ledger.borrow().looked()
     }
 
-    /// How often what went wrong.
+    /// Returns the number of faults of each kind.
     pub fn struck(&self) -> &[(Kind, u64)] {
         &self.nemesis.struck
     }
 
-    /// The hash of all that happened: the same for the same seed and as many steps.
+    /// Returns the hash of all events: the same for the same seed and number of steps.
     pub fn trace(&self) -> u64 {
         self.network().lock().agenda.trace()
     }
 
-    /// Makes steps until there were so many, or something is wrong.
+    /// Makes steps up to this number, or until a violation.
     pub fn run(&mut self, steps: u64) -> Result<(), String> {
         while self.steps() < steps {
             self.step()?;
@@ -205,7 +205,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets the next event happen, and looks whether all still holds.
+    /// Executes the next event, and checks the invariants.
     pub(crate) fn step(&mut self) -> Result<(), String> {
         let event = self.network().lock().agenda.take_next();
         match event {
@@ -241,7 +241,7 @@ impl World {
             Event::Client(client, timer) => self.client(client).timer(timer),
             Event::Fault(fault) => self.fault(fault),
             Event::Boot(machine) => {
-                // At the end whoever is down and is not spared stays down.
+                // In the final phase a machine that is down stays down unless it is spared.
                 let stays_down = self.is_final && !self.is_spared(machine);
                 let stays_down = stays_down || self.machines[machine].is_refused();
                 if !self.machines[machine].is_up() && !stays_down {
@@ -260,13 +260,13 @@ impl World {
         }
     }
 
-    /// Ends processes that have nothing more to do, and starts them again.
+    /// Ends processes that have finished or failed, and restarts them.
     fn look_after_machines(&mut self) {
         for machine in 0..self.machines.len() {
             let Some((reason, surprising)) = self.machines[machine].ended() else {
                 continue;
             };
-            tracing::info!(machine = machine + 1, reason, "a process ends");
+            tracing::info!(machine = machine + 1, reason, "process ends");
             if self.is_refusal(machine, &reason) {
                 self.refused(machine);
                 continue;
@@ -277,7 +277,7 @@ impl World {
                 self.surroundings
                     .ledger
                     .borrow_mut()
-                    .note("nodes go on", Err(text));
+                    .note("nodes keep running", Err(text));
             }
             let how = match self.machines[machine].device().is_cut() {
                 true => End::PowerCut(self.now()),
@@ -287,7 +287,7 @@ impl World {
         }
     }
 
-    /// Counts the time for which the cluster is not whole, and looks whether a session lives for too long.
+    /// Measures the time for which the cluster is not whole, and checks for sessions that live too long.
     fn look_after_sessions(&mut self) {
         let now = self.now();
         let mut leading = (0..self.machines.len()).filter_map(|machine| {
@@ -299,7 +299,7 @@ impl World {
         let leader = leading.map(|(machine, _)| machine);
         let has_majority = leader.is_some_and(|leader| self.has_whole_majority(leader));
         let mut ledger = self.surroundings.ledger.borrow_mut();
-        // The same node may lead again, in another term: nothing of the earlier one counts.
+        // The same node may lead again in another term, without the state of the earlier one.
         if let Some((leader, term)) = leading
             && (self.watch.leader, self.watch.term) != (Some(leader), term)
         {
@@ -316,11 +316,11 @@ impl World {
             self.watch.term = term;
             self.watch.life = self.machines[leader].lives();
         }
-        // Nobody leads for a moment in each change; that breaks nothing.
+        // Each change has a moment without a leader, which breaks nothing.
         if leader.is_some() && !has_majority {
             self.watch.broken_until = now + MENDS_WITHIN;
         }
-        // A leader that hands over takes no commands until its successor leads.
+        // A leader that hands over accepts no commands until its successor leads.
         let hands_over = self.machines.iter().any(Machine::moves_leader);
         let is_whole = has_majority && !hands_over && now >= self.watch.broken_until;
         ledger.prompt.passed(MILLI, is_whole);
@@ -329,7 +329,7 @@ impl World {
         }
     }
 
-    /// Whether this machine and enough others are well, and hear each other.
+    /// Returns whether this machine and enough others are healthy and connected to each other.
     fn has_whole_majority(&self, leader: usize) -> bool {
         let whole = |one, other| self.is_settled(one, other) && self.is_settled(other, one);
         let mut core = vec![leader];
@@ -351,7 +351,7 @@ impl World {
     }
 }
 
-/// A client and what it lives in.
+/// Client with its environment.
 struct AtClient<'w> {
     client: &'w mut Client,
     surroundings: &'w Surroundings,

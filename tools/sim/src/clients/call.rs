@@ -1,4 +1,5 @@
-//! The way of a request to a node, and of its answer back. Both may be lost, and a request may come twice.
+//! Transport of requests to nodes and of responses to clients. Both may be lost, and a request may arrive
+//! twice.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use super::{Answer, Ask, ClientId, OpId};
 use crate::agenda::{Event, MILLI, Micros};
 use crate::network::{Network, Shared};
 
-/// A copy of a request comes so much later at most: from the buffers of whoever stood between.
+/// Maximum delay of a duplicate request, as from the buffers of an intermediary.
 const LATEST_COPY: Micros = 800 * MILLI;
 
 /// Sends a request.
@@ -19,7 +20,8 @@ pub fn send(network: &mut Network, machine: usize, client: ClientId, op: OpId, a
     if network.clients_cut_off(machine) || network.loses_of_client() {
         return;
     }
-    // A copy of a call for a lock is another call to the server, which a client that counts its attempts never makes.
+    // To the server a copy of a lock request is another request, which a client that counts its attempts
+    // never makes.
     let may_be_copied = !matches!(ask, Ask::Acquire { .. } | Ask::Upgrade { .. } | Ask::Watch { .. });
     if may_be_copied && network.copies_of_client() {
         let (delay, ask) = (network.client_delay() + network.within(LATEST_COPY), ask.clone());
@@ -41,7 +43,7 @@ pub fn send(network: &mut Network, machine: usize, client: ClientId, op: OpId, a
     network.agenda.after(delay, request);
 }
 
-/// Sends an answer.
+/// Sends a response.
 pub fn answer(network: &Shared, machine: usize, client: ClientId, op: OpId, answer: Answer) {
     let mut network = network.lock();
     if network.clients_cut_off(machine) || network.loses_of_client() {
@@ -51,7 +53,7 @@ pub fn answer(network: &Shared, machine: usize, client: ClientId, op: OpId, answ
     network.agenda.after(delay, Event::Answer { client, op, answer });
 }
 
-/// Does at a node what is asked.
+/// Executes a request at a node.
 pub async fn perform(node: &Node, locks: &Locks, ask: Ask, network: &Shared) -> Answer {
     let now = network.lock().agenda.now();
     match ask {
@@ -152,7 +154,7 @@ pub async fn perform(node: &Node, locks: &Locks, ask: Ask, network: &Shared) -> 
         }
         Ask::Read(path) => match node.read_barrier().await {
             Ok(()) => Answer::Saw(node.read(|store| {
-                // What is seen is the digest's business; here it is about when.
+                // The content is checked by the digests; this read is about its position.
                 let _ = store.get(&path);
                 store.zxid()
             })),
@@ -168,7 +170,7 @@ pub async fn perform(node: &Node, locks: &Locks, ask: Ask, network: &Shared) -> 
                 biased;
                 notice = watcher.fired() => match notice {
                     Some(notice) => Answer::Told(read, notice.zxid),
-                    // The node stops, or cannot tell.
+                    // The node is stopping, or cannot notify.
                     None => Answer::Unavailable,
                 },
                 () = tokio::time::sleep(Duration::from_millis(wait_ms)) => {

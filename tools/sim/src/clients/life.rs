@@ -1,4 +1,5 @@
-//! One client: what it is about, whom it waits for, and until when. It does one thing at a time beside its heartbeats.
+//! Client of the simulation: its current task, the response that it waits for, and its timeouts. It does one
+//! thing at a time, beside its heartbeats.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,16 +14,16 @@ use crate::dice::Dice;
 use crate::invariants::Ledger;
 use crate::network::Shared;
 
-/// A request is sent so often at most before a client gives it up.
+/// Limit of attempts before a client gives a request up.
 const ATTEMPTS: u16 = 8;
 
-/// What a client lives in.
+/// Environment of a client.
 pub struct Surroundings {
-    /// By which it reaches the nodes.
+    /// Network to the nodes.
     pub network: Shared,
-    /// To which it tells what it was told.
+    /// Ledger in which it records the responses.
     pub ledger: Rc<RefCell<Ledger>>,
-    /// How many nodes there are.
+    /// Number of nodes.
     pub machines: usize,
 }
 
@@ -31,18 +32,18 @@ struct Session {
     timeout: Micros,
 }
 
-/// What a client waits for.
+/// Request that a client waits for.
 struct Current {
     doing: Doing,
     request_id: RequestId,
     retry: u16,
     op: OpId,
     machine: usize,
-    /// When this attempt was sent.
+    /// Time at which this attempt was sent.
     sent: Micros,
-    /// What had been acknowledged when it began.
+    /// Highest acknowledged position when the request began.
     floor: u64,
-    /// How often the machine's state had been replaced when this attempt was sent.
+    /// Number of snapshots that had replaced the machine's state when this attempt was sent.
     replacements: u64,
 }
 
@@ -58,31 +59,32 @@ enum Doing {
     Close,
 }
 
-/// A client.
+/// Client of the simulation.
 pub struct Client {
     id: ClientId,
-    /// How often of a thousand times it stands still after a heartbeat.
+    /// Pauses after heartbeats, in a thousand.
     pauses: u64,
     dice: Dice,
     session: Option<Session>,
     holding: Vec<Grant>,
     current: Option<Current>,
     heartbeats: BTreeMap<OpId, SessionId>,
-    /// Until then it begins nothing.
+    /// Time before which it begins nothing.
     still_until: Micros,
     next_op: OpId,
     next_request: u64,
-    /// The one machine to which it sends its heartbeats, and first tries everything else: half of the clients have one, as most
-    /// real ones do. Whoever is at home at a leader that is cut off hears nothing of its successor.
+    /// The one machine that gets its heartbeats and the first attempt of everything else. Half of the clients
+    /// have one, as most real clients do. A client whose home is an isolated leader learns nothing of its
+    /// successor.
     home: Option<u64>,
-    /// It makes the znodes that all need before anything else.
+    /// It has yet to create the znodes that all clients need.
     sets_up: bool,
     /// It begins nothing new.
     quiet: bool,
 }
 
 impl Client {
-    /// A client that has done nothing yet.
+    /// Creates a client that has not done anything yet.
     pub fn new(id: ClientId, pauses: u64, mut dice: Dice) -> Self {
         let home = dice.chance(500).then(|| dice.between(0..u64::MAX));
         Self {
@@ -102,12 +104,12 @@ impl Client {
         }
     }
 
-    /// Begins nothing new from now on, not even a heartbeat.
+    /// Stops beginning anything new, even heartbeats.
     pub fn fall_quiet(&mut self) {
         self.quiet = true;
     }
 
-    /// Its time has come.
+    /// Handles a timer.
     pub fn timer(&mut self, timer: ClientTimer, world: &Surroundings) {
         match timer {
             ClientTimer::Next if world.network.lock().agenda.now() < self.still_until => {
@@ -158,7 +160,7 @@ impl Client {
         let floor = world.ledger.borrow().acknowledged.floor();
         self.current = Some(Current {
             doing,
-            request_id: RequestId::parse(&request_id).expect("it is an id"),
+            request_id: RequestId::parse(&request_id).expect("the text is a valid request id"),
             retry: 0,
             op: 0,
             machine: 0,
@@ -169,7 +171,7 @@ impl Client {
         self.attempt(world);
     }
 
-    /// What to do with a lock that is held.
+    /// Draws the next action with a held lock.
     fn with(&mut self, held: Grant) -> Doing {
         match (self.dice.between(0..10), held.mode) {
             (0..2, LockMode::Upgradeable) => Doing::Upgrade {
@@ -183,7 +185,7 @@ impl Client {
         }
     }
 
-    /// Sends what is to be done to some node.
+    /// Sends the current request to a node.
     fn attempt(&mut self, world: &Surroundings) {
         let op = self.next_op();
         let is_first = self.current.as_ref().is_some_and(|current| current.retry == 0);
@@ -192,7 +194,7 @@ impl Client {
             self.current = None;
             return self.next_after(world, 10 * MILLI);
         };
-        let current = self.current.as_mut().expect("something is to be done");
+        let current = self.current.as_mut().expect("a request is current");
         current.op = op;
         current.machine = machine;
         current.sent = world.network.lock().agenda.now();
@@ -210,10 +212,10 @@ impl Client {
             .after(patience, Event::Client(self.id, ClientTimer::GiveUp(op)));
     }
 
-    /// `None`: it needs a session, and that is gone.
+    /// Returns the request; `None` if it needs a session that has ended.
     fn ask(&mut self) -> Option<Ask> {
         let session = self.session.as_ref().map(|session| session.id);
-        let current = self.current.as_ref().expect("something is to be done");
+        let current = self.current.as_ref().expect("a request is current");
         let (request_id, retry) = (current.request_id.clone(), current.retry);
         Some(match current.doing.clone() {
             Doing::Open => Ask::Open {
@@ -274,10 +276,10 @@ impl Client {
         })
     }
 
-    /// No answer, or none that says what was done: the same again, elsewhere, or it is given up.
+    /// Handles a missing or inconclusive response: repeats the request on another node, or gives it up.
     fn again(&mut self, world: &Surroundings) {
         let Some(current) = &mut self.current else { return };
-        // A watch that is lost is lost: another one would be about another moment.
+        // A watch is not repeated: another one would be about another moment.
         let repeatable = !matches!(current.doing, Doing::Task(Task::Watch { .. } | Task::Read(_)));
         current.retry += 1;
         if repeatable && current.retry < ATTEMPTS {
@@ -290,13 +292,15 @@ impl Client {
             Doing::Task(Task::Acquire { .. }) | Doing::Upgrade { .. } | Doing::Release | Doing::Close
         );
         if leaves_something {
-            // What it may hold without knowing ends with the session, which it lets fall silent.
+            // A lock that the client may hold without knowing ends with the session, whose heartbeats it
+            // stops.
             self.lose_session();
         }
         self.next_after(world, 50 * MILLI);
     }
 
-    /// A heartbeat was not answered. Now and then that was the last one for long: it may be on its way yet.
+    /// Handles an unanswered heartbeat. Occasionally it stays the last one for a long time, while it may
+    /// still arrive.
     fn unheard(&mut self, world: &Surroundings) {
         if let Some(timeout) = self.session.as_ref().map(|session| session.timeout)
             && self.dice.chance(self.pauses * 2)
@@ -320,8 +324,8 @@ impl Client {
             let again = Event::Client(self.id, ClientTimer::Heartbeat(id));
             return network.agenda.after(self.still_until - now, again);
         }
-        // Now and then a client stands still, in half of the cases for longer than its session lives. Some of them do nothing
-        // else meanwhile either: what a session asks for is a sign of life.
+        // Occasionally a client pauses, in half of the cases for longer than its session lives. Some pause
+        // their other requests as well: each request of a session counts as a heartbeat.
         let pause = match self.dice.chance(self.pauses) {
             true => {
                 let pause = self.dice.between(timeout / 2..timeout * 2);
@@ -345,7 +349,7 @@ impl Client {
             .after(pause, Event::Client(self.id, ClientTimer::Heartbeat(id)));
     }
 
-    /// An answer has come. Some come late: then the client has given up waiting for them, and what they say is still true.
+    /// Handles a response. A late one, which the client no longer waits for, is still valid evidence.
     pub fn answered(&mut self, op: OpId, answer: Answer, world: &Surroundings) {
         match &answer {
             Answer::Heard(session, sent, timeout) | Answer::Opened(session, sent, timeout) => {
@@ -366,12 +370,12 @@ impl Client {
         match answer {
             Answer::Unavailable | Answer::Unknown => {
                 let mut network = world.network.lock();
-                // As if the patience were over, in a moment.
+                // Repeats the attempt shortly, as after its timeout.
                 let timer = Event::Client(self.id, ClientTimer::GiveUp(op));
                 network.agenda.after(30 * MILLI, timer);
             }
             answer => {
-                let current = self.current.take().expect("it was there above");
+                let current = self.current.take().expect("the request was checked above");
                 self.take(current, answer, world);
             }
         }
@@ -394,7 +398,7 @@ impl Client {
                     && !matches!(doing, Doing::Setup | Doing::Close)
                     && let Some(session) = &self.session
                 {
-                    // A request that is carried out counts as a heartbeat.
+                    // An executed request counts as a heartbeat.
                     ledger.heard(session.id, current.sent, session.timeout);
                 }
                 match (doing, &applied.outcome) {
@@ -458,7 +462,7 @@ impl Client {
         self.heartbeats.clear();
     }
 
-    /// Where to send something: to the home, if it has one and `wants_home`, or anywhere.
+    /// Returns the target machine: the home, if the client has one and `wants_home`, or any other.
     fn machine(&mut self, world: &Surroundings, wants_home: bool) -> usize {
         let anywhere = self.dice.between(0..world.machines as u64);
         let number = self.home.filter(|_| wants_home).unwrap_or(anywhere);

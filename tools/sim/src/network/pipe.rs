@@ -9,14 +9,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{ConnId, Parcel, Shared, WINDOW_BYTES};
 
-/// Reads what comes on one way.
+/// Reader of one direction.
 pub struct Reader {
     network: Shared,
     conn: ConnId,
     way: usize,
 }
 
-/// Writes to one way.
+/// Writer of one direction.
 pub struct Writer {
     network: Shared,
     conn: ConnId,
@@ -118,7 +118,7 @@ impl AsyncWrite for Writer {
 impl Drop for Reader {
     fn drop(&mut self) {
         let mut network = self.network.lock();
-        // What comes from now on finds nobody.
+        // Parcels that arrive from now on are rejected.
         if let Some(conn) = network.conns.get_mut(&self.conn) {
             conn.deaf[1 - self.way] = true;
         }
