@@ -1,5 +1,5 @@
-//! Members are added, promoted, lost, replaced and removed, the leader among them, while many take locks and write.
-//! Nobody is in a lock together with somebody else, nothing that was acknowledged is lost, and writes go on.
+//! Members are added, promoted, lost, replaced and removed, including the leader, while many clients acquire
+//! locks and write. The lock never has two holders, no acknowledged write is lost, and writes continue.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -17,24 +17,24 @@ use tokio::time::Instant;
 
 use crate::harness::{PATIENCE, TestCluster, eventually, rounds};
 
-/// What must hold of writes.
+/// Bound for the time without a successful write.
 const LONGEST_WITHOUT_A_WRITE: Duration = Duration::from_secs(2);
 
-/// A node that gives no answer for so long is left for another one. Less than what is promised of writes, since a
-/// request may be under way to a node that is killed.
+/// Timeout after which a caller switches to another node. It is below the bound for writes, since a request
+/// may be in flight to a node that is killed.
 const TRY_ANOTHER_AFTER: Duration = Duration::from_millis(700);
 
-/// Between two tries of a write: a node that is gone refuses at once, and to ask it without a pause takes the cores from
-/// those who elect.
+/// Pause between two attempts of a write. A dead node refuses at once, and retries without a pause would take
+/// CPU time from the election.
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 
-/// So long everybody stays in the lock: long enough that somebody who is let in beside it is seen.
+/// Time for which each client holds the lock: long enough for a second holder to be detected.
 const STAY: Duration = Duration::from_millis(3);
 
 const WRITERS: usize = 4;
 const LOCKERS: usize = 4;
 
-/// Where the callers find nodes, as members come and go.
+/// HTTP addresses of the nodes, updated as members change.
 #[derive(Default)]
 struct Places(Mutex<Vec<String>>);
 
@@ -44,7 +44,7 @@ impl Places {
     }
 }
 
-/// What everybody who is in the lock sees of it.
+/// Shared state that the lock protects.
 #[derive(Default)]
 struct Guarded {
     inside: AtomicBool,
@@ -56,7 +56,8 @@ struct Load {
     places: Arc<Places>,
     done: Arc<AtomicBool>,
     guarded: Arc<Guarded>,
-    /// When a write was answered; the longest that one took with all its tries; and what was answered.
+    /// Times of acknowledged writes, the longest duration of one with all its attempts, and the created
+    /// paths.
     writes: Arc<Mutex<Writes>>,
     tasks: JoinSet<()>,
 }
@@ -107,7 +108,8 @@ impl Load {
     }
 }
 
-/// One write, tried at one node after the other until one answers. A try that gave no answer may have been carried out.
+/// Makes one write, trying one node after the other until one acknowledges it. An attempt without an answer
+/// may have been applied.
 async fn write(places: &Places, writes: &Mutex<Writes>, turn: &mut usize) {
     let began = Instant::now();
     let body = json!({ "mode": "persistent_sequential", "data": "x" }).to_string();
@@ -127,22 +129,22 @@ async fn write(places: &Places, writes: &Mutex<Writes>, turn: &mut usize) {
             writes.paths.push(path);
             return;
         }
-        assert!(began.elapsed() < PATIENCE, "a write is not answered anywhere");
+        assert!(began.elapsed() < PATIENCE, "no node answers a write");
         tokio::time::sleep(BETWEEN_TRIES).await;
     }
 }
 
-/// Takes the lock, is in it alone, and leaves it.
+/// Acquires the lock, checks that it is held alone, and releases it.
 async fn enter(places: &Places, guarded: &Guarded, first: usize) {
     let mut client = ApiClient::new(&places.all(), first, PATIENCE);
     let session = KeptSession::open(&mut client, Duration::from_secs(30), "locker")
         .await
         .expect("a session");
-    // Nobody holds the lock for long, so a wait ends; a node that is gone meanwhile is left with its connection.
+    // Every holder releases soon, so each wait ends; when a node disappears, so does the connection to it.
     let held = client.acquire(session.id(), "guarded").await.expect("the lock");
     assert!(
         !guarded.inside.swap(true, Ordering::SeqCst),
-        "two are in the lock"
+        "the lock has two holders"
     );
     let before = guarded.last_token.swap(held.fencing_token, Ordering::SeqCst);
     assert!(
@@ -156,11 +158,14 @@ async fn enter(places: &Places, guarded: &Guarded, first: usize) {
     client
         .release(session.id(), &held)
         .await
-        .expect("the lock was kept");
-    client.close_session(session.id()).await.expect("the end of it");
+        .expect("the lock is still held");
+    client
+        .close_session(session.id())
+        .await
+        .expect("the session can be closed");
 }
 
-/// Who works on the cluster.
+/// Operator that changes the membership.
 struct Operator {
     cluster: TestCluster,
     places: Arc<Places>,
@@ -175,7 +180,7 @@ impl Operator {
         Members::at(&self.cluster.http_addresses())
     }
 
-    /// A new node, from its configuration to its vote.
+    /// Adds a new node, from its configuration to its vote.
     async fn add(&mut self) -> NodeId {
         let mut members = self.members();
         let id = members.next_id().await.unwrap();
@@ -188,13 +193,13 @@ impl Operator {
         };
         members.add(id, &address).await.unwrap();
         self.cluster.wait_ready(&[id], START_TIMEOUT).await.unwrap();
-        // A learner takes requests as every node does.
+        // A learner accepts requests like any other node.
         self.show_places();
         members.promote(id, PATIENCE).await.unwrap();
         id
     }
 
-    /// The leader, or somebody else.
+    /// Returns the leader, or a follower.
     async fn pick(&self, leader: bool) -> NodeId {
         match leader {
             true => self.cluster.leader_now().await,
@@ -202,7 +207,7 @@ impl Operator {
         }
     }
 
-    /// A node is lost, and its place goes to a new one.
+    /// Kills a node and replaces it by a new one.
     async fn replace(&mut self, leader: bool) {
         let lost = self.pick(leader).await;
         assert!(self.cluster.kill(lost).await.unwrap());
@@ -210,12 +215,12 @@ impl Operator {
         self.add().await;
     }
 
-    /// A node that lives is removed, and ends.
+    /// Removes a running node, which then exits.
     async fn remove(&mut self, leader: bool) {
         let id = self.pick(leader).await;
         self.members().remove(id, false).await.unwrap();
         let cluster = &self.cluster;
-        eventually(&format!("node {id} ends"), async || {
+        eventually(&format!("node {id} exits"), async || {
             cluster.pid(id).unwrap().is_none()
         })
         .await;
@@ -239,7 +244,7 @@ impl Operator {
 }
 
 #[tokio::test]
-async fn locks_and_writes_go_on_while_members_come_and_go() {
+async fn locks_and_writes_continue_during_membership_changes() {
     let cluster = TestCluster::start().await;
     let mut operator = Operator {
         cluster,
@@ -253,7 +258,7 @@ async fn locks_and_writes_go_on_while_members_come_and_go() {
     assert_eq!(parent.status, 201);
     let load = Load::start(operator.places.clone());
     let began = Instant::now();
-    // When what was done: to say what was going on when writes paused.
+    // Steps with their times, to report the step during which writes paused.
     let mut steps = Vec::new();
     let count = rounds(1);
     for round in 0..count {
@@ -273,7 +278,7 @@ async fn locks_and_writes_go_on_while_members_come_and_go() {
         told("promoted");
         members.move_leader(None).await.unwrap();
         told("made the leader");
-        // Once more the other way round.
+        // The same with the roles reversed.
         operator.add().await;
         operator.remove(without).await;
         told("added and another removed");
@@ -306,7 +311,11 @@ async fn locks_and_writes_go_on_while_members_come_and_go() {
     );
 
     let answered: BTreeSet<String> = writes.paths.iter().cloned().collect();
-    assert_eq!(answered.len(), writes.paths.len(), "no number was given twice");
+    assert_eq!(
+        answered.len(),
+        writes.paths.len(),
+        "every sequence number is unique"
+    );
     let mut digests = BTreeSet::new();
     for id in operator.cluster.ids() {
         let there = children(&operator.cluster, id).await;
@@ -314,7 +323,7 @@ async fn locks_and_writes_go_on_while_members_come_and_go() {
         assert!(lost.is_empty(), "node {id} lacks {lost:?}");
         digests.insert(there);
     }
-    assert_eq!(digests.len(), 1, "all nodes have the same");
+    assert_eq!(digests.len(), 1, "all nodes have the same children");
 }
 
 async fn children(cluster: &TestCluster, id: NodeId) -> BTreeSet<String> {

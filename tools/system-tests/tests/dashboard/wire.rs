@@ -1,4 +1,5 @@
-//! The DevTools protocol over a pipe: questions and their answers, each a JSON document that ends with a zero. It knows no page.
+//! DevTools protocol over a pipe: requests and responses, each a JSON document that ends with a zero byte.
+//! Independent of the page.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,17 +13,17 @@ use tokio::sync::oneshot;
 
 use crate::browser::PATIENCE;
 
-/// The way to a browser.
+/// Connection to a browser.
 pub struct Wire {
     to: tokio::sync::Mutex<ChildStdin>,
     next: AtomicU64,
     waiting: Mutex<HashMap<u64, oneshot::Sender<Value>>>,
-    /// What the page has said against itself: exceptions, errors in its console, what its policy has kept it from.
+    /// Exceptions, console errors and policy violations of the page.
     pub complaints: Mutex<Vec<String>>,
 }
 
 impl Wire {
-    /// The way to the browser that reads the one and writes the other.
+    /// Opens the connection to the browser at the other ends of these pipes.
     pub fn open(to: ChildStdin, from: ChildStdout) -> Arc<Self> {
         let wire = Arc::new(Self {
             to: tokio::sync::Mutex::new(to),
@@ -34,7 +35,7 @@ impl Wire {
         wire
     }
 
-    /// Asks something of a page, or of the browser itself, and waits for the answer.
+    /// Sends a request to a page or to the browser, and waits for the response.
     pub async fn ask(&self, session: Option<&str>, method: &str, parameters: Value) -> Value {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (tell, told) = oneshot::channel();
@@ -46,13 +47,13 @@ impl Wire {
         let mut bytes = message.to_string().into_bytes();
         bytes.push(0);
         let mut to = self.to.lock().await;
-        to.write_all(&bytes).await.expect("the browser listens");
-        to.flush().await.expect("the browser listens");
+        to.write_all(&bytes).await.expect("the browser reads the pipe");
+        to.flush().await.expect("the browser reads the pipe");
         drop(to);
         let answer = tokio::time::timeout(PATIENCE, told).await;
         answer
             .unwrap_or_else(|_| panic!("the browser does not answer {method}"))
-            .expect("the browser lives")
+            .expect("the browser still runs")
     }
 }
 
@@ -70,7 +71,7 @@ async fn read(wire: Arc<Wire>, from: ChildStdout) {
                     None => message["error"].take(),
                 };
                 if let Some(waiting) = wire.waiting.lock().remove(&id) {
-                    // Whoever asked may have given up.
+                    // The caller may have given up.
                     let _ = waiting.send(answer);
                 }
             }
@@ -84,7 +85,7 @@ fn complain(wire: &Wire, message: &Value) {
     let complaint = match message["method"].as_str() {
         Some("Runtime.exceptionThrown") => Some(told["exceptionDetails"].to_string()),
         Some("Runtime.consoleAPICalled") if told["type"] == "error" => Some(told["args"].to_string()),
-        // That a node does not answer, or refuses, is a matter of the tests.
+        // Failed and rejected requests to a node are a matter of the tests.
         Some("Log.entryAdded")
             if told["entry"]["level"] == "error" && told["entry"]["source"] != "network" =>
         {

@@ -1,14 +1,14 @@
-//! Faults at the first start of a node: what it leaves of its directory is a beginning that the next start takes up.
+//! Faults during the first start of a node: the next start must continue with the partial directory.
 
 use std::time::Duration;
 
 use crate::bench::{Bench, within};
 use crate::cell::{Cell, Outcome};
 
-/// A node alone starts, elects itself and serves within this, wherever its first start has ended.
+/// Time limit within which a single node starts, elects itself and serves, wherever its first start ended.
 const SERVES_WITHIN: Duration = Duration::from_secs(15);
 
-/// Starts a new node with the fault, and once more without it if it has ended.
+/// Starts a new node with the fault, and again without it if it has exited.
 pub async fn run(cell: &Cell) -> Outcome {
     let mut outcome = Outcome::default();
     let mut bench = Bench::configure(1);
@@ -19,7 +19,9 @@ pub async fn run(cell: &Cell) -> Outcome {
     })
     .await;
     if !reached {
-        outcome.problems.push("the node never came to it".to_owned());
+        outcome
+            .problems
+            .push("the node never reached the fail point".to_owned());
     }
     if bench.cluster().wait_ready(&[1], SERVES_WITHIN).await.is_err() {
         outcome.ended = true;
@@ -27,7 +29,7 @@ pub async fn run(cell: &Cell) -> Outcome {
         if let Err(error) = bench.cluster().wait_ready(&[1], SERVES_WITHIN).await {
             outcome
                 .problems
-                .push(format!("it does not start again: {error:#}"));
+                .push(format!("the node does not start again: {error:#}"));
         }
     }
     outcome
