@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 /// Time limit of one program, far longer than any needs on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs a program and returns its output. If it fails, the error contains what it printed on stderr.
 pub async fn run(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
@@ -29,7 +29,7 @@ pub async fn run_with(program: &str, arguments: &[&str], input: &str) -> anyhow:
     let mut stdin = child.stdin.take().context("the program has an input")?;
     stdin.write_all(input.as_bytes()).await.with_context(what)?;
     drop(stdin);
-    let output = tokio::time::timeout(PATIENCE, child.wait_with_output())
+    let output = tokio::time::timeout(TIMEOUT, child.wait_with_output())
         .await
         .with_context(what)?
         .with_context(what)?;

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 
 /// Response of a node.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Response {
     /// HTTP status.
     pub status: u16,
     /// Headers; `date` is the node's wall clock.
@@ -24,7 +24,7 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-impl Answer {
+impl Response {
     /// Returns the body as JSON, or `null` if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
@@ -48,10 +48,10 @@ pub async fn call(
     method: Method,
     path: &str,
     body: &Value,
-    patience: Duration,
-) -> anyhow::Result<Answer> {
+    timeout: Duration,
+) -> anyhow::Result<Response> {
     let what = format!("{method} {path} at {node}");
-    let exchange = async {
+    let request_response = async {
         let stream = TcpStream::connect(node).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let bytes = match body {
@@ -64,36 +64,36 @@ pub async fn call(
             .header("host", node.to_string())
             .header("content-type", "application/json")
             .body(Full::new(bytes))?;
-        let answer = async {
-            let answer = sender.send_request(request).await?;
-            let (head, body) = answer.into_parts();
+        let response = async {
+            let response = sender.send_request(request).await?;
+            let (head, body) = response.into_parts();
             let body = body.collect().await?.to_bytes();
-            anyhow::Ok(Answer {
+            anyhow::Ok(Response {
                 status: head.status.as_u16(),
                 headers: head.headers,
                 body,
             })
         };
         // The connection has to be polled for the response to arrive; its own end says nothing more.
-        tokio::pin!(answer, connection);
+        tokio::pin!(response, connection);
         tokio::select! {
             biased;
-            answer = &mut answer => answer,
+            response = &mut response => response,
             ended = &mut connection => match ended {
-                Ok(()) => answer.await,
+                Ok(()) => response.await,
                 Err(error) => Err(error.into()),
             },
         }
     };
-    match tokio::time::timeout(patience, exchange).await {
-        Ok(answer) => answer.with_context(|| what),
-        Err(_) => anyhow::bail!("{what}: no answer within {} ms", patience.as_millis()),
+    match tokio::time::timeout(timeout, request_response).await {
+        Ok(response) => response.with_context(|| what),
+        Err(_) => anyhow::bail!("{what}: no answer within {} ms", timeout.as_millis()),
     }
 }
 
 /// Reads a document with `GET`.
-pub async fn get(node: SocketAddr, path: &str, patience: Duration) -> anyhow::Result<Value> {
-    call(node, Method::GET, path, &Value::Null, patience)
+pub async fn get(node: SocketAddr, path: &str, timeout: Duration) -> anyhow::Result<Value> {
+    call(node, Method::GET, path, &Value::Null, timeout)
         .await?
         .success()
 }

@@ -15,7 +15,7 @@ use crate::supervise::{KEPT, PREFIX};
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Interval between two checks.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Removes the leftovers of runs whose owner processes have ended. Directories that are kept on purpose stay.
 pub fn sweep(dir: &Path) -> anyhow::Result<()> {
@@ -36,7 +36,7 @@ pub fn sweep_own(dir: &Path) -> anyhow::Result<()> {
             // A thread that writes to a frozen disk cannot be killed, and blocks all others of its namespace.
             while !disks(&path).is_empty() && begun.elapsed() < ENDS_WITHIN {
                 thaw_all(&path);
-                std::thread::sleep(LOOK_EVERY);
+                std::thread::sleep(POLL_INTERVAL);
             }
             remove(&path);
         }

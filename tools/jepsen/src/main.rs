@@ -5,7 +5,7 @@ mod client;
 mod cluster;
 mod command;
 mod http;
-mod inside;
+mod isolation;
 mod leftovers;
 mod matrix;
 mod mutants;

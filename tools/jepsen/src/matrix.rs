@@ -70,7 +70,7 @@ const GATE: [(&str, &str); 10] = [
 ];
 
 /// Nemeses of control runs: faults under which the control workloads fail for certain.
-const CONTROLLED: [&str; 2] = ["isolate-leader", "partition-halves"];
+const CONTROL_NEMESES: [&str; 2] = ["isolate-leader", "partition-halves"];
 
 impl Matrix {
     /// Returns the name as on the command line.
@@ -80,11 +80,11 @@ impl Matrix {
     }
 
     /// Returns the seconds of faults in each cell.
-    pub fn seconds(self, asked: u64) -> u64 {
+    pub fn seconds(self, requested: u64) -> u64 {
         match self {
             Self::Gate => 12,
-            Self::Quick | Self::Full => asked,
-            Self::Release => asked.max(120),
+            Self::Quick | Self::Full => requested,
+            Self::Release => requested.max(120),
         }
     }
 
@@ -101,7 +101,7 @@ impl Matrix {
             .collect();
         let controls = able().filter(|kind| kind.control).map(|kind| kind.name);
         let nemeses: Vec<&str> = nemesis::all().iter().map(|kind| kind.name).collect();
-        let controls = controls.flat_map(|control| CONTROLLED.map(|nemesis| (control, nemesis)));
+        let controls = controls.flat_map(|control| CONTROL_NEMESES.map(|nemesis| (control, nemesis)));
         let mut pairs: Vec<(&str, &str)> = match self {
             Self::Gate => GATE.to_vec(),
             Self::Quick => {
@@ -132,7 +132,7 @@ pub async fn run(
     supervisor: &Supervisor,
     cells: Vec<Spec>,
     side_by_side: usize,
-    tell: &dyn Fn(&CellReport),
+    on_cell: &dyn Fn(&CellReport),
 ) -> Vec<CellReport> {
     let runs = cells.into_iter().enumerate().map(|(number, spec)| async move {
         let report = supervisor.run(spec).await;
@@ -141,7 +141,7 @@ pub async fn run(
     let mut running = futures_util::stream::iter(runs).buffer_unordered(side_by_side.max(1));
     let mut ended = Vec::new();
     while let Some((number, report)) = running.next().await {
-        tell(&report);
+        on_cell(&report);
         ended.push((number, report));
     }
     ended.sort_by_key(|(number, _)| *number);

@@ -148,7 +148,7 @@ pub const ALL: &[Mutant] = &[
 /// Returns the name of the test in raft-node's crash suite that detects the bug. A real machine rarely shows
 /// storage bugs: ext4 writes a file's name along with the next sync of anything, and a few hundred
 /// microseconds lie between a vote and the next entry. The simulated disk is cut off at every moment.
-fn own_check(number: u8) -> Option<&'static str> {
+fn crash_suite_test(number: u8) -> Option<&'static str> {
     match number {
         1 => Some("UnsyncedLog"),
         2 => Some("UnsyncedVote"),
@@ -158,7 +158,7 @@ fn own_check(number: u8) -> Option<&'static str> {
 }
 
 /// Returns whether the crash suite's test detects the bug, and passes without it.
-async fn seen_by_own_check(name: &str) -> anyhow::Result<bool> {
+async fn crash_suite_detects(name: &str) -> anyhow::Result<bool> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let ran = Command::new(cargo())
         .args([
@@ -184,7 +184,7 @@ fn cargo() -> OsString {
 
 /// Result of the search for one bug.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Found {
+pub struct SearchResult {
     /// Number of the bug.
     pub number: u8,
     /// Description of the bug.
@@ -218,10 +218,10 @@ pub async fn search(
     mutant: &Mutant,
     supervisor: &Supervisor,
     spec: &dyn Fn(&str, &str) -> anyhow::Result<Spec>,
-    tell: &dyn Fn(&CellReport),
-) -> anyhow::Result<Found> {
+    on_cell: &dyn Fn(&CellReport),
+) -> anyhow::Result<SearchResult> {
     let begun = Instant::now();
-    let mut found = Found {
+    let mut found = SearchResult {
         number: mutant.number,
         about: mutant.about.to_owned(),
         caught_by: None,
@@ -232,7 +232,7 @@ pub async fn search(
         let mut spec = spec(workload, nemesis)?;
         spec.environment = vec![(PLANTED.to_owned(), mutant.number.to_string())];
         let cell = supervisor.run(spec).await;
-        tell(&cell);
+        on_cell(&cell);
         if cell.outcome == Outcome::Violated {
             let reason = cell.reasons.first().cloned().unwrap_or_default();
             found.caught_by = Some((cell.name(), reason));
@@ -243,9 +243,9 @@ pub async fn search(
             .push(format!("{} ({})", cell.name(), cell.outcome.word()));
     }
     if found.caught_by.is_none()
-        && let Some(name) = own_check(mutant.number)
+        && let Some(name) = crash_suite_test(mutant.number)
     {
-        match seen_by_own_check(name).await? {
+        match crash_suite_detects(name).await? {
             true => {
                 found.caught_by = Some((
                     "raft-node's own tests".to_owned(),
@@ -260,7 +260,7 @@ pub async fn search(
 }
 
 /// Formats the results as a table.
-pub fn table(all: &[Found]) -> String {
+pub fn table(all: &[SearchResult]) -> String {
     let caught = all.iter().filter(|found| found.caught_by.is_some()).count();
     let mut text = format!("{caught} of {} planted bugs caught\n", all.len());
     for found in all {

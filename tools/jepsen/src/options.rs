@@ -7,10 +7,10 @@ use anyhow::{Context, bail, ensure};
 use clap::Parser;
 
 use crate::cell::Spec;
-use crate::inside::Isolation;
+use crate::isolation::Isolation;
 use crate::leftovers;
 use crate::matrix::{self, Matrix, Share};
-use crate::mutants::{self, Found};
+use crate::mutants::{self, SearchResult};
 use crate::report::{CellReport, Report, html, recovery};
 use crate::supervise::Supervisor;
 use crate::systems::System;
@@ -24,7 +24,7 @@ const RECOVERY_WORKLOAD: &str = "register";
 const RECOVERY_SECONDS: u64 = 30;
 
 /// Program, title, cells, and the results of the search for planted bugs.
-type Done = (PathBuf, String, Vec<CellReport>, Vec<Found>);
+type RunResult = (PathBuf, String, Vec<CellReport>, Vec<SearchResult>);
 
 /// Runs clusters of real processes under faults and checks the histories of their clients.
 #[derive(Parser, Debug)]
@@ -140,27 +140,27 @@ impl Options {
             cells,
             mutants,
         };
-        self.tell_all(&report);
+        self.print_report(&report);
         self.write(&report)?;
         Ok(report.is_fine())
     }
 
-    async fn run_cells(&self, supervisor: &Supervisor, seed: u64) -> anyhow::Result<Done> {
+    async fn run_cells(&self, supervisor: &Supervisor, seed: u64) -> anyhow::Result<RunResult> {
         let program = self.program()?;
         let (title, cells) = self.cells(&program, seed)?;
         ensure!(!cells.is_empty(), "no cell matches --only and --share");
-        let cells = matrix::run(supervisor, cells, self.side_by_side(), &terminal::tell).await;
+        let cells = matrix::run(supervisor, cells, self.side_by_side(), &terminal::print_cell).await;
         Ok((program, title, cells, Vec::new()))
     }
 
     /// Searches for all planted bugs, or for one.
-    async fn search(&self, supervisor: &Supervisor, seed: u64) -> anyhow::Result<Done> {
+    async fn search(&self, supervisor: &Supervisor, seed: u64) -> anyhow::Result<RunResult> {
         let program = match &self.program {
             Some(_) => self.program()?,
             None => mutants::build().await?,
         };
         let cells = std::cell::RefCell::new(Vec::new());
-        let note = |cell: &CellReport| {
+        let record = |cell: &CellReport| {
             println!("    {}", cell.line());
             cells.borrow_mut().push(cell.clone());
         };
@@ -177,7 +177,7 @@ impl Options {
         for mutant in mutants::ALL {
             if self.mutant.is_none_or(|number| number == mutant.number) {
                 println!("{}: {}", mutant.number, mutant.about);
-                found.push(mutants::search(mutant, supervisor, &spec, &note).await?);
+                found.push(mutants::search(mutant, supervisor, &spec, &record).await?);
             }
         }
         ensure!(!found.is_empty(), "no planted bug has this number");
@@ -185,7 +185,7 @@ impl Options {
         Ok((program, "planted bugs".to_owned(), cells, found))
     }
 
-    fn tell_all(&self, report: &Report) {
+    fn print_report(&self, report: &Report) {
         if self.recovery.is_some() {
             print!("{}", recovery::table(&report.recoveries));
         }
@@ -274,8 +274,8 @@ impl Options {
         let beside = || -> anyhow::Result<PathBuf> {
             let own = std::env::current_exe().context("this program")?;
             let dir = own.parent().context("this program's directory")?;
-            let places = [dir.join("../release/lockgate"), dir.join("lockgate")];
-            let found = places.into_iter().find(|place| place.exists());
+            let candidates = [dir.join("../release/lockgate"), dir.join("lockgate")];
+            let found = candidates.into_iter().find(|candidate| candidate.exists());
             found.context(
                 "no lockgate next to this program; run cargo build --release -p lockgate, or give --program",
             )

@@ -7,13 +7,13 @@ use lockgate_check::{Call, ClientId, Nanos};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use crate::client::Answer;
+use crate::client::CallResult;
 use crate::workloads::{Progress, Span, Tone};
 use crate::world::World;
 
 /// Offset of a client's next number after a call without an answer. No run has as many clients, so the
 /// remainder identifies the client.
-pub const SUCCESSOR: ClientId = 1000;
+pub const SUCCESSOR_OFFSET: ClientId = 1000;
 
 /// Recorder of all calls of one kind.
 pub struct Recorder<I, O> {
@@ -37,8 +37,8 @@ impl<I: Clone, O: Clone> Recorder<I, O> {
         world: &World,
         client: &mut ClientId,
         input: I,
-        call: impl Future<Output = Answer<O>>,
-    ) -> Answer<O> {
+        call: impl Future<Output = CallResult<O>>,
+    ) -> CallResult<O> {
         let invoked = world.now();
         let answer = call.await;
         self.add(world, client, invoked, input, &answer);
@@ -46,7 +46,14 @@ impl<I: Clone, O: Clone> Recorder<I, O> {
     }
 
     /// Records a call that has just returned.
-    pub fn add(&self, world: &World, client: &mut ClientId, invoked: Nanos, input: I, answer: &Answer<O>) {
+    pub fn add(
+        &self,
+        world: &World,
+        client: &mut ClientId,
+        invoked: Nanos,
+        input: I,
+        answer: &CallResult<O>,
+    ) {
         let returned = world.now();
         self.tally.count(returned, answer);
         self.calls.lock().push(Call {
@@ -56,8 +63,8 @@ impl<I: Clone, O: Clone> Recorder<I, O> {
             input,
             outcome: answer.outcome(),
         });
-        if matches!(answer, Answer::Unknown(_)) {
-            *client += SUCCESSOR;
+        if matches!(answer, CallResult::Unknown(_)) {
+            *client += SUCCESSOR_OFFSET;
         }
     }
 
@@ -99,18 +106,18 @@ struct Counts {
 
 impl Tally {
     /// Counts a call.
-    pub fn count<T>(&self, returned: Nanos, answer: &Answer<T>) {
+    pub fn count<T>(&self, returned: Nanos, answer: &CallResult<T>) {
         let mut counts = self.counts.lock();
         let why = match answer {
-            Answer::Ok(_) => {
+            CallResult::Ok(_) => {
                 counts.progress.succeeded.push(returned);
                 return;
             }
-            Answer::Failed(why) => {
+            CallResult::Failed(why) => {
                 counts.progress.failed += 1;
                 why
             }
-            Answer::Unknown(why) => {
+            CallResult::Unknown(why) => {
                 counts.progress.unknown += 1;
                 why
             }
@@ -133,7 +140,7 @@ impl Tally {
 }
 
 /// Returns the same call with its input converted.
-pub fn in_words<I, J, O>(call: Call<I, O>, words: impl FnOnce(I) -> J) -> Call<J, O> {
+pub fn map_input<I, J, O>(call: Call<I, O>, words: impl FnOnce(I) -> J) -> Call<J, O> {
     let Call {
         client,
         invoked,
@@ -153,7 +160,7 @@ pub fn in_words<I, J, O>(call: Call<I, O>, words: impl FnOnce(I) -> J) -> Call<J
 /// Returns the bar of a call in its client's row.
 pub fn bar<I, O>(label: String, call: &Call<I, O>) -> Span {
     Span {
-        row: format!("client {}", call.client % SUCCESSOR),
+        row: format!("client {}", call.client % SUCCESSOR_OFFSET),
         label,
         begin: call.invoked,
         end: call.returned,

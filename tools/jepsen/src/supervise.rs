@@ -9,7 +9,7 @@ use anyhow::Context;
 use tokio::process::Command;
 
 use crate::cell::Spec;
-use crate::inside::Isolation;
+use crate::isolation::Isolation;
 use crate::report::CellReport;
 use crate::{nemesis, workloads};
 
@@ -85,12 +85,12 @@ impl Supervisor {
             command.stdout(log.try_clone()?).stderr(log);
         }
         let mut child = command.spawn().context("starting the cell's process")?;
-        let patience = Duration::from_secs(spec.seconds) + BESIDES_FAULTS;
-        let ended = tokio::time::timeout(patience, child.wait()).await;
+        let timeout = Duration::from_secs(spec.seconds) + BESIDES_FAULTS;
+        let ended = tokio::time::timeout(timeout, child.wait()).await;
         let mut report = match ended {
             Err(_) => {
                 child.kill().await.context("ending the cell's process")?;
-                spec.failed(format!("the cell did not end within {} s", patience.as_secs()))
+                spec.failed(format!("the cell did not end within {} s", timeout.as_secs()))
             }
             Ok(status) => {
                 let status = status.context("waiting for the cell's process")?;

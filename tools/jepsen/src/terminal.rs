@@ -4,13 +4,13 @@ use std::io::Write;
 
 use anyhow::Context;
 
-use crate::inside::Isolation;
+use crate::isolation::Isolation;
 use crate::report::{CellReport, Outcome, Report};
 use crate::systems::System;
 use crate::{nemesis, workloads};
 
 /// Prints a line about a cell that has ended, with reasons and files unless it passed.
-pub fn tell(cell: &CellReport) {
+pub fn print_cell(cell: &CellReport) {
     println!("{}", cell.line());
     if cell.outcome == Outcome::Passed {
         return;

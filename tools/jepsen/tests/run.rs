@@ -41,7 +41,7 @@ fn run(arguments: &[&str]) -> Option<(Value, bool)> {
 
 #[test]
 fn cell_with_a_killed_leader_passes() {
-    let asked = [
+    let arguments = [
         "--workload",
         "register",
         "--nemesis",
@@ -51,7 +51,9 @@ fn cell_with_a_killed_leader_passes() {
         "--least-rate",
         "30",
     ];
-    let Some((report, fine)) = run(&asked) else { return };
+    let Some((report, fine)) = run(&arguments) else {
+        return;
+    };
     let cell = &report["cells"][0];
     assert_eq!(cell["outcome"], "passed", "{}", cell["reasons"]);
     assert!(fine);
@@ -61,7 +63,7 @@ fn cell_with_a_killed_leader_passes() {
 
 #[test]
 fn run_below_the_minimum_rate_is_invalid() {
-    let asked = [
+    let arguments = [
         "--workload",
         "register",
         "--nemesis",
@@ -71,7 +73,9 @@ fn run_below_the_minimum_rate_is_invalid() {
         "--least-rate",
         "1000000",
     ];
-    let Some((report, fine)) = run(&asked) else { return };
+    let Some((report, fine)) = run(&arguments) else {
+        return;
+    };
     assert_eq!(report["cells"][0]["outcome"], "invalid");
     assert!(!fine);
 }

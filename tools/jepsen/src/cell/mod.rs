@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use tokio::task::JoinSet;
 
-use crate::cluster::{Misbehaved, START_PATIENCE};
+use crate::cluster::{Misbehaved, START_TIMEOUT};
 use crate::nemesis::schedule::Until;
-use crate::nemesis::{self, Field, chaos, schedule};
+use crate::nemesis::{self, Testbed, chaos, schedule};
 use crate::report::{self, CellReport, Check, Fault};
 use crate::workloads::{self, Workload};
 use guards::Facts;
@@ -24,13 +24,13 @@ const AFTERWARDS: Duration = Duration::from_secs(2);
 
 /// Time limit for clients to finish their current operation: the longest call and the longest wait for a
 /// lock, with a margin.
-const CLIENTS_PATIENCE: Duration = Duration::from_secs(40);
+const CLIENTS_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Time limit within which healed nodes must reach the same state.
-const SAME_STATE_PATIENCE: Duration = Duration::from_secs(30);
+const SAME_STATE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time limit for the final reads and all checkers.
-const CHECK_PATIENCE: Duration = Duration::from_secs(300);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Runs the cell in this process, which has namespaces of its own.
 pub async fn run(spec: &Spec) -> anyhow::Result<CellReport> {
@@ -39,9 +39,9 @@ pub async fn run(spec: &Spec) -> anyhow::Result<CellReport> {
     let workload = workloads::named(&spec.workload).context("there is no such workload")?;
     let control = workload.control;
     let workload = workload.make(spec.system);
-    let (field, _watch) = set_up::set_up(spec, &kind).await?;
-    let world = &field.world;
-    let cluster = &field.cluster;
+    let (testbed, _watch) = set_up::set_up(spec, &kind).await?;
+    let world = &testbed.world;
+    let cluster = &testbed.cluster;
 
     workload.prepare(world).await.context("preparing the workload")?;
     let mut clients = JoinSet::new();
@@ -52,10 +52,10 @@ pub async fn run(spec: &Spec) -> anyhow::Result<CellReport> {
     tokio::time::sleep(Duration::from_secs_f64(spec.quiet_seconds)).await;
     let quiet_to = world.now();
 
-    let (mut faults, ended) = faults(spec, &kind, &field).await;
+    let (mut faults, ended) = faults(spec, &kind, &testbed).await;
     // Clients end before the cluster does, even after errors.
     let mut incidents = Vec::new();
-    let healed = heal(&field, &mut incidents).await;
+    let healed = heal(&testbed, &mut incidents).await;
     tokio::time::sleep(AFTERWARDS).await;
     let end = world.now();
     world.stop.cancel();
@@ -63,7 +63,7 @@ pub async fn run(spec: &Spec) -> anyhow::Result<CellReport> {
     finding(ended, "during the faults", &mut incidents)?;
     finding(healed, "healing", &mut incidents)?;
 
-    let checks = match check(&field, &*workload, &mut incidents).await {
+    let checks = match check(&testbed, &*workload, &mut incidents).await {
         // With incidents on record, failing final reads are another incident rather than an error of the
         // harness.
         Err(error) if !incidents.is_empty() => {
@@ -121,7 +121,7 @@ pub async fn run(spec: &Spec) -> anyhow::Result<CellReport> {
 
 /// Injects the faults: of one kind one after the other, of several kinds at the same time. Returns those that
 /// began, and an error if one failed.
-async fn faults(spec: &Spec, kind: &nemesis::Kind, field: &Field) -> (Vec<Fault>, anyhow::Result<()>) {
+async fn faults(spec: &Spec, kind: &nemesis::Kind, testbed: &Testbed) -> (Vec<Fault>, anyhow::Result<()>) {
     let until = match spec.faults {
         Some(most) => Until::Faults(most),
         None => Until::Time(Duration::from_secs(spec.seconds)),
@@ -133,7 +133,7 @@ async fn faults(spec: &Spec, kind: &nemesis::Kind, field: &Field) -> (Vec<Fault>
         let run = async {
             let mut nemesis = (nemesis::find(name)?.make)();
             let seed = spec.seed.wrapping_add(number);
-            schedule::run(name, &mut *nemesis, field, seed, until, &mut faults).await
+            schedule::run(name, &mut *nemesis, testbed, seed, until, &mut faults).await
         };
         let ended = run.await;
         (faults, ended)
@@ -159,10 +159,10 @@ fn finding(ended: anyhow::Result<()>, what: &'static str, incidents: &mut Vec<St
 
 /// Restores a running node in each slot that clients know, and waits until all serve. A node that ended by
 /// itself is an incident; it is started again so that its data can be read.
-async fn heal(field: &Field, incidents: &mut Vec<String>) -> anyhow::Result<()> {
-    let cluster = &field.cluster;
+async fn heal(testbed: &Testbed, incidents: &mut Vec<String>) -> anyhow::Result<()> {
+    let cluster = &testbed.cluster;
     // Clients call the nodes in the slots that they know.
-    for slot in (1..=cluster.size).filter(|slot| !cluster.place(*slot).is_member()) {
+    for slot in (1..=cluster.size).filter(|slot| !cluster.process(*slot).is_member()) {
         let id = cluster.add(slot).await.context("filling an empty slot")?;
         eprintln!("node {id} is added in slot {slot} for the final reads");
     }
@@ -172,7 +172,7 @@ async fn heal(field: &Field, incidents: &mut Vec<String>) -> anyhow::Result<()> 
             cluster.node(slot).id
         );
     }
-    if let Err(error) = cluster.wait_all_ready(START_PATIENCE).await {
+    if let Err(error) = cluster.wait_all_ready(START_TIMEOUT).await {
         incidents.push(format!("after everything was healed: {error:#}"));
     }
     Ok(())
@@ -186,11 +186,11 @@ async fn stop_clients(clients: &mut JoinSet<()>, incidents: &mut Vec<String>) {
             }
         }
     };
-    if tokio::time::timeout(CLIENTS_PATIENCE, all).await.is_err() {
+    if tokio::time::timeout(CLIENTS_TIMEOUT, all).await.is_err() {
         let left = clients.len();
         incidents.push(format!(
             "{left} clients did not end within {} s after everything was healed",
-            CLIENTS_PATIENCE.as_secs()
+            CLIENTS_TIMEOUT.as_secs()
         ));
         clients.shutdown().await;
     }
@@ -198,16 +198,16 @@ async fn stop_clients(clients: &mut JoinSet<()>, incidents: &mut Vec<String>) {
 
 /// Runs the workload's checkers and compares the nodes' states.
 async fn check(
-    field: &Field,
+    testbed: &Testbed,
     workload: &dyn Workload,
     incidents: &mut Vec<String>,
 ) -> anyhow::Result<Vec<Check>> {
-    let found = tokio::time::timeout(CHECK_PATIENCE, workload.check(&field.world)).await;
+    let found = tokio::time::timeout(CHECK_TIMEOUT, workload.check(&testbed.world)).await;
     let found = found
         .context("the checkers exceeded their time limit")?
         .context("final reads")?;
     let checks = found.into_iter().map(|(name, verdict)| Check { name, verdict });
-    match field.cluster.wait_same_state(SAME_STATE_PATIENCE).await {
+    match testbed.cluster.wait_same_state(SAME_STATE_TIMEOUT).await {
         Ok(Some(same)) => eprintln!("{same}"),
         Ok(None) => {}
         Err(error) => incidents.push(format!("the nodes' states: {error:#}")),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::lockgate::Lockgate;
 use crate::cluster::software::Software;
-use crate::inside::Isolation;
+use crate::isolation::Isolation;
 use crate::report::{CellReport, Outcome};
 use crate::systems::{Etcd, System, ZooKeeper};
 

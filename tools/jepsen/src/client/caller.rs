@@ -9,14 +9,14 @@ use bytes::Bytes;
 use hyper::Method;
 use serde_json::Value;
 
-use super::answer::Answer;
-use super::connection::{Connection, Silence};
+use super::connection::{Connection, RequestError};
+use super::result::CallResult;
 
 /// Timeout of an ordinary call: longer than a healthy cluster ever needs, shorter than most faults.
-pub const PATIENCE: Duration = Duration::from_secs(2);
+pub const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time for which a client whose own node has failed uses other nodes.
-const AWAY: Duration = Duration::from_secs(2);
+const FALLBACK_PERIOD: Duration = Duration::from_secs(2);
 
 /// Answer of a server, or its absence, classified.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,12 +33,12 @@ pub enum Reply {
 
 impl Reply {
     /// Converts a reply to a call whose rejections are of no interest to the client.
-    pub fn done(self) -> Answer<Value> {
+    pub fn done(self) -> CallResult<Value> {
         match self {
-            Self::Done(body) => Answer::Ok(body),
-            Self::Refused(code, _) => Answer::Failed(code),
-            Self::NotDone(why) => Answer::Failed(why),
-            Self::Unknown(why) => Answer::Unknown(why),
+            Self::Done(body) => CallResult::Ok(body),
+            Self::Refused(code, _) => CallResult::Failed(code),
+            Self::NotDone(why) => CallResult::Failed(why),
+            Self::Unknown(why) => CallResult::Unknown(why),
         }
     }
 }
@@ -48,7 +48,7 @@ pub struct Caller {
     addresses: Vec<SocketAddr>,
     home: usize,
     at: usize,
-    home_again: Instant,
+    return_home_at: Instant,
     connection: Option<Connection>,
 }
 
@@ -60,7 +60,7 @@ impl Caller {
             addresses,
             home,
             at: home,
-            home_again: Instant::now(),
+            return_home_at: Instant::now(),
             connection: None,
         }
     }
@@ -72,20 +72,20 @@ impl Caller {
 
     /// Switches to another node for a while, because this one has failed or because a retry is to use another
     /// one.
-    pub fn move_on(&mut self) {
+    pub fn switch_node(&mut self) {
         self.connection = None;
         self.at = (self.at + 1) % self.addresses.len();
-        self.home_again = Instant::now() + AWAY;
+        self.return_home_at = Instant::now() + FALLBACK_PERIOD;
     }
 
     /// Closes the connection with any call that is in flight on it.
-    pub fn hang_up(&mut self) {
+    pub fn disconnect(&mut self) {
         self.connection = None;
     }
 
     /// Returns the index of the node that receives the next call.
     pub fn at(&mut self) -> usize {
-        if self.at != self.home && Instant::now() >= self.home_again {
+        if self.at != self.home && Instant::now() >= self.return_home_at {
             self.connection = None;
             self.at = self.home;
         }
@@ -104,12 +104,12 @@ impl Caller {
 
     /// Sends a `GET` with the usual timeout.
     pub async fn get(&mut self, path: &str) -> Reply {
-        self.call(Method::GET, path, None, PATIENCE).await
+        self.call(Method::GET, path, None, TIMEOUT).await
     }
 
     /// Sends a `POST` with the usual timeout.
     pub async fn post(&mut self, path: &str, body: &Value) -> Reply {
-        self.call(Method::POST, path, Some(body), PATIENCE).await
+        self.call(Method::POST, path, Some(body), TIMEOUT).await
     }
 
     /// Sends a call. If the future is dropped before its end, the connection is closed. After a call without
@@ -119,28 +119,28 @@ impl Caller {
         method: Method,
         path: &str,
         body: Option<&Value>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Reply {
         let body = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
         let at = self.at();
         let address = self.addresses[at];
         let mut connection = match self.connected(address).await {
             Ok(connection) => connection,
-            Err(Silence::NotSent(why) | Silence::Broken(why)) => {
-                self.move_on();
+            Err(RequestError::NotSent(why) | RequestError::Broken(why)) => {
+                self.switch_node();
                 return Reply::NotDone(why);
             }
         };
-        let answered = tokio::time::timeout(patience, connection.send(method, path, body)).await;
-        let reply = match answered {
-            Ok(Ok(answered)) => read(answered.status, &answered.body),
-            Ok(Err(Silence::NotSent(why))) => Reply::NotDone(why),
-            Ok(Err(Silence::Broken(why))) => Reply::Unknown(why),
+        let response = tokio::time::timeout(timeout, connection.send(method, path, body)).await;
+        let reply = match response {
+            Ok(Ok(response)) => read(response.status, &response.body),
+            Ok(Err(RequestError::NotSent(why))) => Reply::NotDone(why),
+            Ok(Err(RequestError::Broken(why))) => Reply::Unknown(why),
             Err(_) => Reply::Unknown("no answer in time".to_owned()),
         };
         match &reply {
             Reply::Done(_) | Reply::Refused(..) => self.connection = Some(connection),
-            Reply::NotDone(_) | Reply::Unknown(_) => self.move_on(),
+            Reply::NotDone(_) | Reply::Unknown(_) => self.switch_node(),
         }
         reply
     }
@@ -148,7 +148,7 @@ impl Caller {
     /// Returns the current connection if it is usable, or a new one. The connection is taken out of `self`: a
     /// call that is dropped then leaves no connection behind on which its answer would be read as that of the
     /// next call.
-    async fn connected(&mut self, address: SocketAddr) -> Result<Connection, Silence> {
+    async fn connected(&mut self, address: SocketAddr) -> Result<Connection, RequestError> {
         if let Some(mut connection) = self.connection.take()
             && connection.is_usable().await
         {

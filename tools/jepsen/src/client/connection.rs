@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Time limit of connecting. A server on the same machine that takes longer is partitioned or stopped.
-const CONNECT_PATIENCE: Duration = Duration::from_millis(700);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(700);
 
 /// Largest response body that is read; a page of a thousand znodes or holds stays far below.
 const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
@@ -28,7 +28,7 @@ pub struct Connection {
 }
 
 /// Response of a server.
-pub struct Answered {
+pub struct Response {
     /// The HTTP status.
     pub status: u16,
     /// The body.
@@ -36,7 +36,7 @@ pub struct Answered {
 }
 
 /// Reason for a missing response.
-pub enum Silence {
+pub enum RequestError {
     /// The server has certainly not seen the request.
     NotSent(String),
     /// The request was sent, at least in part.
@@ -45,9 +45,9 @@ pub enum Silence {
 
 impl Connection {
     /// Opens a connection.
-    pub async fn open(to: SocketAddr) -> Result<Self, Silence> {
-        let not_sent = |why: String| Silence::NotSent(format!("connecting: {why}"));
-        let stream = match tokio::time::timeout(CONNECT_PATIENCE, TcpStream::connect(to)).await {
+    pub async fn open(to: SocketAddr) -> Result<Self, RequestError> {
+        let not_sent = |why: String| RequestError::NotSent(format!("connecting: {why}"));
+        let stream = match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(to)).await {
             Ok(stream) => stream.map_err(|error| not_sent(error.kind().to_string()))?,
             Err(_) => return Err(not_sent("no answer".to_owned())),
         };
@@ -75,7 +75,7 @@ impl Connection {
 
     /// Sends a request and reads the response. After an error, and after a call whose future was dropped
     /// before its end, the connection is unusable.
-    pub async fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Answered, Silence> {
+    pub async fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response, RequestError> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -85,7 +85,7 @@ impl Connection {
         }
         let request = request
             .body(Full::new(body))
-            .map_err(|error| Silence::NotSent(format!("{path}: {error}")))?;
+            .map_err(|error| RequestError::NotSent(format!("{path}: {error}")))?;
         let response = match self.sender.try_send_request(request).await {
             Ok(response) => response,
             Err(mut error) => {
@@ -93,19 +93,19 @@ impl Connection {
                 let untouched = error.take_message().is_some();
                 let why = with_causes(error.error());
                 return Err(match untouched {
-                    true => Silence::NotSent(why),
-                    false => Silence::Broken(why),
+                    true => RequestError::NotSent(why),
+                    false => RequestError::Broken(why),
                 });
             }
         };
         let status = response.status().as_u16();
         let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect();
         match body.await {
-            Ok(body) => Ok(Answered {
+            Ok(body) => Ok(Response {
                 status,
                 body: body.to_bytes(),
             }),
-            Err(error) => Err(Silence::Broken(format!("in the response: {error}"))),
+            Err(error) => Err(RequestError::Broken(format!("in the response: {error}"))),
         }
     }
 }

@@ -6,15 +6,15 @@ use std::time::Duration;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::answer::Answer;
-use super::caller::{Caller, PATIENCE, Reply};
+use super::caller::{Caller, Reply, TIMEOUT};
+use super::result::CallResult;
 
 /// Number of times a request is sent before a client abandons its session. With a timeout each, long enough
 /// for an election.
 const ATTEMPTS: u32 = 5;
 
 /// Delay between two attempts.
-const BETWEEN: Duration = Duration::from_millis(150);
+const RETRY_DELAY: Duration = Duration::from_millis(150);
 
 /// Grant of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,65 +53,65 @@ impl Acquire<'_> {
 
     /// Sends the request and waits up to `wait` for the grant. While the outcome is unknown the request is
     /// repeated, without a further wait.
-    pub async fn send(&self, caller: &mut Caller, wait: Duration) -> Answer<Granted> {
+    pub async fn send(&self, caller: &mut Caller, wait: Duration) -> CallResult<Granted> {
         let wait_ms = u64::try_from(wait.as_millis()).expect("the wait fits into 64 bits of milliseconds");
         let body = self.body(Some(wait_ms), 0);
         let reply = caller
-            .call(Method::POST, &self.path(), Some(&body), wait + PATIENCE)
+            .call(Method::POST, &self.path(), Some(&body), wait + TIMEOUT)
             .await;
         match granted(reply) {
-            Answer::Unknown(_) => self.settle(caller).await,
+            CallResult::Unknown(_) => self.resolve(caller).await,
             known => known,
         }
     }
 
     /// Sends the request with an unlimited wait, and gives up without a retry if no answer arrives within
-    /// `patience`.
-    pub async fn send_without_end(&self, caller: &mut Caller, patience: Duration) -> Answer<Granted> {
+    /// `timeout`.
+    pub async fn send_unbounded(&self, caller: &mut Caller, timeout: Duration) -> CallResult<Granted> {
         let body = self.body(None, 0);
         granted(
             caller
-                .call(Method::POST, &self.path(), Some(&body), patience)
+                .call(Method::POST, &self.path(), Some(&body), timeout)
                 .await,
         )
     }
 
     /// Sends the request with an unlimited wait, closes the connection after `after`, and then repeats the
     /// request to learn its outcome.
-    pub async fn send_and_hang_up(&self, caller: &mut Caller, after: Duration) -> Answer<Granted> {
+    pub async fn send_and_disconnect(&self, caller: &mut Caller, after: Duration) -> CallResult<Granted> {
         let body = self.body(None, 0);
         let path = self.path();
-        let call = caller.call(Method::POST, &path, Some(&body), after + PATIENCE);
+        let call = caller.call(Method::POST, &path, Some(&body), after + TIMEOUT);
         match tokio::time::timeout(after, call).await {
             Ok(reply) => match granted(reply) {
-                Answer::Unknown(_) => self.settle(caller).await,
+                CallResult::Unknown(_) => self.resolve(caller).await,
                 known => known,
             },
             Err(_) => {
-                caller.hang_up();
+                caller.disconnect();
                 // Gives the server time to notice the closed connection.
-                tokio::time::sleep(BETWEEN).await;
-                self.settle(caller).await
+                tokio::time::sleep(RETRY_DELAY).await;
+                self.resolve(caller).await
             }
         }
     }
 
     /// Repeats the request without a wait, which withdraws a pending contender, until the outcome is known.
-    async fn settle(&self, caller: &mut Caller) -> Answer<Granted> {
-        let mut last = Answer::Unknown("not repeated".to_owned());
+    async fn resolve(&self, caller: &mut Caller) -> CallResult<Granted> {
+        let mut last = CallResult::Unknown("not repeated".to_owned());
         for retry in 1..=ATTEMPTS {
             let body = self.body(Some(0), retry);
             last = granted(caller.post(&self.path(), &body).await);
             match last {
                 // A rejected copy says nothing about the first request.
-                Answer::Failed(ref why) if is_undecided(why) => {}
-                Answer::Unknown(_) => {}
-                Answer::Ok(_) | Answer::Failed(_) => return last,
+                CallResult::Failed(ref why) if is_undecided(why) => {}
+                CallResult::Unknown(_) => {}
+                CallResult::Ok(_) | CallResult::Failed(_) => return last,
             }
-            tokio::time::sleep(BETWEEN).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
         match last {
-            Answer::Failed(why) => Answer::Unknown(why),
+            CallResult::Failed(why) => CallResult::Unknown(why),
             other => other,
         }
     }
@@ -124,35 +124,39 @@ pub async fn release(
     session: &str,
     holder: &str,
     request_id: &str,
-) -> Answer<bool> {
+) -> CallResult<bool> {
     let path = format!("/v1/locks/{lock}/release");
     let body = json!({"session": session, "holder": holder, "request_id": request_id});
     let mut last = String::new();
     for _ in 0..ATTEMPTS {
         match caller.post(&path, &body).await {
-            Reply::Done(_) => return Answer::Ok(true),
-            Reply::Refused(code, _) if code == "not_holder" || code == "no_lock" => return Answer::Ok(false),
-            Reply::Refused(code, _) => return Answer::Failed(code),
+            Reply::Done(_) => return CallResult::Ok(true),
+            Reply::Refused(code, _) if code == "not_holder" || code == "no_lock" => {
+                return CallResult::Ok(false);
+            }
+            Reply::Refused(code, _) => return CallResult::Failed(code),
             Reply::NotDone(why) | Reply::Unknown(why) => last = why,
         }
-        tokio::time::sleep(BETWEEN).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
-    Answer::Unknown(last)
+    CallResult::Unknown(last)
 }
 
-fn granted(reply: Reply) -> Answer<Granted> {
+fn granted(reply: Reply) -> CallResult<Granted> {
     match reply {
-        Reply::NotDone(why) => Answer::Failed(format!("{UNDECIDED}{why}")),
+        Reply::NotDone(why) => CallResult::Failed(format!("{UNDECIDED}{why}")),
         reply => match reply.done() {
-            Answer::Ok(document) => match (document["holder"].as_str(), document["fencing_token"].as_u64()) {
-                (Some(holder), Some(token)) => Answer::Ok(Granted {
-                    holder: holder.to_owned(),
-                    token,
-                }),
-                _ => Answer::Unknown(format!("a malformed grant: {document}")),
-            },
-            Answer::Failed(why) => Answer::Failed(why),
-            Answer::Unknown(why) => Answer::Unknown(why),
+            CallResult::Ok(document) => {
+                match (document["holder"].as_str(), document["fencing_token"].as_u64()) {
+                    (Some(holder), Some(token)) => CallResult::Ok(Granted {
+                        holder: holder.to_owned(),
+                        token,
+                    }),
+                    _ => CallResult::Unknown(format!("a malformed grant: {document}")),
+                }
+            }
+            CallResult::Failed(why) => CallResult::Failed(why),
+            CallResult::Unknown(why) => CallResult::Unknown(why),
         },
     }
 }

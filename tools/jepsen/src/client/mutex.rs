@@ -6,22 +6,22 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use lockgate_check::Nanos;
 
-use super::answer::Answer;
+use super::result::CallResult;
 
 /// One client of a lock service; it holds at most one lock at a time.
 pub trait Mutex: Send {
     /// Acquires a lock, waiting up to `wait`; returns its fencing token or the system's equivalent.
-    fn lock<'a>(&'a mut self, name: &'a str, wait: Duration) -> BoxFuture<'a, Answer<u64>>;
+    fn lock<'a>(&'a mut self, name: &'a str, wait: Duration) -> BoxFuture<'a, CallResult<u64>>;
 
     /// Keeps the session alive for `time`, or until that fails.
-    fn keep(&mut self, time: Duration) -> BoxFuture<'_, ()>;
+    fn stay_alive(&mut self, time: Duration) -> BoxFuture<'_, ()>;
 
     /// Returns the time up to which the client may believe that it holds, as far as it knows now.
     fn believed_until(&self) -> Nanos;
 
     /// Releases the lock. After anything but `Ok` the client starts over with another session.
-    fn unlock(&mut self) -> BoxFuture<'_, Answer<()>>;
+    fn unlock(&mut self) -> BoxFuture<'_, CallResult<()>>;
 
     /// Crashes without ending its session; the next call acts as a new client.
-    fn die(&mut self);
+    fn crash(&mut self);
 }

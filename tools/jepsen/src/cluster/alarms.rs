@@ -13,10 +13,10 @@ use crate::network::Slot;
 const RAISED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Time limit of one response.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Interval between two queries.
-const PAUSE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Waits until a member reports an alarm of this kind about a node, in `/v1/cluster` and in `/metrics`.
 pub async fn wait_for(cluster: &Cluster, kind: &str, node: u64) -> anyhow::Result<()> {
@@ -27,21 +27,21 @@ pub async fn wait_for(cluster: &Cluster, kind: &str, node: u64) -> anyhow::Resul
                 return Ok(());
             }
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Err(Misbehaved(format!("no member raised the alarm {kind} about node {node}")).into())
 }
 
 async fn is_raised(cluster: &Cluster, slot: Slot, kind: &str, node: u64) -> anyhow::Result<bool> {
     let address = cluster.node(slot).addresses.http;
-    let status = http::get(address, "/v1/cluster", ANSWER_PATIENCE).await?;
+    let status = http::get(address, "/v1/cluster", ANSWER_TIMEOUT).await?;
     let alarms = status["alarms"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let is_told = alarms
+    let in_status = alarms
         .iter()
         .any(|alarm| alarm["kind"] == kind && alarm["node_id"] == node);
-    let metrics = http::call(address, Method::GET, "/metrics", &Value::Null, ANSWER_PATIENCE).await?;
+    let metrics = http::call(address, Method::GET, "/metrics", &Value::Null, ANSWER_TIMEOUT).await?;
     let metrics = String::from_utf8_lossy(&metrics.body);
-    Ok(is_told && is_active(&metrics, kind, node))
+    Ok(in_status && is_active(&metrics, kind, node))
 }
 
 /// Returns whether the metrics contain this alarm, in any order of its labels.

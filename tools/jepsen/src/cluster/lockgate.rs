@@ -10,14 +10,14 @@ use futures_util::future::BoxFuture;
 use hyper::Method;
 use serde_json::Value;
 
-use super::software::{Node, Software, Start};
+use super::software::{Node, Software, StartCommand};
 use crate::{command, http};
 
 /// Time limit of a query of a node's state; a running node answers at once.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time limit of a download of a small state, which starts with a round to a quorum.
-const DIGEST_PATIENCE: Duration = Duration::from_secs(20);
+const DIGEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Settings under which snapshots, purges and new segments happen repeatedly in a run of a minute, and under
 /// which a small disk has enough room.
@@ -48,9 +48,9 @@ impl Software for Lockgate {
         std::fs::write(&file, configuration(node, all, joins)).with_context(|| file.display().to_string())
     }
 
-    fn start(&self, node: &Node) -> Start {
+    fn start(&self, node: &Node) -> StartCommand {
         let config = node.dir.join("config.toml").display().to_string();
-        Start {
+        StartCommand {
             program: self.program.clone(),
             arguments: ["serve".to_owned(), "--config".to_owned(), config].into(),
             environment: self.environment.clone(),
@@ -59,13 +59,7 @@ impl Software for Lockgate {
 
     fn is_ready<'a>(&'a self, node: &'a Node) -> BoxFuture<'a, bool> {
         async move {
-            let answer = http::call(
-                node.addresses.http,
-                Method::GET,
-                "/readyz",
-                &Value::Null,
-                PATIENCE,
-            );
+            let answer = http::call(node.addresses.http, Method::GET, "/readyz", &Value::Null, TIMEOUT);
             answer.await.is_ok_and(|answer| answer.status == 200)
         }
         .boxed()
@@ -73,7 +67,7 @@ impl Software for Lockgate {
 
     fn leader<'a>(&'a self, node: &'a Node) -> BoxFuture<'a, Option<(u64, u64)>> {
         async move {
-            let status = http::get(node.addresses.http, "/v1/cluster", PATIENCE)
+            let status = http::get(node.addresses.http, "/v1/cluster", TIMEOUT)
                 .await
                 .ok()?;
             // A response of another node means that the port belongs to the wrong process.
@@ -91,7 +85,7 @@ impl Software for Lockgate {
                 Method::GET,
                 path,
                 &Value::Null,
-                DIGEST_PATIENCE,
+                DIGEST_TIMEOUT,
             )
             .await?;
             anyhow::ensure!(answer.status == 200, "GET {path}: {}", answer.json());

@@ -38,7 +38,7 @@ impl Node {
 
 /// Command that starts a node's process.
 #[derive(Clone, Debug)]
-pub struct Start {
+pub struct StartCommand {
     /// Path of the program.
     pub program: PathBuf,
     /// Arguments of the program.
@@ -55,7 +55,7 @@ pub trait Software: Send + Sync {
     fn configure(&self, node: &Node, all: &[Node], joins: bool) -> anyhow::Result<()>;
 
     /// Returns the command that starts the node.
-    fn start(&self, node: &Node) -> Start;
+    fn start(&self, node: &Node) -> StartCommand;
 
     /// Returns whether the node serves.
     fn is_ready<'a>(&'a self, node: &'a Node) -> BoxFuture<'a, bool>;

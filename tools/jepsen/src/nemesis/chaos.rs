@@ -4,7 +4,7 @@ use fastrand::Rng;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::{Field, Kind, Need, Nemesis};
+use super::{Kind, Need, Nemesis, Testbed};
 
 /// Faults that overlap in `chaos`. None of them hits all nodes, so each leaves room for the others.
 pub const CHAOS: &[&str] = &[
@@ -33,14 +33,14 @@ pub fn kinds() -> Vec<Kind> {
             about: "partitions, one-way cuts, kills, pauses, a slow network and jumping clocks, all overlapping",
             nodes: 3,
             needs: &[Need::FakeTime],
-            make: || Box::new(Whole),
+            make: || Box::new(Combined),
         },
         Kind {
             name: "chaos-disks",
             about: "partitions, flapping links, power cuts, stalling disks and pauses, all overlapping",
             nodes: 3,
             needs: &[Need::Disks],
-            make: || Box::new(Whole),
+            make: || Box::new(Combined),
         },
     ]
 }
@@ -55,14 +55,14 @@ pub fn parts(name: &str) -> Option<&'static [&'static str]> {
 }
 
 /// The combined nemesis itself, which injects nothing beside its parts.
-struct Whole;
+struct Combined;
 
-impl Nemesis for Whole {
-    fn begin<'a>(&'a mut self, _: &'a Field, _: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+impl Nemesis for Combined {
+    fn begin<'a>(&'a mut self, _: &'a Testbed, _: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
         async { Ok("nothing: the parts were not started".to_owned()) }.boxed()
     }
 
-    fn heal<'a>(&'a mut self, _: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, _: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async { Ok(None) }.boxed()
     }
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Field, Kind, Need, Nemesis};
+use super::{Kind, Need, Nemesis, Testbed};
 use crate::cluster::software::Node;
 use crate::http;
 use crate::network::Slot;
@@ -29,7 +29,7 @@ const STROBE_MS: std::ops::Range<u64> = 50..200;
 /// Deviation above which a clock has certainly jumped: a busy machine is never that late.
 const JUMPED: Duration = Duration::from_secs(30);
 
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns the reason if clocks cannot be faked on this machine.
 pub fn missing() -> Option<String> {
@@ -88,13 +88,13 @@ pub fn environment(node: &Node, all: bool) -> anyhow::Result<Vec<(String, String
 }
 
 /// Reads a node's wall clock from the date of its responses.
-async fn shows(node: &Node) -> anyhow::Result<SystemTime> {
+async fn wall_clock(node: &Node) -> anyhow::Result<SystemTime> {
     let answer = http::call(
         node.addresses.http,
         Method::GET,
         "/healthz",
         &Value::Null,
-        PATIENCE,
+        TIMEOUT,
     )
     .await?;
     let date = answer
@@ -110,7 +110,7 @@ async fn shows(node: &Node) -> anyhow::Result<SystemTime> {
 /// backwards it thus shows the same date until its clock has caught up. A date that does not advance
 /// therefore belongs to a clock that has jumped back.
 async fn has_jumped(node: &Node) -> anyhow::Result<Option<String>> {
-    let first = shows(node).await?;
+    let first = wall_clock(node).await?;
     let now = SystemTime::now();
     let ahead = first.duration_since(now).unwrap_or_default();
     let behind = now.duration_since(first).unwrap_or_default();
@@ -125,8 +125,8 @@ async fn has_jumped(node: &Node) -> anyhow::Result<Option<String>> {
         )));
     }
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    let stands = shows(node).await? == first;
-    Ok(stands.then(|| format!("the date of node {} did not advance", node.id)))
+    let stuck = wall_clock(node).await? == first;
+    Ok(stuck.then(|| format!("the date of node {} did not advance", node.id)))
 }
 
 /// Nemesis whose faults change wall clocks: one jump of one node, or continual jumps of all nodes.
@@ -152,10 +152,10 @@ impl Jump {
 
 impl Jump {
     /// Checks for a clock that has jumped, unless evidence exists already.
-    async fn look(&mut self, field: &Field) {
+    async fn check_clocks(&mut self, testbed: &Testbed) {
         for slot in &self.hit {
             if self.evidence.is_none() {
-                match has_jumped(&field.cluster.node(*slot)).await {
+                match has_jumped(&testbed.cluster.node(*slot)).await {
                     Ok(seen) => self.evidence = seen,
                     Err(error) => eprintln!("the clock of the node in slot {slot}: {error:#}"),
                 }
@@ -176,42 +176,46 @@ async fn strobe(nodes: Vec<Node>, mut rng: Rng, stop: CancellationToken) -> anyh
 }
 
 impl Nemesis for Jump {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
             self.evidence = None;
             let what = if self.strobe {
-                self.hit = field.cluster.members();
-                let nodes: Vec<Node> = self.hit.iter().map(|slot| field.cluster.node(*slot)).collect();
+                self.hit = testbed.cluster.members();
+                let nodes: Vec<Node> = self.hit.iter().map(|slot| testbed.cluster.node(*slot)).collect();
                 self.stop = CancellationToken::new();
                 self.task = Some(tokio::spawn(strobe(nodes, rng.fork(), self.stop.clone())));
                 "all wall clocks jump back and forth".to_owned()
             } else {
                 let slot = if rng.bool() {
-                    field.leader_or_any(rng).await
+                    testbed.leader_or_any(rng).await
                 } else {
-                    field.any(rng)
+                    testbed.any(rng)
                 };
                 let seconds = rng.i64(JUMP_SECONDS) * if rng.bool() { 1 } else { -1 };
                 self.hit = vec![slot];
-                set(&field.cluster.node(slot), &format!("{seconds:+}"))?;
+                set(&testbed.cluster.node(slot), &format!("{seconds:+}"))?;
                 format!("the wall clock of {slot} jumps by {seconds} s")
             };
-            self.look(field).await;
+            self.check_clocks(testbed).await;
             Ok(what)
         }
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             self.stop.cancel();
             if let Some(task) = self.task.take() {
                 task.await.context("the task that strobes")??;
             }
             // Another fault may have made the nodes unreachable at the beginning.
-            self.look(field).await;
+            self.check_clocks(testbed).await;
             for slot in self.hit.drain(..) {
-                set(&field.cluster.node(slot), "+0")?;
+                set(&testbed.cluster.node(slot), "+0")?;
             }
             Ok(self.evidence.take())
         }

@@ -10,10 +10,10 @@ use futures_util::future::BoxFuture;
 use hyper::Method;
 use serde_json::Value;
 
-use super::clock::{PATIENCE, environment, set};
-use super::{Field, Kind, Need, Nemesis};
-use crate::cluster::START_PATIENCE;
-use crate::cluster::slots::Claim;
+use super::clock::{TIMEOUT, environment, set};
+use super::{Kind, Need, Nemesis, Testbed};
+use crate::cluster::START_TIMEOUT;
+use crate::cluster::node_process::Claim;
 use crate::cluster::software::Node;
 use crate::http;
 use crate::network::Slot;
@@ -59,17 +59,17 @@ async fn wait_once(node: &Node) -> anyhow::Result<Duration> {
         fastrand::u64(..)
     );
     let begun = std::time::Instant::now();
-    http::call(node.addresses.http, Method::GET, &path, &Value::Null, PATIENCE)
+    http::call(node.addresses.http, Method::GET, &path, &Value::Null, TIMEOUT)
         .await?
         .success()?;
     Ok(begun.elapsed())
 }
 
-async fn restart(field: &Field, slot: Slot, rate: f64) -> anyhow::Result<()> {
-    let node = field.cluster.node(slot);
-    field.cluster.stop(slot).await?;
-    let place = field.cluster.place(slot);
-    place.set_environment(environment(&node, rate != 1.0)?);
+async fn restart(testbed: &Testbed, slot: Slot, rate: f64) -> anyhow::Result<()> {
+    let node = testbed.cluster.node(slot);
+    testbed.cluster.stop(slot).await?;
+    let process = testbed.cluster.process(slot);
+    process.set_environment(environment(&node, rate != 1.0)?);
     set(
         &node,
         &if rate == 1.0 {
@@ -78,32 +78,36 @@ async fn restart(field: &Field, slot: Slot, rate: f64) -> anyhow::Result<()> {
             format!("+0 x{rate:.3}")
         },
     )?;
-    field.cluster.start(slot)?;
-    field
+    testbed.cluster.start(slot)?;
+    testbed
         .cluster
-        .wait_ready(slot, START_PATIENCE)
+        .wait_ready(slot, START_TIMEOUT)
         .await
         .context("with another clock rate")
 }
 
 impl Nemesis for Rate {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
             self.waited = None;
             let slot = if rng.bool() {
-                field.leader_or_any(rng).await
+                testbed.leader_or_any(rng).await
             } else {
-                field.any(rng)
+                testbed.any(rng)
             };
-            self.hit = Some((slot, field.cluster.place(slot).claim().await));
+            self.hit = Some((slot, testbed.cluster.process(slot).claim().await));
             // Rates near the ends of the range have the largest effect.
             self.rate = if rng.bool() {
                 0.8 + 0.1 * rng.f64()
             } else {
                 1.15 + 0.1 * rng.f64()
             };
-            restart(field, slot, self.rate).await?;
-            self.waited = Some(wait_by_its_clock(&field.cluster.node(slot)).await?);
+            restart(testbed, slot, self.rate).await?;
+            self.waited = Some(wait_by_its_clock(&testbed.cluster.node(slot)).await?);
             Ok(format!(
                 "the clocks of {slot} run at {:.2} times the rate",
                 self.rate
@@ -112,16 +116,16 @@ impl Nemesis for Rate {
         .boxed()
     }
 
-    fn lasts(&self, rng: &mut Rng) -> Duration {
+    fn duration(&self, rng: &mut Rng) -> Duration {
         Duration::from_millis(rng.u64(5000..9000))
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             let Some((slot, _claim)) = self.hit.take() else {
                 return Ok(None);
             };
-            restart(field, slot, 1.0).await?;
+            restart(testbed, slot, 1.0).await?;
             let Some(waited) = self.waited.take() else {
                 return Ok(None);
             };

@@ -13,9 +13,9 @@ use futures_util::future::BoxFuture;
 use hyper::Method;
 use serde_json::Value;
 
-use super::{Field, Kind, Need, Nemesis};
-use crate::cluster::START_PATIENCE;
-use crate::cluster::slots::Claim;
+use super::{Kind, Need, Nemesis, Testbed};
+use crate::cluster::START_TIMEOUT;
+use crate::cluster::node_process::Claim;
 use crate::http;
 use crate::network::Slot;
 
@@ -120,11 +120,15 @@ fn damage(file: &Path, rng: &mut Rng) -> anyhow::Result<String> {
 }
 
 impl Nemesis for Corrupt {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
-            let cluster = &field.cluster;
-            let slot = *rng.choice(&field.expendable()).context("there are members")?;
-            self.hit = Some((slot, cluster.place(slot).claim().await));
+            let cluster = &testbed.cluster;
+            let slot = *rng.choice(&testbed.expendable()).context("there are members")?;
+            self.hit = Some((slot, cluster.process(slot).claim().await));
             let node = cluster.node(slot);
             if self.files(&node.data_dir())?.is_empty() {
                 let path = "/v1/cluster/snapshot";
@@ -133,7 +137,7 @@ impl Nemesis for Corrupt {
                     Method::POST,
                     path,
                     &Value::Null,
-                    START_PATIENCE,
+                    START_TIMEOUT,
                 );
                 made.await?.success()?;
             }
@@ -146,21 +150,21 @@ impl Nemesis for Corrupt {
         .boxed()
     }
 
-    fn lasts(&self, rng: &mut Rng) -> Duration {
+    fn duration(&self, rng: &mut Rng) -> Duration {
         Duration::from_millis(rng.u64(500..2000))
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             let Some((slot, _claim)) = self.hit.take() else {
                 return Ok(None);
             };
-            let cluster = &field.cluster;
-            let (id, place) = (cluster.node(slot).id, cluster.place(slot));
+            let cluster = &testbed.cluster;
+            let (id, process) = (cluster.node(slot).id, cluster.process(slot));
             cluster.start_damaged(slot)?;
-            let what = match cluster.wait_ready(slot, START_PATIENCE).await {
+            let what = match cluster.wait_ready(slot, START_TIMEOUT).await {
                 Ok(()) => {
-                    place.set_may_end(false);
+                    process.set_may_end(false);
                     "it serves nevertheless".to_owned()
                 }
                 Err(error) if cluster.pid(slot).is_some() => {
@@ -168,7 +172,7 @@ impl Nemesis for Corrupt {
                         .context("a node with damaged files neither serves nor refuses to start");
                 }
                 Err(_) => {
-                    let tail = place.log_tail();
+                    let tail = process.log_tail();
                     let last = tail.lines().last().unwrap_or_default().to_owned();
                     cluster.remove(slot).await?;
                     let new = cluster.add(slot).await?;

@@ -10,10 +10,10 @@ use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Field, Kind, Need, Nemesis};
-use crate::cluster::START_PATIENCE;
+use super::{Kind, Need, Nemesis, Testbed};
+use crate::cluster::START_TIMEOUT;
 use crate::cluster::disks::Disk;
-use crate::cluster::slots::Claim;
+use crate::cluster::node_process::Claim;
 use crate::command::run;
 use crate::network::Slot;
 
@@ -79,12 +79,16 @@ async fn stall(disk: Disk, mut rng: Rng, stop: CancellationToken) -> anyhow::Res
 }
 
 impl Nemesis for SlowDisk {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
-            let leader = field.leader_or_any(rng).await;
-            let slot = if rng.bool() { leader } else { field.any(rng) };
-            self.claim = Some(field.cluster.place(slot).claim().await);
-            let disk = field.cluster.disks.of(slot)?;
+            let leader = testbed.leader_or_any(rng).await;
+            let slot = if rng.bool() { leader } else { testbed.any(rng) };
+            self.claim = Some(testbed.cluster.process(slot).claim().await);
+            let disk = testbed.cluster.disks.of(slot)?;
             self.disk = Some(disk.clone());
             self.stop = CancellationToken::new();
             self.task = Some(tokio::spawn(stall(disk, rng.fork(), self.stop.clone())));
@@ -94,11 +98,11 @@ impl Nemesis for SlowDisk {
         .boxed()
     }
 
-    fn lasts(&self, rng: &mut Rng) -> Duration {
+    fn duration(&self, rng: &mut Rng) -> Duration {
         Duration::from_millis(rng.u64(4000..8000))
     }
 
-    fn heal<'a>(&'a mut self, _: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, _: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             self.stop.cancel();
             let _claim = self.claim.take();
@@ -125,18 +129,22 @@ struct FailingDisk {
 }
 
 impl Nemesis for FailingDisk {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
             let slot = if rng.bool() {
-                field.leader_or_any(rng).await
+                testbed.leader_or_any(rng).await
             } else {
-                field.any(rng)
+                testbed.any(rng)
             };
-            let place = field.cluster.place(slot);
-            self.hit = Some((slot, place.claim().await));
+            let process = testbed.cluster.process(slot);
+            self.hit = Some((slot, process.claim().await));
             // A node that cannot write its log has to exit.
-            place.set_may_end(true);
-            let disk = field.cluster.disks.of(slot)?;
+            process.set_may_end(true);
+            let disk = testbed.cluster.disks.of(slot)?;
             run("mount", &["-o", "remount,abort", &disk.at.display().to_string()]).await?;
             self.failure = disk.probe().await.err().map(|error| error.to_string());
             Ok(format!("the disk of {slot} fails"))
@@ -144,18 +152,18 @@ impl Nemesis for FailingDisk {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             let Some((slot, _claim)) = self.hit.take() else {
                 return Ok(None);
             };
-            let ended = field.cluster.pid(slot).is_none();
-            field.cluster.kill(slot).await?;
-            field.cluster.disks.repair(slot).await?;
-            field.cluster.start(slot)?;
-            field
+            let ended = testbed.cluster.pid(slot).is_none();
+            testbed.cluster.kill(slot).await?;
+            testbed.cluster.disks.repair(slot).await?;
+            testbed.cluster.start(slot)?;
+            testbed
                 .cluster
-                .wait_ready(slot, START_PATIENCE)
+                .wait_ready(slot, START_TIMEOUT)
                 .await
                 .context("after its disk failed")?;
             let node = if ended { "had ended" } else { "still ran" };
@@ -199,16 +207,20 @@ fn fill_up(disk: &Disk) -> anyhow::Result<bool> {
 }
 
 impl Nemesis for FullDisk {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
             self.full = 0;
             self.hit = match rng.u8(0..3) {
-                0 => field.cluster.members(),
-                1 => vec![field.leader_or_any(rng).await],
-                _ => vec![field.any(rng)],
+                0 => testbed.cluster.members(),
+                1 => vec![testbed.leader_or_any(rng).await],
+                _ => vec![testbed.any(rng)],
             };
             for slot in &self.hit {
-                let disk = field.cluster.disks.of(*slot)?;
+                let disk = testbed.cluster.disks.of(*slot)?;
                 let filled = tokio::task::spawn_blocking(move || fill_up(&disk)).await;
                 self.full += usize::from(filled.context("filling a disk")??);
             }
@@ -217,11 +229,11 @@ impl Nemesis for FullDisk {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             let hit = std::mem::take(&mut self.hit);
             for slot in &hit {
-                let path = field.cluster.disks.of(*slot)?.aside("filler");
+                let path = testbed.cluster.disks.of(*slot)?.aside("filler");
                 std::fs::remove_file(&path).with_context(|| path.display().to_string())?;
             }
             let all = !hit.is_empty() && self.full == hit.len();

@@ -17,9 +17,9 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use super::{Field, Kind, Need, Nemesis};
-use crate::cluster::slots::Claim;
-use crate::cluster::{Misbehaved, START_PATIENCE, alarms};
+use super::{Kind, Need, Nemesis, Testbed};
+use crate::cluster::node_process::Claim;
+use crate::cluster::{Misbehaved, START_TIMEOUT, alarms};
 use crate::http;
 use crate::network::Slot;
 
@@ -37,10 +37,10 @@ const HEALED_WITHIN: Duration = Duration::from_secs(20);
 const WRONG_SNAPSHOT: &str = "the snapshot comes to the digest";
 
 /// Time limit of one response.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Interval between two queries of a node.
-const ASK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Length of the text in bytes.
 const TEXT_BYTES: usize = 64;
@@ -89,7 +89,7 @@ fn find(pid: Pid, text: &[u8]) -> anyhow::Result<Vec<u64>> {
             let piece = &mut piece[..length];
             // Parts of a mapping may not be readable.
             if memory.read_exact_at(piece, at).is_ok() {
-                all.extend(places(piece, text).into_iter().map(|found| at + found as u64));
+                all.extend(positions(piece, text).into_iter().map(|found| at + found as u64));
             }
             if at + length as u64 == to {
                 break;
@@ -102,14 +102,14 @@ fn find(pid: Pid, text: &[u8]) -> anyhow::Result<Vec<u64>> {
 
 /// Flips a bit of each copy that is still at one of these places in the memory of a stopped process. Returns
 /// the number of flips.
-fn flip(pid: Pid, text: &[u8], places: &[u64]) -> anyhow::Result<usize> {
+fn flip(pid: Pid, text: &[u8], positions: &[u64]) -> anyhow::Result<usize> {
     let path = format!("/proc/{pid}/mem");
     let memory = File::options().read(true).write(true).open(&path).context(path)?;
     let mut flipped = 0;
     let mut found = vec![0; text.len()];
-    for place in places {
-        if memory.read_exact_at(&mut found, *place).is_ok() && found == text {
-            let middle = place + (TEXT_BYTES / 2) as u64;
+    for position in positions {
+        if memory.read_exact_at(&mut found, *position).is_ok() && found == text {
+            let middle = position + (TEXT_BYTES / 2) as u64;
             let byte = text[TEXT_BYTES / 2] ^ 1;
             memory.write_all_at(&[byte], middle).context("flipping a bit")?;
             flipped += 1;
@@ -135,7 +135,7 @@ fn anonymous(line: &str) -> Option<(u64, u64)> {
 
 /// Returns the positions of `text` in `bytes`. Most blocks of a process's memory are empty, and are skipped
 /// as a whole.
-fn places(bytes: &[u8], text: &[u8]) -> Vec<usize> {
+fn positions(bytes: &[u8], text: &[u8]) -> Vec<usize> {
     let mut found = Vec::new();
     for (number, block) in bytes.chunks(BLOCK_BYTES).enumerate() {
         if block == &EMPTY[..block.len()] {
@@ -144,38 +144,42 @@ fn places(bytes: &[u8], text: &[u8]) -> Vec<usize> {
         let begin = number * BLOCK_BYTES;
         let end = (begin + block.len() + text.len() - 1).min(bytes.len());
         let windows = bytes[begin..end].windows(text.len()).enumerate();
-        let places = windows.filter(|(_, window)| window[0] == text[0] && *window == text);
-        found.extend(places.map(|(at, _)| begin + at));
+        let positions = windows.filter(|(_, window)| window[0] == text[0] && *window == text);
+        found.extend(positions.map(|(at, _)| begin + at));
     }
     found
 }
 
 impl Nemesis for FlippedBits {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
-            let cluster = &field.cluster;
-            let leader = cluster.wait_leader(START_PATIENCE).await?;
-            let mut expendable = field.expendable();
+            let cluster = &testbed.cluster;
+            let leader = cluster.wait_leader(START_TIMEOUT).await?;
+            let mut expendable = testbed.expendable();
             expendable.retain(|slot| *slot != leader);
             let slot = *rng.choice(&expendable).context("no expendable follower")?;
-            let claim = cluster.place(slot).claim().await;
+            let claim = cluster.process(slot).claim().await;
             let (leader, node) = (cluster.node(leader).addresses.http, cluster.node(slot));
             let text: String = (0..TEXT_BYTES).map(|_| rng.alphanumeric()).collect();
             let path = format!("/v1/znodes/flipped-{}", rng.u64(..));
             let body = json!({ "data": text });
-            let made = http::call(leader, Method::POST, &path, &body, ANSWER_PATIENCE).await?;
+            let made = http::call(leader, Method::POST, &path, &body, ANSWER_TIMEOUT).await?;
             made.success()?;
             let begun = Instant::now();
-            while http::get(node.addresses.http, &path, ANSWER_PATIENCE)
+            while http::get(node.addresses.http, &path, ANSWER_TIMEOUT)
                 .await
                 .is_err()
             {
                 ensure!(
-                    begun.elapsed() < ANSWER_PATIENCE,
+                    begun.elapsed() < ANSWER_TIMEOUT,
                     "node {} does not apply the new znode",
                     node.id
                 );
-                tokio::time::sleep(ASK_EVERY).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             let pid = cluster
                 .pid(slot)
@@ -189,18 +193,18 @@ impl Nemesis for FlippedBits {
             cluster.signal(slot, Signal::SIGCONT)?;
             self.flipped = flipped?;
             self.hit = Some((slot, claim));
-            let gone = http::call(leader, Method::DELETE, &path, &Value::Null, ANSWER_PATIENCE).await?;
+            let gone = http::call(leader, Method::DELETE, &path, &Value::Null, ANSWER_TIMEOUT).await?;
             gone.success()?;
             Ok(format!("{} bits of node {} flip", self.flipped, node.id))
         }
         .boxed()
     }
 
-    fn lasts(&self, rng: &mut Rng) -> Duration {
+    fn duration(&self, rng: &mut Rng) -> Duration {
         Duration::from_millis(rng.u64(500..2000))
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             let Some((slot, _claim)) = self.hit.take() else {
                 return Ok(None);
@@ -208,13 +212,12 @@ impl Nemesis for FlippedBits {
             if self.flipped == 0 {
                 return Ok(None);
             }
-            let cluster = &field.cluster;
+            let cluster = &testbed.cluster;
             let node = cluster.node(slot);
             let begun = Instant::now();
             let address = node.addresses.http;
             let why = loop {
-                let ready =
-                    http::call(address, Method::GET, "/readyz", &Value::Null, ANSWER_PATIENCE).await?;
+                let ready = http::call(address, Method::GET, "/readyz", &Value::Null, ANSWER_TIMEOUT).await?;
                 let text = String::from_utf8_lossy(&ready.body).into_owned();
                 if ready.status == 503 && text.contains("state differs") {
                     break text;
@@ -223,11 +226,11 @@ impl Nemesis for FlippedBits {
                     let what = format!("node {} serves although its state differs", node.id);
                     return Err(Misbehaved(what).into());
                 }
-                tokio::time::sleep(ASK_EVERY).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             };
             eprintln!("{why}");
             let found_after = begun.elapsed().as_millis();
-            let read = http::call(address, Method::GET, "/v1/znodes/", &Value::Null, ANSWER_PATIENCE).await?;
+            let read = http::call(address, Method::GET, "/v1/znodes/", &Value::Null, ANSWER_TIMEOUT).await?;
             if read.status != 503 {
                 let what = format!(
                     "the state of node {} differs, and it answered a read with status {}",
@@ -242,12 +245,12 @@ impl Nemesis for FlippedBits {
             cluster.start_damaged(slot)?;
             let what = match cluster.wait_ready(slot, HEALED_WITHIN).await {
                 Ok(()) => {
-                    cluster.place(slot).set_may_end(false);
+                    cluster.process(slot).set_may_end(false);
                     "serves after its restart".to_owned()
                 }
                 Err(error) => {
                     let ended = cluster.pid(slot).is_none();
-                    if ended && !cluster.place(slot).log_tail().contains(WRONG_SNAPSHOT) {
+                    if ended && !cluster.process(slot).log_tail().contains(WRONG_SNAPSHOT) {
                         return Err(error);
                     }
                     cluster.remove(slot).await?;
@@ -290,6 +293,6 @@ mod tests {
             bytes[at..at + 3].copy_from_slice(b"abc");
         }
         bytes[100] = b'a';
-        assert_eq!(places(&bytes, b"abc"), expected);
+        assert_eq!(positions(&bytes, b"abc"), expected);
     }
 }

@@ -9,9 +9,9 @@ use futures_util::future::BoxFuture;
 use hyper::Method;
 use serde_json::Value;
 
-use super::{Field, Kind, Need, Nemesis};
-use crate::cluster::START_PATIENCE;
-use crate::cluster::slots::Claim;
+use super::{Kind, Need, Nemesis, Testbed};
+use crate::cluster::START_TIMEOUT;
+use crate::cluster::node_process::Claim;
 use crate::http;
 use crate::network::Slot;
 
@@ -56,16 +56,20 @@ struct Members {
 }
 
 impl Nemesis for Members {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
-            let cluster = &field.cluster;
+            let cluster = &testbed.cluster;
             self.before = cluster.member_ids().await?;
             (self.dead, self.leader) = (rng.bool(), rng.bool());
             let mut slots = cluster.network.slots();
             let free = slots
-                .find(|slot| !cluster.place(*slot).is_member())
+                .find(|slot| !cluster.process(*slot).is_member())
                 .context("no free slot")?;
-            self.claims.push(cluster.place(free).claim().await);
+            self.claims.push(cluster.process(free).claim().await);
             let id = cluster.add(free).await?;
             self.added = Some((free, id));
             Ok(format!("node {id} is added in slot {free}"))
@@ -73,27 +77,27 @@ impl Nemesis for Members {
         .boxed()
     }
 
-    fn lasts(&self, rng: &mut Rng) -> Duration {
+    fn duration(&self, rng: &mut Rng) -> Duration {
         Duration::from_millis(rng.u64(1000..2000))
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
-            let cluster = &field.cluster;
+            let cluster = &testbed.cluster;
             self.claims.clear();
-            let leader = cluster.wait_leader(START_PATIENCE).await?;
+            let leader = cluster.wait_leader(START_TIMEOUT).await?;
             let members = cluster.members();
             ensure!(members.len() > 3, "the added node is not a member: {members:?}");
             let (newest, added) = self.added.take().context("a node was added")?;
             let with = cluster.member_ids().await?;
-            let mut expendable = field.expendable();
+            let mut expendable = testbed.expendable();
             // The node that was just added stays.
             expendable.retain(|slot| *slot != newest);
             // The leader or a follower as drawn, if such a node may be removed.
             let wanted = expendable.iter().find(|slot| (**slot == leader) == self.leader);
             let slot = *wanted.or(expendable.first()).context("there are members")?;
             self.leader = slot == leader;
-            let _claim = cluster.place(slot).claim().await;
+            let _claim = cluster.process(slot).claim().await;
             if self.dead {
                 cluster.kill(slot).await?;
             }
@@ -125,18 +129,22 @@ struct RollingRestart {
 }
 
 impl Nemesis for RollingRestart {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
-            let cluster = &field.cluster;
+            let cluster = &testbed.cluster;
             let mut slots = cluster.members();
             rng.shuffle(&mut slots);
             (self.changed, self.of) = (0, slots.len());
             for slot in &slots {
-                let _claim = cluster.place(*slot).claim().await;
+                let _claim = cluster.process(*slot).claim().await;
                 let before = cluster.pid(*slot);
                 cluster.stop(*slot).await?;
                 cluster.start(*slot)?;
-                cluster.wait_ready(*slot, START_PATIENCE).await?;
+                cluster.wait_ready(*slot, START_TIMEOUT).await?;
                 self.changed += usize::from(cluster.pid(*slot) != before);
             }
             Ok(format!("{slots:?} were restarted one after the other"))
@@ -144,11 +152,11 @@ impl Nemesis for RollingRestart {
         .boxed()
     }
 
-    fn lasts(&self, _: &mut Rng) -> Duration {
+    fn duration(&self, _: &mut Rng) -> Duration {
         Duration::ZERO
     }
 
-    fn heal<'a>(&'a mut self, _: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, _: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         let all = self.of > 0 && self.changed == self.of;
         let evidence = all.then(|| format!("{} processes were replaced", self.changed));
         async move { Ok(evidence) }.boxed()
@@ -167,35 +175,39 @@ struct SnapshotInstall {
 const SNAPSHOT_SHOWS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Reads a number from a node's status.
-async fn number(field: &Field, slot: Slot, name: &str) -> anyhow::Result<u64> {
-    let status = field.cluster.status_of(slot).await?;
+async fn number(testbed: &Testbed, slot: Slot, name: &str) -> anyhow::Result<u64> {
+    let status = testbed.cluster.status_of(slot).await?;
     status[name]
         .as_u64()
         .with_context(|| format!("{name} is a number"))
 }
 
 impl Nemesis for SnapshotInstall {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
-            let slot = *field
+            let slot = *testbed
                 .followers(rng)
                 .await
                 .first()
                 .context("there are followers")?;
-            let claim = field.cluster.place(slot).claim().await;
-            self.applied = number(field, slot, "applied_index").await?;
+            let claim = testbed.cluster.process(slot).claim().await;
+            self.applied = number(testbed, slot, "applied_index").await?;
             self.away = Some((slot, claim));
-            field.cluster.kill(slot).await?;
+            testbed.cluster.kill(slot).await?;
             Ok(format!("{slot} is down since entry {}", self.applied))
         }
         .boxed()
     }
 
-    fn lasts(&self, rng: &mut Rng) -> Duration {
+    fn duration(&self, rng: &mut Rng) -> Duration {
         Duration::from_millis(rng.u64(1500..3000))
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             let Some((slot, _claim)) = self.away.take() else {
                 return Ok(None);
@@ -203,32 +215,32 @@ impl Nemesis for SnapshotInstall {
             // The other nodes make snapshots until none has the next entry that the follower lacks; clients
             // write all the time.
             let begun = std::time::Instant::now();
-            for other in field.cluster.members() {
+            for other in testbed.cluster.members() {
                 if other == slot {
                     continue;
                 }
-                while number(field, other, "log_first_index").await? <= self.applied + 1 {
-                    ensure!(begun.elapsed() < START_PATIENCE, "the node in slot {other} does not purge its log");
-                    let node = field.cluster.node(other).addresses.http;
+                while number(testbed, other, "log_first_index").await? <= self.applied + 1 {
+                    ensure!(begun.elapsed() < START_TIMEOUT, "the node in slot {other} does not purge its log");
+                    let node = testbed.cluster.node(other).addresses.http;
                     let path = "/v1/cluster/snapshot";
-                    let made = http::call(node, Method::POST, path, &Value::Null, START_PATIENCE).await?;
+                    let made = http::call(node, Method::POST, path, &Value::Null, START_TIMEOUT).await?;
                     made.success()?;
                     tokio::time::sleep(Duration::from_millis(300)).await;
                 }
             }
-            field.cluster.start(slot)?;
-            field
+            testbed.cluster.start(slot)?;
+            testbed
                 .cluster
-                .wait_ready(slot, START_PATIENCE)
+                .wait_ready(slot, START_TIMEOUT)
                 .await
                 .context("with a snapshot")?;
             // The node serves once it has the committed entries; openraft may report the snapshot a moment
             // later.
-            let mut covered = number(field, slot, "snapshot_index").await?;
+            let mut covered = number(testbed, slot, "snapshot_index").await?;
             let begun = std::time::Instant::now();
             while covered <= self.applied && begun.elapsed() < SNAPSHOT_SHOWS_WITHIN {
                 tokio::time::sleep(Duration::from_millis(50)).await;
-                covered = number(field, slot, "snapshot_index").await?;
+                covered = number(testbed, slot, "snapshot_index").await?;
             }
             let applied = self.applied;
             Ok((covered > applied).then(|| {

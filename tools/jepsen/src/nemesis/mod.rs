@@ -26,7 +26,7 @@ use fastrand::Rng;
 use futures_util::future::BoxFuture;
 
 use crate::cluster::Cluster;
-use crate::inside::Isolation;
+use crate::isolation::Isolation;
 use crate::network::{Cuts, Slot};
 use crate::proxy::Proxy;
 use crate::systems::System;
@@ -34,7 +34,7 @@ use crate::world::World;
 
 /// Everything that a nemesis acts on.
 #[derive(Clone)]
-pub struct Field {
+pub struct Testbed {
     /// Nodes of the cell.
     pub cluster: Arc<Cluster>,
     /// Network partitions.
@@ -48,15 +48,19 @@ pub struct Field {
 /// Nemesis of one kind: one fault after the other.
 pub trait Nemesis: Send {
     /// Begins a fault; returns a description of it and of its targets.
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>>;
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>>;
 
     /// Returns the duration of the fault.
-    fn lasts(&self, rng: &mut Rng) -> Duration {
+    fn duration(&self, rng: &mut Rng) -> Duration {
         Duration::from_millis(rng.u64(3000..5000))
     }
 
     /// Ends the fault; returns evidence of its effect. Also called after a `begin` that failed.
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>>;
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>>;
 }
 
 /// Prerequisite of a nemesis.
@@ -132,7 +136,7 @@ pub fn all() -> Vec<Kind> {
         about: "no faults: the baseline for comparisons",
         nodes: 3,
         needs: &[],
-        make: || Box::new(Quiet),
+        make: || Box::new(NoFaults),
     }];
     all.extend(partition::kinds());
     all.extend(flapping::kinds());
@@ -158,19 +162,19 @@ pub fn find(name: &str) -> anyhow::Result<Kind> {
 }
 
 /// Nemesis without faults.
-struct Quiet;
+struct NoFaults;
 
-impl Nemesis for Quiet {
-    fn begin<'a>(&'a mut self, _: &'a Field, _: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+impl Nemesis for NoFaults {
+    fn begin<'a>(&'a mut self, _: &'a Testbed, _: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
         Box::pin(async { Ok("nothing".to_owned()) })
     }
 
-    fn heal<'a>(&'a mut self, _: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, _: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         Box::pin(async { Ok(Some("no fault was intended".to_owned())) })
     }
 }
 
-impl Field {
+impl Testbed {
     /// Returns the leader, or any member if no leader is known.
     pub async fn leader_or_any(&self, rng: &mut Rng) -> Slot {
         match self.cluster.leader().await {

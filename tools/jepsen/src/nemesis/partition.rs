@@ -8,7 +8,7 @@ use fastrand::Rng;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::{Field, Kind, Nemesis};
+use super::{Kind, Nemesis, Testbed};
 use crate::network::Slot;
 use crate::network::cuts::{Cut, between};
 
@@ -190,27 +190,31 @@ impl Partition {
 }
 
 impl Nemesis for Partition {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
-            let leader = field.leader_or_any(rng).await;
-            let members = field.cluster.members();
+            let leader = testbed.leader_or_any(rng).await;
+            let members = testbed.cluster.members();
             let (cuts, what) = self.shape.cuts(&members, leader, rng);
-            self.dropped_before = field.cuts.dropped(&cuts).await?;
+            self.dropped_before = testbed.cuts.dropped(&cuts).await?;
             self.cuts = cuts.clone();
-            field.cuts.set(&self.fault(), cuts).await.context("cutting")?;
+            testbed.cuts.set(&self.fault(), cuts).await.context("cutting")?;
             Ok(what)
         }
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
-            field
+            testbed
                 .cuts
                 .set(&self.fault(), BTreeSet::new())
                 .await
                 .context("healing")?;
-            let dropped = field.cuts.dropped(&self.cuts).await? - self.dropped_before;
+            let dropped = testbed.cuts.dropped(&self.cuts).await? - self.dropped_before;
             Ok((dropped > 0).then(|| format!("{dropped} frames dropped")))
         }
         .boxed()

@@ -8,13 +8,13 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::net::TcpStream;
 
-use super::{Field, Kind, Nemesis};
-use crate::cluster::slots::Claim;
+use super::{Kind, Nemesis, Testbed};
+use crate::cluster::node_process::Claim;
 use crate::network::Slot;
 
 /// Target of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whom {
+pub enum Target {
     /// Any one node.
     One,
     /// The leader.
@@ -25,14 +25,14 @@ pub enum Whom {
     All,
 }
 
-impl Whom {
+impl Target {
     /// Draws the slots of the targets.
-    pub async fn pick(self, field: &Field, rng: &mut Rng) -> Vec<Slot> {
+    pub async fn pick(self, testbed: &Testbed, rng: &mut Rng) -> Vec<Slot> {
         match self {
-            Self::One => vec![field.any(rng)],
-            Self::Leader => vec![field.leader_or_any(rng).await],
-            Self::Majority => field.majority(rng),
-            Self::All => field.cluster.members(),
+            Self::One => vec![testbed.any(rng)],
+            Self::Leader => vec![testbed.leader_or_any(rng).await],
+            Self::Majority => testbed.majority(rng),
+            Self::All => testbed.cluster.members(),
         }
     }
 }
@@ -40,13 +40,13 @@ impl Whom {
 /// Returns all kinds of kills.
 pub fn kinds() -> Vec<Kind> {
     macro_rules! kind {
-        ($name:literal, $whom:ident, $about:literal) => {
+        ($name:literal, $target:ident, $about:literal) => {
             Kind {
                 name: $name,
                 about: $about,
                 nodes: 3,
                 needs: &[],
-                make: || Box::new(Kill::new(Whom::$whom)),
+                make: || Box::new(Kill::new(Target::$target)),
             }
         };
     }
@@ -64,16 +64,16 @@ pub fn kinds() -> Vec<Kind> {
 
 /// Nemesis that sends SIGKILL, and after a while starts the nodes again.
 struct Kill {
-    whom: Whom,
+    target: Target,
     down: Vec<(Slot, Claim)>,
     /// Number of nodes that refused a connection while they were down.
     refused: usize,
 }
 
 impl Kill {
-    fn new(whom: Whom) -> Self {
+    fn new(target: Target) -> Self {
         Self {
-            whom,
+            target,
             down: Vec::new(),
             refused: 0,
         }
@@ -81,19 +81,23 @@ impl Kill {
 }
 
 impl Nemesis for Kill {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
-            let slots = self.whom.pick(field, rng).await;
+            let slots = self.target.pick(testbed, rng).await;
             for slot in &slots {
-                let claim = field.cluster.place(*slot).claim().await;
+                let claim = testbed.cluster.process(*slot).claim().await;
                 self.down.push((*slot, claim));
             }
             // As simultaneously as possible.
-            let kills = slots.iter().map(|slot| field.cluster.kill(*slot));
+            let kills = slots.iter().map(|slot| testbed.cluster.kill(*slot));
             futures_util::future::try_join_all(kills).await?;
             self.refused = 0;
             for slot in &slots {
-                let address = field.cluster.node(*slot).addresses.http;
+                let address = testbed.cluster.node(*slot).addresses.http;
                 self.refused += usize::from(TcpStream::connect(address).await.is_err());
             }
             Ok(format!("SIGKILL to {slots:?}"))
@@ -101,18 +105,22 @@ impl Nemesis for Kill {
         .boxed()
     }
 
-    fn lasts(&self, rng: &mut Rng) -> Duration {
+    fn duration(&self, rng: &mut Rng) -> Duration {
         Duration::from_millis(rng.u64(1500..4000))
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             let down = std::mem::take(&mut self.down);
             for (slot, _) in &down {
-                field.cluster.start(*slot)?;
+                testbed.cluster.start(*slot)?;
             }
             for (slot, _) in &down {
-                field.cluster.wait_back(*slot).await.context("after a kill")?;
+                testbed
+                    .cluster
+                    .wait_restarted(*slot)
+                    .await
+                    .context("after a kill")?;
             }
             let all = !down.is_empty() && self.refused == down.len();
             Ok(all.then(|| format!("{} nodes refused connections until they were started", down.len())))

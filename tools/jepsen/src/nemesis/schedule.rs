@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::time::Instant;
 
-use super::{Field, Nemesis};
+use super::{Nemesis, Testbed};
 use crate::report::Fault;
 
 /// Range of the time between two faults, in milliseconds: sometimes enough to recover, sometimes not quite.
@@ -24,7 +24,7 @@ pub enum Until {
 pub async fn run(
     name: &str,
     nemesis: &mut dyn Nemesis,
-    field: &Field,
+    testbed: &Testbed,
     seed: u64,
     until: Until,
     faults: &mut Vec<Fault>,
@@ -43,7 +43,7 @@ pub async fn run(
             }
             tokio::time::sleep(calm).await;
         }
-        one(name, nemesis, field, &mut rng, faults).await?;
+        one(name, nemesis, testbed, &mut rng, faults).await?;
     }
     if let Until::Time(time) = until {
         // Rates are measured over the whole time, so the rest of it passes without faults.
@@ -56,19 +56,19 @@ pub async fn run(
 async fn one(
     name: &str,
     nemesis: &mut dyn Nemesis,
-    field: &Field,
+    testbed: &Testbed,
     rng: &mut Rng,
     faults: &mut Vec<Fault>,
 ) -> anyhow::Result<()> {
-    let begin = field.world.now();
-    let begun = nemesis.begin(field, rng).await;
+    let begin = testbed.world.now();
+    let begun = nemesis.begin(testbed, rng).await;
     if let Ok(what) = &begun {
         eprintln!("{:8.3} s  {name}: {what}", begin as f64 / 1e9);
-        tokio::time::sleep(nemesis.lasts(rng)).await;
+        tokio::time::sleep(nemesis.duration(rng)).await;
     }
-    let healing = field.world.now();
-    let healed = nemesis.heal(field).await;
-    let end = field.world.now();
+    let healing = testbed.world.now();
+    let healed = nemesis.heal(testbed).await;
+    let end = testbed.world.now();
     let evidence = match &healed {
         Ok(evidence) => evidence.clone(),
         Err(error) => Some(format!("healing failed: {error:#}")),

@@ -22,7 +22,7 @@ pub async fn proxy(
     owners: Owners,
     seed: u64,
 ) -> anyhow::Result<(Arc<Proxy>, BTreeMap<Slot, SocketAddr>)> {
-    let places: Vec<_> = network
+    let peers: Vec<_> = network
         .slots()
         .map(|slot| (slot, network.addresses(slot).peer))
         .collect();
@@ -32,7 +32,7 @@ pub async fn proxy(
         let mut slots = cluster.network.slots();
         slots.find(|slot| cluster.pid(*slot).is_some_and(|pid| has_socket(pid, inode)))
     });
-    Proxy::for_targets(&places, IpAddr::V4(Ipv4Addr::LOCALHOST), seed, who).await
+    Proxy::for_targets(&peers, IpAddr::V4(Ipv4Addr::LOCALHOST), seed, who).await
 }
 
 /// Returns the inode of the socket that is connected from `from` to `to`, from the text of `/proc/net/tcp`.

@@ -1,5 +1,5 @@
 //! Network that exists for one run: a switch, and for every node a network namespace with an address.
-//! It is created inside the namespaces that [`crate::inside`] has set up for this process, so that the kernel
+//! It is created inside the namespaces that [`crate::isolation`] has set up for this process, so that the kernel
 //! removes all of it when the process ends, however that happens. Without namespaces all nodes share the
 //! loopback interface, and the proxy is between them.
 

@@ -4,7 +4,7 @@
 //! of a lossy network as a node sees them: stalls, connections that overtake each other, and resets.
 
 mod pump;
-pub mod weather;
+pub mod conditions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::network::Slot;
-pub use weather::Weather;
+pub use conditions::LinkConditions;
 
 /// Link from the first slot, which connects, to the second.
 pub type Link = (Slot, Slot);
@@ -43,16 +43,16 @@ pub struct Counts {
 
 /// Conditions of one link, for each direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Weathers {
+pub struct DuplexConditions {
     /// From the side that connects to the other.
-    pub there: Weather,
+    pub there: LinkConditions,
     /// In the opposite direction.
-    pub back: Weather,
+    pub back: LinkConditions,
 }
 
 /// State of one link, shared by all its connections.
 struct LinkState {
-    weathers: watch::Sender<Weathers>,
+    duplex: watch::Sender<DuplexConditions>,
     counts: Counts,
     /// Cancelled and replaced in order to end all connections.
     connections: Mutex<CancellationToken>,
@@ -68,15 +68,11 @@ pub struct Proxy {
 
 impl Proxy {
     /// Creates a proxy for the links between all these slots; it listens at `at` with one port for each link.
-    pub async fn for_links(
-        places: &[(Slot, SocketAddr)],
-        at: IpAddr,
-        seed: u64,
-    ) -> anyhow::Result<Arc<Self>> {
-        let mut proxy = Self::new(places, seed);
+    pub async fn for_links(peers: &[(Slot, SocketAddr)], at: IpAddr, seed: u64) -> anyhow::Result<Arc<Self>> {
+        let mut proxy = Self::new(peers, seed);
         let mut listeners = Vec::new();
-        for (to, target) in places {
-            for (from, _) in places.iter().filter(|(from, _)| from != to) {
+        for (to, target) in peers {
+            for (from, _) in peers.iter().filter(|(from, _)| from != to) {
                 let listener = TcpListener::bind((at, 0)).await.context("a port of the proxy")?;
                 proxy.entrances.insert((*from, *to), listener.local_addr()?);
                 listeners.push((listener, *from, *to, *target));
@@ -93,14 +89,14 @@ impl Proxy {
     /// Creates a proxy with one port for each slot, which identifies the connecting slot by `who`; returns it
     /// with the ports.
     pub async fn for_targets(
-        places: &[(Slot, SocketAddr)],
+        peers: &[(Slot, SocketAddr)],
         at: IpAddr,
         seed: u64,
         who: WhoIs,
     ) -> anyhow::Result<(Arc<Self>, BTreeMap<Slot, SocketAddr>)> {
-        let proxy = Arc::new(Self::new(places, seed));
+        let proxy = Arc::new(Self::new(peers, seed));
         let mut entrances = BTreeMap::new();
-        for (to, target) in places {
+        for (to, target) in peers {
             let listener = TcpListener::bind((at, 0)).await.context("a port of the proxy")?;
             entrances.insert(*to, listener.local_addr()?);
             tokio::spawn(proxy.clone().accept(listener, *to, *target, who.clone()));
@@ -108,11 +104,11 @@ impl Proxy {
         Ok((proxy, entrances))
     }
 
-    fn new(places: &[(Slot, SocketAddr)], seed: u64) -> Self {
-        let slots = || places.iter().map(|(slot, _)| *slot);
+    fn new(peers: &[(Slot, SocketAddr)], seed: u64) -> Self {
+        let slots = || peers.iter().map(|(slot, _)| *slot);
         let links = slots().flat_map(|from| slots().map(move |to| (from, to)));
         let state = || LinkState {
-            weathers: watch::Sender::default(),
+            duplex: watch::Sender::default(),
             counts: Counts::default(),
             connections: Mutex::default(),
         };
@@ -137,13 +133,13 @@ impl Proxy {
     }
 
     /// Sets the conditions of a link; its cuts are unchanged.
-    pub fn set(&self, link: Link, weather: Weather) {
+    pub fn set(&self, link: Link, conditions: LinkConditions) {
         if let Some(state) = self.links.get(&link) {
-            state.weathers.send_modify(|now| {
+            state.duplex.send_modify(|now| {
                 for one in [&mut now.there, &mut now.back] {
-                    *one = Weather {
+                    *one = LinkConditions {
                         cut: one.cut,
-                        ..weather
+                        ..conditions
                     };
                 }
             });
@@ -154,7 +150,7 @@ impl Proxy {
     /// them has connected.
     pub fn cut(&self, cuts: &BTreeSet<(Slot, Slot)>) {
         for ((from, to), state) in &self.links {
-            state.weathers.send_modify(|now| {
+            state.duplex.send_modify(|now| {
                 now.there.cut = cuts.contains(&(*from, *to));
                 now.back.cut = cuts.contains(&(*to, *from));
             });
@@ -225,15 +221,15 @@ impl Proxy {
 /// Serves one connection from its acceptance to its end.
 async fn serve(stream: TcpStream, target: SocketAddr, link: &LinkState, seed: u64) -> std::io::Result<()> {
     let ended = link.connections.lock().clone();
-    let weathers = link.weathers.subscribe();
+    let duplex = link.duplex.subscribe();
     // A connection through a cut gets no answer until its caller gives up.
     let open = async {
-        let mut weathers = weathers.clone();
-        let is_cut = |now: &Weathers| now.there.cut || now.back.cut;
-        if is_cut(&weathers.borrow()) {
+        let mut duplex = duplex.clone();
+        let is_cut = |now: &DuplexConditions| now.there.cut || now.back.cut;
+        if is_cut(&duplex.borrow()) {
             link.counts.held.fetch_add(1, Ordering::Relaxed);
         }
-        let fine = weathers.wait_for(|now| !is_cut(now)).await;
+        let fine = duplex.wait_for(|now| !is_cut(now)).await;
         fine.map_err(|_| std::io::ErrorKind::ConnectionAborted)?;
         TcpStream::connect(target).await
     };
@@ -243,7 +239,7 @@ async fn serve(stream: TcpStream, target: SocketAddr, link: &LinkState, seed: u6
     };
     stream.set_nodelay(true)?;
     other.set_nodelay(true)?;
-    pump::both_ways(stream, other, weathers, &link.counts, ended, seed).await
+    pump::transfer_both(stream, other, duplex, &link.counts, ended, seed).await
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::*;
 
 /// Time limit of every wait in these tests.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Starts an echo server in slot 2, and a proxy for a client in slot 1.
 async fn echo() -> Arc<Proxy> {
@@ -22,8 +22,8 @@ async fn echo() -> Arc<Proxy> {
             });
         }
     });
-    let places = [(1, address), (2, address)];
-    Proxy::for_links(&places, IpAddr::V4(Ipv4Addr::LOCALHOST), 7)
+    let peers = [(1, address), (2, address)];
+    Proxy::for_links(&peers, IpAddr::V4(Ipv4Addr::LOCALHOST), 7)
         .await
         .expect("ports for all links")
 }
@@ -38,7 +38,7 @@ async fn round(stream: &mut TcpStream) -> std::io::Result<Duration> {
     let begun = Instant::now();
     stream.write_all(b"x").await?;
     let mut back = [0];
-    tokio::time::timeout(PATIENCE, stream.read_exact(&mut back))
+    tokio::time::timeout(TIMEOUT, stream.read_exact(&mut back))
         .await
         .expect("an echo in time")?;
     Ok(begun.elapsed())
@@ -53,9 +53,9 @@ async fn traffic_is_delayed_in_each_direction() {
     let delay = Duration::from_millis(60);
     proxy.set(
         (1, 2),
-        Weather {
+        LinkConditions {
             delay,
-            ..Weather::default()
+            ..LinkConditions::default()
         },
     );
     let took = round(&mut stream).await.expect("a slow link");
@@ -80,14 +80,14 @@ async fn one_way_cut_holds_traffic_back_in_its_direction_until_healed() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, held)
+    tokio::time::timeout(TIMEOUT, held)
         .await
         .expect("the echo is held back");
     let mut back = [0];
     let nothing = stream.try_read(&mut back).expect_err("nothing passes a cut");
     assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
     proxy.cut(&BTreeSet::new());
-    let echo = tokio::time::timeout(PATIENCE, stream.read_exact(&mut back)).await;
+    let echo = tokio::time::timeout(TIMEOUT, stream.read_exact(&mut back)).await;
     echo.expect("the echo in time")
         .expect("the echo arrives after the healing");
 }
@@ -101,7 +101,7 @@ async fn connections_of_a_link_are_reset_together() {
     proxy.reset((1, 2));
     let mut back = [0];
     for stream in [&mut one, &mut other] {
-        let ended = tokio::time::timeout(PATIENCE, stream.read(&mut back))
+        let ended = tokio::time::timeout(TIMEOUT, stream.read(&mut back))
             .await
             .expect("in time");
         assert_eq!(

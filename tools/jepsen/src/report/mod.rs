@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use lockgate_check::{Nanos, Verdict};
 use serde::{Deserialize, Serialize};
 
-use crate::mutants::Found;
+use crate::mutants::SearchResult;
 use crate::workloads::Span;
 use recovery::Recovery;
 
@@ -34,7 +34,7 @@ pub struct Report {
     /// Recovery times for each kind of fault.
     pub recoveries: Vec<Recovery>,
     /// Results of the search for planted bugs, if there was one. The cells above are those of the search.
-    pub mutants: Vec<Found>,
+    pub mutants: Vec<SearchResult>,
 }
 
 /// One workload under one nemesis.

@@ -9,13 +9,13 @@ use futures_util::future::BoxFuture;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::cluster::software::{Node, Software, Start};
+use crate::cluster::software::{Node, Software, StartCommand};
 use crate::http;
 
 const PROGRAM: &str = "/usr/bin/etcd";
 
 /// Time limit of a query; a running node answers at once.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Entries between two snapshots, so that several are made in a run of a minute.
 const SNAPSHOT_COUNT: u64 = 2000;
@@ -56,9 +56,9 @@ impl Software for Etcd {
         std::fs::write(&file, text.to_string()).with_context(|| file.display().to_string())
     }
 
-    fn start(&self, node: &Node) -> Start {
+    fn start(&self, node: &Node) -> StartCommand {
         let config = node.dir.join("etcd.yaml").display().to_string();
-        Start {
+        StartCommand {
             program: PathBuf::from(PROGRAM),
             arguments: vec!["--config-file".to_owned(), config],
             environment: Vec::new(),
@@ -67,7 +67,7 @@ impl Software for Etcd {
 
     fn is_ready<'a>(&'a self, node: &'a Node) -> BoxFuture<'a, bool> {
         async move {
-            let health = http::get(node.addresses.http, "/health", PATIENCE).await;
+            let health = http::get(node.addresses.http, "/health", TIMEOUT).await;
             health.is_ok_and(|health| health["health"] == "true")
         }
         .boxed()
@@ -77,7 +77,7 @@ impl Software for Etcd {
         async move {
             let path = "/v3/maintenance/status";
             let nothing = json!({});
-            let answer = http::call(node.addresses.http, Method::POST, path, &nothing, PATIENCE);
+            let answer = http::call(node.addresses.http, Method::POST, path, &nothing, TIMEOUT);
             leads(node.id, &answer.await.ok()?.json())
         }
         .boxed()

@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::cluster::software::{Node, Software, Start};
+use crate::cluster::software::{Node, Software, StartCommand};
 
 /// Jars of Debian's packages, with a logger.
 const CLASS_PATH: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
@@ -20,7 +20,7 @@ const CLASS_PATH: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-si
 const HEAP: &str = "-Xmx256m";
 
 /// Time limit of a four-letter word; a running server answers at once.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Transactions between two snapshots, so that several are made in a run of a minute.
 const SNAPSHOT_COUNT: &str = "-Dzookeeper.snapCount=2000";
@@ -65,7 +65,7 @@ impl Software for ZooKeeper {
         std::fs::write(&file, text).with_context(|| file.display().to_string())
     }
 
-    fn start(&self, node: &Node) -> Start {
+    fn start(&self, node: &Node) -> StartCommand {
         let config = node.dir.join("zoo.cfg").display().to_string();
         let arguments = [
             HEAP,
@@ -77,7 +77,7 @@ impl Software for ZooKeeper {
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             &config,
         ];
-        Start {
+        StartCommand {
             program: PathBuf::from("/usr/bin/java"),
             arguments: arguments.map(str::to_owned).to_vec(),
             environment: Vec::new(),
@@ -111,7 +111,7 @@ async fn status(server: SocketAddr) -> Option<(String, u64)> {
         stream.read_to_string(&mut answer).await.ok()?;
         parse(&answer)
     };
-    tokio::time::timeout(PATIENCE, ask).await.ok().flatten()
+    tokio::time::timeout(TIMEOUT, ask).await.ok().flatten()
 }
 
 fn parse(answer: &str) -> Option<(String, u64)> {

@@ -5,7 +5,7 @@ mod all;
 mod exactly_once;
 mod fenced;
 mod locks;
-mod marks;
+mod highlights;
 mod recipe;
 mod register;
 mod sessions;
@@ -23,7 +23,7 @@ use futures_util::future::BoxFuture;
 use lockgate_check::{Nanos, Verdict};
 use serde_json::Value;
 
-use crate::client::{Answer, Caller};
+use crate::client::{CallResult, Caller};
 use crate::systems::System;
 use crate::world::World;
 
@@ -114,8 +114,10 @@ pub enum Tone {
 /// Creates keys before a run.
 async fn fill(system: System, world: &World, keys: Vec<String>, value: &str) -> Result<()> {
     match system.store(world, 0).create_all(&keys, value).await {
-        Answer::Ok(()) => Ok(()),
-        Answer::Failed(why) | Answer::Unknown(why) => bail!("the initial keys cannot be created: {why}"),
+        CallResult::Ok(()) => Ok(()),
+        CallResult::Failed(why) | CallResult::Unknown(why) => {
+            bail!("the initial keys cannot be created: {why}")
+        }
     }
 }
 
@@ -123,12 +125,12 @@ async fn fill(system: System, world: &World, keys: Vec<String>, value: &str) -> 
 const FINAL_READS_WITHIN: Duration = Duration::from_secs(20);
 
 /// Retry loop of a final read: a cluster that was healed a moment ago may still reject a call or two.
-struct Persistence {
+struct FinalRead {
     what: String,
     give_up: Instant,
 }
 
-impl Persistence {
+impl FinalRead {
     /// Starts the time limit of a read of `what`.
     fn about(what: impl Into<String>) -> Self {
         Self {
@@ -138,13 +140,13 @@ impl Persistence {
     }
 
     /// Returns the value; `None` after a pause if the read is to be repeated; an error after the time limit.
-    async fn heed<T>(&self, answer: Answer<T>) -> Result<Option<T>> {
+    async fn accept<T>(&self, answer: CallResult<T>) -> Result<Option<T>> {
         match answer {
-            Answer::Ok(value) => return Ok(Some(value)),
-            Answer::Failed(why) | Answer::Unknown(why) if Instant::now() > self.give_up => {
+            CallResult::Ok(value) => return Ok(Some(value)),
+            CallResult::Failed(why) | CallResult::Unknown(why) if Instant::now() > self.give_up => {
                 bail!("{}: {why}", self.what)
             }
-            Answer::Failed(_) | Answer::Unknown(_) => {}
+            CallResult::Failed(_) | CallResult::Unknown(_) => {}
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
         Ok(None)
@@ -152,11 +154,11 @@ impl Persistence {
 }
 
 /// Makes a final `GET`, with retries.
-async fn last_look(caller: &mut Caller, path: &str) -> Result<Value> {
-    let again = Persistence::about(path);
+async fn final_get(caller: &mut Caller, path: &str) -> Result<Value> {
+    let again = FinalRead::about(path);
     loop {
         let answer = caller.get(path).await.done();
-        if let Some(document) = again.heed(answer).await? {
+        if let Some(document) = again.accept(answer).await? {
             return Ok(document);
         }
     }

@@ -14,11 +14,11 @@ use lockgate_check::register::{self, Input, Output, Register as Model};
 use lockgate_check::{Call, ClientId, Verdict};
 use serde::Serialize;
 
-use super::marks::Marks;
-use super::{Persistence, Progress, Span, Workload, fill};
-use crate::client::{Answer, Freshness, Store};
+use super::highlights::Highlights;
+use super::{FinalRead, Progress, Span, Workload, fill};
+use crate::client::{CallResult, Freshness, Store};
 use crate::pace::Pace;
-use crate::record::{Recorder, bar, in_words};
+use crate::record::{Recorder, bar, map_input};
 use crate::systems::System;
 use crate::world::World;
 
@@ -52,17 +52,17 @@ const PARENT: &str = "/jepsen/register";
 pub struct Register {
     system: System,
     freshness: Freshness,
-    recorder: Recorder<On<Input>, Output>,
+    recorder: Recorder<KeyedInput<Input>, Output>,
     /// Latest known version of each key, which clients expect in conditional writes.
     seen: Vec<AtomicU64>,
     first_version: AtomicU64,
-    turn: AtomicU64,
-    marks: Marks,
+    next_call: AtomicU64,
+    highlights: Highlights,
 }
 
 /// Input of a call with its key.
 #[derive(Clone, Debug, Serialize)]
-struct On<I> {
+struct KeyedInput<I> {
     key: u64,
     input: I,
 }
@@ -76,33 +76,33 @@ impl Register {
             recorder: Recorder::default(),
             seen: (0..KEYS).map(|_| AtomicU64::new(0)).collect(),
             first_version: AtomicU64::new(0),
-            turn: AtomicU64::new(0),
-            marks: Marks::default(),
+            next_call: AtomicU64::new(0),
+            highlights: Highlights::default(),
         }
     }
 
     /// Returns the key of the next call, or `None` if all keys are used up.
     fn next_key(&self) -> Option<u64> {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let window = turn / (KEYS_AT_A_TIME * CALLS_PER_KEY);
-        let key = window * KEYS_AT_A_TIME + turn / CALLS_IN_A_ROW % KEYS_AT_A_TIME;
+        let next_call = self.next_call.fetch_add(1, Ordering::Relaxed);
+        let window = next_call / (KEYS_AT_A_TIME * CALLS_PER_KEY);
+        let key = window * KEYS_AT_A_TIME + next_call / CALLS_IN_A_ROW % KEYS_AT_A_TIME;
         (key < KEYS).then_some(key)
     }
 
-    async fn step(&self, store: &mut dyn Store, key: u64, input: &Input) -> Answer<Output> {
+    async fn step(&self, store: &mut dyn Store, key: u64, input: &Input) -> CallResult<Output> {
         let path = path(key);
         match input {
             Input::Read => match store.get(&path, self.freshness).await {
-                Answer::Ok(Some(found)) => match found.value.parse() {
-                    Ok(value) => Answer::Ok(Output::Is {
+                CallResult::Ok(Some(found)) => match found.value.parse() {
+                    Ok(value) => CallResult::Ok(Output::Is {
                         value,
                         version: found.version,
                     }),
-                    Err(_) => Answer::Ok(nonsense()),
+                    Err(_) => CallResult::Ok(impossible_value()),
                 },
                 // The key was created before the run, and no client deletes it.
-                Answer::Ok(None) => Answer::Ok(nonsense()),
-                Answer::Failed(why) | Answer::Unknown(why) => Answer::Failed(why),
+                CallResult::Ok(None) => CallResult::Ok(impossible_value()),
+                CallResult::Failed(why) | CallResult::Unknown(why) => CallResult::Failed(why),
             },
             Input::Write(value) => store.set(&path, &value.to_string(), None).await.map(written),
             Input::Cas { expected, value } => store
@@ -112,7 +112,7 @@ impl Register {
         }
     }
 
-    fn remember(&self, key: u64, output: &Output) {
+    fn record_version(&self, key: u64, output: &Output) {
         if let Output::Is { version, .. } | Output::Written { version } = output {
             self.seen[index(key)].fetch_max(*version, Ordering::Relaxed);
         }
@@ -146,7 +146,7 @@ fn written(version: Option<u64>) -> Output {
 }
 
 /// Returns a value that no register ever held, for a read that fits into no order.
-fn nonsense() -> Output {
+fn impossible_value() -> Output {
     Output::Is {
         value: u64::MAX - 1,
         version: u64::MAX - 1,
@@ -167,7 +167,7 @@ impl Workload for Register {
                 .store(world, 0)
                 .get(&path(0), Freshness::Linearizable)
                 .await;
-            let Answer::Ok(Some(first)) = first else {
+            let CallResult::Ok(Some(first)) = first else {
                 bail!("a new key cannot be read: {first:?}")
             };
             self.first_version.store(first.version, Ordering::Relaxed);
@@ -192,13 +192,13 @@ impl Workload for Register {
                 };
                 let input = self.draw(&mut rng, key, values());
                 let call = self.step(&mut *store, key, &input);
-                let input = On {
+                let input = KeyedInput {
                     key,
                     input: input.clone(),
                 };
                 match self.recorder.call(&world, &mut me, input, call).await {
-                    Answer::Ok(output) => self.remember(key, &output),
-                    Answer::Failed(_) | Answer::Unknown(_) => {
+                    CallResult::Ok(output) => self.record_version(key, &output),
+                    CallResult::Failed(_) | CallResult::Unknown(_) => {
                         pace.back_off().await;
                     }
                 }
@@ -219,20 +219,20 @@ impl Workload for Register {
         async move {
             // The final reads of the last keys through every node are part of the history like any other
             // reads.
-            let last = self.turn.load(Ordering::Relaxed) / (KEYS_AT_A_TIME * CALLS_PER_KEY);
+            let last = self.next_call.load(Ordering::Relaxed) / (KEYS_AT_A_TIME * CALLS_PER_KEY);
             let mut me = READER;
             for number in 0..world.endpoints.len() {
                 let mut store = self.system.store(world, number);
                 for key in last * KEYS_AT_A_TIME..((last + 1) * KEYS_AT_A_TIME).min(KEYS) {
-                    let again = Persistence::about(format!("the last read of key {key}"));
+                    let again = FinalRead::about(format!("the last read of key {key}"));
                     loop {
                         let call = self.step(&mut *store, key, &Input::Read);
-                        let input = On {
+                        let input = KeyedInput {
                             key,
                             input: Input::Read,
                         };
                         let read = self.recorder.call(world, &mut me, input, call).await;
-                        if again.heed(read).await?.is_some() {
+                        if again.accept(read).await?.is_some() {
                             break;
                         }
                     }
@@ -249,7 +249,7 @@ impl Workload for Register {
             };
             let verdict = tokio::task::spawn_blocking(move || register::check(&initial, &calls)).await?;
             let verdicts = vec![("linearizable".to_owned(), verdict.and(enough))];
-            self.marks.note(&verdicts);
+            self.highlights.record(&verdicts);
             Ok(verdicts)
         }
         .boxed()
@@ -257,9 +257,9 @@ impl Workload for Register {
 
     fn timeline(&self) -> Vec<Span> {
         let calls = self.recorder.calls().into_iter().map(|call| {
-            let On { key, input } = &call.input;
+            let KeyedInput { key, input } = &call.input;
             let span = bar(format!("key {key}: {input:?} → {:?}", call.outcome), &call);
-            self.marks.call(span, &call)
+            self.highlights.call(span, &call)
         });
         calls.collect()
     }
@@ -269,11 +269,11 @@ impl Workload for Register {
     }
 }
 
-fn keyed(call: Call<On<Input>, Output>) -> (String, Call<Input, Output>) {
-    (named(call.input.key), in_words(call, |on| on.input))
+fn keyed(call: Call<KeyedInput<Input>, Output>) -> (String, Call<Input, Output>) {
+    (key_name(call.input.key), map_input(call, |on| on.input))
 }
 
 /// Returns a key's name as checkers print it at the start of a line.
-fn named(key: u64) -> String {
+fn key_name(key: u64) -> String {
     format!("key {key}")
 }

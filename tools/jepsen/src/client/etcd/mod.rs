@@ -14,8 +14,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use hyper::Method;
 use serde_json::Value;
 
-use super::answer::Answer;
-use super::caller::{Caller, PATIENCE, Reply};
+use super::caller::{Caller, Reply, TIMEOUT};
+use super::result::CallResult;
 
 /// Encodes text for the gateway.
 fn encoded(text: &str) -> String {
@@ -34,18 +34,18 @@ fn number(value: &Value) -> u64 {
 }
 
 /// Sends a call with the usual timeout.
-async fn call(caller: &mut Caller, path: &str, body: &Value) -> Answer<Value> {
-    call_patiently(caller, path, body, PATIENCE).await
+async fn call(caller: &mut Caller, path: &str, body: &Value) -> CallResult<Value> {
+    call_within(caller, path, body, TIMEOUT).await
 }
 
 /// Sends a call with the given timeout.
-async fn call_patiently(caller: &mut Caller, path: &str, body: &Value, patience: Duration) -> Answer<Value> {
-    match caller.call(Method::POST, path, Some(body), patience).await {
-        Reply::Done(document) => Answer::Ok(document),
+async fn call_within(caller: &mut Caller, path: &str, body: &Value, timeout: Duration) -> CallResult<Value> {
+    match caller.call(Method::POST, path, Some(body), timeout).await {
+        Reply::Done(document) => CallResult::Ok(document),
         // `lease not found` and the like: etcd has processed the call and has rejected it.
-        Reply::Refused(_, document) => Answer::Failed(reason(&document)),
-        Reply::NotDone(why) => Answer::Failed(why),
-        Reply::Unknown(why) => Answer::Unknown(why),
+        Reply::Refused(_, document) => CallResult::Failed(reason(&document)),
+        Reply::NotDone(why) => CallResult::Failed(why),
+        Reply::Unknown(why) => CallResult::Unknown(why),
     }
 }
 

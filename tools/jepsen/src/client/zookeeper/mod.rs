@@ -6,7 +6,7 @@ mod connection;
 mod mutex;
 mod store;
 
-pub use connection::{Connection, Lost};
+pub use connection::{Connection, ConnectionLost};
 pub use mutex::ZooKeeperMutex;
 pub use store::ZooKeeperStore;
 
@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use zk_wire::{ErrorCode, Reply, Request};
 
-use super::answer::Answer;
+use super::result::CallResult;
 
 /// Time for which a client whose own server has failed uses another one.
-const AWAY: Duration = Duration::from_secs(2);
+const FALLBACK_PERIOD: Duration = Duration::from_secs(2);
 
 /// Requested session timeout; servers may grant more.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(3);
@@ -28,7 +28,7 @@ pub struct Client {
     servers: Vec<SocketAddr>,
     home: usize,
     at: usize,
-    home_again: Instant,
+    return_home_at: Instant,
     connection: Option<Connection>,
 }
 
@@ -40,22 +40,22 @@ impl Client {
             servers,
             home,
             at: home,
-            home_again: Instant::now(),
+            return_home_at: Instant::now(),
             connection: None,
         }
     }
 
     /// Returns the current connection, or a new one with a session of its own.
-    pub async fn connected(&mut self) -> Result<&mut Connection, Lost> {
-        if self.at != self.home && Instant::now() >= self.home_again && self.connection.is_none() {
+    pub async fn connected(&mut self) -> Result<&mut Connection, ConnectionLost> {
+        if self.at != self.home && Instant::now() >= self.return_home_at && self.connection.is_none() {
             self.at = self.home;
         }
         if self.connection.is_none() {
             match Connection::open(self.servers[self.at], SESSION_TIMEOUT).await {
                 Ok(connection) => self.connection = Some(connection),
-                Err(lost) => {
-                    self.leave();
-                    return Err(lost);
+                Err(error) => {
+                    self.abandon();
+                    return Err(error);
                 }
             }
         }
@@ -68,33 +68,33 @@ impl Client {
     }
 
     /// Abandons the connection and its session; the next connection uses another server.
-    pub fn leave(&mut self) {
+    pub fn abandon(&mut self) {
         self.connection = None;
         self.at = (self.at + 1) % self.servers.len();
-        self.home_again = Instant::now() + AWAY;
+        self.return_home_at = Instant::now() + FALLBACK_PERIOD;
     }
 
     /// Sends a request. A protocol error is a definite answer if [`decided`] says that nothing was changed.
-    pub async fn call(&mut self, request: &Request) -> Answer<Result<Reply, ErrorCode>> {
+    pub async fn call(&mut self, request: &Request) -> CallResult<Result<Reply, ErrorCode>> {
         let connection = match self.connected().await {
             Ok(connection) => connection,
-            Err(Lost(why)) => return Answer::Failed(why),
+            Err(ConnectionLost(why)) => return CallResult::Failed(why),
         };
         match connection.call(request).await {
-            Ok(Ok(reply)) => Answer::Ok(Ok(reply)),
-            Ok(Err(code)) if decided(code) => Answer::Ok(Err(code)),
+            Ok(Ok(reply)) => CallResult::Ok(Ok(reply)),
+            Ok(Err(code)) if decided(code) => CallResult::Ok(Err(code)),
             // The session ended before the request was executed, or belongs to another connection.
             Ok(Err(code @ (ErrorCode::SESSION_EXPIRED | ErrorCode::SESSION_MOVED))) => {
-                self.leave();
-                Answer::Failed(code.to_string())
+                self.abandon();
+                CallResult::Failed(code.to_string())
             }
             Ok(Err(code)) => {
-                self.leave();
-                Answer::Unknown(code.to_string())
+                self.abandon();
+                CallResult::Unknown(code.to_string())
             }
-            Err(Lost(why)) => {
-                self.leave();
-                Answer::Unknown(why)
+            Err(ConnectionLost(why)) => {
+                self.abandon();
+                CallResult::Unknown(why)
             }
         }
     }
@@ -116,9 +116,9 @@ fn decided(code: ErrorCode) -> bool {
 }
 
 /// Reports a reply of the wrong type for its request.
-fn unexpected<T>(reply: Result<Reply, ErrorCode>) -> Answer<T> {
+fn unexpected<T>(reply: Result<Reply, ErrorCode>) -> CallResult<T> {
     match reply {
-        Ok(reply) => Answer::Unknown(format!("a reply of another type: {reply:?}")),
-        Err(code) => Answer::Failed(code.to_string()),
+        Ok(reply) => CallResult::Unknown(format!("a reply of another type: {reply:?}")),
+        Err(code) => CallResult::Failed(code.to_string()),
     }
 }

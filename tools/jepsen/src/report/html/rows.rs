@@ -8,13 +8,13 @@ use super::text::shortened;
 use crate::workloads::{Span, Tone};
 
 /// Distance below which bars of one tone are merged.
-const TOGETHER: f64 = 1.0;
+const MERGE_DISTANCE: f64 = 1.0;
 
 /// Minimum width of a bar.
-const NARROWEST: f64 = 0.8;
+const MIN_WIDTH: f64 = 0.8;
 
 /// Minimum width of a bar with a tooltip.
-const POINTED_AT: f64 = 6.0;
+const MIN_TITLED_WIDTH: f64 = 6.0;
 
 /// Maximum of tooltips in a cell: a browser has to open a page of two hundred cells.
 const TITLES: usize = 250;
@@ -73,7 +73,7 @@ pub fn of(timeline: &[Span], scale: Scale, thorough: bool) -> (Vec<Row>, usize) 
 fn row(name: &str, mut spans: Vec<&Span>, scale: Scale, titles: usize) -> (Row, usize) {
     spans.sort_by_key(|span| span.begin);
     let (mut titled, mut rest): (Vec<&Span>, Vec<&Span>) =
-        spans.into_iter().partition(|span| is_told(span, scale));
+        spans.into_iter().partition(|span| has_title(span, scale));
     // Contradictions get tooltips first, then the longest bars.
     titled.sort_by_key(|span| {
         (
@@ -85,7 +85,7 @@ fn row(name: &str, mut spans: Vec<&Span>, scale: Scale, titles: usize) -> (Row, 
     rest.sort_by_key(|span| span.begin);
     titled.sort_by_key(|span| (is_violation(span), span.begin));
     let count = rest.len();
-    let plain = together(&rest, scale);
+    let plain = merge_bars(&rest, scale);
     let drawn: usize = plain.iter().map(|(_, bars)| bars.len()).sum();
     let row = Row {
         name: name.to_owned(),
@@ -99,8 +99,8 @@ fn is_violation(span: &Span) -> bool {
     matches!(span.tone, Tone::Violation)
 }
 
-fn is_told(span: &Span, scale: Scale) -> bool {
-    is_violation(span) || scale.x(span.end) - scale.x(span.begin) >= POINTED_AT
+fn has_title(span: &Span, scale: Scale) -> bool {
+    is_violation(span) || scale.x(span.end) - scale.x(span.begin) >= MIN_TITLED_WIDTH
 }
 
 fn bar(span: &Span, scale: Scale) -> Bar {
@@ -120,18 +120,18 @@ fn bar(span: &Span, scale: Scale) -> Bar {
 
 fn ends(span: &Span, scale: Scale) -> (f64, f64) {
     let from = scale.x(span.begin);
-    (from, scale.x(span.end).max(from + NARROWEST))
+    (from, scale.x(span.end).max(from + MIN_WIDTH))
 }
 
 /// Groups bars by tone in order of time, and merges those that nearly touch. Later tones are drawn above
 /// earlier ones.
-fn together(spans: &[&Span], scale: Scale) -> Vec<(Tone, Vec<(f64, f64)>)> {
+fn merge_bars(spans: &[&Span], scale: Scale) -> Vec<(Tone, Vec<(f64, f64)>)> {
     let mut by_tone = [Tone::Ok, Tone::Failed, Tone::Unknown, Tone::Violation].map(|tone| (tone, Vec::new()));
     for span in spans {
         let (from, to) = ends(span, scale);
         let (_, bars): &mut (Tone, Vec<(f64, f64)>) = &mut by_tone[span.tone as usize];
         match bars.last_mut() {
-            Some((_, end)) if from - *end < TOGETHER => *end = end.max(to),
+            Some((_, end)) if from - *end < MERGE_DISTANCE => *end = end.max(to),
             _ => bars.push((from, to)),
         }
     }

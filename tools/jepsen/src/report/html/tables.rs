@@ -1,7 +1,7 @@
 //! Results of a run beyond its cells: recovery times, and the planted bugs that were caught.
 
 use super::text::{escape, shortened};
-use crate::mutants::Found;
+use crate::mutants::SearchResult;
 use crate::report::Report;
 use crate::report::recovery::{Recovery, Times};
 
@@ -18,7 +18,7 @@ pub fn draw(report: &Report, html: &mut String) {
     }
 }
 
-fn bugs(found: &[Found], html: &mut String) {
+fn bugs(found: &[SearchResult], html: &mut String) {
     let caught = found.iter().filter(|found| found.caught_by.is_some()).count();
     put!(
         html,

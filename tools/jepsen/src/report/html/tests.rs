@@ -124,7 +124,7 @@ fn cell_without_a_history_has_no_figure() {
 #[test]
 fn uncaught_planted_bug_is_highlighted() {
     let mut report = report(Vec::new());
-    report.mutants = vec![crate::mutants::Found {
+    report.mutants = vec![crate::mutants::SearchResult {
         number: 7,
         about: "a <bug>".to_owned(),
         caught_by: None,

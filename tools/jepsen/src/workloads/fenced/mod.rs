@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::json;
 
-use super::marks::Marks;
+use super::highlights::Highlights;
 use super::{Progress, Span, Tone, Workload};
 use crate::record::{Recorder, write_line};
 use crate::world::World;
@@ -40,7 +40,7 @@ const REGISTERS: usize = 32;
 const PAUSED_ONE_IN: u32 = 400;
 
 /// Duration of a pause beyond the session's TTL: longer than the next holder needs to write.
-const BEYOND: Duration = Duration::from_millis(800);
+const PAUSE_BEYOND_TTL: Duration = Duration::from_millis(800);
 
 /// Maximum wait for a lock.
 const WAIT: Duration = Duration::from_millis(400);
@@ -52,13 +52,13 @@ const FIRST_VALUE: u64 = 0;
 pub struct Fenced {
     fences: Fences,
     registers: Vec<Mutex<Storage>>,
-    calls: Recorder<Asked, u64>,
+    calls: Recorder<FencedCall, u64>,
     updates: Mutex<Vec<Update>>,
-    marks: Marks,
+    highlights: Highlights,
 }
 
 #[derive(Clone, Debug, Serialize)]
-enum Asked {
+enum FencedCall {
     Acquire { register: usize },
     Release { register: usize, token: u64 },
 }
@@ -84,7 +84,7 @@ impl Fenced {
                 .collect(),
             calls: Recorder::default(),
             updates: Mutex::default(),
-            marks: Marks::default(),
+            highlights: Highlights::default(),
         }
     }
 }
@@ -123,7 +123,7 @@ impl Workload for Fenced {
                 _ => Verdict::Valid,
             };
             let verdicts = vec![("no lost update".to_owned(), verdict.and(tried))];
-            self.marks.note(&verdicts);
+            self.highlights.record(&verdicts);
             Ok(verdicts)
         }
         .boxed()
@@ -153,7 +153,7 @@ impl Workload for Fenced {
                     (true, false) => Tone::Ok,
                 },
             };
-            self.marks.bar(
+            self.highlights.bar(
                 span,
                 &[
                     &format!("client {}", update.client),

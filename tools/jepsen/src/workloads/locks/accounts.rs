@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use lockgate_check::holds::{End, Gap, History, Hold, Mode};
 use serde_json::Value;
 
-use crate::client::{Answer, Caller, Reply};
+use crate::client::{CallResult, Caller, Reply};
 use crate::systems::caller;
 use crate::world::World;
 
@@ -16,7 +16,7 @@ use crate::world::World;
 const FREE_WITHIN: Duration = Duration::from_secs(15);
 
 /// Interval between two queries.
-const BETWEEN: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Time limit of a query of a node that has just been restarted.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
@@ -27,12 +27,12 @@ const PAGE: usize = 1000;
 /// Waits until no lock has a holder or a waiter; describes the locks that are not free in time.
 pub async fn all_free(world: &World, locks: &[String]) -> Result<Vec<String>> {
     let mut caller = caller(world, 0);
-    let give_up = tokio::time::Instant::now() + FREE_WITHIN;
+    let deadline = tokio::time::Instant::now() + FREE_WITHIN;
     loop {
         let mut left = Vec::new();
         for lock in locks {
             let path = format!("/v1/locks/{lock}?linearizable=true");
-            let view = match ask(&mut caller, &path).await? {
+            let view = match query(&mut caller, &path).await? {
                 None => continue,
                 Some(view) => view,
             };
@@ -43,10 +43,10 @@ pub async fn all_free(world: &World, locks: &[String]) -> Result<Vec<String>> {
                 ));
             }
         }
-        if left.is_empty() || tokio::time::Instant::now() > give_up {
+        if left.is_empty() || tokio::time::Instant::now() > deadline {
             return Ok(left);
         }
-        tokio::time::sleep(BETWEEN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -67,17 +67,19 @@ pub async fn of_all_nodes(world: &World, locks: &[String]) -> Result<Vec<History
 }
 
 /// Queries a lock; `None` if it does not exist.
-async fn ask(caller: &mut Caller, path: &str) -> Result<Option<Value>> {
-    let give_up = tokio::time::Instant::now() + ANSWER_WITHIN;
+async fn query(caller: &mut Caller, path: &str) -> Result<Option<Value>> {
+    let deadline = tokio::time::Instant::now() + ANSWER_WITHIN;
     loop {
         match caller.get(path).await {
             Reply::Refused(code, _) if code == "no_lock" => return Ok(None),
             reply => match reply.done() {
-                Answer::Ok(document) => return Ok(Some(document)),
-                Answer::Failed(why) | Answer::Unknown(why) if tokio::time::Instant::now() > give_up => {
+                CallResult::Ok(document) => return Ok(Some(document)),
+                CallResult::Failed(why) | CallResult::Unknown(why)
+                    if tokio::time::Instant::now() > deadline =>
+                {
                     bail!("{path}: {why}")
                 }
-                Answer::Failed(_) | Answer::Unknown(_) => tokio::time::sleep(BETWEEN).await,
+                CallResult::Failed(_) | CallResult::Unknown(_) => tokio::time::sleep(POLL_INTERVAL).await,
             },
         }
     }
@@ -90,7 +92,7 @@ async fn read_lock(caller: &mut Caller, lock: &str, account: &mut History) -> Re
         if let Some(before) = before {
             path.push_str(&format!("&before={before}"));
         }
-        let page = ask(caller, &path).await?.context("a node without a history")?;
+        let page = query(caller, &path).await?.context("a node without a history")?;
         for entry in page["history"].as_array().context("no history in the answer")? {
             account
                 .holds

@@ -42,7 +42,7 @@ impl Gaps {
 
     /// Returns whether a gap may be the reason for a missing record of a belief.
     pub fn excuse(&self, world: &World, belief: &Belief) -> bool {
-        let end: Nanos = belief.let_go.unwrap_or_else(|| world.now());
+        let end: Nanos = belief.released.unwrap_or_else(|| world.now());
         let from = world.wall_ms(belief.begin).saturating_sub(MARGIN_MS);
         self.within(from, world.wall_ms(end) + MARGIN_MS) > 0
     }

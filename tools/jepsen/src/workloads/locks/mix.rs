@@ -33,12 +33,12 @@ const WRITERS_IN_TEN: u32 = 3;
 
 /// Next request of a client.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct LockRequest {
     pub lock: usize,
     pub mode: Mode,
     pub wait: Wait,
     pub hold: Duration,
-    pub leave: Leave,
+    pub end: HoldEnd,
 }
 
 /// Wait of a client for a lock.
@@ -49,14 +49,14 @@ pub enum Wait {
     /// Waits up to this time, which the server measures.
     For(Duration),
     /// Waits without a limit, but closes the connection after this time.
-    UntilHungUp(Duration),
+    UntilDisconnect(Duration),
     /// Waits without a limit, and crashes meanwhile: its heartbeats stop, its connection stays open.
-    Dying,
+    Crashing,
 }
 
 /// End of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leave {
+pub enum HoldEnd {
     /// Releases the lock.
     Release,
     /// Crashes: its heartbeats stop.
@@ -93,19 +93,19 @@ impl Mix {
 
     /// Draws a request. Most holds are short, so that locks change hands often; few are long, so that faults
     /// hit them. If `again` is given, the request is for this lock.
-    pub fn draw(self, rng: &mut Rng, again: Option<usize>) -> Wish {
+    pub fn draw(self, rng: &mut Rng, again: Option<usize>) -> LockRequest {
         if self == Self::Exclusive && again.is_none() && rng.u32(0..ONE_IN) == 0 {
             return Self::draw_long_held(rng);
         }
         let lock = again.unwrap_or_else(|| rng.usize(0..LONG_HELD));
         let ms = Duration::from_millis;
-        Wish {
+        LockRequest {
             lock,
             mode: self.mode(rng, lock),
             wait: match rng.u32(0..10) {
                 0..2 => Wait::Try,
                 2..4 => Wait::For(ms(rng.u64(20..200))),
-                4 => Wait::UntilHungUp(ms(rng.u64(20..300))),
+                4 => Wait::UntilDisconnect(ms(rng.u64(20..300))),
                 _ => Wait::For(ms(rng.u64(500..1500))),
             },
             hold: match rng.u32(0..1000) {
@@ -113,27 +113,27 @@ impl Mix {
                 880..996 => ms(rng.u64(5..50)),
                 _ => ms(rng.u64(60..1500)),
             },
-            leave: match rng.u32(0..1000) {
+            end: match rng.u32(0..1000) {
                 // The lock then stays held for the rest of the session's TTL.
-                0 => Leave::Crash,
-                1..4 => Leave::Close,
-                _ => Leave::Release,
+                0 => HoldEnd::Crash,
+                1..4 => HoldEnd::Close,
+                _ => HoldEnd::Release,
             },
         }
     }
 }
 
 impl Mix {
-    fn draw_long_held(rng: &mut Rng) -> Wish {
-        Wish {
+    fn draw_long_held(rng: &mut Rng) -> LockRequest {
+        LockRequest {
             lock: LONG_HELD,
             mode: Mode::Exclusive,
             wait: match rng.bool() {
-                true => Wait::Dying,
+                true => Wait::Crashing,
                 false => Wait::For(Duration::from_millis(rng.u64(500..1500))),
             },
             hold: Duration::from_millis(rng.u64(2500..4000)),
-            leave: Leave::Release,
+            end: HoldEnd::Release,
         }
     }
 }

@@ -22,9 +22,9 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use self::gaps::Gaps;
-use super::marks::Marks;
+use super::highlights::Highlights;
 use super::{Progress, Span, Tone, Workload};
-use crate::client::Life;
+use crate::client::Liveness;
 use crate::record::{Recorder, write_line};
 use crate::world::World;
 
@@ -41,16 +41,16 @@ const TTL: Duration = Duration::from_secs(2);
 /// The workload.
 pub struct Locks {
     mix: Mix,
-    calls: Recorder<Asked, Got>,
+    calls: Recorder<LockCall, LockCallResult>,
     beliefs: Mutex<Vec<Belief>>,
     /// Responses that no correct server gives, detected by clients.
     contradictions: Mutex<Vec<String>>,
-    marks: Marks,
+    highlights: Highlights,
 }
 
 /// Input of a call.
 #[derive(Clone, Debug, Serialize)]
-enum Asked {
+enum LockCall {
     Acquire {
         lock: usize,
         mode: Mode,
@@ -66,7 +66,7 @@ enum Asked {
 
 /// Result of a call.
 #[derive(Clone, Debug, Serialize)]
-enum Got {
+enum LockCallResult {
     Granted { holder: String, token: u64 },
     Released,
     NotHolder,
@@ -83,14 +83,14 @@ struct Belief {
     /// Time at which the grant was received.
     begin: Nanos,
     /// Time of the release, if there was one; the client may have stopped believing before.
-    let_go: Option<Nanos>,
-    life: Arc<Life>,
+    released: Option<Nanos>,
+    life: Arc<Liveness>,
 }
 
 impl Belief {
     fn end(&self) -> Nanos {
         let believed = self.life.believed_until();
-        self.let_go.map_or(believed, |let_go| let_go.min(believed))
+        self.released.map_or(believed, |released| released.min(believed))
     }
 }
 
@@ -102,12 +102,12 @@ impl Locks {
             calls: Recorder::default(),
             beliefs: Mutex::default(),
             contradictions: Mutex::default(),
-            marks: Marks::default(),
+            highlights: Highlights::default(),
         }
     }
 
     /// Checks that no two clients believed at the same time in holds that exclude each other.
-    fn believed(&self) -> Verdict {
+    fn check_beliefs(&self) -> Verdict {
         let beliefs = self.beliefs.lock();
         let beliefs: Vec<_> = beliefs
             .iter()
@@ -117,7 +117,7 @@ impl Locks {
                 mode: belief.mode,
                 token: belief.token,
                 granted: belief.begin,
-                released: belief.let_go,
+                released: belief.released,
                 deadline: belief.life.believed_until(),
             })
             .collect();
@@ -126,7 +126,7 @@ impl Locks {
 
     /// Checks the servers' record of holds. For gaps in all records only the clients' beliefs count, provided
     /// that the gaps are not most of the run; the checker's name says how long they are.
-    fn held(world: &World, history: &holds::History, gaps: &Gaps) -> (String, Verdict) {
+    fn check_holds(world: &World, history: &holds::History, gaps: &Gaps) -> (String, Verdict) {
         match gaps.of_run_ms(world) {
             0 => ("holds".to_owned(), holds::check(history)),
             missing if gaps.leave_enough(world) => (
@@ -142,8 +142,8 @@ impl Locks {
     }
 
     /// Checks that every grant that a client received is in the servers' record.
-    fn untold(&self, world: &World, history: &holds::History, gaps: &Gaps) -> Verdict {
-        let told: std::collections::HashSet<_> = history
+    fn unrecorded_grants(&self, world: &World, history: &holds::History, gaps: &Gaps) -> Verdict {
+        let recorded: std::collections::HashSet<_> = history
             .holds
             .iter()
             .map(|hold| (hold.lock.as_str(), hold.contender.as_str(), hold.token))
@@ -151,7 +151,7 @@ impl Locks {
         let beliefs = self.beliefs.lock();
         let missing = beliefs.iter().filter(|belief| {
             let lock = self.mix.lock_name(belief.lock);
-            !told.contains(&(lock.as_str(), belief.holder.as_str(), belief.token))
+            !recorded.contains(&(lock.as_str(), belief.holder.as_str(), belief.token))
                 && !gaps.excuse(world, belief)
         });
         let lines = missing.map(|belief| {
@@ -195,12 +195,12 @@ impl Workload for Locks {
             let (history, differences) = holds::merge(&accounts);
             let gaps = Gaps::of(&history);
             let verdicts = vec![
-                Self::held(world, &history, &gaps),
+                Self::check_holds(world, &history, &gaps),
                 ("accounts agree".to_owned(), Verdict::of(differences)),
-                ("no conflicting beliefs".to_owned(), self.believed()),
+                ("no conflicting beliefs".to_owned(), self.check_beliefs()),
                 (
                     "grants are in the log".to_owned(),
-                    self.untold(world, &history, &gaps),
+                    self.unrecorded_grants(world, &history, &gaps),
                 ),
                 (
                     "holds last until released".to_owned(),
@@ -209,7 +209,7 @@ impl Workload for Locks {
                 ("all locks free at the end".to_owned(), Verdict::of(left)),
                 ("no permit lost".to_owned(), Verdict::of(lost)),
             ];
-            self.marks.note(&verdicts);
+            self.highlights.record(&verdicts);
             Ok(verdicts)
         }
         .boxed()
@@ -229,7 +229,8 @@ impl Workload for Locks {
                 tone: Tone::Ok,
             };
             let lock = self.mix.lock_name(belief.lock);
-            self.marks.bar(span, &[&lock, &format!("token {}", belief.token)])
+            self.highlights
+                .bar(span, &[&lock, &format!("token {}", belief.token)])
         });
         held.collect()
     }
@@ -244,7 +245,7 @@ impl Workload for Locks {
                     "holder": belief.holder,
                     "token": belief.token,
                     "begin": belief.begin,
-                    "let_go": belief.let_go,
+                    "let_go": belief.released,
                     "end": belief.end(),
                 }
             });

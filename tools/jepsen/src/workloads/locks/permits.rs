@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use lockgate_check::holds::Mode;
 
 use super::mix::{Mix, fields, limit};
-use crate::client::{Acquire, Answer, Session};
+use crate::client::{Acquire, CallResult, Session};
 use crate::systems::caller;
 use crate::world::World;
 
@@ -33,14 +33,14 @@ pub async fn lost(world: &World, mix: Mix, names: &[String]) -> Result<Vec<Strin
                 request_id: &format!("permit-{lock}-{number}"),
             };
             match acquire.send(&mut caller, Duration::ZERO).await {
-                Answer::Ok(_) => {}
-                Answer::Failed(why) if why == "lock_busy" => {
+                CallResult::Ok(_) => {}
+                CallResult::Failed(why) if why == "lock_busy" => {
                     lost.push(format!(
                         "lock {name} has no holder, but permit {number} of {limit} is not granted"
                     ));
                     break;
                 }
-                Answer::Failed(why) | Answer::Unknown(why) => {
+                CallResult::Failed(why) | CallResult::Unknown(why) => {
                     anyhow::bail!("permit {number} of lock {name}: {why}")
                 }
             }

@@ -11,7 +11,7 @@ use lockgate_check::sessions::Fact;
 use serde_json::{Value, json};
 
 use super::{CLIENTS, Index, PARENT, Sessions};
-use crate::client::{Answer, Caller, Reply, nanos};
+use crate::client::{CallResult, Caller, Reply, nanos};
 use crate::pace::Pace;
 use crate::systems::caller;
 use crate::world::World;
@@ -33,10 +33,10 @@ const EPHEMERALS: u32 = 3;
 
 /// Timeout of a call. A client that waits for an answer cannot send the next heartbeat, so the timeout is
 /// short.
-const PATIENCE: Duration = Duration::from_millis(400);
+const TIMEOUT: Duration = Duration::from_millis(400);
 
 /// Number of the latest sessions that are queried.
-const LOOKED_AT: usize = 60;
+const QUERIED_SESSIONS: usize = 60;
 
 struct Client {
     run: Arc<Sessions>,
@@ -51,11 +51,11 @@ struct Client {
 }
 
 /// Session of this client.
-struct Own {
+struct OwnSession {
     index: Index,
     id: String,
     ttl: Nanos,
-    beat_due: Nanos,
+    heartbeat_due: Nanos,
     paths: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ pub async fn run(run: Arc<Sessions>, world: World, number: usize) {
             }
             Some(session) if client.world.now() > ends => client.end(session).await,
             Some(mut session) => {
-                if client.live(&mut session).await {
+                if client.step(&mut session).await {
                     own = Some(session);
                 } else {
                     // An expired session's requests must be rejected; this call shows whether they are.
@@ -98,18 +98,18 @@ pub async fn run(run: Arc<Sessions>, world: World, number: usize) {
 impl Client {
     async fn call(&mut self, method: Method, path: &str, body: Option<&Value>) -> (Nanos, Nanos, Reply) {
         let invoked = self.world.now();
-        let reply = self.caller.call(method, path, body, PATIENCE).await;
+        let reply = self.caller.call(method, path, body, TIMEOUT).await;
         let returned = self.world.now();
         let answer = match &reply {
             // A rejection because the session has ended is an answer as good as any.
-            Reply::Refused(code, _) if is_over(code) => Answer::Ok(()),
+            Reply::Refused(code, _) if means_ended(code) => CallResult::Ok(()),
             reply => reply.clone().done().map(drop),
         };
         self.run.tally.count(returned, &answer);
         (invoked, returned, reply)
     }
 
-    async fn open(&mut self) -> Option<Own> {
+    async fn open(&mut self) -> Option<OwnSession> {
         let ttl_ms = TTLS_MS[self.rng.usize(0..TTLS_MS.len())];
         let body = json!({"ttl_ms": ttl_ms, "name": format!("client {}", self.number)});
         // A session whose id did not arrive belongs to no client, and expires.
@@ -119,43 +119,43 @@ impl Client {
         let ttl = Duration::from_millis(document["ttl_ms"].as_u64()?);
         let index = self.run.opened(&id, ttl);
         self.run.learn(index, invoked, returned, Fact::Confirmed);
-        Some(Own {
+        Some(OwnSession {
             index,
             id,
             ttl: nanos(ttl),
-            beat_due: invoked + nanos(ttl) / 4,
+            heartbeat_due: invoked + nanos(ttl) / 4,
             paths: Vec::new(),
         })
     }
 
     /// Makes one step of a live session; returns whether the session is still alive.
-    async fn live(&mut self, own: &mut Own) -> bool {
-        if self.world.now() >= own.beat_due {
-            return self.beat(own).await;
+    async fn step(&mut self, own: &mut OwnSession) -> bool {
+        if self.world.now() >= own.heartbeat_due {
+            return self.heartbeat(own).await;
         }
         match self.rng.u32(0..10) {
             0 if own.paths.len() < EPHEMERALS as usize => self.create(own).await,
             0..5 => {
-                self.look_at_path(own).await;
+                self.query_own_znode(own).await;
                 true
             }
             _ => {
-                self.look_around().await;
+                self.query_any_session().await;
                 true
             }
         }
     }
 
-    async fn beat(&mut self, own: &mut Own) -> bool {
+    async fn heartbeat(&mut self, own: &mut OwnSession) -> bool {
         let path = format!("/v1/sessions/{}/heartbeat", own.id);
         let (invoked, returned, reply) = self.call(Method::POST, &path, None).await;
-        own.beat_due = invoked + own.ttl / 4;
+        own.heartbeat_due = invoked + own.ttl / 4;
         let (fact, lives) = match reply {
             Reply::Done(_) => (Fact::Confirmed, true),
-            Reply::Refused(code, _) if is_over(&code) => (Fact::Ended, false),
+            Reply::Refused(code, _) if means_ended(&code) => (Fact::Ended, false),
             // The heartbeat may have been counted; the next one is due at once, through another node.
             Reply::Refused(..) | Reply::NotDone(_) | Reply::Unknown(_) => {
-                own.beat_due = returned;
+                own.heartbeat_due = returned;
                 (Fact::Attempted, true)
             }
         };
@@ -163,7 +163,7 @@ impl Client {
         lives
     }
 
-    async fn create(&mut self, own: &mut Own) -> bool {
+    async fn create(&mut self, own: &mut OwnSession) -> bool {
         self.made += 1;
         let path = format!("{PARENT}/{}-{}", self.number, self.made);
         let body = json!({"mode": "ephemeral", "session": own.id});
@@ -174,24 +174,24 @@ impl Client {
                 own.paths.push(path.clone());
                 (Fact::Created(path), true)
             }
-            Reply::Refused(code, _) if is_over(&code) => (Fact::Ended, false),
+            Reply::Refused(code, _) if means_ended(&code) => (Fact::Ended, false),
             Reply::Refused(..) | Reply::NotDone(_) | Reply::Unknown(_) => (Fact::Attempted, true),
         };
         self.run.learn(own.index, invoked, returned, fact);
         lives
     }
 
-    async fn look_at_path(&mut self, own: &Own) {
+    async fn query_own_znode(&mut self, own: &OwnSession) {
         let Some(path) = self.rng.choice(&own.paths).cloned() else {
-            return self.look_around().await;
+            return self.query_any_session().await;
         };
         let address = format!("/v1/znodes{path}?linearizable=true");
         let invoked = self.world.now();
         let reply = self.observer.get(&address).await;
         let returned = self.world.now();
         let (fact, answer) = match reply {
-            Reply::Done(_) => (Some(Fact::SeenThere(path)), Answer::Ok(())),
-            Reply::Refused(code, _) if code == "no_node" => (Some(Fact::SeenGone(path)), Answer::Ok(())),
+            Reply::Done(_) => (Some(Fact::SeenThere(path)), CallResult::Ok(())),
+            Reply::Refused(code, _) if code == "no_node" => (Some(Fact::SeenGone(path)), CallResult::Ok(())),
             reply => (None, reply.done().map(drop)),
         };
         self.run.tally.count(returned, &answer);
@@ -201,33 +201,33 @@ impl Client {
     }
 
     /// Queries one of the latest sessions of any client.
-    async fn look_around(&mut self) {
+    async fn query_any_session(&mut self) {
         let latest = self.run.known.lock().len();
         if latest > 0 {
-            let session = self.rng.usize(latest.saturating_sub(LOOKED_AT)..latest);
-            self.run.look(&self.world, &mut self.observer, session).await;
+            let session = self.rng.usize(latest.saturating_sub(QUERIED_SESSIONS)..latest);
+            self.run.query(&self.world, &mut self.observer, session).await;
         }
     }
 
-    async fn end(&mut self, own: Own) {
+    async fn end(&mut self, own: OwnSession) {
         if self.rng.u32(0..100) < CLOSED_PERCENT {
             self.close(own).await;
         }
         // Otherwise the client sends nothing more, and other clients will see the expiry.
     }
 
-    async fn close(&mut self, own: Own) {
+    async fn close(&mut self, own: OwnSession) {
         let path = format!("/v1/sessions/{}", own.id);
         let (invoked, returned, reply) = self.call(Method::DELETE, &path, None).await;
         let fact = match reply {
             Reply::Done(_) => Fact::Closed,
-            Reply::Refused(code, _) if is_over(&code) => Fact::Ended,
+            Reply::Refused(code, _) if means_ended(&code) => Fact::Ended,
             Reply::Refused(..) | Reply::NotDone(_) | Reply::Unknown(_) => Fact::MayClose,
         };
         self.run.learn(own.index, invoked, returned, fact);
     }
 }
 
-fn is_over(code: &str) -> bool {
+fn means_ended(code: &str) -> bool {
     code == "session_expired" || code == "no_session"
 }

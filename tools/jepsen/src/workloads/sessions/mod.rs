@@ -3,7 +3,7 @@
 //! an ended session may remain.
 
 mod client;
-mod weather;
+mod disturbances;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -17,13 +17,13 @@ use lockgate_check::sessions::{self, Evidence, Fact, Rules};
 use lockgate_check::{Nanos, Verdict};
 use parking_lot::Mutex;
 
-use super::marks::Marks;
-use super::{Progress, Span, Tone, Workload, fill, last_look};
-use crate::client::{Answer, Caller, Reply, nanos};
+use super::highlights::Highlights;
+use super::{Progress, Span, Tone, Workload, fill, final_get};
+use crate::client::{CallResult, Caller, Reply, nanos};
 use crate::record::{Tally, write_line};
 use crate::systems::{System, caller};
 use crate::world::World;
-use weather::Weather;
+use disturbances::DisturbanceMonitor;
 
 /// Clients with sessions; one more client monitors the cluster.
 const CLIENTS: usize = 24;
@@ -44,8 +44,8 @@ const PAGE: usize = 1000;
 pub struct Sessions {
     known: Mutex<Vec<sessions::Session>>,
     tally: Tally,
-    weather: Weather,
-    marks: Marks,
+    disturbances: DisturbanceMonitor,
+    highlights: Highlights,
 }
 
 /// Index of a session among all of the run.
@@ -57,8 +57,8 @@ impl Sessions {
         Self {
             known: Mutex::default(),
             tally: Tally::default(),
-            weather: Weather::default(),
-            marks: Marks::default(),
+            disturbances: DisturbanceMonitor::default(),
+            highlights: Highlights::default(),
         }
     }
 
@@ -81,7 +81,7 @@ impl Sessions {
     }
 
     /// Queries a session and records the evidence; returns whether the session has certainly ended.
-    async fn look(&self, world: &World, caller: &mut Caller, session: Index) -> bool {
+    async fn query(&self, world: &World, caller: &mut Caller, session: Index) -> bool {
         let id = self.known.lock()[session].id.clone();
         let invoked = world.now();
         let reply = caller.get(&format!("/v1/sessions/{id}?linearizable=true")).await;
@@ -93,15 +93,15 @@ impl Sessions {
             Reply::Refused(..) | Reply::NotDone(_) | Reply::Unknown(_) => None,
         };
         let answer = match fact {
-            Some(_) => Answer::Ok(()),
+            Some(_) => CallResult::Ok(()),
             None => reply.done().map(drop),
         };
         self.tally.count(returned, &answer);
-        let over = fact == Some(Fact::Ended);
+        let ended = fact == Some(Fact::Ended);
         if let Some(fact) = fact {
             self.learn(session, invoked, returned, fact);
         }
-        over
+        ended
     }
 
     /// Describes the ephemeral znodes that any node's tree still has.
@@ -109,8 +109,8 @@ impl Sessions {
         let mut orphans = Vec::new();
         for endpoint in world.endpoints.iter() {
             let mut caller = Caller::to_one(endpoint.http);
-            let look = format!("/v1/znodes{PARENT}?children=true&count={PAGE}&linearizable=true");
-            let page = last_look(&mut caller, &look).await?;
+            let query = format!("/v1/znodes{PARENT}?children=true&count={PAGE}&linearizable=true");
+            let page = final_get(&mut caller, &query).await?;
             for child in page["children"].as_array().context("no children in the answer")? {
                 orphans.push(format!("node {} has {child}", endpoint.node));
             }
@@ -119,15 +119,15 @@ impl Sessions {
     }
 
     /// Waits until all sessions have ended; describes those that have not.
-    async fn all_over(&self, world: &World) -> Vec<String> {
+    async fn wait_all_ended(&self, world: &World) -> Vec<String> {
         let mut caller = caller(world, 0);
         let give_up = tokio::time::Instant::now() + GONE_WITHIN;
         let mut left: Vec<Index> = (0..self.known.lock().len()).collect();
         loop {
             let mut still = Vec::new();
             for session in left {
-                let is_known = self.known.lock()[session].is_known_to_be_over();
-                if !is_known && !self.look(world, &mut caller, session).await {
+                let is_known = self.known.lock()[session].has_ended();
+                if !is_known && !self.query(world, &mut caller, session).await {
                     still.push(session);
                 }
             }
@@ -147,12 +147,12 @@ impl Sessions {
     }
 }
 
-trait Over {
-    fn is_known_to_be_over(&self) -> bool;
+trait HasEnded {
+    fn has_ended(&self) -> bool;
 }
 
-impl Over for sessions::Session {
-    fn is_known_to_be_over(&self) -> bool {
+impl HasEnded for sessions::Session {
+    fn has_ended(&self) -> bool {
         self.evidence
             .iter()
             .any(|it| matches!(it.fact, Fact::Ended | Fact::Closed))
@@ -170,7 +170,7 @@ impl Workload for Sessions {
 
     fn client(self: Arc<Self>, world: World, number: usize) -> BoxFuture<'static, ()> {
         match number {
-            CLIENTS => async move { self.weather.watch(&world).await }.boxed(),
+            CLIENTS => async move { self.disturbances.watch(&world).await }.boxed(),
             _ => client::run(self, world, number).boxed(),
         }
     }
@@ -186,11 +186,11 @@ impl Workload for Sessions {
     fn check<'a>(&'a self, world: &'a World) -> BoxFuture<'a, Result<Vec<(String, Verdict)>>> {
         async move {
             let last = world.now();
-            let left = self.all_over(world).await;
+            let left = self.wait_all_ended(world).await;
             let orphans = self.orphans(world).await?;
             let rules = Rules {
                 grace: nanos(GRACE),
-                disturbed: self.weather.disturbed(last, world.now()),
+                disturbed: self.disturbances.disturbed(last, world.now()),
             };
             let known = self.known.lock().clone();
             let verdicts = vec![
@@ -198,7 +198,7 @@ impl Workload for Sessions {
                 ("all sessions ended".to_owned(), Verdict::of(left)),
                 ("no orphans".to_owned(), Verdict::of(orphans)),
             ];
-            self.marks.note(&verdicts);
+            self.highlights.record(&verdicts);
             Ok(verdicts)
         }
         .boxed()
@@ -208,7 +208,7 @@ impl Workload for Sessions {
         let known = self.known.lock();
         let spans = known.iter().enumerate().filter_map(|(index, session)| {
             let first = session.evidence.iter().map(|it| it.invoked).min()?;
-            let over = session
+            let ended = session
                 .evidence
                 .iter()
                 .filter(|it| matches!(it.fact, Fact::Ended | Fact::Closed));
@@ -223,10 +223,10 @@ impl Workload for Sessions {
                 row: format!("sessions {}", index % CLIENTS),
                 label: format!("{} · {}", session.id, if closed { "closed" } else { "expired" }),
                 begin: first,
-                end: over.map(|it| it.returned).min().unwrap_or(last),
+                end: ended.map(|it| it.returned).min().unwrap_or(last),
                 tone: if closed { Tone::Ok } else { Tone::Failed },
             };
-            Some(self.marks.bar(span, &[&session.id]))
+            Some(self.highlights.bar(span, &[&session.id]))
         });
         spans.collect()
     }

@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 
 /// Evidence collected by all clients of a run.
 #[derive(Default)]
-pub struct Evidence(Mutex<Known>);
+pub struct Evidence(Mutex<EvidenceState>);
 
 #[derive(Default)]
-struct Known {
+struct EvidenceState {
     changes: Changes,
     /// Acknowledged changes by path: time and position, in order of time.
     acknowledged: BTreeMap<String, Vec<(Nanos, u64)>>,

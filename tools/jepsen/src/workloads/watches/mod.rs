@@ -17,7 +17,7 @@ use lockgate_check::Verdict;
 use lockgate_check::watches::{self, Connection, Observation};
 use parking_lot::Mutex;
 
-use super::marks::Marks;
+use super::highlights::Highlights;
 use super::{Progress, Span, Tone, Workload, fill};
 use crate::record::{Tally, write_line};
 use crate::systems::System;
@@ -38,7 +38,7 @@ pub struct Watches {
     tally: Tally,
     evidence: Evidence,
     connections: Mutex<Vec<Connection>>,
-    marks: Marks,
+    highlights: Highlights,
 }
 
 impl Watches {
@@ -48,7 +48,7 @@ impl Watches {
             tally: Tally::default(),
             evidence: Evidence::default(),
             connections: Mutex::default(),
-            marks: Marks::default(),
+            highlights: Highlights::default(),
         }
     }
 }
@@ -88,14 +88,14 @@ impl Workload for Watches {
             let verdict = watches::check(&connections, &changes);
             let fired = connections.iter().flat_map(|connection| &connection.observations);
             let tried = match fired
-                .filter(|(_, heard)| matches!(heard, Observation::Fired { .. }))
+                .filter(|(_, observations)| matches!(observations, Observation::Fired { .. }))
                 .count()
             {
                 0 => Verdict::Undecided("no watch has fired".to_owned()),
                 _ => Verdict::Valid,
             };
             let verdicts = vec![("watches".to_owned(), verdict.and(tried))];
-            self.marks.note(&verdicts);
+            self.highlights.record(&verdicts);
             Ok(verdicts)
         }
         .boxed()
@@ -105,7 +105,7 @@ impl Workload for Watches {
         let connections = self.connections.lock();
         connections
             .iter()
-            .flat_map(|connection| spans(connection, &self.marks))
+            .flat_map(|connection| spans(connection, &self.highlights))
             .collect()
     }
 
@@ -119,7 +119,7 @@ impl Workload for Watches {
 }
 
 /// Returns a bar for each watch, from its setting to its end.
-fn spans(connection: &Connection, marks: &Marks) -> Vec<Span> {
+fn spans(connection: &Connection, highlights: &Highlights) -> Vec<Span> {
     let row = connection
         .name
         .split(" at ")
@@ -128,8 +128,8 @@ fn spans(connection: &Connection, marks: &Marks) -> Vec<Span> {
         .to_owned();
     let mut spans: Vec<Span> = Vec::new();
     let mut open = None;
-    for (at, heard) in &connection.observations {
-        let (end, tone) = match heard {
+    for (at, observations) in &connection.observations {
+        let (end, tone) = match observations {
             Observation::Set { path, watch, .. } => {
                 open = Some((*at, path, watch));
                 continue;
@@ -147,7 +147,7 @@ fn spans(connection: &Connection, marks: &Marks) -> Vec<Span> {
                 end: *at,
                 tone,
             };
-            spans.push(marks.bar(span, &[&connection.name, &format!("watch {watch}")]));
+            spans.push(highlights.bar(span, &[&connection.name, &format!("watch {watch}")]));
         }
     }
     spans

@@ -11,7 +11,7 @@ use lockgate_check::Nanos;
 use lockgate_check::watches::{Connection, Observation};
 
 use super::{OBSERVERS, PATHS, Watches, path};
-use crate::client::{Answer, Caller, PATIENCE, Reply, nanos};
+use crate::client::{CallResult, Caller, Reply, TIMEOUT, nanos};
 use crate::pace::Pace;
 use crate::systems::caller;
 use crate::world::World;
@@ -34,7 +34,7 @@ struct Observer {
     path: String,
     /// Node that last reported the znode, and the position of the last read.
     seen: Option<(usize, u64)>,
-    heard: Vec<(Nanos, Observation)>,
+    observations: Vec<(Nanos, Observation)>,
     watches: u64,
 }
 
@@ -46,7 +46,7 @@ pub async fn run(run: Arc<Watches>, world: World, number: usize) {
         path: path(rng.usize(0..PATHS)),
         rng,
         seen: None,
-        heard: Vec::new(),
+        observations: Vec::new(),
         watches: 0,
         run,
         number,
@@ -54,11 +54,11 @@ pub async fn run(run: Arc<Watches>, world: World, number: usize) {
     };
     let mut pace = Pace::new(&observer.world, number % OBSERVERS, OBSERVERS, PER_SECOND);
     while pace.next().await {
-        let goes_on = match observer.seen {
+        let succeeded = match observer.seen {
             None => observer.read().await,
             Some((_, zxid)) => observer.watch(zxid).await && observer.read().await,
         };
-        if !goes_on {
+        if !succeeded {
             pace.back_off().await;
         }
     }
@@ -68,25 +68,25 @@ pub async fn run(run: Arc<Watches>, world: World, number: usize) {
 impl Observer {
     /// Starts a new connection in the history: notifications are ordered on one connection only.
     fn lose_connection(&mut self) {
-        self.hear(Observation::Ended);
+        self.observe(Observation::Ended);
         let name = format!(
             "client {} at {}",
             self.number,
             lockgate_check::history::seconds(self.world.now())
         );
-        let heard = std::mem::take(&mut self.heard);
-        self.run.connections.lock().push(Connection {
-            name,
-            observations: heard,
-        });
+        let observations = std::mem::take(&mut self.observations);
+        self.run
+            .connections
+            .lock()
+            .push(Connection { name, observations });
     }
 
-    fn hear(&mut self, heard: Observation) {
-        self.heard.push((self.world.now(), heard));
+    fn observe(&mut self, observations: Observation) {
+        self.observations.push((self.world.now(), observations));
     }
 
-    async fn call(&mut self, address: &str, patience: Duration) -> Reply {
-        let reply = self.caller.call(Method::GET, address, None, patience).await;
+    async fn call(&mut self, address: &str, timeout: Duration) -> Reply {
+        let reply = self.caller.call(Method::GET, address, None, timeout).await;
         self.run.tally.count(self.world.now(), &reply.clone().done());
         if matches!(reply, Reply::NotDone(_) | Reply::Unknown(_)) {
             self.lose_connection();
@@ -98,23 +98,23 @@ impl Observer {
     /// been restarted.
     async fn may_be_behind(&mut self) -> bool {
         let node = self.caller.at();
-        let comes_from_elsewhere = self.seen.is_some_and(|(before, _)| before != node);
-        comes_from_elsewhere || !self.caller.is_connected().await
+        let node_changed = self.seen.is_some_and(|(before, _)| before != node);
+        node_changed || !self.caller.is_connected().await
     }
 
     /// Reads the node's state; returns whether that succeeded. After a change of the node the read is
     /// linearizable, so that it is not older than the previous one.
     async fn read(&mut self) -> bool {
-        let comes_from_elsewhere = self.may_be_behind().await;
+        let node_changed = self.may_be_behind().await;
         let node = self.caller.at();
-        let address = format!("/v1/znodes{}?linearizable={comes_from_elsewhere}", self.path);
-        let Answer::Ok(document) = self.call(&address, PATIENCE).await.done() else {
+        let address = format!("/v1/znodes{}?linearizable={node_changed}", self.path);
+        let CallResult::Ok(document) = self.call(&address, TIMEOUT).await.done() else {
             return false;
         };
         let Some(zxid) = document["stat"]["mzxid"].as_u64() else {
             return false;
         };
-        self.hear(Observation::Read {
+        self.observe(Observation::Read {
             path: self.path.clone(),
             zxid,
         });
@@ -140,28 +140,28 @@ impl Observer {
         );
         self.watches += 1;
         let watch = self.watches;
-        self.hear(Observation::Set {
+        self.observe(Observation::Set {
             watch,
             path: self.path.clone(),
             position: seen,
         });
         let sent = self.world.now();
-        let reply = self.call(&address, wait + PATIENCE).await;
+        let reply = self.call(&address, wait + TIMEOUT).await;
         match reply {
             Reply::Done(event) if event.is_null() => {
-                let position = self.nothing_until(node, sent, wait, linearizable);
-                self.hear(Observation::Over { watch, position });
+                let position = self.unchanged_until(node, sent, wait, linearizable);
+                self.observe(Observation::Over { watch, position });
                 true
             }
             Reply::Done(event) => {
                 let zxid = event["zxid"].as_u64().filter(|zxid| self.is_first(seen, *zxid));
                 // The reported position is later than that of the read, and another node may not have it yet.
                 self.seen = Some((node, seen));
-                self.hear(Observation::Fired { watch, zxid });
+                self.observe(Observation::Fired { watch, zxid });
                 true
             }
             Reply::Refused(..) => {
-                self.hear(Observation::Over {
+                self.observe(Observation::Over {
                     watch,
                     position: None,
                 });
@@ -175,7 +175,7 @@ impl Observer {
     /// Returns the position up to which the answer "nothing happened" excludes a change. That is what the
     /// node had shown to any client before the wait can have ended, and, if the watch was linearizable, what
     /// was acknowledged anywhere before it was sent.
-    fn nothing_until(&self, node: usize, sent: Nanos, wait: Duration, linearizable: bool) -> Option<u64> {
+    fn unchanged_until(&self, node: usize, sent: Nanos, wait: Duration, linearizable: bool) -> Option<u64> {
         let evidence = &self.run.evidence;
         let shown = evidence.shown_before(node, &self.path, sent + nanos(wait));
         let acknowledged = evidence

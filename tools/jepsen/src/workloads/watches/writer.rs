@@ -6,7 +6,7 @@ use hyper::Method;
 use serde_json::json;
 
 use super::{WRITERS, Watches, path};
-use crate::client::{Answer, PATIENCE};
+use crate::client::{CallResult, TIMEOUT};
 use crate::pace::Pace;
 use crate::systems::caller;
 use crate::world::World;
@@ -26,27 +26,27 @@ pub async fn run(run: Arc<Watches>, world: World, number: usize) {
         let body = json!({"data": values().to_string()});
         let address = format!("/v1/znodes{path}");
         let node = caller.at();
-        let reply = caller.call(Method::PUT, &address, Some(&body), PATIENCE).await;
+        let reply = caller.call(Method::PUT, &address, Some(&body), TIMEOUT).await;
         let returned = world.now();
         let written = match reply.done() {
-            Answer::Ok(document) => match document["stat"]["mzxid"].as_u64() {
-                Some(zxid) => Answer::Ok(zxid),
-                None => Answer::Unknown("a write without a position".to_owned()),
+            CallResult::Ok(document) => match document["stat"]["mzxid"].as_u64() {
+                Some(zxid) => CallResult::Ok(zxid),
+                None => CallResult::Unknown("a write without a position".to_owned()),
             },
-            Answer::Failed(why) => Answer::Failed(why),
-            Answer::Unknown(why) => Answer::Unknown(why),
+            CallResult::Failed(why) => CallResult::Failed(why),
+            CallResult::Unknown(why) => CallResult::Unknown(why),
         };
         run.tally.count(returned, &written);
         match written {
             // The node that answers has applied the write itself.
-            Answer::Ok(zxid) => {
+            CallResult::Ok(zxid) => {
                 run.evidence.shown(returned, node, &path, zxid);
                 run.evidence.acknowledged(returned, &path, zxid);
             }
-            Answer::Failed(_) => {
+            CallResult::Failed(_) => {
                 pace.back_off().await;
             }
-            Answer::Unknown(_) => {
+            CallResult::Unknown(_) => {
                 run.evidence.uncertain(&path);
                 pace.back_off().await;
             }

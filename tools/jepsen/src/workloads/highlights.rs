@@ -13,11 +13,11 @@ const MAX_LINES: usize = 200;
 
 /// Contradictions of a run.
 #[derive(Default)]
-pub struct Marks(Mutex<Vec<String>>);
+pub struct Highlights(Mutex<Vec<String>>);
 
-impl Marks {
+impl Highlights {
     /// Records the contradictions that the checkers have found.
-    pub fn note(&self, verdicts: &[(String, Verdict)]) {
+    pub fn record(&self, verdicts: &[(String, Verdict)]) {
         let lines = verdicts.iter().flat_map(|(_, verdict)| match verdict {
             Verdict::Violated(lines) => lines.as_slice(),
             Verdict::Valid | Verdict::Undecided(_) => &[],
@@ -27,14 +27,14 @@ impl Marks {
 
     /// Returns whether a contradiction contains all of these words, none of which continues with another
     /// digit.
-    pub fn name(&self, words: &[&str]) -> bool {
+    pub fn mentions(&self, words: &[&str]) -> bool {
         let lines = self.0.lock();
         lines.iter().any(|line| words.iter().all(|word| has(line, word)))
     }
 
     /// Colours a bar as a contradiction if one contains these words.
     pub fn bar(&self, mut span: Span, words: &[&str]) -> Span {
-        if self.name(words) {
+        if self.mentions(words) {
             span.tone = Tone::Violation;
         }
         span
@@ -63,11 +63,11 @@ mod tests {
 
     #[test]
     fn number_does_not_match_the_prefix_of_a_longer_one() {
-        let marks = Marks::default();
+        let highlights = Highlights::default();
         let lines = vec!["lock a: client 1 with token 4575 wrote".to_owned()];
-        marks.note(&[("x".to_owned(), Verdict::Violated(lines))]);
-        assert!(marks.name(&["token 4575", "lock a"]));
-        assert!(!marks.name(&["token 457"]));
-        assert!(!marks.name(&["token 4575", "lock b"]));
+        highlights.record(&[("x".to_owned(), Verdict::Violated(lines))]);
+        assert!(highlights.mentions(&["token 4575", "lock a"]));
+        assert!(!highlights.mentions(&["token 457"]));
+        assert!(!highlights.mentions(&["token 4575", "lock b"]));
     }
 }

@@ -11,19 +11,19 @@ use crate::client::{Caller, nanos};
 use crate::world::World;
 
 /// Interval between two rounds.
-const EVERY: Duration = Duration::from_millis(150);
+const INTERVAL: Duration = Duration::from_millis(150);
 
 /// Time limit within which a healthy node answers, even on a busy machine.
-const AT_ONCE: Duration = Duration::from_millis(400);
+const RESPONSE_LIMIT: Duration = Duration::from_millis(400);
 
 /// Observations of the monitor.
 #[derive(Default)]
-pub struct Weather {
+pub struct DisturbanceMonitor {
     /// Begin and end of each undisturbed round, with its term.
-    fair: Mutex<Vec<(Nanos, Nanos, u64)>>,
+    undisturbed: Mutex<Vec<(Nanos, Nanos, u64)>>,
 }
 
-impl Weather {
+impl DisturbanceMonitor {
     /// Queries the nodes until the run is over.
     pub async fn watch(&self, world: &World) {
         let mut callers: Vec<_> = world
@@ -34,11 +34,11 @@ impl Weather {
         while !world.stop.is_cancelled() {
             let began = world.now();
             if let Some(term) = round(&mut callers).await
-                && world.now() - began < nanos(AT_ONCE)
+                && world.now() - began < nanos(RESPONSE_LIMIT)
             {
-                self.fair.lock().push((began, world.now(), term));
+                self.undisturbed.lock().push((began, world.now(), term));
             }
-            tokio::time::sleep(EVERY).await;
+            tokio::time::sleep(INTERVAL).await;
         }
     }
 
@@ -46,9 +46,9 @@ impl Weather {
     /// then.
     pub fn disturbed(&self, from: Nanos, until: Nanos) -> Vec<(Nanos, Nanos)> {
         let mut disturbed = vec![(from, until)];
-        let fair = self.fair.lock();
-        let unseen = nanos(EVERY + AT_ONCE);
-        for pair in fair.windows(2) {
+        let undisturbed = self.undisturbed.lock();
+        let unseen = nanos(INTERVAL + RESPONSE_LIMIT);
+        for pair in undisturbed.windows(2) {
             let [(before, end, term), (next, after, next_term)] = pair else {
                 unreachable!("windows of two have two")
             };
@@ -56,7 +56,7 @@ impl Weather {
                 disturbed.push((*before, *after));
             }
         }
-        match (fair.first(), fair.last()) {
+        match (undisturbed.first(), undisturbed.last()) {
             (Some((first, ..)), Some((_, last, _))) => {
                 disturbed.push((0, *first));
                 disturbed.push((*last, until));
@@ -92,16 +92,16 @@ mod tests {
 
     #[test]
     fn new_term_and_long_silence_are_disturbances() {
-        let weather = Weather::default();
+        let disturbances = DisturbanceMonitor::default();
         let second = nanos(Duration::from_secs(1));
         let tenth = second / 10;
-        *weather.fair.lock() = vec![
+        *disturbances.undisturbed.lock() = vec![
             (0, tenth, 1),
             (2 * tenth, 3 * tenth, 1),
             (5 * tenth, 6 * tenth, 2),
             (3 * second, 3 * second + tenth, 2),
         ];
-        let disturbed = weather.disturbed(4 * second, 5 * second);
+        let disturbed = disturbances.disturbed(4 * second, 5 * second);
         assert!(disturbed.contains(&(2 * tenth, 6 * tenth)), "{disturbed:?}");
         assert!(
             disturbed.contains(&(5 * tenth, 3 * second + tenth)),

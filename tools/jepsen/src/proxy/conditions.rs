@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Conditions of a link. The default is a perfect link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Weather {
+pub struct LinkConditions {
     /// Delay of every portion.
     pub delay: Duration,
     /// Upper bound of an additional random delay, drawn for each portion of each connection: so connections
@@ -25,7 +25,7 @@ pub struct Weather {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The portion arrives late, after some losses.
-    Comes {
+    Arrives {
         /// Delay.
         after: Duration,
         /// Number of losses.
@@ -39,11 +39,11 @@ pub enum Fate {
 const RETRANSMISSION: Duration = Duration::from_millis(200);
 
 /// Limit of successive losses; more would be a cut.
-const MOST_LOSSES: u32 = 4;
+const MAX_LOSSES: u32 = 4;
 
 const MILLION: u32 = 1_000_000;
 
-impl Weather {
+impl LinkConditions {
     /// Draws the fate of the next portion.
     pub fn fate(&self, rng: &mut Rng) -> Fate {
         if rng.u32(0..MILLION) < self.reset_per_million {
@@ -54,11 +54,11 @@ impl Weather {
             after += self.jitter.mul_f64(rng.f64());
         }
         let mut losses = 0;
-        while losses < MOST_LOSSES && rng.u32(0..MILLION) < self.loss_per_million {
+        while losses < MAX_LOSSES && rng.u32(0..MILLION) < self.loss_per_million {
             after += RETRANSMISSION * 2_u32.pow(losses);
             losses += 1;
         }
-        Fate::Comes { after, losses }
+        Fate::Arrives { after, losses }
     }
 }
 
@@ -69,10 +69,10 @@ mod tests {
     #[test]
     fn default_conditions_change_nothing() {
         let mut rng = Rng::with_seed(1);
-        let fate = Weather::default().fate(&mut rng);
+        let fate = LinkConditions::default().fate(&mut rng);
         assert_eq!(
             fate,
-            Fate::Comes {
+            Fate::Arrives {
                 after: Duration::ZERO,
                 losses: 0
             }
@@ -82,24 +82,24 @@ mod tests {
     #[test]
     fn losses_delay_by_retransmissions_and_resets_end() {
         let mut rng = Rng::with_seed(7);
-        let lossy = Weather {
+        let lossy = LinkConditions {
             loss_per_million: 500_000,
-            ..Weather::default()
+            ..LinkConditions::default()
         };
         let fates: Vec<Fate> = (0..1000).map(|_| lossy.fate(&mut rng)).collect();
         let lost = fates
             .iter()
-            .filter(|fate| !matches!(fate, Fate::Comes { losses: 0, .. }))
+            .filter(|fate| !matches!(fate, Fate::Arrives { losses: 0, .. }))
             .count();
         assert!((400..600).contains(&lost), "{lost}");
-        let twice = Fate::Comes {
+        let twice = Fate::Arrives {
             after: RETRANSMISSION * 3,
             losses: 2,
         };
         assert!(fates.contains(&twice));
-        let torn = Weather {
+        let torn = LinkConditions {
             reset_per_million: MILLION,
-            ..Weather::default()
+            ..LinkConditions::default()
         };
         assert_eq!(torn.fate(&mut rng), Fate::Reset);
     }

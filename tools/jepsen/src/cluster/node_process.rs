@@ -20,7 +20,7 @@ use crate::network::Network;
 
 /// Time limit of a process to end. After SIGTERM a node drains and hands its leadership over; after SIGKILL
 /// it ends at once unless its disk hangs.
-const END_PATIENCE: Duration = Duration::from_secs(20);
+const END_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Number of bytes shown from the end of a log.
 const TAIL_BYTES: u64 = 3000;
@@ -32,7 +32,7 @@ const PANIC: &str = "panicked at";
 const CONTAINED: &str = "thread 'lock-history'";
 
 /// Slot with its node and the node's process.
-pub struct Place {
+pub struct NodeProcess {
     state: Mutex<State>,
     claim: Arc<tokio::sync::Mutex<()>>,
 }
@@ -52,7 +52,7 @@ struct State {
 /// Exclusive right to end or stop the node's process, until it is dropped.
 pub type Claim = OwnedMutexGuard<()>;
 
-impl Place {
+impl NodeProcess {
     /// Creates a slot for a node whose process is not started.
     pub fn new(node: Node) -> Self {
         Self {
@@ -151,14 +151,14 @@ impl Place {
             // A stopped process would not handle the signal.
             let _already_gone = kill(pid, Signal::SIGCONT);
         }
-        self.wait_ended(END_PATIENCE).await
+        self.wait_ended(END_TIMEOUT).await
     }
 
     /// Waits until the process has ended.
-    pub async fn wait_ended(&self, patience: Duration) -> anyhow::Result<()> {
+    pub async fn wait_ended(&self, timeout: Duration) -> anyhow::Result<()> {
         let child = self.state.lock().child.take();
         let Some(mut child) = child else { return Ok(()) };
-        let ended = tokio::time::timeout(patience, child.wait()).await;
+        let ended = tokio::time::timeout(timeout, child.wait()).await;
         let mut state = self.state.lock();
         match ended {
             Ok(status) => {
@@ -168,7 +168,7 @@ impl Place {
             Err(_) => {
                 let id = state.node.id;
                 state.child = Some(child);
-                bail!("node {id} did not end within {} s", patience.as_secs())
+                bail!("node {id} did not end within {} s", timeout.as_secs())
             }
         }
     }

@@ -5,7 +5,7 @@ use lockgate_check::Outcome;
 /// Result of a call, with the reason unless it is `Ok`. The three cases are never mixed up: a checker relies
 /// on a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer<T> {
+pub enum CallResult<T> {
     /// Committed, with the result.
     Ok(T),
     /// Certainly not executed, now or later; with a short reason.
@@ -14,13 +14,13 @@ pub enum Answer<T> {
     Unknown(String),
 }
 
-impl<T> Answer<T> {
+impl<T> CallResult<T> {
     /// Converts the value of `Ok`.
-    pub fn map<U>(self, to: impl FnOnce(T) -> U) -> Answer<U> {
+    pub fn map<U>(self, to: impl FnOnce(T) -> U) -> CallResult<U> {
         match self {
-            Self::Ok(value) => Answer::Ok(to(value)),
-            Self::Failed(why) => Answer::Failed(why),
-            Self::Unknown(why) => Answer::Unknown(why),
+            Self::Ok(value) => CallResult::Ok(to(value)),
+            Self::Failed(why) => CallResult::Failed(why),
+            Self::Unknown(why) => CallResult::Unknown(why),
         }
     }
 
@@ -35,7 +35,7 @@ impl<T> Answer<T> {
     /// Converts `Unknown` of a read into `Failed`: a call that changes nothing has no effect without its
     /// answer.
     #[must_use]
-    pub fn of_read(self) -> Self {
+    pub fn for_read(self) -> Self {
         match self {
             Self::Unknown(why) => Self::Failed(why),
             known => known,
