@@ -1,5 +1,5 @@
-//! What runs were made of: how often each kind of step met each outcome. A comparison of programs in which nothing
-//! succeeds, or nothing fails, would prove little.
+//! Counts of each outcome by kind of step. A comparison of programs in which nothing succeeds, or nothing
+//! fails, would prove little.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -67,12 +67,12 @@ impl Tally {
         }
     }
 
-    /// How many notifications there were.
+    /// Returns the number of notifications.
     pub fn notifications(&self) -> u64 {
         self.notifications.values().sum()
     }
 
-    /// How often a kind of step met an outcome.
+    /// Returns how often a kind of step had an outcome.
     pub fn met(&self, kind: &'static str, outcome: &str) -> u64 {
         self.steps
             .get(&(kind, outcome.to_owned()))

@@ -1,4 +1,4 @@
-//! The side that is ZooKeeper: programs over real connections to a real server.
+//! ZooKeeper's side: programs over real connections to a real server.
 
 use std::net::SocketAddr;
 
@@ -12,20 +12,20 @@ use crate::wire::{
     Accepted, Answer, Answered, Connection, ErrorCode, Notification, Outcome, Request, Resumed,
 };
 
-/// A connection that may do everything: it looks at what programs have left, and takes it away.
+/// Connection with all permissions, which reads the znodes that programs leave, and deletes them.
 pub struct Observer(Connection);
 
 impl Observer {
-    /// Connects to a server, with a session of its own.
+    /// Connects to a server with a session of its own.
     pub fn connect(server: SocketAddr) -> Result<Self> {
         let Resumed::Accepted(mut connection, _) = Connection::open(server, None, 0)? else {
-            bail!("the server refused a new session")
+            bail!("the server rejected a new session")
         };
         expect_success(connection.call(&auth("digest", SUPER_CREDENTIALS))?)?;
         Ok(Self(connection))
     }
 
-    /// Deletes paths, children before parents; nobody may use them any more.
+    /// Deletes paths, children before parents, that are no longer in use.
     pub fn sweep(&mut self, paths: &[String]) -> Result<()> {
         let mut deepest_first = paths.iter().collect::<Vec<_>>();
         deepest_first.sort_by_key(|path| std::cmp::Reverse(path.matches('/').count()));
@@ -63,11 +63,11 @@ impl Observer {
 fn expect_success(answer: Answer) -> Result<()> {
     match answer.answered {
         Answered::Reply { outcome: Ok(_), .. } => Ok(()),
-        other => bail!("the observer was not let in: {other:?}"),
+        other => bail!("the observer was not authenticated: {other:?}"),
     }
 }
 
-/// One program's sessions on a server.
+/// Sessions of one program on a server.
 pub struct ZooKeeper<'a> {
     server: SocketAddr,
     observer: &'a mut Observer,
@@ -77,13 +77,13 @@ pub struct ZooKeeper<'a> {
 struct Session {
     accepted: Accepted,
     connection: Option<Connection>,
-    /// The zxids of all replies so far.
+    /// Zxids of all replies so far.
     seen: Vec<i64>,
     ended: bool,
 }
 
 impl<'a> ZooKeeper<'a> {
-    /// A side for one program with so many sessions.
+    /// Creates the side for one program with this number of sessions.
     pub fn new(server: SocketAddr, observer: &'a mut Observer, sessions: usize) -> Self {
         Self {
             server,
@@ -100,7 +100,7 @@ impl<'a> ZooKeeper<'a> {
             return Ok(Happened::Skipped);
         }
         let Resumed::Accepted(connection, accepted) = Connection::open(self.server, None, 0)? else {
-            bail!("the server refused a new session")
+            bail!("the server rejected a new session")
         };
         let (session_id, timeout_ms) = (accepted.session_id, accepted.timeout_ms);
         self.sessions[session] = Some(Session {
@@ -134,7 +134,7 @@ impl<'a> ZooKeeper<'a> {
         if let Some(mut older) = older {
             ensure!(
                 older.is_closed()?,
-                "the connection that lost its session was sent something"
+                "the server sent something on a connection that had lost its session"
             );
         }
         match resumed {
@@ -184,7 +184,7 @@ impl<'a> ZooKeeper<'a> {
         if closed {
             ensure!(
                 connection.is_closed()?,
-                "something came after the reply that ends a connection"
+                "something arrived after the reply that ends a connection"
             );
             session.connection = None;
             session.ended = *request == Request::CloseSession;
@@ -217,13 +217,14 @@ impl<'a> ZooKeeper<'a> {
             let resumed = self.resume(number, false)?;
             ensure!(
                 matches!(resumed, Happened::Resumed { .. }),
-                "a session is gone that nobody closed"
+                "a session that was not closed no longer exists"
             );
         }
         self.call(number, &Request::CloseSession)
     }
 
-    /// Reads what other sessions were told. A reply to a ping comes after everything that was sent before it.
+    /// Reads the notifications of other sessions. The reply to a ping follows everything that was sent before
+    /// it.
     fn hear(&mut self, acting: usize) -> Result<Vec<(usize, Vec<Notification>)>> {
         let mut pings = Vec::new();
         for (number, session) in self
@@ -241,7 +242,7 @@ impl<'a> ZooKeeper<'a> {
             let connection = self.sessions[number]
                 .as_mut()
                 .and_then(|session| session.connection.as_mut());
-            let connection = connection.expect("it was there to be sent a ping");
+            let connection = connection.expect("a ping was sent on this connection");
             let answer = connection.receive(&Request::Ping, xid)?;
             ensure!(
                 matches!(answer.answered, Answered::Reply { .. }),
@@ -298,7 +299,7 @@ impl Side for ZooKeeper<'_> {
     }
 }
 
-/// The zxid of one of a session's replies; the oldest one if there were not so many, 0 if there was none.
+/// Returns the zxid of one of a session's replies; the oldest one if there were fewer, 0 if there was none.
 pub fn relative_zxid(seen: &[i64], relative: Relative) -> i64 {
     match relative {
         Relative::Zero => 0,
@@ -310,7 +311,7 @@ pub fn relative_zxid(seen: &[i64], relative: Relative) -> i64 {
     }
 }
 
-/// Whether a server ends a connection after a reply.
+/// Returns whether a server closes a connection after a reply.
 pub fn closes_connection(request: &Request, outcome: &Outcome) -> bool {
     match outcome {
         Err(ErrorCode::UNIMPLEMENTED) => true,
@@ -319,7 +320,7 @@ pub fn closes_connection(request: &Request, outcome: &Outcome) -> bool {
     }
 }
 
-/// Whether other sessions may be told of a step. To ask them after every read would take half of the time.
+/// Returns whether a step may notify other sessions. To ping them after every read would double the time.
 fn may_fire_watches(step: &Step) -> bool {
     match step {
         Step::Close { .. } | Step::End { .. } => true,
@@ -337,8 +338,8 @@ fn may_fire_watches(step: &Step) -> bool {
 }
 
 impl Drop for ZooKeeper<'_> {
-    /// Ends the sessions of a program that did not come to its end, lest their ephemeral znodes and watches meet
-    /// the next one. A server that does not answer any more has lost them anyway.
+    /// Ends the sessions of a program that did not complete, so that their ephemeral znodes and watches do
+    /// not affect the next one. A server that no longer answers has lost them anyway.
     fn drop(&mut self) {
         for number in 0..self.sessions.len() {
             drop(self.end(number).context("end a session"));

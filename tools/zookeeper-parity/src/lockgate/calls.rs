@@ -1,4 +1,4 @@
-//! What becomes of a request: who carries it out, what its sender and the others are told.
+//! Execution of a request on Lockgate's side: the effect, the reply, and the notifications.
 
 use anyhow::Result;
 use zk_front::translate::{self, Shape, code, notification};
@@ -12,7 +12,7 @@ use crate::wire::{ErrorCode, Notification, Reply, Request, SetWatches};
 use crate::zookeeper::closes_connection;
 
 impl Lockgate {
-    /// Carries out a request on a session's connection, if it has one.
+    /// Executes a request on a session's connection, if it has one.
     pub(super) fn call(&mut self, number: usize, request: &Request) -> Result<Moment> {
         let skipped = Moment {
             happened: Happened::Skipped,
@@ -63,7 +63,9 @@ impl Lockgate {
 
         let heard = self.heard(number, told);
         let closed = closes_connection(request, &outcome);
-        let session = self.sessions[number].as_mut().expect("it has made this call");
+        let session = self.sessions[number]
+            .as_mut()
+            .expect("the session has made this call");
         session.seen.push(zxid);
         if closed {
             session.ended = *request == Request::CloseSession;
@@ -80,7 +82,7 @@ impl Lockgate {
         })
     }
 
-    /// Sorts notifications by who was told, whoever acted first.
+    /// Groups notifications by session, the acting one first.
     pub(super) fn heard(
         &self,
         acting: usize,
@@ -104,7 +106,7 @@ impl Lockgate {
         let client = self.sessions[number]
             .as_mut()
             .and_then(|session| session.connection.as_mut());
-        let client = client.expect("it has made this call");
+        let client = client.expect("the session has made this call");
         let outcome = if scheme == "digest" {
             let (digest, is_super) = credentials(auth);
             if is_super {
@@ -127,7 +129,7 @@ impl Lockgate {
         let mut told = Vec::new();
         let op = match translate::op(request, false) {
             Ok(op) => op,
-            // Refused by the front end: no command, and no zxid.
+            // Rejected by the front end: no command, and no zxid.
             Err(code) => {
                 return Answered {
                     zxid: wire_zxid(self.store.zxid()),
@@ -148,8 +150,8 @@ impl Lockgate {
         }
     }
 
-    /// An item that the front end refuses becomes one that the state machine refuses with the same code, for an
-    /// earlier item may fail before it.
+    /// Executes a multi. An item that the front end rejects is replaced by one that the state machine rejects
+    /// with the same code, since an earlier item may fail before it.
     fn multi(&mut self, session: SessionId, caller: Identities, items: &[Request]) -> Answered {
         let mut told = Vec::new();
         let ops = items
@@ -164,7 +166,7 @@ impl Lockgate {
                 .map(|(item, reply)| translate::result(reply, Shape::in_multi(item)))
                 .collect(),
             Ok(other) => unreachable!("a multi was answered by {other:?}"),
-            Err(refusal) => translate::failed_multi(&refusal, items.len()).expect("an item was refused"),
+            Err(refusal) => translate::failed_multi(&refusal, items.len()).expect("an item was rejected"),
         };
         Answered {
             zxid: wire_zxid(zxid),

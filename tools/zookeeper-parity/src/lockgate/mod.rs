@@ -1,6 +1,6 @@
-//! The side that is Lockgate: the state machine and the watches, without a cluster and a network around them.
+//! Lockgate's side: the state machine and the watches, without a cluster and a network.
 //!
-//! What stands here between ZooKeeper's requests and [`Store`] is what any front end has to do for ZooKeeper's
+//! The code between ZooKeeper's requests and [`Store`] is what any front end has to do for ZooKeeper's
 //! clients; it decides nothing that the state machine could decide.
 
 mod calls;
@@ -21,28 +21,29 @@ use crate::wire::{Notification, Outcome, Request};
 use crate::zookeeper::relative_zxid;
 use zk_front::translate::notification;
 
-/// What both sides grant: ZooKeeper's most, twenty ticks of two seconds.
+/// Session timeout of both sides: ZooKeeper's maximum, twenty ticks of two seconds.
 const SESSION_TIMEOUT_MS: i32 = 40_000;
 
-/// Time passes from command to command, so that two commands never have the same time by accident.
+/// Time between two commands, so that they never have the same time by accident.
 const TIME_STEP_MS: u64 = 1_000;
 
-/// Small, for programs make few znodes and snapshots have several parts.
+/// Znodes per part of a snapshot; small, since programs create few znodes, and snapshots should have several
+/// parts.
 const ZNODES_PER_PART: usize = 3;
 
-/// Where ZooKeeper sees its clients come from.
+/// Client address that ZooKeeper sees.
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// What happens to a state beside its requests, and must not be seen by anybody.
+/// Events beside a program's requests, which must stay invisible.
 #[derive(Clone, Copy, Default)]
 pub struct Habits {
-    /// Every request of a session has an id, and comes a second time.
+    /// Every request of a session has a request id, and is repeated.
     pub repeats: bool,
-    /// After so many commands the state is replaced by what a snapshot of it becomes.
+    /// Number of commands after which the state is replaced by a restored snapshot of itself.
     pub restores_after: Option<u64>,
 }
 
-/// A state of its own for one program.
+/// State for one program.
 pub struct Lockgate {
     store: Store,
     watches: Watches,
@@ -72,7 +73,7 @@ impl Client {
     }
 }
 
-/// A reply, and who was told of what on the way.
+/// Reply, with the notifications that the request has caused.
 struct Answered {
     zxid: i64,
     outcome: Outcome,
@@ -80,7 +81,7 @@ struct Answered {
 }
 
 impl Lockgate {
-    /// An empty state, for a program with so many sessions.
+    /// Creates an empty state for a program with this number of sessions.
     pub fn new(sessions: usize, habits: Habits) -> Self {
         Self {
             store: Store::new(),
@@ -124,7 +125,7 @@ impl Lockgate {
             let second = self.store.apply(&entry, again, &mut no_events);
             assert_eq!(
                 second.outcome, applied.outcome,
-                "a repeated request is answered as before"
+                "a repeated request gets the same response"
             );
             assert_eq!(no_events, [], "a repeated request changes nothing");
         }
@@ -146,7 +147,8 @@ impl Lockgate {
         (applied.zxid, applied.outcome)
     }
 
-    /// Sweeps as a leader does: all that is due, once. Returns what a session hears of it; `None` if nothing was due.
+    /// Sweeps everything that is due, once, as a leader does. Returns the notifications of a session; `None`
+    /// if nothing was due.
     pub fn sweep(&mut self, listening: usize) -> Option<Vec<Notification>> {
         let due = self.store.to_sweep(self.time_ms + 1, self.time_ms);
         if due.is_empty() {
@@ -154,7 +156,7 @@ impl Lockgate {
         }
         let mut told = Vec::new();
         let (_, outcome) = self.apply(None, Identities::none(), Command::Sweep(due), &mut told);
-        outcome.expect("a sweep is never refused");
+        outcome.expect("a sweep is never rejected");
         let heard = self.heard(listening, told);
         Some(
             heard
@@ -165,14 +167,14 @@ impl Lockgate {
         )
     }
 
-    /// Goes on with what a snapshot of the state becomes.
+    /// Replaces the state by a restored snapshot of itself.
     fn restore(&mut self) {
         let mut restorer = Restorer::new();
         self.store.begin_snapshot();
         while let Some(part) = self.store.next_snapshot_part(ZNODES_PER_PART) {
-            restorer.add(part).expect("what was drawn can be restored");
+            restorer.add(part).expect("a part of a snapshot can be restored");
         }
-        let restored = restorer.finish().expect("what was drawn can be restored");
+        let restored = restorer.finish().expect("a complete snapshot can be restored");
         assert_eq!(
             restored.digest(),
             self.store.digest(),

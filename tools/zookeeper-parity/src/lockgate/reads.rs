@@ -1,4 +1,4 @@
-//! Requests that change no znode: what a caller may see, and the watches that it leaves.
+//! Requests that change no znode: reads with the caller's permissions, and the watches that they set.
 
 use anyhow::{Result, bail};
 use zk_front::reads;
@@ -91,7 +91,7 @@ impl Lockgate {
         }
     }
 
-    /// Answers a request that changes nothing and leaves no watch.
+    /// Answers a request that changes nothing and sets no watch.
     pub(super) fn look_at(&self, caller: &Identities, request: &Request) -> Outcome {
         reads::see(&self.store, caller, request)
     }

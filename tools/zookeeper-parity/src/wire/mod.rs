@@ -1,5 +1,5 @@
-//! The ZooKeeper client protocol as seen by one blocking client, which keeps what it was told in the order in which it was
-//! told. The records are `zk-wire`'s.
+//! ZooKeeper's client protocol for one blocking client, which preserves the order of everything that it
+//! receives. The records are those of `zk-wire`.
 
 mod connection;
 

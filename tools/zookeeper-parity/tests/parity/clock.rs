@@ -1,5 +1,5 @@
-//! What goes by the clock, and so cannot be in programs: containers and nodes with a time to live are swept. Both sides
-//! must sweep the same ones, and tell the same of it.
+//! Effects of the clock, which programs cannot contain: the sweeping of containers and TTL nodes. Both sides
+//! must sweep the same ones, with the same notifications.
 
 use std::time::Duration;
 
@@ -14,25 +14,26 @@ use zookeeper_parity::wire::{
 
 use crate::installation;
 
-/// Often enough not to wait for it.
+/// Interval of sweeps, short so that the test does not wait for long.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
-/// When a node that was made after another is swept, the other's time has come, too; one sweep more, and it is gone,
-/// for siblings go in no order; and one for a container that only a sweep has emptied.
+/// TTL nodes that show that a sweep has happened. When a later node is swept, an earlier one is due as well;
+/// the next sweep certainly deletes it, since siblings are swept in no order. A third sweep is for a
+/// container that only a sweep has emptied.
 const MARKERS: [&str; 3] = ["/p/marker-1", "/p/marker-2", "/p/marker-3"];
 
 const NODE_DELETED: i32 = 2;
 
 #[test]
-fn the_same_znodes_are_swept() {
-    let Some(installation) = installation("the_same_znodes_are_swept") else {
+fn both_sides_sweep_the_same_znodes() {
+    let Some(installation) = installation("both_sides_sweep_the_same_znodes") else {
         return;
     };
     let server = Server::start_sweeping(&installation, SWEEP_EVERY).unwrap();
     assert_eq!(zookeeper(&server), lockgate());
 }
 
-/// What was deleted, and what is left.
+/// Deleted znodes, and those that are left.
 #[derive(PartialEq, Debug)]
 struct Swept {
     deleted: Vec<String>,
@@ -41,7 +42,7 @@ struct Swept {
 
 fn zookeeper(server: &Server) -> Swept {
     let Resumed::Accepted(mut connection, _) = Connection::open(server.address(), None, 0).unwrap() else {
-        panic!("a new session was refused")
+        panic!("a new session was rejected")
     };
     let mut heard = Vec::new();
     for request in requests() {
@@ -106,7 +107,7 @@ fn lockgate() -> Swept {
     }
 }
 
-/// One znode for each rule.
+/// Returns the creation of one znode for each rule.
 fn requests() -> Vec<Request> {
     let plain = |path| create(CreateCall::Create, path, 0);
     let container = |path| create(CreateCall::Container, path, 4);
@@ -120,23 +121,23 @@ fn requests() -> Vec<Request> {
             path: "/p".to_owned(),
             mode: 1,
         },
-        // A container goes when it has had children, and not before.
+        // A container is deleted after it has had children, and not before.
         container("/p/emptied"),
         plain("/p/emptied/child"),
         delete("/p/emptied/child"),
         container("/p/never-used"),
         container("/p/in-use"),
         plain("/p/in-use/child"),
-        // A container in a container: when the inner one goes, the outer one is empty.
+        // A container in a container: the deletion of the inner one empties the outer one.
         container("/p/outer"),
         container("/p/outer/inner"),
         plain("/p/outer/inner/child"),
         delete("/p/outer/inner/child"),
-        // Nodes with a time to live go when it is over, but not from under their children.
+        // TTL nodes are deleted when their time is over, but not while they have children.
         create(CreateCall::Ttl(1), "/p/short", 5),
         create(CreateCall::Ttl(1), "/p/numbered-", 6),
         create(CreateCall::Ttl(1_000_000_000), "/p/long", 5),
-        // (With their children at once, lest they go before those come.)
+        // Created together with their children, so that they are not deleted before.
         Request::Multi(vec![
             create(CreateCall::Ttl(1), "/p/parent", 5),
             plain("/p/parent/child"),
@@ -146,7 +147,7 @@ fn requests() -> Vec<Request> {
             plain("/p/bereft/child"),
             delete("/p/bereft/child"),
         ]),
-        // And whoever asks for a container in other words gets a plain node.
+        // The flags of a container on an ordinary create make a plain node.
         create(CreateCall::Create, "/p/in-name-only", 4),
         plain("/p/in-name-only/child"),
         delete("/p/in-name-only/child"),
@@ -183,7 +184,7 @@ fn deletions(heard: &[Notification]) -> Vec<String> {
     paths
 }
 
-/// All paths that are left, with what a deletion of a child changes in them.
+/// Returns all remaining paths, with the fields that the deletion of a child changes.
 fn left(read: &mut dyn FnMut(&Request) -> Outcome) -> Vec<String> {
     let mut lines = Vec::new();
     let mut paths = vec!["/p".to_owned()];
@@ -192,7 +193,7 @@ fn left(read: &mut dyn FnMut(&Request) -> Outcome) -> Vec<String> {
             path: path.clone(),
             watch: false,
         }) else {
-            panic!("{path} has gone while it was looked at")
+            panic!("{path} disappeared while it was read")
         };
         lines.push(format!(
             "{path} cversion={} children={}",
