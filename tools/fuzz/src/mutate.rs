@@ -1,5 +1,6 @@
-//! How a fuzzer changes inputs so that their lengths and checksums stay right. Its own way, to change any bytes, would
-//! hardly ever come past them; it is used within the pieces, and sometimes on the whole.
+//! Mutations of inputs that keep their lengths and checksums valid. The fuzzer's own mutation, which changes
+//! arbitrary bytes, would hardly ever produce valid ones. It is applied within the pieces of an input, and
+//! sometimes to the whole.
 
 use bytes::Bytes;
 use raft_node::fuzz::{CommandBatch, Envelope, decode, encode};
@@ -9,14 +10,14 @@ use crate::http::script;
 use crate::snapshot::Layout;
 use crate::{http, peer, seeds, wire};
 
-/// How a fuzzer changes bytes that it knows nothing about: the first argument begins with as many of them as the second says,
-/// and there is room for as many as it has. Answers how many there are then.
+/// The fuzzer's own mutation of bytes without a known structure. The second argument is the number of bytes
+/// in use at the start of the buffer; the rest of the buffer is free. Returns the new number of bytes in use.
 pub type Blind<'a> = dyn FnMut(&mut [u8], usize) -> usize + 'a;
 
-/// One change in so many is a blind one of the whole input, so that wrong lengths come too.
+/// One in this many mutations is an arbitrary one of the whole input, so that wrong lengths occur, too.
 const WHOLE: u64 = 8;
 
-/// Changes an input of [`crate::command::run`] in place, within the room that `data` has.
+/// Mutates an input of [`crate::command::run`] in place, within the buffer `data`.
 pub fn command(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> usize {
     let mut dice = Dice(seed.into());
     let decoded = CommandBatch::decode(Bytes::copy_from_slice(&data[..size]));
@@ -37,7 +38,7 @@ pub fn command(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -
     replace(data, size, &batch.encode(), blind)
 }
 
-/// Changes an input of [`crate::snapshot::run`] in place, within the room that `data` has.
+/// Mutates an input of [`crate::snapshot::run`] in place, within the buffer `data`.
 pub fn snapshot(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> usize {
     let mut dice = Dice(seed.into());
     let (Some(mut layout), false) = (Layout::of(&data[..size]), dice.one_in(WHOLE)) else {
@@ -51,7 +52,7 @@ pub fn snapshot(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) 
     replace(data, size, &layout.file(), blind)
 }
 
-/// Changes an input of [`crate::wire::run`] in place, within the room that `data` has.
+/// Mutates an input of [`crate::wire::run`] in place, within the buffer `data`.
 pub fn wire(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> usize {
     let mut dice = Dice(seed.into());
     let (Some(mut frames), false) = (wire::frames_of(&data[..size]), dice.one_in(WHOLE)) else {
@@ -59,7 +60,8 @@ pub fn wire(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> u
     };
     if dice.one_in(WHOLE) {
         let others = wire::seeds::frames();
-        let other = wire::frames_of(&others[dice.index(others.len())]).expect("seeds are whole frames");
+        let other =
+            wire::frames_of(&others[dice.index(others.len())]).expect("seeds consist of whole frames");
         frames.splice(frames.len().min(1).., other);
     } else {
         change_pieces(&mut frames, data.len(), &mut dice, blind);
@@ -67,7 +69,7 @@ pub fn wire(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> u
     replace(data, size, &wire::stream_of(&frames), blind)
 }
 
-/// Changes an input of [`crate::peer::run`] in place, within the room that `data` has.
+/// Mutates an input of [`crate::peer::run`] in place, within the buffer `data`.
 pub fn peer(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> usize {
     let mut dice = Dice(seed.into());
     let (Some(mut frames), false) = (peer::frames_of(&data[..size]), dice.one_in(WHOLE)) else {
@@ -77,7 +79,7 @@ pub fn peer(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> u
     replace(data, size, &peer::stream_of(&frames), blind)
 }
 
-/// Changes an input of [`crate::disk::files::run`] in place, within the room that `data` has.
+/// Mutates an input of [`crate::disk::files::run`] in place, within the buffer `data`.
 pub fn log(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> usize {
     let mut dice = Dice(seed.into());
     let (Some(mut files), false) = (files::files_of(&data[..size]), dice.one_in(WHOLE)) else {
@@ -93,7 +95,7 @@ pub fn log(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> us
     replace(data, size, &files::input_of(&files), blind)
 }
 
-/// Changes an input of [`crate::http::run`] in place, within the room that `data` has.
+/// Mutates an input of [`crate::http::run`] in place, within the buffer `data`.
 pub fn http(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> usize {
     let mut dice = Dice(seed.into());
     if dice.one_in(WHOLE) {
@@ -115,7 +117,7 @@ pub fn http(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> u
     replace(data, size, &requests.join(&script::BETWEEN), blind)
 }
 
-/// Gives one request something of another.
+/// Copies one field of a request to another request.
 fn cross(envelopes: &mut [Bytes], dice: &mut Dice) {
     let (to, from) = (dice.index(envelopes.len()), dice.index(envelopes.len()));
     let decoded = |at: usize| envelopes.get(at).and_then(|bytes| decode::<Envelope>(bytes).ok());
@@ -132,7 +134,7 @@ fn cross(envelopes: &mut [Bytes], dice: &mut Dice) {
     envelopes[to] = encode(&to_envelope).into();
 }
 
-/// Changes one of the pieces, or their order, or their number.
+/// Changes one of the pieces, their order, or their number.
 fn change_pieces<P>(pieces: &mut Vec<P>, room: usize, dice: &mut Dice, blind: &mut Blind<'_>)
 where
     P: AsRef<[u8]> + From<Vec<u8>>,
@@ -157,7 +159,8 @@ fn changed(piece: &[u8], room: usize, blind: &mut Blind<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Puts the changed input in the place of the old one. What has grown beyond the room is changed blindly instead.
+/// Replaces the input by the changed one. If that exceeds the buffer, applies the fuzzer's own mutation
+/// instead.
 fn replace(data: &mut [u8], size: usize, new: &[u8], blind: &mut Blind<'_>) -> usize {
     match data.get_mut(..new.len()) {
         Some(room) => {
@@ -168,7 +171,7 @@ fn replace(data: &mut [u8], size: usize, new: &[u8], blind: &mut Blind<'_>) -> u
     }
 }
 
-/// Numbers that follow from a seed: SplitMix64.
+/// Pseudorandom numbers from a seed, by SplitMix64.
 struct Dice(u64);
 
 impl Dice {

@@ -1,4 +1,4 @@
-//! A secured cluster of one node with something in it that its callers may neither see nor change.
+//! A secured cluster of one node. It holds secrets that its callers may neither see nor change.
 
 use std::collections::BTreeMap;
 
@@ -11,31 +11,34 @@ use znode_store::{Identities, Identity, Store, ZPath};
 use crate::http::answer::{Answered, Facts};
 use crate::http::server::Server;
 
-/// What the worker may do everything below, as a path of znodes and as the prefix of locks.
+/// Subtrees in which the worker has every permission: a path of znodes, and the path of a prefix of lock
+/// names.
 const OWN: [&str; 2] = ["/team/a", "/locks/team/a"];
 
-/// What stands above that. It comes and goes with it, and is nobody's.
+/// Ancestors of those subtrees. They are created and deleted along with them, and belong to no caller.
 const ABOVE: [&str; 4] = ["/", "/team", "/locks", "/locks/team"];
 
-/// So much of the secret nobody has by chance, and nearly all of its mutants still have.
+/// Length of a piece of the secret: no caller guesses one by chance, and most mutations of an input that has
+/// the secret still contain one.
 const PIECE_BYTES: usize = 8;
 
-/// What the callers may not change, as text: by path, and by the name of a table.
+/// State that the callers may not change, as text by path or by name of a table.
 pub type NotTheirs = BTreeMap<String, String>;
 
-/// See the module.
+/// A secured cluster, with a caller of each kind.
 pub struct House {
     pub server: Server,
-    /// `Authorization` of who may do everything.
+    /// `Authorization` header of the operator, who has every permission.
     operator: String,
     worker: String,
     blind: String,
-    /// Is in every name and every text that the callers may not see. Nobody can guess it.
+    /// Part of every name and every text that the callers may not see. It is random, so no caller can guess
+    /// it.
     mark: String,
 }
 
 impl House {
-    /// Secures the cluster, and makes the callers.
+    /// Secures the cluster and creates the callers' tokens.
     pub fn open() -> Self {
         let (known, token) = OperatorToken::draw();
         let config = HttpConfig {
@@ -68,10 +71,13 @@ impl House {
             "/v1/tokens",
             &json!({"role": role, "description": description}),
         );
-        made["token"].as_str().expect("it was made").to_owned()
+        made["token"]
+            .as_str()
+            .expect("the node returns the token")
+            .to_owned()
     }
 
-    /// Puts in what the callers may not see; all else is gone since the last input.
+    /// Creates the secrets. The last input has deleted everything else.
     pub fn furnish(&mut self) {
         let mark = self.mark.clone();
         let text = json!({"data": mark, "parents": true});
@@ -86,7 +92,7 @@ impl House {
         }
     }
 
-    /// What a request of the operator's comes to, which succeeds.
+    /// Sends a request as the operator and returns the body of the response, which must be a success.
     fn must(&mut self, method: &str, path: &str, body: &Value) -> Value {
         let request = Request::builder()
             .method(method)
@@ -94,7 +100,7 @@ impl House {
             .header("authorization", &self.operator)
             .header("host", "localhost")
             .body(Body::from(body.to_string()))
-            .expect("it is a request");
+            .expect("the request is well formed");
         let answered = self.server.ask_of_itself(request);
         let text = String::from_utf8_lossy(&answered.body);
         assert!(
@@ -105,12 +111,13 @@ impl House {
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// What inputs may name: the callers' tokens.
+    /// Returns the values that inputs may refer to: the callers' tokens.
     pub fn facts(&self) -> Facts {
         Facts::with([("{worker}", self.worker.clone()), ("{blind}", self.blind.clone())])
     }
 
-    /// Whether an input has a piece of the secret in it: fuzzers see what is compared with what. Its answers may repeat it.
+    /// Returns whether an input contains a piece of the secret, as a fuzzer sees the operands of comparisons.
+    /// Responses to such an input may repeat the secret.
     pub fn is_known_to(&self, input: &[u8]) -> bool {
         let pieces = self.mark.as_bytes().windows(PIECE_BYTES);
         pieces
@@ -118,20 +125,23 @@ impl House {
             .any(|piece| input.windows(PIECE_BYTES).any(|part| part == piece))
     }
 
-    /// No answer has anything in it that its caller may not see.
+    /// Checks that a response contains nothing that its caller may not see.
     pub fn tells_no_secret(&self, asked: &str, answered: &Answered) {
         let body = String::from_utf8_lossy(&answered.body);
         assert!(
             !body.contains(&self.mark),
-            "{asked} tells what its caller may not see: {body}"
+            "{asked} reveals what its caller may not see: {body}"
         );
         for (name, value) in &answered.headers {
             let value = String::from_utf8_lossy(value.as_bytes());
-            assert!(!value.contains(&self.mark), "{asked} tells it in {name}: {value}");
+            assert!(
+                !value.contains(&self.mark),
+                "{asked} reveals it in header {name}: {value}"
+            );
         }
     }
 
-    /// All that the callers may not change.
+    /// Returns all state that the callers may not change.
     pub fn not_theirs(&self) -> NotTheirs {
         self.server.read(|store| {
             let operator = Identities::new([Identity::Super]);
@@ -161,13 +171,13 @@ fn put_below(store: &Store, path: &ZPath, all: &mut NotTheirs) {
         let view = store.seen_by(&operator);
         all.insert(text, format!("{:?} {:?}", view.get(path), view.acl(path)));
     }
-    for name in store.children(path).expect("it was just listed").iter() {
-        let child = path.join(name).expect("it is in the tree");
+    for name in store.children(path).expect("the path was just listed").iter() {
+        let child = path.join(name).expect("the child has a valid path");
         put_below(store, &child, all);
     }
 }
 
-/// Where the two differ.
+/// Describes the differences between two states.
 pub fn difference(before: &NotTheirs, after: &NotTheirs) -> String {
     let names = before.keys().chain(after.keys());
     let differing = names.filter(|name| before.get(*name) != after.get(*name));

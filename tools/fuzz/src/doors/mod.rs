@@ -1,7 +1,8 @@
-//! The target `doors`: any bytes as requests to a node of a secured cluster, by callers who may do little or nothing.
+//! The target `doors`: arbitrary bytes as requests to a node of a secured cluster, by callers with few
+//! permissions or none.
 //!
-//! What must hold, beside what must for `http`: nothing that such a caller may not see is in any answer that it gets, and nothing
-//! that it may not change has changed after any of its requests.
+//! Besides the properties of `http`: no response contains anything that its caller may not see, and no
+//! request changes anything that its caller may not change.
 
 pub mod seeds;
 
@@ -18,7 +19,7 @@ thread_local! {
     static HOUSE: RefCell<House> = RefCell::new(House::open());
 }
 
-/// Asks what the input says; answers how many requests were carried out.
+/// Sends the requests of the input. Returns the number of requests that succeeded.
 pub fn run(bytes: &[u8]) -> usize {
     let Some(script) = Script::of(bytes) else {
         return 0;
@@ -47,7 +48,7 @@ fn carry_out(script: &Script, bytes: &[u8], house: &mut House) -> usize {
         let after = house.not_theirs();
         assert!(
             before == after,
-            "{asked} has changed what its caller may not: {}",
+            "{asked} changed what its caller may not change: {}",
             house::difference(&before, &after)
         );
         carried_out += usize::from(matches!(&answered, Some(Answered { status, .. }) if status.is_success()));

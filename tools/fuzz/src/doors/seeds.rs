@@ -1,12 +1,13 @@
-//! The first inputs of the target `doors`: what callers may do at their own place, and the same elsewhere.
+//! The first inputs of the target `doors`: requests that a caller may make in its own subtree, and the same
+//! requests elsewhere.
 
 use crate::http::script::BETWEEN;
 use crate::http::seeds as open;
 
-/// Places that are the worker's own, and places that are not.
+/// Paths in the worker's own subtree, and paths outside it.
 const PLACES: [&str; 4] = ["team%2Fa", "team%2Fa%2Fx", "team%2Fab", "vault"];
 
-/// Inputs for [`super::run`].
+/// Returns inputs for [`super::run`].
 pub fn scripts() -> Vec<Vec<u8>> {
     let callers = ["{worker}", "{blind}", "lg_none"];
     let of_open = callers.iter().flat_map(|caller| {
@@ -25,7 +26,7 @@ pub fn scripts() -> Vec<Vec<u8>> {
     of_open.chain(at_places).chain(about_access).collect()
 }
 
-/// Of who may do what, and of what is others'.
+/// Requests about permissions, and about the data of other callers.
 const ACCESS: &[&str] = &[
     "GET /v1/access",
     "POST /v1/access/secure\n\n{\"description\": \"again\"}",
@@ -36,7 +37,7 @@ const ACCESS: &[&str] = &[
     "PUT /v1/certificates\n\n{\"subject\": \"CN=worker\", \"role\": \"admin\"}",
     "POST /v1/znodes/team/a/x\n\n{\"data\": \"own\", \"parents\": true}",
     "GET /v1/znodes/team?children=true",
-    // What lists and looks would tell of others.
+    // Lists and reads, which would reveal data of others.
     "GET /v1/locks",
     "GET /v1/locks?prefix=vault&holders=true",
     "GET /v1/locks/vault",
@@ -48,7 +49,7 @@ const ACCESS: &[&str] = &[
     "GET /v1/znodes/private?children=true",
     "GET /v1/acl/private",
     "POST /v1/read\n\n{\"reads\": [{\"children\": {\"path\": \"/\"}}, {\"children\": {\"path\": \"/private\"}}, {\"get\": {\"path\": \"/team/ab\"}}]}",
-    // What would change something of theirs.
+    // Writes, which would change data of others.
     "POST /v1/znodes/private/x\n\n{\"data\": \"mine\"}",
     "PUT /v1/znodes/team/ab\n\n{\"data\": \"mine\"}",
     "PUT /v1/acl/team/ab\n\n{\"acl\": [{\"scheme\": \"world\", \"id\": \"anyone\", \"perms\": \"r\"}]}",
@@ -61,7 +62,7 @@ const ACCESS: &[&str] = &[
     "POST /v1/txn\n\n{\"ops\": [{\"check\": {\"path\": \"/team/a\"}}, {\"set\": {\"path\": \"/team/ab\", \"data\": \"mine\"}}]}",
 ];
 
-/// The requests of a script, by somebody; at another place than it says, if one is named.
+/// Returns the requests of a script as sent by `caller`, at `place` unless that is empty.
 fn by(caller: &str, script: &[u8], place: &str) -> Vec<u8> {
     let script = String::from_utf8_lossy(script).into_owned();
     let script = match place {

@@ -1,8 +1,9 @@
-//! The target `http`: any bytes as requests to a node's HTTP routes, one after the other. A node of a cluster of one answers
-//! them, without a socket; after each input its state is looked at and emptied.
+//! The target `http`: arbitrary bytes as requests to a node's HTTP routes, in sequence. The node of a cluster
+//! of one responds to them without a socket. After each input the target checks the node's state and empties
+//! it.
 //!
-//! What must hold: nobody panics; every answer is a document of the kind that it says it is, and every failure is one of the
-//! table of problems, with its status; and whatever was asked, no lock is held by more than may hold it.
+//! Properties: nothing panics; every body has the announced content type; every failure is a documented
+//! problem with the documented status; and no lock has more holders than its mode allows.
 
 pub mod script;
 pub mod seeds;
@@ -19,12 +20,12 @@ use self::script::Script;
 use self::server::Server;
 
 thread_local! {
-    /// One node for all inputs of a thread: a new one for each would be most of the time. It ends with its thread, and its
-    /// directory with it; what is static would leave that behind.
+    /// One node for all inputs of a thread: starting one for each input would take most of the time. The node
+    /// and its directory are dropped with the thread; a `static` would leave the directory behind.
     static SERVER: RefCell<Server> = RefCell::new(Server::start(HttpConfig::default()));
 }
 
-/// Asks what the input says; answers how many requests were carried out.
+/// Sends the requests of the input. Returns the number of requests that succeeded.
 pub fn run(bytes: &[u8]) -> usize {
     let Some(script) = Script::of(bytes) else {
         return 0;

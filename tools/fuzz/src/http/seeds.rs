@@ -1,10 +1,11 @@
-//! The first inputs of the target `http`: every route, and some conversations in which one request needs another one's answer.
+//! The first inputs of the target `http`: every route, and some sequences in which a request needs the
+//! response to an earlier one.
 
 use super::script::BETWEEN;
 
 const SESSION: &str = "POST /v1/sessions\n\n{\"ttl_ms\": 10000, \"name\": \"worker\"}";
 
-/// Inputs for [`super::run`].
+/// Returns inputs for [`super::run`].
 pub fn scripts() -> Vec<Vec<u8>> {
     let alone = ALONE.iter().map(|request| joined(&[request]));
     let behind_a_session = WITH_SESSION.iter().map(|requests| {

@@ -1,5 +1,5 @@
-//! What a restored state has to stand: all reads, and commands that hit what is in it. Its own snapshot has to lead to
-//! the same state, before, in between and after.
+//! The checks on a restored state: all reads, and commands about its items. Its own snapshot must lead to the
+//! same state before, during and after the commands.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -14,12 +14,13 @@ use crate::look::{contenders, look, paths};
 use crate::material::TERM;
 use crate::replicas::{Replicas, draw, restore};
 
-/// So many of each kind of things get commands: a snapshot may hold thousands, and a fuzzer tries thousands.
+/// Maximum numbers of items of each kind that get commands: a snapshot may hold thousands, and a fuzzer tries
+/// thousands of snapshots.
 const SESSIONS: usize = 4;
 const LOCKS: usize = 4;
 const CONTENDERS: usize = 4;
 
-/// Panics if the state does not go on as any other.
+/// Panics if the state does not behave as any other.
 pub fn check(mut store: Store) {
     look(&store);
     let again = restore(&draw(&mut store));
@@ -27,7 +28,7 @@ pub fn check(mut store: Store) {
     assert_eq!(
         again.digest(),
         digest,
-        "the snapshot of a restored state leads elsewhere"
+        "the snapshot of a restored state leads to a different state"
     );
     let requests = requests(&store);
     let entry = EntryContext {
@@ -43,7 +44,7 @@ pub fn check(mut store: Store) {
 
 type Asked = (Option<SessionId>, Command);
 
-/// Commands about what is there: locks first, then znodes, then the end of all.
+/// Returns commands about the items of the state: locks first, then znodes, then the end of all sessions and the deletion of all paths.
 fn requests(store: &Store) -> Vec<Request> {
     let mut asked: Vec<Asked> = vec![
         (None, Command::SetLimits(Limits::default())),
@@ -57,7 +58,7 @@ fn requests(store: &Store) -> Vec<Request> {
         .collect();
     let first = sessions.first().copied();
     for lock in store.locks("", None, LOCKS) {
-        let view = store.lock(&lock.lock).expect("it was just listed");
+        let view = store.lock(&lock.lock).expect("the lock was just listed");
         asked.extend(about_lock(store, &view, &sessions));
     }
     let paths = paths(store);
@@ -66,9 +67,9 @@ fn requests(store: &Store) -> Vec<Request> {
         .zip(0..)
         .map(|(path, number)| about_path(path, number))
         .collect();
-    // All at once, and taken back at the end.
+    // All changes in one transaction that is rolled back at its end.
     let nowhere = Op::Delete {
-        path: ZPath::parse("/no/where").expect("it is a path"),
+        path: ZPath::parse("/no/where").expect("the path is valid"),
         version: -1,
     };
     asked.push((
@@ -95,7 +96,8 @@ fn requests(store: &Store) -> Vec<Request> {
     asked.into_iter().enumerate().flat_map(as_requests).collect()
 }
 
-/// Every third one carries an id, and is sent twice. Most callers are the operator, whom no list of rights stops.
+/// Builds the requests of a command: every third one has an id and is sent twice. Most callers are the
+/// operator, whom no access control list stops.
 fn as_requests((number, (session, command)): (usize, Asked)) -> Vec<Request> {
     let address = Identity::Ip(Ipv4Addr::new(10, 0, 0, 7).into());
     let identity = if number % 4 == 1 { address } else { Identity::Super };
@@ -233,7 +235,7 @@ fn about_lock(store: &Store, view: &LockView, sessions: &[SessionId]) -> Vec<Ask
     asked.collect()
 }
 
-/// A wish in the mode in which the lock is used.
+/// Builds a request in the lock's current mode.
 fn acquire(view: &LockView, owner: Arc<str>, wait: bool) -> LockCommand {
     LockCommand::Acquire {
         wish: LockWish {
@@ -253,10 +255,10 @@ fn acquire(view: &LockView, owner: Arc<str>, wait: bool) -> LockCommand {
     }
 }
 
-/// The calls that a contender's record names: numbers behind `"id":`, as far as one can see without reading JSON.
+/// Returns the calls that a contender's record names: the numbers after `"id":`, found without a JSON parser.
 fn attempts(store: &Store, lock: &LockName, holder: &str) -> Vec<AttemptId> {
-    let path = ZPath::parse(&format!("/locks/{lock}/{holder}")).expect("it is where a contender is");
-    let (data, _) = store.get(&path).expect("it was just listed");
+    let path = ZPath::parse(&format!("/locks/{lock}/{holder}")).expect("the path of a contender is valid");
+    let (data, _) = store.get(&path).expect("the contender was just listed");
     let text = String::from_utf8_lossy(data.as_bytes());
     let numbers = text.split("\"id\":").skip(1).take(CONTENDERS).filter_map(|rest| {
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
