@@ -1,5 +1,5 @@
-//! Whole requests by a connection: hyper reads them and writes the answers, as it does behind a socket. The connection is in
-//! memory, and what it costs to copy bytes through it is counted as well, in place of the kernel.
+//! Whole requests through a connection: hyper reads them and writes the responses, as on a socket. The
+//! connection is in memory, so copying bytes through it is counted in place of the kernel.
 
 use lock_api::http::HttpConfig;
 use lock_api::http::counted::connection;
@@ -7,21 +7,21 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::requests::{Server, THING, counted_requests_of, peer};
 
-/// More than a request or an answer has, so that nobody waits for room.
+/// Size of the pipe: more than a request or a response, so that a write never waits.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// How a good answer begins.
+/// Start of a successful response.
 const GOOD: &[u8] = b"HTTP/1.1 200 OK\r\n";
 
-/// What stands before the holder in a grant.
+/// Text before the holder in a grant.
 const HOLDER: &[u8] = br#""holder":""#;
 
-/// An open connection, and what was last read from it.
+/// An open connection, and the response last read from it.
 struct Line {
     stream: DuplexStream,
     answer: Vec<u8>,
     session: String,
-    /// Keeps the node.
+    /// Keeps the node running.
     _server: Server,
 }
 
@@ -32,7 +32,7 @@ impl Line {
         tokio::spawn(async move {
             let config = HttpConfig::default();
             let ended = connection(served, peer(), front, node, &config).await;
-            ended.expect("nobody breaks it");
+            ended.expect("the connection does not break");
         });
         Self {
             stream,
@@ -42,11 +42,18 @@ impl Line {
         }
     }
 
-    /// Sends a request in one piece and reads its answer, which comes in one piece, too, and ends with its document.
-    /// Tells its length.
+    /// Sends a request in one piece and reads its response, which arrives in one piece, too, and ends with
+    /// its document. Returns the length of the response.
     async fn call(&mut self, request: &[u8]) -> usize {
-        self.stream.write_all(request).await.expect("it is open");
-        let length = self.stream.read(&mut self.answer).await.expect("it is open");
+        self.stream
+            .write_all(request)
+            .await
+            .expect("the connection is open");
+        let length = self
+            .stream
+            .read(&mut self.answer)
+            .await
+            .expect("the connection is open");
         let answer = &self.answer[..length];
         assert!(
             answer.starts_with(GOOD) && answer.ends_with(b"}"),
@@ -57,7 +64,7 @@ impl Line {
     }
 }
 
-/// A request as clients write it.
+/// Formats a request as clients send it.
 fn request(method: &str, address: &str, body: &str) -> String {
     let length = body.len();
     match method {
@@ -78,12 +85,12 @@ pub fn lock_cycle(operations: u64) {
             .await;
         let granted = &line.answer[..length];
         let begin = granted.windows(HOLDER.len()).position(|text| text == HOLDER);
-        let holder = &granted[begin.expect("it tells the holder") + HOLDER.len()..];
+        let holder = &granted[begin.expect("the grant names the holder") + HOLDER.len()..];
         let end = holder
             .iter()
             .position(|byte| *byte == b'"')
-            .expect("it has an end");
-        let holder = str::from_utf8(&holder[..end]).expect("it is text");
+            .expect("the holder's name ends with a quote");
+        let holder = str::from_utf8(&holder[..end]).expect("the holder's name is text");
         let release = format!(r#"{{"session":"{}","holder":"{holder}"}}"#, line.session);
         line.call(request("POST", &format!("{lock}/release"), &release).as_bytes())
             .await;

@@ -1,4 +1,5 @@
-//! Locks in the state machine: the commands are made as they are needed, for a release names the holder that it was told.
+//! Locks in the state machine. The commands are built while they are counted, as a release names the holder
+//! of the grant.
 
 use std::hint::black_box;
 
@@ -7,10 +8,10 @@ use znode_store::{Event, LockMode, LockName, Reply, Store};
 use super::counted;
 use super::material::{acquire, ask, empty, lock, release};
 
-/// Locks that take turns, so that none is always the one that was used last.
+/// Number of locks in turn, so that the last used lock is not always the same.
 const LOCKS: u64 = 100;
 
-/// Who wait for the one lock that is handed over.
+/// Number of waiters for the lock that is handed over.
 const WAITING: u64 = 100;
 
 fn granted(store: &mut Store, events: &mut Vec<Event>, lock: &LockName, mode: LockMode, n: u64) -> String {
@@ -32,7 +33,7 @@ pub fn cycle(operations: u64) {
             black_box(ask(&mut store, &mut events, release(lock, holder)));
         }
     };
-    // Each lock's znode is there from its first acquire on.
+    // Each lock's znode exists from its first acquire on.
     cycles(0, LOCKS);
     counted(&mut || cycles(LOCKS, operations));
 }
@@ -47,7 +48,7 @@ pub fn hand_over(operations: u64) {
     for n in 1..=WAITING {
         match ask(&mut store, &mut events, acquire(&lock, LockMode::Exclusive, n)).0 {
             Reply::Queued(place) => holders.push(place.holder),
-            other => panic!("somebody holds the lock: {other:?}"),
+            other => panic!("the lock is held: {other:?}"),
         }
     }
     let mut next = holders.into_iter();

@@ -1,4 +1,5 @@
-//! The state machine: what one command and one read cost. Requests are made before it is counted, as somebody else decodes them.
+//! The state machine: the cost of one command and of one read. Requests are built before they are counted, as
+//! a node decodes them elsewhere.
 
 use std::hint::black_box;
 
@@ -9,7 +10,7 @@ use super::material::{
     SESSION, ZNODES, anywhere, ask, create as create_op, data, empty, full, node, open, path, set as set_op,
 };
 
-/// Has all requests carried out, and counts that.
+/// Applies all requests, and counts that.
 fn carried_out(store: &mut Store, requests: Vec<Request>) {
     let mut events = Vec::new();
     let (mut requests, mut done) = (requests.into_iter(), 0);
@@ -33,7 +34,7 @@ pub fn create(operations: u64) {
     let before = store.node_count();
     let requests = (0..operations).map(|n| write(create_op(&node(ZNODES + n))));
     carried_out(&mut store, requests.collect());
-    // A thousand siblings have a parent, which the first of them makes.
+    // Each thousand siblings share a parent, which the first of them creates.
     assert_eq!(store.node_count() as u64, before as u64 + operations + 1);
 }
 
@@ -77,7 +78,7 @@ pub fn get(operations: u64) {
     let mut bytes = 0;
     counted(&mut || {
         for path in &paths {
-            let found = view.get(path).expect("it is there");
+            let found = view.get(path).expect("the znode exists");
             bytes += black_box(found).0.len();
         }
     });
@@ -95,7 +96,7 @@ pub fn children(operations: u64) {
         for _ in 0..operations {
             let page = view
                 .children_page(&parent, "", Some("node-0000003500"), PAGE)
-                .expect("it is there");
+                .expect("the parent exists");
             shown += black_box(page).children.len();
         }
     });

@@ -1,4 +1,4 @@
-//! A change, and whom it concerns. The notices are thrown away: how they travel is counted nowhere here.
+//! A change and the watches that it fires. The notifications are discarded: no path counts their delivery.
 
 use std::hint::black_box;
 
@@ -10,7 +10,7 @@ use super::material::{anywhere, node, path};
 
 const WATCHERS: u64 = 1_000;
 
-/// What the hashes of paths begin with.
+/// Seed of the hashes of paths.
 const HASH_SEED: u64 = 0x5eed;
 
 fn watches() -> Watches {
@@ -46,7 +46,7 @@ pub fn none(operations: u64) {
         let watcher = watches.connect(Identities::none());
         watches
             .arm(watcher, WatchKind::Persistent, &anywhere(n))
-            .expect("there is no limit");
+            .expect("the number of watches is unlimited");
     }
     let event = changed("/elsewhere/and/not/watched");
     let mut told = 0;
@@ -61,7 +61,7 @@ pub fn crowd(operations: u64) {
         let watcher = watches.connect(Identities::none());
         watches
             .arm(watcher, WatchKind::Persistent, &path(&here))
-            .expect("there is no limit");
+            .expect("the number of watches is unlimited");
     }
     let event = changed(&here);
     let mut told = 0;
