@@ -1,4 +1,5 @@
-//! One client of etcd: its keys by the service KV, its locks by the service Lock, under a lease of its own (rpc.proto, v3lock.proto).
+//! A client of etcd: keys through the service KV, locks through the service Lock under a lease of the
+//! client's own (rpc.proto, v3lock.proto).
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
@@ -14,16 +15,13 @@ pub struct Caller {
     what: What,
 }
 
-#[allow(
-    clippy::large_enum_variant,
-    reason = "there is one for each client, made once"
-)]
+#[allow(clippy::large_enum_variant, reason = "each client has one, created once")]
 enum What {
     Lock {
         lock: Call,
         unlock: Call,
         revoke: Call,
-        /// Name and lease: the same every time.
+        /// The lock request with its name and lease, which never changes.
         request: Message,
         lease: i64,
     },
@@ -37,7 +35,7 @@ enum What {
 }
 
 impl Caller {
-    /// Connects, and makes what it needs.
+    /// Connects, and creates the lease or key that the workload needs.
     pub async fn open(server: &str, task: Task) -> anyhow::Result<Self> {
         let mut connection = Connection::open(server).await?;
         let put = connection.method("/etcdserverpb.KV/Put")?;
@@ -48,7 +46,7 @@ impl Caller {
                 let ttl = i64::try_from(task.ttl.as_secs())?;
                 let granted = connection.call(&grant, &Message::new().int(1, ttl)).await?;
                 let Some(Value::Int(lease)) = field(&granted, 2)? else {
-                    bail!("a lease without an id");
+                    bail!("the response has no lease id");
                 };
                 What::Lock {
                     lock: connection.method("/v3lockpb.Lock/Lock")?,
@@ -62,7 +60,8 @@ impl Caller {
             Workload::Get => {
                 connection.call(&put, &put_own).await?;
                 let range = connection.method("/etcdserverpb.KV/Range")?;
-                // As ZooKeeper's and Lockgate's reads: what this server has, without asking the leader.
+                // Reads the state of this server without asking the leader, as reads of ZooKeeper and
+                // Lockgate do.
                 const SERIALIZABLE: u32 = 7;
                 let own = Message::new().bytes(1, task.key.as_bytes()).int(SERIALIZABLE, 1);
                 What::One(range, own)
@@ -88,14 +87,17 @@ impl Client for Caller {
                 request,
                 ..
             } => {
-                let granted: Bytes = connection.call(lock, request).await.context("a lock")?;
+                let granted: Bytes = connection.call(lock, request).await.context("acquiring a lock")?;
                 moments.granted();
                 let Some(Value::Bytes(key)) = field(&granted, 2)? else {
-                    bail!("a lock without its key");
+                    bail!("the response has no lock key");
                 };
                 let request = Message::new().bytes(1, key);
                 moments.releasing();
-                connection.call(unlock, &request).await.context("an unlock")?;
+                connection
+                    .call(unlock, &request)
+                    .await
+                    .context("releasing a lock")?;
             }
             What::One(call, message) => {
                 connection.call(call, message).await?;

@@ -1,7 +1,9 @@
-//! RedLock: a lock is held by who has it at a majority of Redis masters that know nothing of each other. All are asked at once; who
-//! has no majority gives back what it got, and tries again after a random time (redis.io, "Distributed Locks with Redis").
+//! RedLock: the holder of a lock is the client that has it at a majority of independent Redis masters. A
+//! client asks all masters at once. Without a majority it releases what it acquired, and retries after a
+//! random time (redis.io, "Distributed Locks with Redis").
 //!
-//! It is here for its speed. What it promises is another matter: it has no fencing token, and trusts clocks.
+//! It is included for its speed only. Its guarantees are weaker: it has no fencing token, and it relies on
+//! clocks.
 
 use anyhow::ensure;
 use load_generator::drive::{Client, Moments};
@@ -18,17 +20,14 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Connects to all.
+    /// Connects to all masters.
     pub async fn open(servers: &[String], task: Task) -> anyhow::Result<Self> {
-        ensure!(
-            servers.len() % 2 == 1,
-            "a majority takes an odd number of masters"
-        );
+        ensure!(servers.len() % 2 == 1, "RedLock needs an odd number of masters");
         let mut masters = Vec::with_capacity(servers.len());
         let mut hash = String::new();
         for server in servers {
             let mut connection = Connection::open(server).await?;
-            // The name of a script is its hash, and the same everywhere.
+            // The name of a script is its hash, which is the same at all masters.
             hash = load_script(&mut connection).await?;
             masters.push(connection);
         }
@@ -39,7 +38,8 @@ impl Caller {
         })
     }
 
-    /// Sends a command to all, then waits for all: how many replies are as wished.
+    /// Sends a command to all masters and waits for all replies. Returns the number of replies that `wished`
+    /// accepts.
     async fn all(
         &mut self,
         command: usize,
@@ -67,7 +67,7 @@ impl Client for Caller {
         moments.granted();
         moments.releasing();
         let given_back = self.all(1, mine).await?;
-        ensure!(given_back >= majority, "a lock was lost");
+        ensure!(given_back >= majority, "the lock was lost");
         Ok(())
     }
 

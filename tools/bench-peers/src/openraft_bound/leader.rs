@@ -1,4 +1,5 @@
-//! The leader: gathers requests of its own clients and of the followers' into entries, and proposes them to openraft.
+//! The leader: gathers requests of its own clients and of the followers' clients into entries and proposes
+//! them to openraft.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,16 +22,17 @@ use super::request::{Operation, Request, Submitted};
 use super::state_machine::{State, StateMachine, Waiting};
 use super::{LEADER, MEMBERS, Raft, Requests, http, start, wire};
 
-/// Entries in flight, as many as Lockgate has: with one the disks idle while the next is gathered.
+/// Maximum number of entries in flight, as in Lockgate: with only one, the disks would idle while the next
+/// one is gathered.
 const MAX_IN_FLIGHT: usize = 4;
 
-/// So long it may take until it is elected, and until something is carried out of what is proposed: far longer than any disk takes.
+/// Timeout of the election, and of the commit of any proposed entry: far longer than any disk takes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// After so long it stands for election again.
+/// Time after which the leader stands for election again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// The first entry that a leader makes. The one before it says who the members are.
+/// Index of a leader's first own entry. The entry before it contains the membership.
 const FIRST_OWN: u64 = 1;
 
 /// The connection to a follower for its clients' requests.
@@ -45,7 +47,7 @@ struct Follower {
 pub async fn lead(clients: TcpListener, followers: &[String], log: &Path) -> anyhow::Result<()> {
     ensure!(
         1 + followers.len() == MEMBERS.len(),
-        "two followers, no more and no less"
+        "the leader needs exactly two followers"
     );
     let waiting = Arc::new(Waiting::default());
     let store = LogStore::new(LEADER, log).with_context(|| log.display().to_string())?;
@@ -83,8 +85,8 @@ pub async fn lead(clients: TcpListener, followers: &[String], log: &Path) -> any
     }
 }
 
-/// Stands for election until an entry of its own was carried out: the others may have just begun, and hear nothing yet; and before
-/// that openraft refuses what is proposed, of which nobody would hear.
+/// Stands for election until an entry of its own is applied. The followers may have just started and not
+/// receive a vote request yet. Before the election openraft rejects proposals without a report.
 async fn elect(raft: &Raft) -> anyhow::Result<()> {
     let begun = Instant::now();
     loop {
@@ -98,8 +100,8 @@ async fn elect(raft: &Raft) -> anyhow::Result<()> {
     }
 }
 
-/// Returns when something was proposed and nothing at all is carried out. openraft says nothing of what it refuses, and whoever waits
-/// for it would wait for ever.
+/// Returns an error when entries are in flight and none is applied for the whole timeout. openraft does not
+/// report rejected proposals, so their clients would wait forever.
 async fn until_stuck(waiting: &Waiting) -> anyhow::Result<()> {
     let look = || waiting.with(|state| (state.applied, state.in_flight.len()));
     loop {
@@ -108,12 +110,12 @@ async fn until_stuck(waiting: &Waiting) -> anyhow::Result<()> {
         let (after, on_their_way) = look();
         ensure!(
             before != after || on_their_way == 0,
-            "{on_their_way} entries are not carried out"
+            "{on_their_way} entries are in flight, and none is applied"
         );
     }
 }
 
-/// Proposes what is submitted. The state machine replies.
+/// Proposes submitted requests. The state machine replies to them.
 async fn propose(
     raft: &Raft,
     mut followers: Vec<Follower>,
@@ -129,14 +131,14 @@ async fn propose(
                 .to
                 .write_all_buf(&mut follower.out)
                 .await
-                .context("a follower")?;
+                .context("writing to a follower")?;
         }
         tokio::select! {
             biased;
             () = waiting.changed.notified() => {}
             one = submitted.recv(), if in_flight_count < MAX_IN_FLIGHT => {
-                next.push(one.context("no client can submit any more")?);
-                // Requests that came at the same time share the entry.
+                next.push(one.context("the HTTP server has ended")?);
+                // Requests that arrived at the same time share the entry.
                 tokio::task::yield_now().await;
                 while let Ok(one) = submitted.try_recv() {
                     next.push(one);
@@ -146,7 +148,7 @@ async fn propose(
         let proposed = waiting.with(|State { locks, in_flight, .. }| {
             in_flight_count = in_flight.len();
             let is_in_flight = in_flight_count > 0;
-            // An acquire that has to wait anyway waits here for the release that lets it in.
+            // An acquire that must wait for its lock waits here for the release that precedes its grant.
             let is_due = next
                 .iter()
                 .any(|one| !has_to_wait(locks, &one.request, is_in_flight));
@@ -163,7 +165,7 @@ async fn propose(
     }
 }
 
-/// Takes the requests that a follower forwards.
+/// Submits the requests that a follower forwards.
 async fn take_requests(
     from: OwnedReadHalf,
     submissions: &mpsc::UnboundedSender<Submitted>,
@@ -180,7 +182,7 @@ async fn take_requests(
         submissions
             .send(submitted)
             .ok()
-            .context("no request is stored any more")?;
+            .context("the leader has stopped")?;
     }
     Ok(())
 }
@@ -194,13 +196,13 @@ fn report_finished(follower: &mut Follower) {
     }
 }
 
-/// An entry of these requests.
+/// Builds an entry of these requests.
 fn entry(submitted: &[Submitted]) -> Bytes {
     let requests: Vec<&[u8]> = submitted.iter().map(|one| &one.bytes[..]).collect();
     requests.concat().into()
 }
 
-/// Whether the request waits in a queue, whatever the entries in flight are.
+/// Returns whether the request waits in a queue, whatever the entries in flight contain.
 fn has_to_wait(locks: &Locks, request: &Request, is_in_flight: bool) -> bool {
     request.operation == Operation::Acquire && locks.has_to_wait(&request.key, request.permits, is_in_flight)
 }

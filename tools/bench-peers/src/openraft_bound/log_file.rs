@@ -1,4 +1,4 @@
-//! Log file that is only appended to: a thread of its own writes and syncs everything that is queued in one piece.
+//! An append-only log file: a thread of its own writes and syncs all queued entries at once.
 
 use std::fs::File;
 use std::io;
@@ -8,12 +8,12 @@ use std::sync::mpsc;
 
 use bytes::Bytes;
 
-/// Size of the file from the beginning, so that a sync writes no metadata, as with the logs of servers. At the end the writer starts
-/// again at the beginning.
+/// Size of the file from the start, so that a sync writes no metadata, as in the logs of servers. At its end
+/// the writer continues at its beginning.
 const FILE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Makes the file and starts the thread. When a piece is on the disk, `tell` gets the values that were queued with its bytes. The
-/// thread ends when `tell` returns false.
+/// Creates the file and starts the thread. After each sync, the thread calls `tell` with the values that were
+/// queued along with the bytes. It ends when `tell` returns false.
 pub fn start<T: Send + 'static>(
     path: &Path,
     tell: impl Fn(Vec<T>, io::Result<()>) -> bool + Send + 'static,

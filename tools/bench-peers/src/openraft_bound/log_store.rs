@@ -12,10 +12,10 @@ use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
 
 use super::{Entry, LEADER, LogId, Types, Vote, log_file, wire};
 
-/// So many entries are kept for followers. Who lags behind that is not served any more.
+/// Number of entries retained for followers. A follower that is further behind cannot catch up.
 const KEPT: usize = 65_536;
 
-/// A log. Clones are the same.
+/// A log. Clones share it.
 #[derive(Clone)]
 pub struct LogStore {
     inner: Arc<Mutex<Inner>>,
@@ -26,33 +26,34 @@ pub struct LogStore {
 #[derive(Default)]
 struct Inner {
     vote: Option<Vote>,
-    /// The index of the first that is kept.
+    /// Index of the first retained entry.
     first: u64,
     entries: VecDeque<Entry>,
 }
 
-/// Whom to tell that something is on the disk.
+/// The caller to notify once bytes are on the disk.
 enum Written {
-    /// openraft, of entries up to this one.
+    /// openraft, about entries up to this index.
     Entries(u64, IOFlushed<Types>),
     Vote(mpsc::Sender<io::Result<()>>),
 }
 
-/// What openraft is told of its own disk and when: with a follower's answer, which it waits for anyway.
+/// Delayed notifications to openraft about the leader's own disk. They are delivered along with a follower's
+/// response, which openraft waits for in any case.
 #[derive(Clone, Default)]
 pub struct Acks(Arc<Mutex<Untold>>);
 
 #[derive(Default)]
 struct Untold {
-    /// Whether this is the leader, which waits for followers.
+    /// True for the leader, which waits for followers.
     leads: bool,
-    /// Up to where some follower has the log.
+    /// Highest index that a follower has acknowledged.
     acknowledged: u64,
     untold: Vec<IOFlushed<Types>>,
 }
 
 impl Acks {
-    /// A follower has everything up to this index, and openraft is about to hear of it.
+    /// Records that a follower has all entries up to this index, of which openraft is about to learn.
     pub fn answered(&self, index: u64) {
         let mut acks = lock(&self.0);
         acks.acknowledged = acks.acknowledged.max(index);
@@ -73,13 +74,13 @@ impl Acks {
 }
 
 impl LogStore {
-    /// A log of this process, which is made anew.
+    /// Creates an empty log for this process.
     pub fn new(node: u64, path: &Path) -> io::Result<Self> {
         let acks = Acks::default();
         lock(&acks.0).leads = node == LEADER;
         let told = acks.clone();
         let disk = log_file::start(path, move |written: Vec<Written>, result| {
-            // The last one says that those before it are on the disk, too.
+            // The last notification also covers those before it.
             for one in written.into_iter().rev() {
                 let result = match &result {
                     Ok(()) => Ok(()),
@@ -87,7 +88,7 @@ impl LogStore {
                 };
                 match one {
                     Written::Entries(last, flushed) => told.synced(last, flushed, result),
-                    // Whoever has gone away need not know.
+                    // A caller that has disconnected needs no result.
                     Written::Vote(tell) => drop(tell.send(result)),
                 }
             }
@@ -97,14 +98,14 @@ impl LogStore {
         Ok(Self { inner, disk, acks })
     }
 
-    /// What followers' answers are told to.
+    /// Returns the delayed notifications, for the network to release.
     pub fn acks(&self) -> Acks {
         self.acks.clone()
     }
 
     fn write(&self, whom: Written, bytes: Bytes) -> io::Result<()> {
         let sent = self.disk.send((whom, bytes));
-        sent.map_err(|_| io::Error::other("the log has ended"))
+        sent.map_err(|_| io::Error::other("the log's thread has ended"))
     }
 
     fn read(&self, range: &impl RangeBounds<u64>) -> io::Result<Vec<Entry>> {
@@ -131,7 +132,7 @@ impl LogStore {
     }
 }
 
-/// Nobody panics while holding what this gives.
+/// Locks a mutex. No thread panics while it holds one.
 fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
     what.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -169,8 +170,9 @@ impl RaftLogStorage<Types> for LogStore {
         wire::put_vote(&mut bytes, vote);
         let (tell, told) = mpsc::channel();
         self.write(Written::Vote(tell), bytes.into())?;
-        // There is one vote in all the time that it runs, and nothing to do before it is stored.
-        told.recv().map_err(|_| io::Error::other("the log has ended"))??;
+        // A process stores a single vote, and does nothing else before it is stored.
+        told.recv()
+            .map_err(|_| io::Error::other("the log's thread has ended"))??;
         lock(&self.inner).vote = Some(*vote);
         Ok(())
     }
@@ -210,7 +212,7 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn purge(&mut self, _log_id: LogId) -> Result<(), io::Error> {
-        // It forgets the oldest by itself.
+        // `append` already drops the oldest entries.
         Ok(())
     }
 }

@@ -26,7 +26,7 @@ use super::{LogId, Types, Vote, wire};
 
 type Rpc<T> = Result<T, RPCError<Types>>;
 
-/// Where the others are, by their numbers, and who hears of their answers.
+/// Addresses of the other processes by number, and the delayed notifications that their responses release.
 pub struct Network {
     pub others: Arc<[String]>,
     pub acks: Acks,
@@ -80,7 +80,7 @@ impl RaftNetworkFactory<Types> for Network {
 impl Network {
     fn client(&self, target: u64, streams: bool) -> Client {
         Client {
-            // The leader is nobody's target.
+            // No process connects to the leader, so it has no address here.
             to: self.others.get(target as usize - 1).cloned().unwrap_or_default(),
             acks: self.acks.clone(),
             streams,
@@ -89,12 +89,12 @@ impl Network {
     }
 }
 
-/// openraft's way to one other.
+/// openraft's client of one other process.
 pub struct Client {
     to: String,
     acks: Acks,
     streams: bool,
-    /// For what is asked one by one.
+    /// Connection for requests that are sent one at a time.
     line: Option<Line>,
 }
 
@@ -186,25 +186,25 @@ impl RaftNetworkV2<Types> for Client {
         _cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
-        let error = io::Error::other("there are no snapshots here");
+        let error = io::Error::other("this server has no snapshots");
         Err(StreamingError::Unreachable(Unreachable::new(&error)))
     }
 }
 
-/// Entries on their way to a follower. Answers come in turn.
+/// Entries in flight to a follower. Responses arrive in order.
 struct Appends<S> {
     line: Line,
     input: Option<S>,
     acks: Acks,
-    /// How many are not answered.
+    /// Number of requests without a response.
     in_flight: usize,
-    /// What openraft knows to be committed.
+    /// Highest index that openraft knows to be committed.
     committed: u64,
     answered: bool,
 }
 
 impl<S: Stream<Item = AppendEntriesRequest<Types>> + Unpin> Appends<S> {
-    /// Sends what there is to send until an answer comes that says something new.
+    /// Sends pending entries until a response arrives that reports progress.
     async fn next_answer(&mut self) -> io::Result<Option<Option<LogId>>> {
         loop {
             let is_answered = self.in_flight == 0;
@@ -219,7 +219,7 @@ impl<S: Stream<Item = AppendEntriesRequest<Types>> + Unpin> Appends<S> {
                     let last = wire::take_log_id(&mut frame)?;
                     let index = last.as_ref().map_or(0, |last| last.index);
                     if self.answered && index <= self.committed {
-                        // The next answer says that, too.
+                        // The next response reports at least as much.
                         continue;
                     }
                     self.answered = true;
@@ -229,7 +229,7 @@ impl<S: Stream<Item = AppendEntriesRequest<Types>> + Unpin> Appends<S> {
                 request = next_of(&mut self.input), if self.input.is_some() => match request {
                     Some(request) => {
                         self.committed = request.leader_commit.as_ref().map_or(0, |commit| commit.index);
-                        // How far is committed nobody there needs to know.
+                        // The follower does not need a commit index without entries.
                         if !self.answered || !request.entries.is_empty() {
                             self.line.append(&request).await?;
                             self.in_flight += 1;
