@@ -165,7 +165,7 @@ impl Program {
     }
 
     /// Returns whether the client tries another server when one does not serve yet. The command lines do not.
-    pub fn looks_further(&self) -> bool {
+    pub fn reads_more_output(&self) -> bool {
         !matches!(self.client, Client::ZkCli | Client::CliMt)
     }
 
