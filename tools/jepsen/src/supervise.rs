@@ -32,9 +32,9 @@ pub struct Supervisor {
     pub dir: PathBuf,
     /// Isolation that the machine allows.
     pub isolation: Isolation,
-    /// Whether a cell's process prints its progress on the terminal.
+    /// True if a cell's process prints its progress on the terminal.
     pub verbose: bool,
-    /// Whether files are kept after every outcome.
+    /// True if files are kept after every outcome.
     pub keep: bool,
 }
 

@@ -73,8 +73,8 @@ struct FlippedBits {
 }
 
 /// Finds the copies of a text in the memory of a running process. The search takes a second, or more on a
-/// busy machine. The process is not stopped for it: a follower that stood still for so long would get a
-/// snapshot, and its state would be correct again.
+/// busy machine. The process is not stopped for it: a follower that paused for that long would
+/// receive a snapshot, and its state would be correct again.
 fn find(pid: Pid, text: &[u8]) -> anyhow::Result<Vec<u64>> {
     let maps = format!("/proc/{pid}/maps");
     let maps = std::fs::read_to_string(&maps).context(maps)?;

@@ -49,7 +49,7 @@ struct Members {
     before: Vec<u64>,
     /// Slot and id of the added node.
     added: Option<(Slot, u64)>,
-    /// Whether the node is killed before it is removed.
+    /// True if the node is killed before it is removed.
     dead: bool,
     leader: bool,
     claims: Vec<Claim>,

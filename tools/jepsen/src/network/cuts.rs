@@ -20,7 +20,7 @@ pub type Cut = (Slot, Slot);
 /// All cuts of a run.
 pub struct Cuts {
     state: Mutex<State>,
-    /// Whether a switch exists that can drop frames.
+    /// True if a switch exists that can drop frames.
     has_switch: bool,
     /// Also applies cuts: traffic through the proxy does not pass the switch under its sender's address.
     proxy: Arc<Proxy>,
