@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use xxhash_rust::xxh3::Xxh3Default;
 use znode_store::SessionId;
 
-use crate::clients::{Answer, Ask, ClientId, OpId};
+use crate::clients::{ClientId, ClientRequest, ClientResponse, OpId};
 use crate::faults::Fault;
 use crate::log_prefix;
 use crate::network::{ConnId, Packet};
@@ -36,10 +36,10 @@ pub enum Event {
         /// The attempt.
         op: OpId,
         /// The request.
-        ask: Ask,
+        ask: ClientRequest,
     },
     /// A client's connection breaks: the client no longer waits for this attempt.
-    HangUp {
+    Disconnect {
         /// Index of the machine.
         machine: usize,
         /// The client.
@@ -48,13 +48,13 @@ pub enum Event {
         op: OpId,
     },
     /// A response arrives at a client.
-    Answer {
+    ClientResponse {
         /// The client.
         client: ClientId,
         /// The attempt that it answers.
         op: OpId,
         /// The response.
-        answer: Answer,
+        answer: ClientResponse,
     },
     /// A client's timer fires.
     Client(ClientId, ClientTimer),
@@ -161,8 +161,8 @@ impl Event {
             Self::Tick => 0,
             Self::Network(conn, packet) => 1 | conn << 8 | packet.kind() << 4,
             Self::Request { client, op, .. } => 2 | client << 8 | op << 16,
-            Self::HangUp { client, op, .. } => 3 | client << 8 | op << 16,
-            Self::Answer { client, op, .. } => 4 | client << 8 | op << 16,
+            Self::Disconnect { client, op, .. } => 3 | client << 8 | op << 16,
+            Self::ClientResponse { client, op, .. } => 4 | client << 8 | op << 16,
             Self::Client(client, _) => 5 | client << 8,
             Self::Fault(_) => 6,
             Self::Boot(machine) => 7 | (*machine as u64) << 8,

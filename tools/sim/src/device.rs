@@ -57,7 +57,7 @@ impl Device {
     }
 
     /// Cancels all planned faults and frees the space.
-    pub fn be_well(&self) {
+    pub fn repair(&self) {
         let mut plan = self.plan.lock();
         plan.cut_in = None;
         plan.full = false;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use znode_store::{Data, Op, RequestId, SessionId, Store, ZPath, Zxid};
 
 use crate::agenda::{Event, MILLI, Micros, SECOND};
-use crate::clients::{Answer, Ask, ClientId, OpId, REGISTERS, UNIQUE};
+use crate::clients::{ClientId, ClientRequest, ClientResponse, OpId, REGISTERS, UNIQUE};
 use crate::network::HEALTHY;
 use crate::world::World;
 
@@ -17,10 +17,10 @@ use crate::world::World;
 const SERVES_WITHIN: Micros = 6 * SECOND;
 
 /// Number of writes and reads that must succeed afterwards.
-const GOES_ON: usize = 10;
+const REQUIRED_ROUNDS: usize = 10;
 
 /// Time limit of all of these together. A machine that was down may first have to install a snapshot.
-const GOES_ON_WITHIN: Micros = 30 * SECOND;
+const PROGRESS_LIMIT: Micros = 30 * SECOND;
 
 /// Time limit after the repair within which all machines must reach the same state.
 const AGREES_WITHIN: Micros = 30 * SECOND;
@@ -64,9 +64,9 @@ impl World {
         self.probe_until_served(&core, began + SERVES_WITHIN)
             .map_err(|why| format!("liveness: healthy nodes {names:?} {why}"))?;
         let served_after = self.now() - began;
-        let deadline = self.now() + GOES_ON_WITHIN;
-        for round in 0..GOES_ON {
-            let read = Ask::Read(path(REGISTERS[round % REGISTERS.len()]));
+        let deadline = self.now() + PROGRESS_LIMIT;
+        for round in 0..REQUIRED_ROUNDS {
+            let read = ClientRequest::Read(path(REGISTERS[round % REGISTERS.len()]));
             for ask in [self.probing_write(), read] {
                 self.probe_at(&core, ask, deadline)
                     .map_err(|why| format!("liveness: healthy nodes {names:?} {why}"))?;
@@ -79,14 +79,14 @@ impl World {
         })
     }
 
-    fn probing_write(&mut self) -> Ask {
+    fn probing_write(&mut self) -> ClientRequest {
         self.probes += 1;
         let op = Op::Set {
             path: path(REGISTERS[0]),
             data: Data::empty(),
             version: -1,
         };
-        Ask::Write {
+        ClientRequest::Write {
             session: None,
             ops: vec![op],
             request_id: RequestId::parse(&format!("probe-{}", self.probes))
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    fn ask(&mut self, machine: usize, ask: Ask) -> OpId {
+    fn ask(&mut self, machine: usize, ask: ClientRequest) -> OpId {
         self.next_probe += 1;
         let op = self.next_probe;
         let mut network = self.network().lock();
@@ -110,11 +110,11 @@ impl World {
     }
 
     /// Runs the simulation until `until`, or until one of these probes is answered.
-    fn answer_to(&mut self, ops: &BTreeSet<OpId>, until: Micros) -> Result<Option<Answer>, String> {
+    fn answer_to(&mut self, ops: &BTreeSet<OpId>, until: Micros) -> Result<Option<ClientResponse>, String> {
         while self.now() < until {
             self.step()?;
             while let Some((op, answer)) = self.probed.pop() {
-                let is_one = matches!(answer, Answer::Applied(_) | Answer::Saw(_));
+                let is_one = matches!(answer, ClientResponse::Applied(_) | ClientResponse::ReadAt(_));
                 if ops.contains(&op) && is_one {
                     return Ok(Some(answer));
                 }
@@ -124,14 +124,14 @@ impl World {
     }
 
     fn probe_until_served(&mut self, core: &[usize], deadline: Micros) -> Result<(), String> {
-        let mut asked = BTreeSet::new();
+        let mut probes = BTreeSet::new();
         while self.now() < deadline {
             for machine in core {
                 let write = self.probing_write();
-                asked.insert(self.ask(*machine, write));
+                probes.insert(self.ask(*machine, write));
             }
             let until = (self.now() + PROBES_EVERY).min(deadline);
-            if self.answer_to(&asked, until)?.is_some() {
+            if self.answer_to(&probes, until)?.is_some() {
                 return Ok(());
             }
         }
@@ -140,19 +140,19 @@ impl World {
 
     /// Probes these machines until one of them answers. Not every machine has to: one that is cut off from a
     /// leader outside of the majority cannot answer, while the others serve.
-    fn probe_at(&mut self, machines: &[usize], ask: Ask, deadline: Micros) -> Result<(), String> {
-        let floor = self.surroundings.ledger.borrow().acknowledged.floor();
-        let mut asked = BTreeSet::new();
+    fn probe_at(&mut self, machines: &[usize], ask: ClientRequest, deadline: Micros) -> Result<(), String> {
+        let floor = self.environment.ledger.borrow().acknowledged.floor();
+        let mut probes = BTreeSet::new();
         while self.now() < deadline {
             for machine in machines {
-                asked.insert(self.ask(*machine, ask.clone()));
+                probes.insert(self.ask(*machine, ask.clone()));
             }
             let until = (self.now() + 10 * PROBES_EVERY).min(deadline);
-            let answer = self.answer_to(&asked, until)?;
-            let mut ledger = self.surroundings.ledger.borrow_mut();
+            let answer = self.answer_to(&probes, until)?;
+            let mut ledger = self.environment.ledger.borrow_mut();
             let check = match answer {
-                Some(Answer::Applied(applied)) => ledger.acknowledged.write(floor, applied.zxid.0),
-                Some(Answer::Saw(position)) => ledger.acknowledged.read(floor, position.0),
+                Some(ClientResponse::Applied(applied)) => ledger.acknowledged.write(floor, applied.zxid.0),
+                Some(ClientResponse::ReadAt(position)) => ledger.acknowledged.read(floor, position.0),
                 _ => continue,
             };
             ledger.note("acknowledged", check);
@@ -169,7 +169,7 @@ impl World {
         // With continuing writes there would be no moment at which all machines are at the same position.
         self.clients
             .iter_mut()
-            .for_each(crate::clients::Client::fall_quiet);
+            .for_each(crate::clients::Client::stop_new_calls);
         let began = self.now();
         self.wait_until(AGREES_WITHIN, "do not agree", |states| {
             states.windows(2).all(|two| two[0] == two[1])
@@ -177,7 +177,7 @@ impl World {
         let agreed_after = self.now() - began;
         self.clients
             .iter_mut()
-            .for_each(crate::clients::Client::fall_quiet);
+            .for_each(crate::clients::Client::stop_new_calls);
         let locks = crate::clients::locks();
         self.wait_until_store(ENDS_WITHIN, "retain state of clients that are gone", |store| {
             let held = locks.iter().any(|lock| !store.holds_of(lock).is_empty());
@@ -191,7 +191,7 @@ impl World {
             self.step()?;
         }
         // After one more write every machine must catch up again.
-        let deadline = self.now() + GOES_ON_WITHIN;
+        let deadline = self.now() + PROGRESS_LIMIT;
         let write = self.probing_write();
         let honest = |machine: &usize| !self.machines[*machine].is_lost();
         let first = (0..self.machines.len()).find(honest).unwrap_or_default();
@@ -199,12 +199,12 @@ impl World {
         self.wait_until(AGREES_WITHIN, "do not agree at the end", |states| {
             states.windows(2).all(|two| two[0] == two[1])
         })?;
-        self.last_look()?;
+        self.final_checks()?;
         Ok(agreed_after)
     }
 
     /// Checks that everything acknowledged is present, exactly once.
-    fn last_look(&mut self) -> Result<(), String> {
+    fn final_checks(&mut self) -> Result<(), String> {
         let deadline = self.now() + WATCHES_END_WITHIN;
         let watched = |world: &Self| {
             let mut nodes = world.machines.iter().filter_map(|machine| machine.node());
@@ -216,9 +216,9 @@ impl World {
         let now = self.now();
         for machine in &self.machines {
             let Some(node) = machine.node() else { continue };
-            let look = |store: &Store| (store.zxid(), store.time_ms(), children(store, UNIQUE));
-            let (position, time_ms, unique) = node.read(look);
-            let mut ledger = self.surroundings.ledger.borrow_mut();
+            let read_state = |store: &Store| (store.zxid(), store.time_ms(), children(store, UNIQUE));
+            let (position, time_ms, unique) = node.read(read_state);
+            let mut ledger = self.environment.ledger.borrow_mut();
             let check = ledger.acknowledged.at_end(position.0);
             ledger.note("acknowledged writes", check);
             let check = ledger.time.at_end(time_ms, now);

@@ -93,7 +93,7 @@ pub enum Fault {
     Flap {
         /// Source and target machine.
         link: (usize, usize),
-        /// Whether it is cut now.
+        /// True if it is cut now.
         cut: bool,
         /// End of the flapping.
         until: Micros,
@@ -342,7 +342,7 @@ impl World {
     }
 
     fn set_link(&mut self, from: usize, to: usize, link: Link) {
-        let mut network = self.surroundings.network.lock();
+        let mut network = self.environment.network.lock();
         if link.is_healthy() && !network.link(from, to).is_healthy() {
             self.nemesis.mended[from][to] = network.agenda.now();
         }
@@ -390,7 +390,7 @@ impl World {
             self.nemesis.spared[*machine] = true;
             self.network().lock().cut_clients_off(*machine, false);
             let machine = *machine;
-            self.machines[machine].device().be_well();
+            self.machines[machine].device().repair();
             self.machines[machine].set_log_takes(HEALTHY_LOG);
             self.machines[machine].resume(true);
             if !self.machines[machine].is_up() {

@@ -146,16 +146,16 @@ impl Summary {
         println!(
             "  {} leaders, {} entries applied, {} positions, {} acknowledged calls, {} holds, {} sessions expired, \
              {} watches fired, {} states from snapshots, {} disks rolled back, {} nodes rejected for it",
-            sum(|report| report.looked.leaders),
-            sum(|report| report.looked.applied),
-            sum(|report| report.looked.positions),
-            sum(|report| report.looked.acknowledged),
-            sum(|report| report.looked.holds),
-            sum(|report| report.looked.expired),
-            sum(|report| report.looked.fired),
-            sum(|report| report.looked.snapshots),
-            sum(|report| report.looked.rolled_back),
-            sum(|report| report.looked.refused),
+            sum(|report| report.coverage.leaders),
+            sum(|report| report.coverage.applied),
+            sum(|report| report.coverage.positions),
+            sum(|report| report.coverage.acknowledged),
+            sum(|report| report.coverage.holds),
+            sum(|report| report.coverage.expired),
+            sum(|report| report.coverage.fired),
+            sum(|report| report.coverage.snapshots),
+            sum(|report| report.coverage.rolled_back),
+            sum(|report| report.coverage.refused),
         );
         let mut struck = BTreeMap::new();
         for (kind, times) in self.reports.iter().flat_map(|report| &report.struck) {

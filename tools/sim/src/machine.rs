@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use znode_store::{Event as StoreEvent, Request, SessionId, Store, Zxid};
 
 use crate::agenda::{MILLI, Micros};
-use crate::clients::{self, Ask, ClientId, OpId};
+use crate::clients::{self, ClientId, ClientRequest, OpId};
 use crate::device::Device;
 use crate::dice::Dice;
 use crate::invariants::Ledger;
@@ -44,9 +44,9 @@ pub struct Machine {
     ledger: Rc<RefCell<Ledger>>,
     config: NodeConfig,
     device: Device,
-    host: Rc<Computer>,
-    life: Option<Life>,
-    lives: u64,
+    host: Rc<SimulatedHost>,
+    process: Option<Process>,
+    boot_count: u64,
     /// Older copy of the disk that is going to replace it.
     image: Option<Image>,
     /// Set while the disk is such a copy.
@@ -73,7 +73,7 @@ struct RolledBack {
 }
 
 /// Running process.
-struct Life {
+struct Process {
     runtime: Runtime,
     base: Instant,
     /// Start of the process, and the milliseconds that its clock has counted since.
@@ -89,7 +89,7 @@ struct Life {
     state: Arc<Mutex<State>>,
     requests: BTreeMap<(ClientId, OpId), AbortHandle>,
     /// Sessions whose heartbeats wait until the process continues.
-    unheard: Vec<SessionId>,
+    unread_heartbeats: Vec<SessionId>,
     /// The disk was made to fail, so the process may end.
     may_fail: bool,
     /// The process was asked to stop.
@@ -114,7 +114,7 @@ pub enum End {
 }
 
 /// Interface of a machine to its node.
-struct Computer {
+struct SimulatedHost {
     index: usize,
     network: Shared,
     ledger: Rc<RefCell<Ledger>>,
@@ -125,7 +125,7 @@ struct Computer {
     log_takes: Cell<(Micros, Micros)>,
 }
 
-impl DiskTiming for Computer {
+impl DiskTiming for SimulatedHost {
     fn disk_takes(&self, work: DiskWork) -> Duration {
         let (least, most) = match work {
             DiskWork::Log => self.log_takes.get(),
@@ -135,7 +135,7 @@ impl DiskTiming for Computer {
     }
 }
 
-impl Host for Computer {
+impl Host for SimulatedHost {
     fn wall_clock_ms(&self) -> u64 {
         let now = EPOCH_MS + self.network.lock().agenda.now() / MILLI;
         now.saturating_add_signed(self.wall_ahead.get())
@@ -198,7 +198,7 @@ impl Machine {
         ledger: Rc<RefCell<Ledger>>,
         dice: Dice,
     ) -> Self {
-        let host = Rc::new(Computer {
+        let host = Rc::new(SimulatedHost {
             index,
             network: network.clone(),
             ledger: ledger.clone(),
@@ -213,8 +213,8 @@ impl Machine {
             config,
             device: Device::default(),
             host,
-            life: None,
-            lives: 0,
+            process: None,
+            boot_count: 0,
             image: None,
             rolled_back: None,
         }
@@ -226,17 +226,19 @@ impl Machine {
 
     /// Returns whether a process runs, paused or not.
     pub fn is_up(&self) -> bool {
-        self.life.is_some()
+        self.process.is_some()
     }
 
     /// Returns the number of processes started so far.
-    pub fn lives(&self) -> u64 {
-        self.lives
+    pub fn boot_count(&self) -> u64 {
+        self.boot_count
     }
 
     /// Returns whether a process runs and is not paused.
     pub fn is_running(&self) -> bool {
-        self.life.as_ref().is_some_and(|life| life.paused_at.is_none())
+        self.process
+            .as_ref()
+            .is_some_and(|process| process.paused_at.is_none())
     }
 
     /// Returns the disk.
@@ -246,14 +248,14 @@ impl Machine {
 
     /// Returns the node, if it has started.
     pub fn node(&self) -> Option<Node> {
-        let state = self.life.as_ref()?.state.lock();
+        let state = self.process.as_ref()?.state.lock();
         state.node.as_ref().map(|(node, _)| node.clone())
     }
 
     /// Allows the process to fail because its disk does.
     pub fn expect_failure(&mut self) {
-        if let Some(life) = &mut self.life {
-            life.may_fail = true;
+        if let Some(process) = &mut self.process {
+            process.may_fail = true;
         }
     }
 
@@ -269,8 +271,8 @@ impl Machine {
 
     /// Starts a node whose clock has this rate, in thousandths.
     pub fn boot(&mut self, rate: u64) {
-        assert!(self.life.is_none(), "one process at a time");
-        self.lives += 1;
+        assert!(self.process.is_none(), "one process at a time");
+        self.boot_count += 1;
         let runtime = Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
@@ -281,7 +283,7 @@ impl Machine {
         let listening = self.network.lock().listen(self.index);
         let (config, device) = (self.config.clone(), Arc::new(self.device.clone()));
         let state = Arc::new(Mutex::new(State::default()));
-        let told = state.clone();
+        let shared = state.clone();
         let base = {
             let _entered = runtime.enter();
             Instant::now()
@@ -289,14 +291,14 @@ impl Machine {
         runtime.spawn(async move {
             match Node::start_simulated(config, listening, device).await {
                 Ok(node) => {
-                    told.lock().node = Some((node.clone(), Locks::new(node.clone())));
+                    shared.lock().node = Some((node.clone(), Locks::new(node.clone())));
                     let reason = node.failed().await;
-                    told.lock().ended = Some(reason);
+                    shared.lock().ended = Some(reason);
                 }
-                Err(error) => told.lock().ended = Some(format!("the node did not start: {error}")),
+                Err(error) => shared.lock().ended = Some(format!("the node did not start: {error}")),
             }
         });
-        self.life = Some(Life {
+        self.process = Some(Process {
             runtime,
             base,
             began: self.now(),
@@ -307,7 +309,7 @@ impl Machine {
             moving: Arc::default(),
             state,
             requests: BTreeMap::new(),
-            unheard: Vec::new(),
+            unread_heartbeats: Vec::new(),
             may_fail: false,
             stops: false,
         });
@@ -317,7 +319,9 @@ impl Machine {
 
     /// Ends the process.
     pub fn end(&mut self, how: End) {
-        let Some(life) = self.life.take() else { return };
+        let Some(process) = self.process.take() else {
+            return;
+        };
         let power = matches!(how, End::Killed);
         self.network.lock().vanish(self.index, power);
         let mixture = match how {
@@ -326,7 +330,7 @@ impl Machine {
         };
         let left = self.device.left(mixture);
         let was_full = self.device.is_full();
-        drop(life);
+        drop(process);
         self.device = Device::new(left);
         self.device.set_full(was_full);
     }
@@ -334,31 +338,31 @@ impl Machine {
     /// Pauses the process, like a stopped process or virtual machine.
     pub fn pause(&mut self) {
         let now = self.now();
-        if let Some(life) = &mut self.life {
-            life.paused_at.get_or_insert(now);
+        if let Some(process) = &mut self.process {
+            process.paused_at.get_or_insert(now);
         }
     }
 
     /// Continues the process; the flag says whether its clock ran in the meantime.
     pub fn resume(&mut self, clock_went_on: bool) {
         let now = self.now();
-        let Some(life) = &mut self.life else { return };
-        let Some(since) = life.paused_at.take() else {
+        let Some(process) = &mut self.process else { return };
+        let Some(since) = process.paused_at.take() else {
             return;
         };
         let mut ledger = self.ledger.borrow_mut();
-        for session in std::mem::take(&mut life.unheard) {
+        for session in std::mem::take(&mut process.unread_heartbeats) {
             ledger.prompt.heard(session, now);
         }
         drop(ledger);
         if clock_went_on {
             // The clock jumps: all timers that were due in between fire late.
-            let due_ms = life.due_ms(now);
-            let jump = Duration::from_millis(due_ms - life.passed_ms);
-            life.passed_ms = due_ms;
+            let due_ms = process.due_ms(now);
+            let jump = Duration::from_millis(due_ms - process.passed_ms);
+            process.passed_ms = due_ms;
             self.run(async move { tokio::time::advance(jump).await });
         } else {
-            life.frozen += now - since;
+            process.frozen += now - since;
             // By the node's own clock, what it had in hand looks younger than it is.
             self.ledger.borrow_mut().prompt.passed(now - since, false);
         }
@@ -379,63 +383,67 @@ impl Machine {
     /// Advances the machine's time.
     pub fn tick(&mut self) {
         let now = self.now();
-        let Some(life) = self.life.as_mut().filter(|life| life.paused_at.is_none()) else {
+        let Some(process) = self
+            .process
+            .as_mut()
+            .filter(|process| process.paused_at.is_none())
+        else {
             return;
         };
-        let due_ms = life.due_ms(now);
-        if due_ms > life.passed_ms {
-            life.passed_ms = due_ms;
-            let until = life.base + Duration::from_millis(due_ms);
+        let due_ms = process.due_ms(now);
+        if due_ms > process.passed_ms {
+            process.passed_ms = due_ms;
+            let until = process.base + Duration::from_millis(due_ms);
             self.run(async move { tokio::time::sleep_until(until).await });
         }
     }
 
     fn run(&self, until: impl Future<Output = ()>) {
-        let Some(life) = &self.life else { return };
+        let Some(process) = &self.process else { return };
         let before = simulation::enter(Some(self.host.clone()));
         log_prefix::set_machine(Some(self.index));
-        life.runtime.block_on(until);
+        process.runtime.block_on(until);
         log_prefix::set_machine(None);
         simulation::enter(before);
     }
 
     /// Delivers a client's request. Without a process there is no response; a paused process keeps it in its
     /// buffers.
-    pub fn request(&mut self, client: ClientId, op: OpId, ask: Ask) {
+    pub fn request(&mut self, client: ClientId, op: OpId, ask: ClientRequest) {
         let now = self.now();
-        let Some(life) = &mut self.life else { return };
-        if let Ask::Heartbeat(session) = ask {
-            match life.paused_at {
-                Some(_) => life.unheard.push(session),
+        let Some(process) = &mut self.process else { return };
+        if let ClientRequest::Heartbeat(session) = ask {
+            match process.paused_at {
+                Some(_) => process.unread_heartbeats.push(session),
                 None => self.ledger.borrow_mut().prompt.heard(session, now),
             }
         }
-        let (state, network, index) = (life.state.clone(), self.network.clone(), self.index);
-        let task = life.runtime.spawn(async move {
+        let (state, network, index) = (process.state.clone(), self.network.clone(), self.index);
+        let task = process.runtime.spawn(async move {
             let node = state.lock().node.clone();
             let answer = match node {
                 Some((node, locks)) => clients::perform(&node, &locks, ask, &network).await,
-                None => clients::Answer::Unavailable,
+                None => clients::ClientResponse::Unavailable,
             };
             clients::answer(&network, index, client, op, answer);
         });
-        life.requests.retain(|_, task| !task.is_finished());
-        life.requests.insert((client, op), task.abort_handle());
+        process.requests.retain(|_, task| !task.is_finished());
+        process.requests.insert((client, op), task.abort_handle());
         self.settle();
     }
 
     /// Breaks a client's connection; its task is notified at once, as in an HTTP server.
-    pub fn hang_up(&mut self, client: ClientId, op: OpId) {
-        let Some(life) = &mut self.life else { return };
-        if let Some(task) = life.requests.remove(&(client, op)) {
+    pub fn disconnect(&mut self, client: ClientId, op: OpId) {
+        let Some(process) = &mut self.process else { return };
+        if let Some(task) = process.requests.remove(&(client, op)) {
             task.abort();
             self.settle();
         }
     }
 
     /// Returns whether the process and its disk are healthy.
-    pub fn is_well(&self) -> bool {
-        let fails = self.life.as_ref().is_none_or(|life| life.may_fail);
+    pub fn is_healthy(&self) -> bool {
+        let fails = self.process.as_ref().is_none_or(|process| process.may_fail);
         self.is_running()
             && !fails
             && self.rolled_back.is_none()
@@ -445,7 +453,7 @@ impl Machine {
 
     /// Returns whether the process was asked to stop.
     pub fn is_stopping(&self) -> bool {
-        self.life.as_ref().is_some_and(|life| life.stops)
+        self.process.as_ref().is_some_and(|process| process.stops)
     }
 
     /// Copies the disk: as it is, or as a power cut would leave it. The latter is also the content of a disk
@@ -503,7 +511,7 @@ impl Machine {
     }
 
     /// Returns whether the disk is an older copy and the newest one will come back.
-    pub fn gets_newest_back(&self) -> bool {
+    pub fn regains_newest_disk(&self) -> bool {
         self.rolled_back.as_ref().is_some_and(|old| old.newest.is_some())
     }
 
@@ -535,11 +543,11 @@ impl Machine {
 
     /// Makes the node ask the leader for a handover.
     pub fn move_leader(&mut self) {
-        let (Some(life), Some(node)) = (&self.life, self.node()) else {
+        let (Some(process), Some(node)) = (&self.process, self.node()) else {
             return;
         };
-        let moving = life.moving.clone();
-        life.runtime.spawn(async move {
+        let moving = process.moving.clone();
+        process.runtime.spawn(async move {
             let _moving = moving;
             let moved = node.move_leader(None).await;
             tracing::info!(?moved, "leadership handover requested");
@@ -549,10 +557,10 @@ impl Machine {
 
     /// Proposes a request at the node. The outcome is logged and not awaited.
     pub fn propose(&mut self, request: Request) {
-        let (Some(life), Some(node)) = (&self.life, self.node()) else {
+        let (Some(process), Some(node)) = (&self.process, self.node()) else {
             return;
         };
-        life.runtime.spawn(async move {
+        process.runtime.spawn(async move {
             let outcome = node.propose(request).await;
             tracing::info!(?outcome, "request proposed");
         });
@@ -561,17 +569,17 @@ impl Machine {
 
     /// Returns whether a request for a handover is pending.
     pub fn moves_leader(&self) -> bool {
-        self.life
+        self.process
             .as_ref()
-            .is_some_and(|life| Arc::strong_count(&life.moving) > 1)
+            .is_some_and(|process| Arc::strong_count(&process.moving) > 1)
     }
 
     /// Shuts the node down gracefully. The process ends afterwards.
     pub fn stop(&mut self) {
-        let Some(life) = &mut self.life else { return };
-        life.stops = true;
-        let state = life.state.clone();
-        life.runtime.spawn(async move {
+        let Some(process) = &mut self.process else { return };
+        process.stops = true;
+        let state = process.state.clone();
+        process.runtime.spawn(async move {
             let node = state.lock().node.clone();
             if let Some((node, locks)) = node {
                 locks.close().await;
@@ -584,20 +592,20 @@ impl Machine {
 
     /// Returns the reason why the process has to end, and whether that is unexpected.
     pub fn ended(&self) -> Option<(String, bool)> {
-        let life = self.life.as_ref()?;
+        let process = self.process.as_ref()?;
         if self.device.is_cut() {
             return Some(("the power was cut".to_owned(), false));
         }
-        if life.state.lock().stopped {
+        if process.state.lock().stopped {
             return Some(("the node was stopped".to_owned(), false));
         }
-        let reason = life.state.lock().ended.clone()?;
-        let surprising = !life.may_fail || reason.contains("panicked");
+        let reason = process.state.lock().ended.clone()?;
+        let surprising = !process.may_fail || reason.contains("panicked");
         Some((reason, surprising))
     }
 }
 
-impl Life {
+impl Process {
     /// Returns the number of milliseconds that its clock should have counted.
     fn due_ms(&self, now: Micros) -> u64 {
         let lived = now - self.began - self.frozen;

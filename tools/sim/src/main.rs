@@ -52,7 +52,7 @@ struct Args {
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
     if args.mutants {
-        return mutants::seek(args.from, args.seeds, args.steps, args.planted);
+        return mutants::search(args.from, args.seeds, args.steps, args.planted);
     }
     if let Some(bug) = args.planted {
         mutants::plant(bug)?;
@@ -81,7 +81,7 @@ fn main() -> anyhow::Result<ExitCode> {
 fn one(seed: u64, args: &Args) -> anyhow::Result<ExitCode> {
     if args.log {
         // No filter that draws the keys of a hash map: the run must be the same with and without logs.
-        let told = filter_fn(|about| {
+        let is_shown = filter_fn(|about| {
             let most = match about.target().starts_with("openraft") {
                 true => Level::WARN,
                 false => Level::INFO,
@@ -93,7 +93,7 @@ fn one(seed: u64, args: &Args) -> anyhow::Result<ExitCode> {
             .with_ansi(false)
             .with_timer(LogPrefix);
         tracing_subscriber::registry()
-            .with(lines.with_filter(told))
+            .with(lines.with_filter(is_shown))
             .init();
     }
     if let Some(seconds) = args.stalls {

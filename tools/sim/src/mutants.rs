@@ -12,7 +12,7 @@ use crate::policies::Operator;
 use crate::stopwatch::Stopwatch;
 
 /// Bugs that the simulation has to find.
-pub const SOUGHT: [Bug; 23] = [
+pub const DETECTABLE: [Bug; 23] = [
     Bug::UnsyncedLog,
     Bug::UnsyncedVote,
     Bug::StaleRead,
@@ -39,7 +39,7 @@ pub const SOUGHT: [Bug; 23] = [
 ];
 
 /// Bugs that cost an election in a cluster whose nodes only stall; searched for in such runs.
-const OF_STALLS: [Bug; 2] = [Bug::FixedPatience, Bug::MutedByPause];
+const STALL_BUGS: [Bug; 2] = [Bug::FixedPatience, Bug::MutedByPause];
 
 /// Returns whether a run with this plan can reveal the bug at all. Sessions have to end in time only while a
 /// majority stays intact, and a long way of a heartbeat shows only if messages are held up. An older disk has
@@ -55,7 +55,7 @@ fn can_show(bug: Bug, plan: &Plan) -> bool {
 }
 
 /// Simulated seconds of a run with stalling nodes.
-const STALLS_S: u64 = 60;
+const STALL_SECONDS: u64 = 60;
 
 /// Plants a bug in this process.
 #[cfg(feature = "planted")]
@@ -73,9 +73,9 @@ pub fn plant(_number: u8) -> anyhow::Result<()> {
 }
 
 /// Searches for each bug, with at most `seeds` seeds of `steps` steps, and prints the seed that found it.
-pub fn seek(from: u64, seeds: u64, steps: u64, only: Option<u8>) -> anyhow::Result<ExitCode> {
+pub fn search(from: u64, seeds: u64, steps: u64, only: Option<u8>) -> anyhow::Result<ExitCode> {
     let mut survivors = Vec::new();
-    for bug in SOUGHT
+    for bug in DETECTABLE
         .into_iter()
         .filter(|bug| only.is_none_or(|only| only == *bug as u8))
     {
@@ -83,8 +83,8 @@ pub fn seek(from: u64, seeds: u64, steps: u64, only: Option<u8>) -> anyhow::Resu
         let seeds_to_try = (from..).filter(|seed| can_show(bug, &Plan::draw(*seed)));
         let found = seeds_to_try.take(seeds as usize).find_map(|seed| {
             let number = Some(bug as u8);
-            let problem = match OF_STALLS.contains(&bug) {
-                true => fleet::stalls(seed, STALLS_S, number).map(|elections| elections.violation),
+            let problem = match STALL_BUGS.contains(&bug) {
+                true => fleet::stalls(seed, STALL_SECONDS, number).map(|elections| elections.violation),
                 false => fleet::child(seed, steps, number).map(|report| report.violation),
             };
             let problem = problem.unwrap_or_else(Some)?;

@@ -70,7 +70,7 @@ fn grants(all: &[LockName], forbidden: Option<&LockName>) -> Vec<PathGrant> {
 
 impl World {
     /// Proposes the operator's next change at the leader, when it is due.
-    pub(crate) fn look_after_policies(&mut self) {
+    pub(crate) fn change_policies(&mut self) {
         let now = self.now();
         let leader = self.watch.leader();
         let Some(operator) = self.operator.as_mut().filter(|operator| operator.next <= now) else {

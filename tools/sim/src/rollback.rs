@@ -21,7 +21,7 @@ use crate::machine::Machine;
 use crate::world::World;
 
 /// Interval between two checks of a copy that cannot be used yet.
-const LOOKS_AGAIN_AFTER: Micros = 200 * MILLI;
+const RETRY_DELAY: Micros = 200 * MILLI;
 
 /// Time for which the machine is down while its disk is exchanged.
 const EXCHANGED_WITHIN: Micros = 500 * MILLI;
@@ -37,7 +37,7 @@ const REFUSAL: &str = "data directory is older than what node";
 
 /// Machines that know that a copy is outdated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Knows {
+enum KnownBy {
     /// All other machines, on their disks.
     All,
     /// The leader, in its memory.
@@ -55,18 +55,20 @@ impl World {
         if self.is_final {
             return;
         }
-        let Some(knows) = self.who_knows(machine) else {
-            self.after(LOOKS_AGAIN_AFTER, Fault::OldImage(machine));
+        let Some(known_by) = self.known_by(machine) else {
+            self.after(RETRY_DELAY, Fault::OldImage(machine));
             return;
         };
-        tracing::info!(machine = machine + 1, ?knows, "an older copy replaces the disk");
-        self.machines[machine].roll_back(knows == Knows::All);
-        if knows == Knows::Leader {
+        tracing::info!(
+            machine = machine + 1,
+            ?known_by,
+            "an older copy replaces the disk"
+        );
+        self.machines[machine].roll_back(known_by == KnownBy::All);
+        if known_by == KnownBy::Leader {
             self.returning = Some(machine);
             // Planned disk faults are cancelled.
-            self.machines
-                .iter()
-                .for_each(|machine| machine.device().be_well());
+            self.machines.iter().for_each(|machine| machine.device().repair());
         }
         let mut network = self.network().lock();
         network.agenda.after(EXCHANGED_WITHIN, Event::Boot(machine));
@@ -81,7 +83,7 @@ impl World {
     }
 
     /// Returns which machines know that a copy is outdated, if the cluster must survive its use now.
-    fn who_knows(&self, machine: usize) -> Option<Knows> {
+    fn known_by(&self, machine: usize) -> Option<KnownBy> {
         let count = self.machines.len();
         let (start, last) = self.machines[machine].image()?;
         let node = self.machines[machine].id();
@@ -92,24 +94,25 @@ impl World {
         let others =
             || (0..count).filter(|other| *other != machine && !self.machines[*other].is_rolled_back());
         // A machine whose newest disk comes back later may know fewer starts than all others do.
-        let another_returns = self.machines.iter().any(Machine::gets_newest_back);
-        let knows = |other: usize| {
+        let another_returns = self.machines.iter().any(Machine::regains_newest_disk);
+        let known_by = |other: usize| {
             let other = self.machines[other].node();
             other.is_some_and(|other| other.knows_start_of(node) > start)
         };
-        if !another_returns && others().all(knows) {
-            return Some(Knows::All);
+        if !another_returns && others().all(known_by) {
+            return Some(KnownBy::All);
         }
         let leader = self.watch.leader().filter(|leader| *leader != machine)?;
         let leading = self.machines[leader].node().filter(raft_node::Node::leads)?;
-        let is_well = |other: usize| self.machines[other].is_well() && !self.machines[other].is_stopping();
+        let is_healthy =
+            |other: usize| self.machines[other].is_healthy() && !self.machines[other].is_stopping();
         let is_calm = self.now() >= self.watch.broken_until
-            && others().all(is_well)
+            && others().all(is_healthy)
             && !self.machines.iter().any(Machine::moves_leader);
         let network = self.network().lock();
-        let links_are_well = all_links(count).all(|(from, to)| network.link(from, to).is_healthy());
+        let links_are_healthy = all_links(count).all(|(from, to)| network.link(from, to).is_healthy());
         let counted = leading.knows_committed_by(node) > last;
-        (is_calm && links_are_well && counted).then_some(Knows::Leader)
+        (is_calm && links_are_healthy && counted).then_some(KnownBy::Leader)
     }
 
     /// Returns whether a process has exited because of its machine's older copy.
@@ -120,13 +123,13 @@ impl World {
     /// Records that the node of a machine was rejected because of its disk.
     pub(crate) fn refused(&mut self, machine: usize) {
         self.machines[machine].set_refused();
-        self.surroundings.ledger.borrow_mut().refused();
+        self.environment.ledger.borrow_mut().refused();
         self.returning = self.returning.filter(|returning| *returning != machine);
         self.after(NEWEST_AFTER, Fault::NewestDisk(machine));
     }
 
     /// Checks that no node with an older copy serves, and that each is rejected in time.
-    pub(crate) fn look_after_rolled_back(&self) {
+    pub(crate) fn check_rolled_back(&self) {
         for machine in self.machines.iter().filter(|machine| machine.is_rolled_back()) {
             let id = machine.id();
             let serves = machine
@@ -144,7 +147,7 @@ impl World {
                 )),
                 (false, false) => Ok(()),
             };
-            let mut ledger = self.surroundings.ledger.borrow_mut();
+            let mut ledger = self.environment.ledger.borrow_mut();
             ledger.note("older disks are rejected", check);
         }
     }

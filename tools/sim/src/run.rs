@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dice::Dice;
 use crate::ending::Ending;
-use crate::invariants::Looked;
+use crate::invariants::Coverage;
 use crate::plan::Plan;
 use crate::stopwatch::Stopwatch;
 use crate::world::World;
@@ -32,7 +32,7 @@ pub struct Report {
     /// Times at the end until a healthy majority served, and until all machines agreed.
     pub ending: Option<Ending>,
     /// Amounts of checked items.
-    pub looked: Looked,
+    pub coverage: Coverage,
     /// Number of faults of each kind.
     pub struck: Vec<(String, u64)>,
 }
@@ -57,7 +57,7 @@ pub fn run(seed: u64, steps: u64) -> Report {
         trace: format!("{:016x}", world.trace()),
         violation,
         ending,
-        looked: world.looked(),
+        coverage: world.coverage(),
         struck: struck
             .map(|(kind, times)| (format!("{kind:?}"), *times))
             .collect(),
@@ -83,11 +83,11 @@ impl Report {
 
     /// Returns the reason if the run proves nothing because nothing happened.
     pub fn is_idle(&self) -> Option<&'static str> {
-        let looked = &self.looked;
+        let coverage = &self.coverage;
         match () {
             () if self.steps_asked < LONG_ENOUGH => None,
-            () if looked.leaders == 0 => Some("no leader was ever elected"),
-            () if looked.acknowledged == 0 => Some("no call was ever acknowledged"),
+            () if coverage.leaders == 0 => Some("no leader was ever elected"),
+            () if coverage.acknowledged == 0 => Some("no call was ever acknowledged"),
             () => None,
         }
     }

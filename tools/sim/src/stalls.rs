@@ -15,25 +15,25 @@ use crate::run::take_randomness_from;
 use crate::world::World;
 
 /// Range of a node's pause.
-const STALL: Range<Micros> = 50 * MILLI..1_001 * MILLI;
+const PAUSE: Range<Micros> = 50 * MILLI..1_001 * MILLI;
 
 /// Range of the time between two pauses.
-const RUNS: Range<Micros> = 50 * MILLI..1_000 * MILLI;
+const RUNNING: Range<Micros> = 50 * MILLI..1_000 * MILLI;
 
 /// Time for which pauses grow longer, as on a machine whose load grows.
 const GROWS_FOR: Micros = 20 * SECOND;
 
 /// Time limit for the election after a leader was killed.
-const KILLED: Micros = 50 * MILLI;
+const KILLED_LEADER_LIMIT: Micros = 50 * MILLI;
 
 /// Time limit for the election after a leader was frozen or cut off, without recent stalls.
-const SILENT: Micros = SECOND;
+const SILENT_LEADER_LIMIT: Micros = SECOND;
 
 /// Time limit for the first election, and again for all nodes to learn of the leader.
-const SETTLES: Micros = 3 * SECOND;
+const ELECTION_LIMIT: Micros = 3 * SECOND;
 
 /// Time after which a killed process restarts.
-const BACK: Micros = 2 * SECOND;
+const RESTART_DELAY: Micros = 2 * SECOND;
 
 /// Elections of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -63,34 +63,38 @@ pub fn run(seed: u64, seconds: u64) -> Elections {
     elections
 }
 
-fn busy(world: &mut World, seed: u64, lasts: Micros, told: &mut Elections) -> Result<(), String> {
+fn busy(world: &mut World, seed: u64, lasts: Micros, elections: &mut Elections) -> Result<(), String> {
     let mut dice = Dice::new(seed, "stalls");
-    world.run_for(SETTLES)?;
+    world.run_for(ELECTION_LIMIT)?;
     let first = world.leads().ok_or("no leader was elected")?;
-    world.run_for(SETTLES)?;
+    world.run_for(ELECTION_LIMIT)?;
     world.keeps(first)?;
 
-    told.took_ms.push(world.kill_leader()?);
+    elections.took_ms.push(world.kill_leader()?);
     let (_, frozen) = world.leads().ok_or("there is no leader")?;
     world.machines[frozen].pause();
-    told.took_ms.push(world.is_succeeded("frozen", SILENT)?);
+    elections
+        .took_ms
+        .push(world.is_succeeded("frozen", SILENT_LEADER_LIMIT)?);
     world.machines[frozen].resume(true);
-    world.run_for(SETTLES)?;
+    world.run_for(ELECTION_LIMIT)?;
     let (_, cut) = world.leads().ok_or("there is no leader")?;
     let links: Vec<_> = all_links(world.machines.len())
         .filter(|(from, to)| *from == cut || *to == cut)
         .collect();
     world.cut(&links, true);
-    told.took_ms.push(world.is_succeeded("cut off", SILENT)?);
+    elections
+        .took_ms
+        .push(world.is_succeeded("cut off", SILENT_LEADER_LIMIT)?);
     world.cut(&links, false);
-    world.run_for(SETTLES)?;
+    world.run_for(ELECTION_LIMIT)?;
 
     let leader = world.leads().ok_or("there is no leader")?;
     let begin = world.now();
     let mut next: Vec<Micros> = world
         .machines
         .iter()
-        .map(|_| begin + dice.between(RUNS))
+        .map(|_| begin + dice.between(RUNNING))
         .collect();
     while world.now() < begin + lasts {
         world.step()?;
@@ -104,14 +108,14 @@ fn busy(world: &mut World, seed: u64, lasts: Micros, told: &mut Elections) -> Re
                 + match node.is_running() {
                     true => {
                         node.pause();
-                        told.stalls += 1;
+                        elections.stalls += 1;
                         let grown = (now - begin).min(GROWS_FOR);
-                        let longest = STALL.start + (STALL.end - STALL.start) * grown / GROWS_FOR;
-                        dice.between(STALL.start..longest.max(STALL.start + 1))
+                        let longest = PAUSE.start + (PAUSE.end - PAUSE.start) * grown / GROWS_FOR;
+                        dice.between(PAUSE.start..longest.max(PAUSE.start + 1))
                     }
                     false => {
                         node.resume(true);
-                        dice.between(RUNS)
+                        dice.between(RUNNING)
                     }
                 };
         }
@@ -122,7 +126,7 @@ fn busy(world: &mut World, seed: u64, lasts: Micros, told: &mut Elections) -> Re
     }
     world.run_for(SECOND)?;
     world.keeps(leader)?;
-    told.took_ms.push(world.kill_leader()?);
+    elections.took_ms.push(world.kill_leader()?);
     Ok(())
 }
 
@@ -137,7 +141,7 @@ impl World {
 
     /// Returns the last elected leader: its term and its machine.
     fn leads(&self) -> Option<(u64, usize)> {
-        let ledger = self.surroundings.ledger.borrow();
+        let ledger = self.environment.ledger.borrow();
         let (term, node) = ledger.last_leader()?;
         Some((term, node as usize - 1))
     }
@@ -158,9 +162,9 @@ impl World {
     /// Kills the leader and restarts it. Returns the milliseconds without a leader.
     fn kill_leader(&mut self) -> Result<u64, String> {
         let (_, killed) = self.leads().ok_or("there is no leader")?;
-        self.end(killed, End::Killed, BACK);
-        let took = self.is_succeeded("killed", KILLED)?;
-        self.run_for(BACK + SETTLES)?;
+        self.end(killed, End::Killed, RESTART_DELAY);
+        let took = self.is_succeeded("killed", KILLED_LEADER_LIMIT)?;
+        self.run_for(RESTART_DELAY + ELECTION_LIMIT)?;
         Ok(took)
     }
 

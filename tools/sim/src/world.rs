@@ -7,11 +7,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::agenda::{ClientTimer, Event, MILLI, Micros};
-use crate::clients::{self, Answer, Client, OpId, Surroundings};
+use crate::clients::{self, Client, ClientResponse, Environment, OpId};
 use crate::dice::Dice;
 use crate::ending::PROBE;
 use crate::faults::{Fault, Kind, Nemesis, wrong_clock_ms};
-use crate::invariants::{Ledger, Looked, SLACK, SLACK_WITH_FAST_LINKS};
+use crate::invariants::{Coverage, Ledger, SLACK, SLACK_WITH_FAST_LINKS};
 use crate::machine::{End, Machine};
 use crate::network::{Network, Shared};
 use crate::plan::Plan;
@@ -43,7 +43,7 @@ pub(crate) struct LeaderWatch {
     /// Term of the leader.
     term: u64,
     /// Process of the leader, by number.
-    life: u64,
+    boots: u64,
     /// Time at which a handover was requested.
     pub(crate) asked_to_move: Option<Micros>,
     /// Time up to which the effects of a fault last.
@@ -62,9 +62,9 @@ pub struct World {
     pub(crate) plan: Plan,
     pub(crate) machines: Vec<Machine>,
     pub(crate) clients: Vec<Client>,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) environment: Environment,
     pub(crate) nemesis: Nemesis,
-    /// Whether the cluster is intact, with the leader.
+    /// The last known leader, and the reasons for which it may change.
     pub(crate) watch: LeaderWatch,
     /// No more faults happen.
     pub(crate) is_final: bool,
@@ -72,7 +72,7 @@ pub struct World {
     /// other faults.
     pub(crate) returning: Option<usize>,
     /// Responses to probes.
-    pub(crate) probed: Vec<(OpId, Answer)>,
+    pub(crate) probed: Vec<(OpId, ClientResponse)>,
     pub(crate) next_probe: OpId,
     pub(crate) probes: u64,
     /// Operator that changes the clients' rights, in some seeds.
@@ -141,7 +141,7 @@ impl World {
             network.agenda.after(plan.calm, Event::Fault(Fault::Strike));
             network.agenda.after(MILLI, Event::Tick);
         }
-        let surroundings = Surroundings {
+        let environment = Environment {
             network,
             ledger,
             machines: plan.machines,
@@ -150,7 +150,7 @@ impl World {
             plan,
             machines,
             clients,
-            surroundings,
+            environment,
             nemesis,
             watch: LeaderWatch::default(),
             is_final: false,
@@ -164,7 +164,7 @@ impl World {
     }
 
     pub(crate) fn network(&self) -> &Shared {
-        &self.surroundings.network
+        &self.environment.network
     }
 
     /// Returns the simulated time.
@@ -183,8 +183,8 @@ impl World {
     }
 
     /// Returns the amounts of checked items.
-    pub fn looked(&self) -> Looked {
-        self.surroundings.ledger.borrow().looked()
+    pub fn coverage(&self) -> Coverage {
+        self.environment.ledger.borrow().coverage()
     }
 
     /// Returns the number of faults of each kind.
@@ -213,10 +213,10 @@ impl World {
                 self.ticks += 1;
                 self.network().lock().agenda.after(MILLI, Event::Tick);
                 self.machines.iter_mut().for_each(Machine::tick);
-                self.look_after_machines();
-                self.look_after_rolled_back();
-                self.look_after_sessions();
-                self.look_after_policies();
+                self.supervise_machines();
+                self.check_rolled_back();
+                self.check_sessions();
+                self.change_policies();
             }
             Event::Network(conn, packet) => {
                 let network = self.network().clone();
@@ -233,9 +233,9 @@ impl World {
                 op,
                 ask,
             } => self.machines[machine].request(client, op, ask),
-            Event::HangUp { machine, client, op } => self.machines[machine].hang_up(client, op),
-            Event::Answer { client, op, answer } if client == PROBE => self.probed.push((op, answer)),
-            Event::Answer { client, op, answer } => {
+            Event::Disconnect { machine, client, op } => self.machines[machine].disconnect(client, op),
+            Event::ClientResponse { client, op, answer } if client == PROBE => self.probed.push((op, answer)),
+            Event::ClientResponse { client, op, answer } => {
                 self.client(client).answered(op, answer);
             }
             Event::Client(client, timer) => self.client(client).timer(timer),
@@ -256,12 +256,12 @@ impl World {
     fn client(&mut self, id: u64) -> AtClient<'_> {
         AtClient {
             client: &mut self.clients[id as usize],
-            surroundings: &self.surroundings,
+            environment: &self.environment,
         }
     }
 
     /// Ends processes that have finished or failed, and restarts them.
-    fn look_after_machines(&mut self) {
+    fn supervise_machines(&mut self) {
         for machine in 0..self.machines.len() {
             let Some((reason, surprising)) = self.machines[machine].ended() else {
                 continue;
@@ -274,7 +274,7 @@ impl World {
             let full = self.machines[machine].device().is_full() && reason.contains("did not start");
             if surprising && !full {
                 let text = format!("node {} has ended by itself: {reason}", machine + 1);
-                self.surroundings
+                self.environment
                     .ledger
                     .borrow_mut()
                     .note("nodes keep running", Err(text));
@@ -288,7 +288,7 @@ impl World {
     }
 
     /// Measures the time for which the cluster is not whole, and checks for sessions that live too long.
-    fn look_after_sessions(&mut self) {
+    fn check_sessions(&mut self) {
         let now = self.now();
         let mut leading = (0..self.machines.len()).filter_map(|machine| {
             let node = self.machines[machine].node();
@@ -298,7 +298,7 @@ impl World {
         let leading = leading.next().filter(|_| leading.next().is_none());
         let leader = leading.map(|(machine, _)| machine);
         let has_majority = leader.is_some_and(|leader| self.has_whole_majority(leader));
-        let mut ledger = self.surroundings.ledger.borrow_mut();
+        let mut ledger = self.environment.ledger.borrow_mut();
         // The same node may lead again in another term, without the state of the earlier one.
         if let Some((leader, term)) = leading
             && (self.watch.leader, self.watch.term) != (Some(leader), term)
@@ -307,14 +307,15 @@ impl World {
                 .watch
                 .asked_to_move
                 .is_some_and(|asked| now < asked + HANDS_OVER_WITHIN);
-            if let Some((before, life)) = self.watch.leader.map(|before| (before, self.watch.life)) {
-                let lives = self.machines[before].is_running() && self.machines[before].lives() == life;
-                let lost = !handed_over || !lives || now < self.watch.broken_until;
+            if let Some((before, boots)) = self.watch.leader.map(|before| (before, self.watch.boots)) {
+                let is_running =
+                    self.machines[before].is_running() && self.machines[before].boot_count() == boots;
+                let lost = !handed_over || !is_running || now < self.watch.broken_until;
                 ledger.prompt.leader_changed(lost);
             }
             self.watch.leader = Some(leader);
             self.watch.term = term;
-            self.watch.life = self.machines[leader].lives();
+            self.watch.boots = self.machines[leader].boot_count();
         }
         // Each change has a moment without a leader, which breaks nothing.
         if leader.is_some() && !has_majority {
@@ -325,7 +326,7 @@ impl World {
         let is_whole = has_majority && !hands_over && now >= self.watch.broken_until;
         ledger.prompt.passed(MILLI, is_whole);
         if self.ticks.is_multiple_of(SESSIONS_EVERY) {
-            ledger.look_at_sessions(now);
+            ledger.check_sessions(now);
         }
     }
 
@@ -335,15 +336,15 @@ impl World {
         let mut core = vec![leader];
         for machine in 0..self.machines.len() {
             let joins = machine != leader && core.iter().all(|other| whole(machine, *other));
-            if joins && self.machines[machine].is_well() {
+            if joins && self.machines[machine].is_healthy() {
                 core.push(machine);
             }
         }
-        self.machines[leader].is_well() && core.len() > self.machines.len() / 2
+        self.machines[leader].is_healthy() && core.len() > self.machines.len() / 2
     }
 
     pub(crate) fn check(&self) -> Result<(), String> {
-        let ledger = self.surroundings.ledger.borrow();
+        let ledger = self.environment.ledger.borrow();
         match ledger.violations() {
             [] => Ok(()),
             violations => Err(violations.join("\n")),
@@ -354,15 +355,15 @@ impl World {
 /// Client with its environment.
 struct AtClient<'w> {
     client: &'w mut Client,
-    surroundings: &'w Surroundings,
+    environment: &'w Environment,
 }
 
 impl AtClient<'_> {
-    fn answered(self, op: clients::OpId, answer: clients::Answer) {
-        self.client.answered(op, answer, self.surroundings);
+    fn answered(self, op: clients::OpId, answer: clients::ClientResponse) {
+        self.client.answered(op, answer, self.environment);
     }
 
     fn timer(self, timer: ClientTimer) {
-        self.client.timer(timer, self.surroundings);
+        self.client.timer(timer, self.environment);
     }
 }

@@ -31,7 +31,7 @@ fn run_with(seed: u64, steps: u64, more: &[&str]) -> Report {
     })
 }
 
-fn is_well(report: &Report) {
+fn assert_covered(report: &Report) {
     assert_eq!(report.violation, None, "{}", report.reproduce());
     assert_eq!(report.is_idle(), None, "{}", report.reproduce());
 }
@@ -39,14 +39,14 @@ fn is_well(report: &Report) {
 #[test]
 fn short_runs_have_no_violation() {
     let reports: Vec<Report> = (1..=4).map(|seed| run(seed, SHORT)).collect();
-    reports.iter().for_each(is_well);
+    reports.iter().for_each(assert_covered);
     // Together they have checked all important items.
     let sum = |of: fn(&Report) -> u64| reports.iter().map(of).sum::<u64>();
     for seen in [
-        sum(|report| report.looked.holds),
-        sum(|report| report.looked.expired),
-        sum(|report| report.looked.snapshots),
-        sum(|report| report.looked.fired),
+        sum(|report| report.coverage.holds),
+        sum(|report| report.coverage.expired),
+        sum(|report| report.coverage.snapshots),
+        sum(|report| report.coverage.fired),
         sum(|report| report.struck.iter().map(|(_, times)| times).sum()),
     ] {
         assert!(seen > 0, "{reports:#?}");
@@ -55,10 +55,12 @@ fn short_runs_have_no_violation() {
 
 #[test]
 fn node_with_an_older_disk_is_rejected_without_other_violations() {
-    let mut reports = (9..30).map(|seed| run(seed, SHORT)).inspect(is_well);
-    let refused = reports.find(|report| report.looked.refused > 0);
-    let looked = refused.expect("a disk is rolled back in one of the runs").looked;
-    assert_eq!(looked.refused, looked.rolled_back);
+    let mut reports = (9..30).map(|seed| run(seed, SHORT)).inspect(assert_covered);
+    let refused = reports.find(|report| report.coverage.refused > 0);
+    let coverage = refused
+        .expect("a disk is rolled back in one of the runs")
+        .coverage;
+    assert_eq!(coverage.refused, coverage.rolled_back);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! the seed; the responses go to the invariants.
 
 mod call;
-mod life;
+mod client;
 mod tasks;
 
 use znode_store::{
@@ -11,7 +11,7 @@ use znode_store::{
 };
 
 pub use self::call::{answer, perform, send};
-pub use self::life::{Client, Surroundings};
+pub use self::client::{Client, Environment};
 pub use self::tasks::{REGISTERS, UNIQUE, locks};
 use crate::agenda::Micros;
 
@@ -23,7 +23,7 @@ pub type OpId = u64;
 
 /// Request of a client to a node.
 #[derive(Debug, Clone)]
-pub enum Ask {
+pub enum ClientRequest {
     /// Opens a session.
     Open {
         /// The session's timeout.
@@ -108,11 +108,11 @@ pub enum Ask {
 
 /// Response of a node.
 #[derive(Debug, Clone)]
-pub enum Answer {
+pub enum ClientResponse {
     /// The session is open: session, time at which the node sent the request on, timeout.
     Opened(SessionId, Micros, Micros),
     /// The heartbeat counted: session, time at which it was sent to the leader, timeout.
-    Heard(SessionId, Micros, Micros),
+    Refreshed(SessionId, Micros, Micros),
     /// The session has ended.
     Ended(SessionId),
     /// The locks are held.
@@ -122,11 +122,11 @@ pub enum Answer {
     /// The write was applied or rejected.
     Applied(Applied),
     /// The znode was read at this position.
-    Saw(Zxid),
+    ReadAt(Zxid),
     /// A watch that was set at the first position has fired for a change at the second one.
-    Told(Zxid, Zxid),
+    Notified(Zxid, Zxid),
     /// A watch that was set at the first position has not fired up to the second one.
-    Silent(Zxid, Zxid),
+    NotNotified(Zxid, Zxid),
     /// The cluster has rejected the request.
     Refused(Refusal),
     /// Nothing was done.

@@ -42,15 +42,15 @@ impl Acknowledged {
     pub fn read(&mut self, floor: u64, position: u64) -> Check {
         self.count += 1;
         self.highest = self.highest.max(position);
-        self.still_there(floor, position)
+        self.check_not_lost(floor, position)
     }
 
     /// Checks the state at the end.
     pub fn at_end(&self, position: u64) -> Check {
-        self.still_there(self.highest, position)
+        self.check_not_lost(self.highest, position)
     }
 
-    fn still_there(&self, acknowledged: u64, position: u64) -> Check {
+    fn check_not_lost(&self, acknowledged: u64, position: u64) -> Check {
         match position >= acknowledged {
             true => Ok(()),
             false => Err(format!(

@@ -9,7 +9,7 @@ pub struct BoundedTables;
 
 impl BoundedTables {
     /// Checks the state after a command.
-    pub fn look(&self, store: &Store) -> Check {
+    pub fn check(&self, store: &Store) -> Check {
         let (of_session, sessionless) = store.remembered_requests();
         bounded(
             "remembered requests of a session",

@@ -16,7 +16,7 @@ pub struct Ephemerals {
 
 impl Ephemerals {
     /// Checks the state after a command, which may have `ended` a session.
-    pub fn look(&mut self, store: &Store, ended: bool) -> Check {
+    pub fn check(&mut self, store: &Store, ended: bool) -> Check {
         self.since += 1;
         if ended || self.since >= EVERY {
             self.since = 0;
@@ -77,7 +77,7 @@ mod tests {
             command: create,
         };
         assert!(store.apply(&entry, request, &mut events).outcome.is_ok());
-        assert_eq!(Ephemerals::default().look(&store, true), Ok(()));
+        assert_eq!(Ephemerals::default().check(&store, true), Ok(()));
         assert!(walk(&store, &ZPath::root(), &|_| false).is_err());
     }
 }

@@ -46,7 +46,7 @@ pub type Check = Result<(), String>;
 
 /// Amounts of checked items, so that a run in which nothing happened does not count as a success.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
-pub struct Looked {
+pub struct Coverage {
     /// Terms that had a leader.
     pub leaders: u64,
     /// Log entries.
@@ -93,7 +93,7 @@ pub struct Ledger {
     pub exactly_once: ExactlyOnce,
     /// Notifications of watches.
     pub watches: Watches,
-    looked: Looked,
+    coverage: Coverage,
     violations: Vec<String>,
 }
 
@@ -122,7 +122,7 @@ impl Ledger {
             acknowledged: Acknowledged::default(),
             exactly_once: ExactlyOnce::default(),
             watches: Watches::default(),
-            looked: Looked::default(),
+            coverage: Coverage::default(),
             violations: Vec::new(),
         }
     }
@@ -145,25 +145,25 @@ impl Ledger {
     }
 
     /// Returns the amounts of checked items.
-    pub fn looked(&self) -> Looked {
-        Looked {
+    pub fn coverage(&self) -> Coverage {
+        Coverage {
             leaders: self.elections.leaders(),
             entries: self.logs.entries(),
             acknowledged: self.acknowledged.count(),
             fired: self.watches.fired(),
-            ..self.looked.clone()
+            ..self.coverage.clone()
         }
     }
 
     /// Records that a machine runs on an older copy of its disk, or has its own again.
     pub fn rolled_back(&mut self, machine: usize, is: bool) {
-        self.looked.rolled_back += u64::from(is);
+        self.coverage.rolled_back += u64::from(is);
         self.elections.rolled_back(machine, is);
     }
 
     /// Records that a node was rejected because of an older copy.
     pub fn refused(&mut self) {
-        self.looked.refused += 1;
+        self.coverage.refused += 1;
     }
 
     /// Records the start of a process on a machine.
@@ -185,14 +185,14 @@ impl Ledger {
 
     /// See [`raft_node::simulation::Host::applied`].
     pub fn applied(&mut self, machine: usize, at: Place, payload: &[u8]) {
-        self.looked.applied += 1;
+        self.coverage.applied += 1;
         let check = self.machines.applied(machine, at, xxh3_64(payload));
         self.note("state machine safety", check);
     }
 
     /// See [`raft_node::simulation::Host::replaced`].
     pub fn replaced(&mut self, machine: usize, at: Place, store: &Store) {
-        self.looked.snapshots += 1;
+        self.coverage.snapshots += 1;
         let check = self.machines.replaced(machine, at);
         self.note("state machine safety", check);
         let check = self.digests.seen(machine, store);
@@ -221,13 +221,13 @@ impl Ledger {
         if !first {
             return;
         }
-        self.looked.positions += 1;
-        let check = self.time.look(store.time_ms(), now);
+        self.coverage.positions += 1;
+        let check = self.time.check(store.time_ms(), now);
         self.note("no time of a wrong clock", check);
         for event in events {
             match event {
                 Event::HoldBegan(hold) => {
-                    self.looked.holds += 1;
+                    self.coverage.holds += 1;
                     let check = self.tokens.began(hold, zxid);
                     self.note("tokens strictly increasing", check);
                     let check = may_lock(&hold.lock, store);
@@ -242,7 +242,7 @@ impl Ledger {
                     }
                 }
                 Event::SessionEnded { session, expired } => {
-                    self.looked.expired += u64::from(*expired);
+                    self.coverage.expired += u64::from(*expired);
                     self.prompt.ended(*session);
                     let check = self.sessions.ended(*session, *expired, now);
                     self.note("no live session expired early", check);
@@ -267,15 +267,15 @@ impl Ledger {
                 self.note(what, check);
             }
         }
-        let check = self.ephemerals.look(store, ended);
+        let check = self.ephemerals.check(store, ended);
         self.note("no ephemeral without a session", check);
-        let check = self.bounds.look(store);
+        let check = self.bounds.check(store);
         self.note("bounded tables", check);
     }
 
     /// See [`PromptExpiry::look`].
-    pub fn look_at_sessions(&mut self, now: Micros) {
-        let check = self.prompt.look(now);
+    pub fn check_sessions(&mut self, now: Micros) {
+        let check = self.prompt.check(now);
         self.note("sessions expire in time", check);
     }
 
@@ -286,8 +286,8 @@ impl Ledger {
     }
 
     /// Records that a client was informed of its session's end.
-    pub fn told_over(&mut self, session: SessionId) {
-        let check = self.sessions.told_over(session);
+    pub fn reported_ended(&mut self, session: SessionId) {
+        let check = self.sessions.reported_ended(session);
         self.note("no live session reported as ended", check);
     }
 }

@@ -29,7 +29,7 @@ pub const SLACK_WITH_FAST_LINKS: Micros = 1_150 * MILLI;
 const PER_CHANGE: Micros = 900 * MILLI;
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Passed {
+struct Disturbance {
     /// Time in which the cluster was not whole.
     disturbed: Micros,
     /// Changes of leaders.
@@ -38,17 +38,17 @@ struct Passed {
     losses: u64,
 }
 
-struct Known {
+struct SessionState {
     timeout: Micros,
     /// Time of the last heartbeat.
     heard: Micros,
-    before: Passed,
+    before: Disturbance,
 }
 
 /// Checker of the bound up to which sessions may live.
 pub struct PromptExpiry {
-    sessions: HashMap<SessionId, Known>,
-    passed: Passed,
+    sessions: HashMap<SessionId, SessionState>,
+    passed: Disturbance,
     /// Rate of the slowest clock, in thousandths.
     slowest: u64,
     slack: Micros,
@@ -62,7 +62,7 @@ impl PromptExpiry {
     pub fn new(slowest: u64, slack: Micros) -> Self {
         Self {
             sessions: HashMap::new(),
-            passed: Passed::default(),
+            passed: Disturbance::default(),
             slowest,
             slack,
             last: Zxid::default(),
@@ -71,7 +71,7 @@ impl PromptExpiry {
 
     /// Records the opening of a session.
     pub fn opened(&mut self, session: SessionId, timeout: Micros, now: Micros) {
-        let known = Known {
+        let known = SessionState {
             timeout,
             heard: now,
             before: self.passed,
@@ -114,7 +114,7 @@ impl PromptExpiry {
     }
 
     /// Checks that no session lives longer than it may.
-    pub fn look(&self, now: Micros) -> Check {
+    pub fn check(&self, now: Micros) -> Check {
         for (session, known) in &self.sessions {
             let timeout = known.timeout * 1000 / self.slowest;
             let unrecorded = match self.passed.losses - known.before.losses {
@@ -150,24 +150,24 @@ mod tests {
         let mut sessions = PromptExpiry::new(1_000, SLACK);
         sessions.opened(SESSION, 4 * SECOND, 0);
         sessions.heard(SESSION, SECOND);
-        assert_eq!(sessions.look(5 * SECOND + SLACK), Ok(()));
-        assert!(sessions.look(5 * SECOND + SLACK + 1).is_err());
+        assert_eq!(sessions.check(5 * SECOND + SLACK), Ok(()));
+        assert!(sessions.check(5 * SECOND + SLACK + 1).is_err());
         // There is no leader for a while, and the next leader knew nothing of the silence.
         sessions.passed(SECOND, false);
         sessions.leader_changed(false);
-        assert_eq!(sessions.look(6 * SECOND + SLACK + PER_CHANGE), Ok(()));
-        assert!(sessions.look(6 * SECOND + SLACK + PER_CHANGE + 1).is_err());
+        assert_eq!(sessions.check(6 * SECOND + SLACK + PER_CHANGE), Ok(()));
+        assert!(sessions.check(6 * SECOND + SLACK + PER_CHANGE + 1).is_err());
         sessions.leader_changed(true);
-        assert_eq!(sessions.look(8 * SECOND + SLACK + 2 * PER_CHANGE), Ok(()));
-        assert!(sessions.look(8 * SECOND + SLACK + 2 * PER_CHANGE + 1).is_err());
+        assert_eq!(sessions.check(8 * SECOND + SLACK + 2 * PER_CHANGE), Ok(()));
+        assert!(sessions.check(8 * SECOND + SLACK + 2 * PER_CHANGE + 1).is_err());
         for changes in 3..6 {
             sessions.leader_changed(true);
             let until = 12 * SECOND + SLACK + changes * PER_CHANGE;
-            assert_eq!(sessions.look(until), Ok(()));
-            assert!(sessions.look(until + 1).is_err(), "one timeout more in all");
+            assert_eq!(sessions.check(until), Ok(()));
+            assert!(sessions.check(until + 1).is_err(), "one timeout more in all");
         }
         sessions.ended(SESSION);
-        assert_eq!(sessions.look(100 * SECOND), Ok(()));
+        assert_eq!(sessions.check(100 * SECOND), Ok(()));
     }
 
     #[test]
@@ -176,6 +176,6 @@ mod tests {
         sessions.opened(SESSION, 4 * SECOND, 0);
         sessions.asked(SESSION, Zxid(7), SECOND);
         sessions.asked(SESSION, Zxid(7), 9 * SECOND);
-        assert!(sessions.look(9 * SECOND).is_err());
+        assert!(sessions.check(9 * SECOND).is_err());
     }
 }

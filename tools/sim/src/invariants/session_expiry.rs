@@ -19,7 +19,7 @@ use crate::agenda::Micros;
 const OF_TIMEOUT: Micros = 800;
 
 #[derive(Default)]
-struct Known {
+struct SessionState {
     /// Time up to which the session must live.
     until: Micros,
     /// Time of the end, and whether the session expired.
@@ -29,7 +29,7 @@ struct Known {
 /// Checker of the times up to which sessions must live.
 #[derive(Default)]
 pub struct SessionExpiry {
-    sessions: HashMap<SessionId, Known>,
+    sessions: HashMap<SessionId, SessionState>,
 }
 
 impl SessionExpiry {
@@ -52,7 +52,7 @@ impl SessionExpiry {
     }
 
     /// Checks that a session whose client was informed of its end has ended.
-    pub fn told_over(&self, session: SessionId) -> Check {
+    pub fn reported_ended(&self, session: SessionId) -> Check {
         match self.sessions.get(&session).and_then(|known| known.ended) {
             Some(_) => Ok(()),
             None => Err(format!(
@@ -92,8 +92,8 @@ mod tests {
         assert!(sessions.heard(SESSION, 1_000, 10_000).is_err());
         let mut sessions = SessionExpiry::default();
         assert_eq!(sessions.heard(SESSION, 1_000, 10_000), Ok(()));
-        assert!(sessions.told_over(SESSION).is_err());
+        assert!(sessions.reported_ended(SESSION).is_err());
         assert_eq!(sessions.ended(SESSION, true, 9_500), Ok(()));
-        assert_eq!(sessions.told_over(SESSION), Ok(()));
+        assert_eq!(sessions.reported_ended(SESSION), Ok(()));
     }
 }

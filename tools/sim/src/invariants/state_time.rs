@@ -26,7 +26,7 @@ impl StateTime {
     }
 
     /// Checks the time of the state after a command that was applied for the first time.
-    pub fn look(&self, time_ms: u64, now: Micros) -> Check {
+    pub fn check(&self, time_ms: u64, now: Micros) -> Check {
         match self.is_right && time_ms > true_ms(now) + BOUND_MS {
             true => Err(format!(
                 "the state is {} s ahead",
@@ -38,7 +38,7 @@ impl StateTime {
 
     /// Checks the time of the state after a command at the end.
     pub fn at_end(&self, time_ms: u64, now: Micros) -> Check {
-        self.look(time_ms, now)?;
+        self.check(time_ms, now)?;
         match self.is_right && time_ms + BOUND_MS < true_ms(now) {
             true => Err(format!(
                 "the state is {} s behind",
@@ -61,9 +61,9 @@ mod tests {
     #[test]
     fn time_ahead_or_finally_behind_is_a_violation() {
         let (right, now) = (StateTime::new(true), 600 * SECOND);
-        assert_eq!(right.look(true_ms(now) + BOUND_MS, now), Ok(()));
-        assert!(right.look(true_ms(now) + BOUND_MS + 1, now).is_err());
-        assert_eq!(right.look(0, now), Ok(()));
+        assert_eq!(right.check(true_ms(now) + BOUND_MS, now), Ok(()));
+        assert!(right.check(true_ms(now) + BOUND_MS + 1, now).is_err());
+        assert_eq!(right.check(0, now), Ok(()));
         assert!(right.at_end(true_ms(now) - BOUND_MS - 1, now).is_err());
         assert_eq!(right.at_end(true_ms(now) - BOUND_MS, now), Ok(()));
         assert_eq!(StateTime::new(false).at_end(0, now), Ok(()));

@@ -43,23 +43,23 @@ impl Watches {
         self.changes.get(path)?.range(read.0 + 1..).next().copied()
     }
 
-    /// Checks a watch that was set at position `read` and fired with `told`. With `surely` that is the
+    /// Checks a watch that was set at position `read` and fired with `notified`. With `surely` that is the
     /// position of the change, otherwise the last one that it can have been.
-    pub fn told(&mut self, path: &ZPath, read: Zxid, told: Zxid, surely: bool) -> Check {
+    pub fn notified(&mut self, path: &ZPath, read: Zxid, notified: Zxid, surely: bool) -> Check {
         self.fired += 1;
         match self.first_after(path, read) {
-            Some(first) if first == told.0 || !surely && first <= told.0 => Ok(()),
+            Some(first) if first == notified.0 || !surely && first <= notified.0 => Ok(()),
             Some(first) => Err(format!(
-                "a watch of {path}, set at {read}, fired for {told}, although the first change was at {first}"
+                "a watch of {path}, set at {read}, fired for {notified}, although the first change was at {first}"
             )),
             None => Err(format!(
-                "a watch of {path}, set at {read}, fired for {told}, although nothing was changed"
+                "a watch of {path}, set at {read}, fired for {notified}, although nothing was changed"
             )),
         }
     }
 
     /// Checks a watch that was set at `read` and has not fired up to `now`, the position of its node.
-    pub fn silent(&self, path: &ZPath, read: Zxid, now: Zxid) -> Check {
+    pub fn not_notified(&self, path: &ZPath, read: Zxid, now: Zxid) -> Check {
         match self.first_after(path, read) {
             Some(first) if first <= now.0 => Err(format!(
                 "a watch of {path}, set at {read}, had not fired at {now}, although there was a change at {first}"
@@ -87,14 +87,17 @@ mod tests {
         for at in [5, 8] {
             watches.changed(&event, Zxid(at));
         }
-        assert_eq!(watches.told(&path, Zxid(4), Zxid(5), true), Ok(()));
+        assert_eq!(watches.notified(&path, Zxid(4), Zxid(5), true), Ok(()));
         assert!(
-            watches.told(&path, Zxid(4), Zxid(8), true).is_err(),
+            watches.notified(&path, Zxid(4), Zxid(8), true).is_err(),
             "the second change"
         );
-        assert_eq!(watches.told(&path, Zxid(4), Zxid(8), false), Ok(()));
-        assert!(watches.told(&path, Zxid(8), Zxid(9), true).is_err(), "no change");
-        assert_eq!(watches.silent(&path, Zxid(5), Zxid(7)), Ok(()));
-        assert!(watches.silent(&path, Zxid(4), Zxid(7)).is_err());
+        assert_eq!(watches.notified(&path, Zxid(4), Zxid(8), false), Ok(()));
+        assert!(
+            watches.notified(&path, Zxid(8), Zxid(9), true).is_err(),
+            "no change"
+        );
+        assert_eq!(watches.not_notified(&path, Zxid(5), Zxid(7)), Ok(()));
+        assert!(watches.not_notified(&path, Zxid(4), Zxid(7)).is_err());
     }
 }

@@ -46,7 +46,7 @@ pub enum Packet {
     /// Request for a connection.
     Call,
     /// The connection was accepted.
-    Taken,
+    Accepted,
     /// The connection was refused: no process listens.
     Refused,
     /// The next bytes, or the end, in one direction.
@@ -59,9 +59,9 @@ impl Packet {
     pub(crate) fn kind(self) -> u64 {
         match self {
             Self::Call => 0,
-            Self::Taken => 1,
+            Self::Accepted => 1,
             Self::Refused => 2,
-            Self::Parcel(way) => 3 + way as u64,
+            Self::Parcel(direction) => 3 + direction as u64,
             Self::Reset(end) => 5 + end as u64,
         }
     }
@@ -74,7 +74,7 @@ enum Parcel {
 
 /// One direction of a connection: from the end with the same number to the other end.
 #[derive(Default)]
-struct Way {
+struct Direction {
     /// Parcels in flight; the agenda has an event for each.
     under_way: VecDeque<Parcel>,
     /// Parcels held up by a cut, older than all in flight.
@@ -91,7 +91,7 @@ struct Way {
 
 struct Conn {
     ends: [usize; 2],
-    ways: [Way; 2],
+    directions: [Direction; 2],
     broken: [bool; 2],
     /// The process at that end is gone: nothing that arrives there is received.
     dead: [bool; 2],
@@ -201,14 +201,16 @@ impl Network {
         }
         let conns = self.conns.iter_mut();
         let concerned = conns.filter_map(|(id, conn)| {
-            let way = (0..2).find(|way| conn.ends[*way] == from && conn.ends[1 - way] == to)?;
-            Some((*id, way, &mut conn.ways[way]))
+            let direction =
+                (0..2).find(|direction| conn.ends[*direction] == from && conn.ends[1 - direction] == to)?;
+            Some((*id, direction, &mut conn.directions[direction]))
         });
-        for (id, way, held) in concerned {
+        for (id, direction, held) in concerned {
             let retry = self.dice.between(0..LONGEST_RETRY);
             for parcel in std::mem::take(&mut held.held).into_iter().rev() {
                 held.under_way.push_front(parcel);
-                self.agenda.after(retry, Event::Network(id, Packet::Parcel(way)));
+                self.agenda
+                    .after(retry, Event::Network(id, Packet::Parcel(direction)));
             }
             held.last = held.last.max(self.agenda.now() + retry);
         }
@@ -261,11 +263,11 @@ impl Network {
             powered: power,
             listener: None,
         };
-        let mut told = Vec::new();
+        let mut to_notify = Vec::new();
         for (id, conn) in &mut self.conns {
             for end in (0..2).filter(|end| conn.ends[*end] == machine) {
                 if !conn.dead[end] && power {
-                    told.push((*id, 1 - end));
+                    to_notify.push((*id, 1 - end));
                 }
                 conn.dead[end] = true;
                 if end == 0 {
@@ -273,8 +275,8 @@ impl Network {
                 }
             }
         }
-        for (id, end) in told {
-            self.tell_broken(id, end);
+        for (id, end) in to_notify {
+            self.notify_broken(id, end);
         }
     }
 
@@ -293,45 +295,46 @@ impl Network {
     }
 
     /// Notifies one end of a broken connection, if it can be reached.
-    fn tell_broken(&mut self, id: ConnId, end: usize) {
+    fn notify_broken(&mut self, id: ConnId, end: usize) {
         let Some(conn) = self.conns.get(&id) else { return };
         let (from, to) = (conn.ends[1 - end], conn.ends[end]);
         let delay = self.delay(from, to);
         self.agenda.after(delay, Event::Network(id, Packet::Reset(end)));
     }
 
-    fn send(&mut self, id: ConnId, way: usize, parcel: Parcel) {
+    fn send(&mut self, id: ConnId, direction: usize, parcel: Parcel) {
         let Some(conn) = self.conns.get(&id) else { return };
-        if conn.dead[way] || conn.broken[way] {
+        if conn.dead[direction] || conn.broken[direction] {
             return;
         }
-        let (from, to) = (conn.ends[way], conn.ends[1 - way]);
+        let (from, to) = (conn.ends[direction], conn.ends[1 - direction]);
         let delay = self.delay(from, to);
         let breaks = self.links[from][to].breaks;
         if breaks > 0 && self.dice.between(0..10_000) < breaks {
-            self.tell_broken(id, 0);
-            self.tell_broken(id, 1);
+            self.notify_broken(id, 0);
+            self.notify_broken(id, 1);
             return;
         }
         let conn = self.conns.get_mut(&id).expect("the connection was found above");
-        let way_now = &mut conn.ways[way];
+        let queue = &mut conn.directions[direction];
         if let Parcel::Bytes(bytes) = &parcel {
-            way_now.unread += bytes.len();
+            queue.unread += bytes.len();
         }
-        way_now.under_way.push_back(parcel);
-        let at = (self.agenda.now() + delay).max(way_now.last);
-        way_now.last = at;
+        queue.under_way.push_back(parcel);
+        let at = (self.agenda.now() + delay).max(queue.last);
+        queue.last = at;
         let delay = at - self.agenda.now();
-        self.agenda.after(delay, Event::Network(id, Packet::Parcel(way)));
+        self.agenda
+            .after(delay, Event::Network(id, Packet::Parcel(direction)));
     }
 
     /// Delivers a packet.
     pub fn arrive(&mut self, shared: &Shared, id: ConnId, packet: Packet) -> Arrival {
         match packet {
             Packet::Call => self.called(shared, id),
-            Packet::Taken => self.taken(shared, id),
+            Packet::Accepted => self.accepted(shared, id),
             Packet::Refused => self.refused(id),
-            Packet::Parcel(way) => self.parcel(id, way),
+            Packet::Parcel(direction) => self.parcel(id, direction),
             Packet::Reset(end) => self.reset(id, end),
         }
     }
@@ -355,7 +358,7 @@ impl Network {
         conn.halves += 2;
         let unwanted = listener.send((from, line(shared, id, 1))).err();
         let delay = self.delay(callee, caller);
-        self.agenda.after(delay, Event::Network(id, Packet::Taken));
+        self.agenda.after(delay, Event::Network(id, Packet::Accepted));
         Arrival {
             machine: Some(callee),
             wake: Vec::new(),
@@ -363,7 +366,7 @@ impl Network {
         }
     }
 
-    fn taken(&mut self, shared: &Shared, id: ConnId) -> Arrival {
+    fn accepted(&mut self, shared: &Shared, id: ConnId) -> Arrival {
         let Some(conn) = self.conns.get_mut(&id) else {
             return Arrival::default();
         };
@@ -383,7 +386,7 @@ impl Network {
             };
         }
         // The caller has given up, and resets the connection.
-        self.tell_broken(id, 1);
+        self.notify_broken(id, 1);
         Arrival::default()
     }
 
@@ -406,12 +409,12 @@ impl Network {
         }
     }
 
-    fn parcel(&mut self, id: ConnId, way: usize) -> Arrival {
+    fn parcel(&mut self, id: ConnId, direction: usize) -> Arrival {
         let Some(conn) = self.conns.get_mut(&id) else {
             return Arrival::default();
         };
-        let (from, to) = (conn.ends[way], conn.ends[1 - way]);
-        let now = &mut conn.ways[way];
+        let (from, to) = (conn.ends[direction], conn.ends[1 - direction]);
+        let now = &mut conn.directions[direction];
         let Some(parcel) = now.under_way.pop_front() else {
             return Arrival::default();
         };
@@ -419,10 +422,10 @@ impl Network {
             now.held.push_back(parcel);
             return Arrival::default();
         }
-        if conn.dead[1 - way] || conn.broken[1 - way] || conn.deaf[1 - way] {
+        if conn.dead[1 - direction] || conn.broken[1 - direction] || conn.deaf[1 - direction] {
             if self.sites[to].powered {
                 // The kernel knows no such connection.
-                self.tell_broken(id, way);
+                self.notify_broken(id, direction);
             }
             return Arrival::default();
         }
@@ -447,8 +450,8 @@ impl Network {
         }
         conn.broken[end] = true;
         let mut wake = Vec::new();
-        wake.extend(conn.ways[1 - end].reader.take());
-        wake.extend(conn.ways[end].writer.take());
+        wake.extend(conn.directions[1 - end].reader.take());
+        wake.extend(conn.directions[end].writer.take());
         Arrival {
             machine: Some(to),
             wake,
@@ -457,7 +460,7 @@ impl Network {
     }
 
     /// Drops a half of a connection.
-    fn let_go(&mut self, id: ConnId) {
+    fn release_half(&mut self, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(&id) {
             conn.halves -= 1;
             if conn.halves == 0 && conn.call.is_none() {
@@ -492,7 +495,7 @@ pub fn call(shared: &Shared, from: usize, to: usize) -> oneshot::Receiver<io::Re
         id,
         Conn {
             ends: [from, to],
-            ways: Default::default(),
+            directions: Default::default(),
             broken: [false; 2],
             dead: [false; 2],
             deaf: [false; 2],

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use znode_store::{Downgraded, Grant, LockMode, Refusal, Reply, RequestId, SessionId};
 
 use super::tasks::{self, Task};
-use super::{Answer, Ask, ClientId, OpId, send};
+use super::{ClientId, ClientRequest, ClientResponse, OpId, send};
 use crate::agenda::{ClientTimer, Event, MILLI, Micros};
 use crate::dice::Dice;
 use crate::invariants::Ledger;
@@ -18,7 +18,7 @@ use crate::network::Shared;
 const ATTEMPTS: u16 = 8;
 
 /// Environment of a client.
-pub struct Surroundings {
+pub struct Environment {
     /// Network to the nodes.
     pub network: Shared,
     /// Ledger in which it records the responses.
@@ -34,7 +34,7 @@ struct Session {
 
 /// Request that a client waits for.
 struct Current {
-    doing: Doing,
+    action: Action,
     request_id: RequestId,
     retry: u16,
     op: OpId,
@@ -48,7 +48,7 @@ struct Current {
 }
 
 #[derive(Clone)]
-enum Doing {
+enum Action {
     Open,
     Setup,
     Task(Task),
@@ -80,7 +80,7 @@ pub struct Client {
     /// It has yet to create the znodes that all clients need.
     sets_up: bool,
     /// It begins nothing new.
-    quiet: bool,
+    no_new_calls: bool,
 }
 
 impl Client {
@@ -100,23 +100,23 @@ impl Client {
             next_op: 0,
             next_request: 0,
             sets_up: true,
-            quiet: false,
+            no_new_calls: false,
         }
     }
 
     /// Stops beginning anything new, even heartbeats.
-    pub fn fall_quiet(&mut self) {
-        self.quiet = true;
+    pub fn stop_new_calls(&mut self) {
+        self.no_new_calls = true;
     }
 
     /// Handles a timer.
-    pub fn timer(&mut self, timer: ClientTimer, world: &Surroundings) {
+    pub fn timer(&mut self, timer: ClientTimer, world: &Environment) {
         match timer {
             ClientTimer::Next if world.network.lock().agenda.now() < self.still_until => {
                 let left = self.still_until - world.network.lock().agenda.now();
                 self.next_after(world, left);
             }
-            ClientTimer::Next if self.current.is_none() && !self.quiet => self.begin(world),
+            ClientTimer::Next if self.current.is_none() && !self.no_new_calls => self.begin(world),
             ClientTimer::Next => {}
             ClientTimer::Heartbeat(session) => self.heartbeat(session, world),
             ClientTimer::GiveUp(op) => {
@@ -128,8 +128,8 @@ impl Client {
                         let (machine, client) = (current.machine, self.id);
                         let mut network = world.network.lock();
                         let delay = network.client_delay();
-                        let hang_up = Event::HangUp { machine, client, op };
-                        network.agenda.after(delay, hang_up);
+                        let disconnect = Event::Disconnect { machine, client, op };
+                        network.agenda.after(delay, disconnect);
                     }
                     self.again(world);
                 }
@@ -137,29 +137,29 @@ impl Client {
         }
     }
 
-    fn begin(&mut self, world: &Surroundings) {
-        let doing = match (&self.session, self.sets_up) {
-            (_, true) => Doing::Setup,
-            (None, false) => Doing::Open,
+    fn begin(&mut self, world: &Environment) {
+        let action = match (&self.session, self.sets_up) {
+            (_, true) => Action::Setup,
+            (None, false) => Action::Open,
             (Some(_), false) => match self.holding.first() {
                 Some(held) => {
                     let held = held.clone();
                     self.with(held)
                 }
                 None => match tasks::draw(&mut self.dice, self.id) {
-                    Task::Close => Doing::Close,
-                    task => Doing::Task(task),
+                    Task::Close => Action::Close,
+                    task => Action::Task(task),
                 },
             },
         };
         self.next_request += 1;
         let request_id = format!("c{}-{}", self.id, self.next_request);
-        if let Doing::Task(Task::CreateUnique(_)) = doing {
+        if let Action::Task(Task::CreateUnique(_)) = action {
             world.ledger.borrow_mut().exactly_once.asked(&request_id);
         }
         let floor = world.ledger.borrow().acknowledged.floor();
         self.current = Some(Current {
-            doing,
+            action,
             request_id: RequestId::parse(&request_id).expect("the text is a valid request id"),
             retry: 0,
             op: 0,
@@ -172,21 +172,21 @@ impl Client {
     }
 
     /// Draws the next action with a held lock.
-    fn with(&mut self, held: Grant) -> Doing {
+    fn with(&mut self, held: Grant) -> Action {
         match (self.dice.between(0..10), held.mode) {
-            (0..2, LockMode::Upgradeable) => Doing::Upgrade {
+            (0..2, LockMode::Upgradeable) => Action::Upgrade {
                 held,
                 wait_ms: self.dice.between(20..2_000),
             },
-            (2, LockMode::Exclusive | LockMode::Upgradeable) => Doing::Downgrade(held, Downgraded::Shared),
-            (3, LockMode::Exclusive) => Doing::Downgrade(held, Downgraded::Upgradeable),
-            (4..6, _) => Doing::Guarded(tasks::guarded(&mut self.dice, &held)),
-            _ => Doing::Release,
+            (2, LockMode::Exclusive | LockMode::Upgradeable) => Action::Downgrade(held, Downgraded::Shared),
+            (3, LockMode::Exclusive) => Action::Downgrade(held, Downgraded::Upgradeable),
+            (4..6, _) => Action::Guarded(tasks::guarded(&mut self.dice, &held)),
+            _ => Action::Release,
         }
     }
 
     /// Sends the current request to a node.
-    fn attempt(&mut self, world: &Surroundings) {
+    fn attempt(&mut self, world: &Environment) {
         let op = self.next_op();
         let is_first = self.current.as_ref().is_some_and(|current| current.retry == 0);
         let machine = self.machine(world, is_first);
@@ -199,9 +199,9 @@ impl Client {
         current.machine = machine;
         current.sent = world.network.lock().agenda.now();
         current.replacements = world.ledger.borrow().watches.replacements(machine);
-        let patience = match &current.doing {
-            Doing::Task(Task::Acquire { wait_ms, .. }) => wait_ms.unwrap_or_default(),
-            Doing::Task(Task::Watch { wait_ms, .. }) | Doing::Upgrade { wait_ms, .. } => *wait_ms,
+        let patience = match &current.action {
+            Action::Task(Task::Acquire { wait_ms, .. }) => wait_ms.unwrap_or_default(),
+            Action::Task(Task::Watch { wait_ms, .. }) | Action::Upgrade { wait_ms, .. } => *wait_ms,
             _ => 0,
         };
         let patience = patience * MILLI + self.dice.between(100..1_500) * MILLI;
@@ -213,59 +213,59 @@ impl Client {
     }
 
     /// Returns the request; `None` if it needs a session that has ended.
-    fn ask(&mut self) -> Option<Ask> {
+    fn ask(&mut self) -> Option<ClientRequest> {
         let session = self.session.as_ref().map(|session| session.id);
         let current = self.current.as_ref().expect("a request is current");
         let (request_id, retry) = (current.request_id.clone(), current.retry);
-        Some(match current.doing.clone() {
-            Doing::Open => Ask::Open {
+        Some(match current.action.clone() {
+            Action::Open => ClientRequest::Open {
                 timeout_ms: self.dice.between(2_000..6_000),
                 request_id,
             },
-            Doing::Setup => Ask::Write {
+            Action::Setup => ClientRequest::Write {
                 session: None,
                 ops: tasks::registers(),
                 request_id,
             },
-            Doing::Task(Task::Acquire { wishes, wait_ms }) => Ask::Acquire {
+            Action::Task(Task::Acquire { wishes, wait_ms }) => ClientRequest::Acquire {
                 session: session?,
                 wishes,
                 wait_ms,
                 request_id,
                 retry,
             },
-            Doing::Task(Task::Write(ops)) | Doing::Guarded(ops) => Ask::Write {
+            Action::Task(Task::Write(ops)) | Action::Guarded(ops) => ClientRequest::Write {
                 session: Some(session?),
                 ops,
                 request_id,
             },
-            Doing::Task(Task::CreateUnique(op)) => Ask::Write {
+            Action::Task(Task::CreateUnique(op)) => ClientRequest::Write {
                 session: Some(session?),
                 ops: vec![op],
                 request_id,
             },
-            Doing::Task(Task::Read(path)) => Ask::Read(path),
-            Doing::Task(Task::Watch { path, wait_ms }) => Ask::Watch { path, wait_ms },
-            Doing::Task(Task::Close) | Doing::Close => Ask::Close {
+            Action::Task(Task::Read(path)) => ClientRequest::Read(path),
+            Action::Task(Task::Watch { path, wait_ms }) => ClientRequest::Watch { path, wait_ms },
+            Action::Task(Task::Close) | Action::Close => ClientRequest::Close {
                 session: session?,
                 request_id,
             },
-            Doing::Upgrade { held, wait_ms } => Ask::Upgrade {
+            Action::Upgrade { held, wait_ms } => ClientRequest::Upgrade {
                 session: session?,
                 held: (held.lock, held.holder),
                 wait_ms,
                 request_id,
                 retry,
             },
-            Doing::Downgrade(held, to) => Ask::Downgrade {
+            Action::Downgrade(held, to) => ClientRequest::Downgrade {
                 session: session?,
                 held: (held.lock, held.holder),
                 to,
                 request_id,
             },
-            Doing::Release => {
+            Action::Release => {
                 let held = self.holding.iter();
-                Ask::Release {
+                ClientRequest::Release {
                     session: session?,
                     holders: held
                         .map(|grant| (grant.lock.clone(), grant.holder.clone()))
@@ -277,19 +277,19 @@ impl Client {
     }
 
     /// Handles a missing or inconclusive response: repeats the request on another node, or gives it up.
-    fn again(&mut self, world: &Surroundings) {
+    fn again(&mut self, world: &Environment) {
         let Some(current) = &mut self.current else { return };
         // A watch is not repeated: another one would be about another moment.
-        let repeatable = !matches!(current.doing, Doing::Task(Task::Watch { .. } | Task::Read(_)));
+        let repeatable = !matches!(current.action, Action::Task(Task::Watch { .. } | Task::Read(_)));
         current.retry += 1;
         if repeatable && current.retry < ATTEMPTS {
             return self.attempt(world);
         }
-        let doing = current.doing.clone();
+        let action = current.action.clone();
         self.current = None;
         let leaves_something = matches!(
-            doing,
-            Doing::Task(Task::Acquire { .. }) | Doing::Upgrade { .. } | Doing::Release | Doing::Close
+            action,
+            Action::Task(Task::Acquire { .. }) | Action::Upgrade { .. } | Action::Release | Action::Close
         );
         if leaves_something {
             // A lock that the client may hold without knowing ends with the session, whose heartbeats it
@@ -301,7 +301,7 @@ impl Client {
 
     /// Handles an unanswered heartbeat. Occasionally it stays the last one for a long time, while it may
     /// still arrive.
-    fn unheard(&mut self, world: &Surroundings) {
+    fn unheard(&mut self, world: &Environment) {
         if let Some(timeout) = self.session.as_ref().map(|session| session.timeout)
             && self.dice.chance(self.pauses * 2)
         {
@@ -310,12 +310,12 @@ impl Client {
         }
     }
 
-    fn heartbeat(&mut self, id: SessionId, world: &Surroundings) {
+    fn heartbeat(&mut self, id: SessionId, world: &Environment) {
         let Some(session) = self.session.as_ref().filter(|session| session.id == id) else {
             return;
         };
         let timeout = session.timeout;
-        if self.quiet {
+        if self.no_new_calls {
             return;
         }
         let now = world.network.lock().agenda.now();
@@ -340,7 +340,7 @@ impl Client {
         let machine = self.machine(world, true);
         self.heartbeats.insert(op, id);
         let mut network = world.network.lock();
-        send(&mut network, machine, self.id, op, Ask::Heartbeat(id));
+        send(&mut network, machine, self.id, op, ClientRequest::Heartbeat(id));
         network
             .agenda
             .after(timeout / 3, Event::Client(self.id, ClientTimer::GiveUp(op)));
@@ -350,16 +350,17 @@ impl Client {
     }
 
     /// Handles a response. A late one, which the client no longer waits for, is still valid evidence.
-    pub fn answered(&mut self, op: OpId, answer: Answer, world: &Surroundings) {
+    pub fn answered(&mut self, op: OpId, answer: ClientResponse, world: &Environment) {
         match &answer {
-            Answer::Heard(session, sent, timeout) | Answer::Opened(session, sent, timeout) => {
+            ClientResponse::Refreshed(session, sent, timeout)
+            | ClientResponse::Opened(session, sent, timeout) => {
                 world.ledger.borrow_mut().heard(*session, *sent, *timeout);
             }
-            Answer::Ended(session) => world.ledger.borrow_mut().told_over(*session),
+            ClientResponse::Ended(session) => world.ledger.borrow_mut().reported_ended(*session),
             _ => {}
         }
         if self.heartbeats.remove(&op).is_some() {
-            if let Answer::Ended(session) = answer {
+            if let ClientResponse::Ended(session) = answer {
                 self.ended(session);
             }
             return;
@@ -368,7 +369,7 @@ impl Client {
             return;
         }
         match answer {
-            Answer::Unavailable | Answer::Unknown => {
+            ClientResponse::Unavailable | ClientResponse::Unknown => {
                 let mut network = world.network.lock();
                 // Repeats the attempt shortly, as after its timeout.
                 let timer = Event::Client(self.id, ClientTimer::GiveUp(op));
@@ -381,69 +382,69 @@ impl Client {
         }
     }
 
-    fn take(&mut self, current: Current, answer: Answer, world: &Surroundings) {
+    fn take(&mut self, current: Current, answer: ClientResponse, world: &Environment) {
         let mut pause = self.dice.between(1..60) * MILLI;
         let mut ledger = world.ledger.borrow_mut();
-        match (&current.doing, answer) {
-            (Doing::Open, Answer::Opened(id, _, timeout)) => {
+        match (&current.action, answer) {
+            (Action::Open, ClientResponse::Opened(id, _, timeout)) => {
                 self.session = Some(Session { id, timeout });
                 let mut network = world.network.lock();
                 let timer = Event::Client(self.id, ClientTimer::Heartbeat(id));
                 network.agenda.after(timeout / 3, timer);
             }
-            (doing, Answer::Applied(applied)) => {
+            (action, ClientResponse::Applied(applied)) => {
                 let check = ledger.acknowledged.write(current.floor, applied.zxid.0);
                 ledger.note("acknowledged writes", check);
                 if applied.outcome.is_ok()
-                    && !matches!(doing, Doing::Setup | Doing::Close)
+                    && !matches!(action, Action::Setup | Action::Close)
                     && let Some(session) = &self.session
                 {
                     // An executed request counts as a heartbeat.
                     ledger.heard(session.id, current.sent, session.timeout);
                 }
-                match (doing, &applied.outcome) {
-                    (Doing::Task(Task::CreateUnique(_)), Ok(Reply::Created { path, .. })) => {
+                match (action, &applied.outcome) {
+                    (Action::Task(Task::CreateUnique(_)), Ok(Reply::Created { path, .. })) => {
                         let check = ledger.exactly_once.created(current.request_id.as_str(), path);
                         ledger.note("exactly once", check);
                     }
-                    (Doing::Setup, Ok(_) | Err(_)) => self.sets_up = false,
-                    (Doing::Close, _) => self.lose_session(),
+                    (Action::Setup, Ok(_) | Err(_)) => self.sets_up = false,
+                    (Action::Close, _) => self.lose_session(),
                     (_, Err(Refusal::SessionEnded(session) | Refusal::NoSession(session))) => {
                         self.ended(*session);
                     }
                     _ => {}
                 }
             }
-            (Doing::Upgrade { .. } | Doing::Downgrade(..), Answer::Granted(grants)) => {
+            (Action::Upgrade { .. } | Action::Downgrade(..), ClientResponse::Granted(grants)) => {
                 for grant in grants {
                     self.holding.retain(|held| held.lock != grant.lock);
                     self.holding.push(grant);
                 }
             }
-            (_, Answer::Granted(grants)) => {
+            (_, ClientResponse::Granted(grants)) => {
                 ledger.acknowledged.other();
                 self.holding = grants;
                 pause = self.dice.between(1..400) * MILLI;
             }
-            (_, Answer::Released) => {
+            (_, ClientResponse::Released) => {
                 ledger.acknowledged.other();
                 self.holding.clear();
             }
-            (_, Answer::Ended(session)) => self.ended(session),
-            (_, Answer::Saw(position)) => {
+            (_, ClientResponse::Ended(session)) => self.ended(session),
+            (_, ClientResponse::ReadAt(position)) => {
                 let check = ledger.acknowledged.read(current.floor, position.0);
                 ledger.note("linearizable reads", check);
             }
-            (Doing::Task(Task::Watch { path, .. }), Answer::Told(read, told)) => {
+            (Action::Task(Task::Watch { path, .. }), ClientResponse::Notified(read, notified)) => {
                 let surely = ledger.watches.replacements(current.machine) == current.replacements;
-                let check = ledger.watches.told(path, read, told, surely);
+                let check = ledger.watches.notified(path, read, notified, surely);
                 ledger.note("watches", check);
             }
-            (Doing::Task(Task::Watch { path, .. }), Answer::Silent(read, now)) => {
-                let check = ledger.watches.silent(path, read, now);
+            (Action::Task(Task::Watch { path, .. }), ClientResponse::NotNotified(read, now)) => {
+                let check = ledger.watches.not_notified(path, read, now);
                 ledger.note("watches", check);
             }
-            (Doing::Release, Answer::Refused(_)) => self.holding.clear(),
+            (Action::Release, ClientResponse::Refused(_)) => self.holding.clear(),
             _ => {}
         }
         drop(ledger);
@@ -463,7 +464,7 @@ impl Client {
     }
 
     /// Returns the target machine: the home, if the client has one and `wants_home`, or any other.
-    fn machine(&mut self, world: &Surroundings, wants_home: bool) -> usize {
+    fn machine(&mut self, world: &Environment, wants_home: bool) -> usize {
         let anywhere = self.dice.between(0..world.machines as u64);
         let number = self.home.filter(|_| wants_home).unwrap_or(anywhere);
         (number % world.machines as u64) as usize
@@ -474,7 +475,7 @@ impl Client {
         self.next_op
     }
 
-    fn next_after(&mut self, world: &Surroundings, pause: Micros) {
+    fn next_after(&mut self, world: &Environment, pause: Micros) {
         let mut network = world.network.lock();
         network
             .agenda
