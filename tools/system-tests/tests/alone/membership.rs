@@ -18,27 +18,27 @@ use tokio::time::Instant;
 use crate::harness::{PATIENCE, TestCluster, eventually, rounds};
 
 /// Bound for the time without a successful write.
-const LONGEST_WITHOUT_A_WRITE: Duration = Duration::from_secs(2);
+const MAX_WRITE_GAP: Duration = Duration::from_secs(2);
 
 /// Timeout after which a caller switches to another node. It is below the bound for writes, since a request
 /// may be in flight to a node that is killed.
-const TRY_ANOTHER_AFTER: Duration = Duration::from_millis(700);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(700);
 
 /// Pause between two attempts of a write. A dead node refuses at once, and retries without a pause would take
 /// CPU time from the election.
-const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+const RETRY_DELAY: Duration = Duration::from_millis(5);
 
 /// Time for which each client holds the lock: long enough for a second holder to be detected.
-const STAY: Duration = Duration::from_millis(3);
+const HOLD_TIME: Duration = Duration::from_millis(3);
 
 const WRITERS: usize = 4;
 const LOCKERS: usize = 4;
 
 /// HTTP addresses of the nodes, updated as members change.
 #[derive(Default)]
-struct Places(Mutex<Vec<String>>);
+struct NodeAddresses(Mutex<Vec<String>>);
 
-impl Places {
+impl NodeAddresses {
     fn all(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
@@ -53,7 +53,7 @@ struct Guarded {
 }
 
 struct Load {
-    places: Arc<Places>,
+    addresses: Arc<NodeAddresses>,
     done: Arc<AtomicBool>,
     guarded: Arc<Guarded>,
     /// Times of acknowledged writes, the longest duration of one with all its attempts, and the created
@@ -70,29 +70,30 @@ struct Writes {
 }
 
 impl Load {
-    fn start(places: Arc<Places>) -> Self {
+    fn start(addresses: Arc<NodeAddresses>) -> Self {
         let mut load = Self {
-            places,
+            addresses,
             done: Arc::default(),
             guarded: Arc::default(),
             writes: Arc::default(),
             tasks: JoinSet::new(),
         };
         for writer in 0..WRITERS {
-            let (places, done, writes) = (load.places.clone(), load.done.clone(), load.writes.clone());
+            let (addresses, done, writes) = (load.addresses.clone(), load.done.clone(), load.writes.clone());
             load.tasks.spawn(async move {
                 let mut turn = writer;
                 while !done.load(Ordering::Relaxed) {
-                    write(&places, &writes, &mut turn).await;
+                    write(&addresses, &writes, &mut turn).await;
                 }
             });
         }
         for locker in 0..LOCKERS {
-            let (places, done, guarded) = (load.places.clone(), load.done.clone(), load.guarded.clone());
+            let (addresses, done, guarded) =
+                (load.addresses.clone(), load.done.clone(), load.guarded.clone());
             load.tasks.spawn(async move {
                 let mut turn = locker;
                 while !done.load(Ordering::Relaxed) {
-                    enter(&places, &guarded, turn).await;
+                    enter(&addresses, &guarded, turn).await;
                     turn += 1;
                 }
             });
@@ -110,15 +111,15 @@ impl Load {
 
 /// Makes one write, trying one node after the other until one acknowledges it. An attempt without an answer
 /// may have been applied.
-async fn write(places: &Places, writes: &Mutex<Writes>, turn: &mut usize) {
+async fn write(addresses: &NodeAddresses, writes: &Mutex<Writes>, turn: &mut usize) {
     let began = Instant::now();
     let body = json!({ "mode": "persistent_sequential", "data": "x" }).to_string();
     loop {
         *turn += 1;
-        let all = places.all();
+        let all = addresses.all();
         let node = &all[*turn % all.len()];
         let call = http_client::request(node, "POST", "/v1/znodes/writes/n-", &body);
-        if let Ok(Ok(answer)) = tokio::time::timeout(TRY_ANOTHER_AFTER, call).await
+        if let Ok(Ok(answer)) = tokio::time::timeout(ATTEMPT_TIMEOUT, call).await
             && answer.status == 201
         {
             let now = Instant::now();
@@ -130,13 +131,13 @@ async fn write(places: &Places, writes: &Mutex<Writes>, turn: &mut usize) {
             return;
         }
         assert!(began.elapsed() < PATIENCE, "no node answers a write");
-        tokio::time::sleep(BETWEEN_TRIES).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
 /// Acquires the lock, checks that it is held alone, and releases it.
-async fn enter(places: &Places, guarded: &Guarded, first: usize) {
-    let mut client = ApiClient::new(&places.all(), first, PATIENCE);
+async fn enter(addresses: &NodeAddresses, guarded: &Guarded, first: usize) {
+    let mut client = ApiClient::new(&addresses.all(), first, PATIENCE);
     let session = KeptSession::open(&mut client, Duration::from_secs(30), "locker")
         .await
         .expect("a session");
@@ -152,7 +153,7 @@ async fn enter(places: &Places, guarded: &Guarded, first: usize) {
         "{} after {before}",
         held.fencing_token
     );
-    tokio::time::sleep(STAY).await;
+    tokio::time::sleep(HOLD_TIME).await;
     guarded.entries.fetch_add(1, Ordering::SeqCst);
     assert!(guarded.inside.swap(false, Ordering::SeqCst));
     client
@@ -168,12 +169,12 @@ async fn enter(places: &Places, guarded: &Guarded, first: usize) {
 /// Operator that changes the membership.
 struct Operator {
     cluster: TestCluster,
-    places: Arc<Places>,
+    addresses: Arc<NodeAddresses>,
 }
 
 impl Operator {
-    fn show_places(&self) {
-        *self.places.0.lock().unwrap() = self.cluster.http_addresses();
+    fn publish_addresses(&self) {
+        *self.addresses.0.lock().unwrap() = self.cluster.http_addresses();
     }
 
     fn members(&self) -> Members {
@@ -194,7 +195,7 @@ impl Operator {
         members.add(id, &address).await.unwrap();
         self.cluster.wait_ready(&[id], START_TIMEOUT).await.unwrap();
         // A learner accepts requests like any other node.
-        self.show_places();
+        self.publish_addresses();
         members.promote(id, PATIENCE).await.unwrap();
         id
     }
@@ -239,7 +240,7 @@ impl Operator {
     async fn forget(&mut self, id: NodeId) {
         self.members().remove(id, false).await.unwrap();
         self.cluster.put_aside(id, STOP_TIMEOUT).await.unwrap();
-        self.show_places();
+        self.publish_addresses();
     }
 }
 
@@ -248,15 +249,15 @@ async fn locks_and_writes_continue_during_membership_changes() {
     let cluster = TestCluster::start().await;
     let mut operator = Operator {
         cluster,
-        places: Arc::default(),
+        addresses: Arc::default(),
     };
-    operator.show_places();
+    operator.publish_addresses();
     let parent = operator
         .cluster
         .send(1, "POST", "/v1/znodes/writes", &json!({}))
         .await;
     assert_eq!(parent.status, 201);
-    let load = Load::start(operator.places.clone());
+    let load = Load::start(operator.addresses.clone());
     let began = Instant::now();
     // Steps with their times, to report the step during which writes paused.
     let mut steps = Vec::new();
@@ -303,9 +304,9 @@ async fn locks_and_writes_continue_during_membership_changes() {
         writes.slowest,
     );
     assert!(entries > 0);
-    assert!(longest < LONGEST_WITHOUT_A_WRITE, "no write for {longest:?}");
+    assert!(longest < MAX_WRITE_GAP, "no write for {longest:?}");
     assert!(
-        writes.slowest < LONGEST_WITHOUT_A_WRITE,
+        writes.slowest < MAX_WRITE_GAP,
         "a write took {:?}",
         writes.slowest
     );

@@ -20,29 +20,29 @@ mod migration;
 mod programs;
 mod runner;
 mod tls;
-mod wanted;
+mod expectations;
 
 use ensemble::Ensemble;
 use programs::{ALL, Client, ONE_QUEUE};
 
 #[tokio::test]
 async fn curator_recipes() {
-    wanted::hold(Ensemble::lockgate, |program| program.client == Client::Curator).await;
+    expectations::check_programs(Ensemble::lockgate, |program| program.client == Client::Curator).await;
 }
 
 #[tokio::test]
 async fn the_java_client() {
-    wanted::hold(Ensemble::lockgate, |program| program.client == Client::Java).await;
+    expectations::check_programs(Ensemble::lockgate, |program| program.client == Client::Java).await;
 }
 
 #[tokio::test]
 async fn kazoo() {
-    wanted::hold(Ensemble::lockgate, |program| program.client == Client::Kazoo).await;
+    expectations::check_programs(Ensemble::lockgate, |program| program.client == Client::Kazoo).await;
 }
 
 #[tokio::test]
 async fn command_lines() {
-    wanted::hold(Ensemble::lockgate, |program| {
+    expectations::check_programs(Ensemble::lockgate, |program| {
         matches!(program.client, Client::ZkCli | Client::CliMt)
     })
     .await;
@@ -51,13 +51,13 @@ async fn command_lines() {
 /// Runs a Java program with Curator, a Python program with kazoo and a shell script with curl on one queue.
 #[tokio::test]
 async fn one_queue_for_all() {
-    wanted::hold_together(&ONE_QUEUE, "turns: 25").await;
+    expectations::check_programs_together(&ONE_QUEUE, "turns: 25").await;
 }
 
 /// Verifies the expectations for Lockgate against ZooKeeper.
 #[tokio::test]
 async fn zookeeper_itself() {
-    wanted::hold(Ensemble::zookeeper, |program| !program.uses_http).await;
+    expectations::check_programs(Ensemble::zookeeper, |program| !program.uses_http).await;
 }
 
 #[test]

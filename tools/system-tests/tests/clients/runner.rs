@@ -45,9 +45,9 @@ impl Drop for Running {
 
 /// Runs a program against the ensemble to its end. Returns its results, a line each, or the failure.
 pub async fn run(program: &Program, command: Command, ensemble: &mut Ensemble) -> Result<String, String> {
-    let command = told_where(command, ensemble);
+    let command = with_addresses(command, ensemble);
     follow(program, command, async |request, answers| {
-        carry_out(request, ensemble, answers).await
+        execute(request, ensemble, answers).await
     })
     .await
 }
@@ -58,7 +58,7 @@ pub async fn run_together(
     ensemble: &Ensemble,
 ) -> Vec<Result<String, String>> {
     let running = programs.into_iter().map(|(program, command)| {
-        let command = told_where(command, ensemble);
+        let command = with_addresses(command, ensemble);
         follow(program, command, async |request, _| {
             Err(format!("the program requested `{request}` while others run"))
         })
@@ -66,7 +66,7 @@ pub async fn run_together(
     futures_util::future::join_all(running).await
 }
 
-fn told_where(mut command: Command, ensemble: &Ensemble) -> Command {
+fn with_addresses(mut command: Command, ensemble: &Ensemble) -> Command {
     command.arg(ensemble.servers().join(","));
     if let Some(http) = ensemble.http() {
         command.env("LOCKGATE_HTTP", http.join(","));
@@ -77,7 +77,7 @@ fn told_where(mut command: Command, ensemble: &Ensemble) -> Command {
 async fn follow(
     program: &Program,
     command: Command,
-    carry_out: impl AsyncFnMut(&str, &mut ChildStdin) -> Result<(), String>,
+    execute: impl AsyncFnMut(&str, &mut ChildStdin) -> Result<(), String>,
 ) -> Result<String, String> {
     let mut running = Running::start(command)?;
     let mut stderr = running.child.stderr.take().expect("it is piped");
@@ -87,7 +87,7 @@ async fn follow(
         stderr.read_to_end(&mut text).await.map(|_| text)
     });
     let mut results = String::new();
-    let talk = talk(&mut running.child, carry_out, &mut results);
+    let talk = talk(&mut running.child, execute, &mut results);
     let ended = tokio::time::timeout(program.deadline, talk).await;
     drop(running);
     let failure = match ended {
@@ -107,14 +107,14 @@ async fn follow(
 
 async fn talk(
     child: &mut Child,
-    mut carry_out: impl AsyncFnMut(&str, &mut ChildStdin) -> Result<(), String>,
+    mut execute: impl AsyncFnMut(&str, &mut ChildStdin) -> Result<(), String>,
     results: &mut String,
 ) -> Result<(), String> {
     let mut stdin = child.stdin.take().expect("it is piped");
     let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
     while let Some(line) = lines.next_line().await.map_err(|error| error.to_string())? {
         match line.strip_prefix(REQUEST) {
-            Some(request) => carry_out(request, &mut stdin).await?,
+            Some(request) => execute(request, &mut stdin).await?,
             None => {
                 results.push_str(&line);
                 results.push('\n');
@@ -129,7 +129,7 @@ async fn talk(
     }
 }
 
-async fn carry_out(request: &str, ensemble: &mut Ensemble, answers: &mut ChildStdin) -> Result<(), String> {
+async fn execute(request: &str, ensemble: &mut Ensemble, answers: &mut ChildStdin) -> Result<(), String> {
     match request.split_once(' ') {
         Some(("kill", server)) => ensemble.kill(server).await,
         Some(("start", server)) => ensemble.start(server).await,

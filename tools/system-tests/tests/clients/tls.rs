@@ -6,9 +6,9 @@ use std::path::Path;
 use local_cluster::{LocalCluster, Ports, START_TIMEOUT};
 use tempfile::TempDir;
 
+use crate::expectations::skip;
 use crate::installed::Java;
 use crate::programs::{ALL, Client};
-use crate::wanted::skip;
 
 /// Options for TLS, which the client supports only with Netty; it trusts the authority in a file.
 const SECURE: &str =
@@ -18,7 +18,7 @@ const SECURE: &str =
 const NEWEST: &str = "-Dzookeeper.ssl.protocol=TLSv1.3 -Dzookeeper.ssl.ciphersuites=TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256";
 
 /// Runs a program with these JVM options against a node with TLS; its output must be the same as without TLS.
-async fn hold(options: &str, environment: &[(&str, &str)]) {
+async fn run_java_client(options: &str, environment: &[(&str, &str)]) {
     let java = match Java::find() {
         Ok(java) => java,
         Err(missing) => return skip("the client", &missing),
@@ -58,10 +58,10 @@ async fn hold(options: &str, environment: &[(&str, &str)]) {
 
 #[tokio::test]
 async fn java_client_with_defaults_connects_to_a_node_that_accepts_tls_1_2() {
-    hold("", &[("LOCKGATE_TLS_ZOOKEEPER_OLDEST_VERSION", "1.2")]).await;
+    run_java_client("", &[("LOCKGATE_TLS_ZOOKEEPER_OLDEST_VERSION", "1.2")]).await;
 }
 
 #[tokio::test]
 async fn java_client_configured_for_tls_1_3_connects() {
-    hold(NEWEST, &[]).await;
+    run_java_client(NEWEST, &[]).await;
 }

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-use crate::wire::Wire;
+use crate::dev_tools::DevTools;
 
 /// Environment variable: `required` makes a missing browser an error; otherwise the tests print a message and
 /// pass.
@@ -23,9 +23,9 @@ const REQUIRED_VARIABLE: &str = "LOCKGATE_BROWSER";
 const PROGRAMS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
 /// Time limit of every condition, on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-const LOOK_EVERY: Duration = Duration::from_millis(40);
+const POLL_INTERVAL: Duration = Duration::from_millis(40);
 
 /// Shell command that connects the child's standard input and output to descriptors 3 and 4, which the
 /// protocol uses.
@@ -52,7 +52,7 @@ const OPTIONS: [&str; 14] = [
 /// Browser with one page. It ends when this is dropped.
 pub struct Browser {
     child: Child,
-    wire: Arc<Wire>,
+    dev_tools: Arc<DevTools>,
     session: String,
     _profile: TempDir,
 }
@@ -85,51 +85,52 @@ impl Browser {
             .spawn()
             .expect("the browser can be run");
         let (to, from) = (child.stdin.take(), child.stdout.take());
-        let wire = Wire::open(to.expect("it is a pipe"), from.expect("it is a pipe"));
-        let made = wire
+        let dev_tools = DevTools::open(to.expect("it is a pipe"), from.expect("it is a pipe"));
+        let made = dev_tools
             .ask(None, "Target.createTarget", json!({"url": "about:blank"}))
             .await;
         let attach = json!({"targetId": made["targetId"], "flatten": true});
-        let attached = wire.ask(None, "Target.attachToTarget", attach).await;
+        let attached = dev_tools.ask(None, "Target.attachToTarget", attach).await;
         let browser = Self {
             child,
-            wire,
+            dev_tools,
             session: attached["sessionId"].as_str().expect("a session").to_owned(),
             _profile: profile,
         };
         for domain in ["Page", "Runtime", "Log"] {
-            browser.tell(&format!("{domain}.enable"), json!({})).await;
+            browser.send_command(&format!("{domain}.enable"), json!({})).await;
         }
         browser.size(1280, 800).await;
         Some(browser)
     }
 
-    async fn tell(&self, method: &str, parameters: Value) -> Value {
-        self.wire.ask(Some(&self.session), method, parameters).await
+    async fn send_command(&self, method: &str, parameters: Value) -> Value {
+        self.dev_tools.ask(Some(&self.session), method, parameters).await
     }
 
     /// Sets the size of the window.
     pub async fn size(&self, width: u32, height: u32) {
         let metrics =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
-        self.tell("Emulation.setDeviceMetricsOverride", metrics).await;
+        self.send_command("Emulation.setDeviceMetricsOverride", metrics)
+            .await;
     }
 
     /// Sets the preferred colour scheme: `light` or `dark`.
     pub async fn scheme(&self, scheme: &str) {
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
-        self.tell("Emulation.setEmulatedMedia", features).await;
+        self.send_command("Emulation.setEmulatedMedia", features).await;
     }
 
     /// Navigates to an address, possibly within the same page.
     pub async fn go(&self, url: &str) {
-        let gone = self.tell("Page.navigate", json!({"url": url})).await;
+        let gone = self.send_command("Page.navigate", json!({"url": url})).await;
         assert!(gone["errorText"].is_null(), "{url}: {gone}");
     }
 
     /// Reloads the current page.
     pub async fn reload(&self) {
-        self.tell("Page.reload", json!({})).await;
+        self.send_command("Page.reload", json!({})).await;
     }
 
     /// Evaluates an expression in the page.
@@ -141,7 +142,7 @@ impl Browser {
 
     async fn try_js(&self, expression: &str) -> Result<Value, String> {
         let asked = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
-        let answer = self.tell("Runtime.evaluate", asked).await;
+        let answer = self.send_command("Runtime.evaluate", asked).await;
         match (answer.get("exceptionDetails"), answer.get("message")) {
             (None, None) => Ok(answer["result"]["value"].clone()),
             // A page that is being left answers nothing.
@@ -151,16 +152,16 @@ impl Browser {
 
     /// Waits until an expression is true.
     pub async fn until(&self, expression: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while self.try_js(expression).await != Ok(Value::Bool(true)) {
             if Instant::now() >= deadline {
                 let body = self.try_js("document.body.innerText").await;
                 panic!(
                     "timeout while waiting for {expression}: {body:?}, {:?}",
-                    self.complaints()
+                    self.page_errors()
                 );
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -200,7 +201,7 @@ impl Browser {
         for kind in ["mousePressed", "mouseReleased"] {
             let event =
                 json!({"type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1});
-            self.tell("Input.dispatchMouseEvent", event).await;
+            self.send_command("Input.dispatchMouseEvent", event).await;
         }
     }
 
@@ -209,7 +210,7 @@ impl Browser {
         self.click(selector, "").await;
         self.js(&format!("document.querySelector({}).select()", json!(selector)))
             .await;
-        self.tell("Input.insertText", json!({"text": text})).await;
+        self.send_command("Input.insertText", json!({"text": text})).await;
     }
 
     /// Presses a key, such as `Enter`.
@@ -217,7 +218,7 @@ impl Browser {
         let text = if key == "Enter" { "\r" } else { "" };
         for kind in ["keyDown", "keyUp"] {
             let event = json!({"type": kind, "key": key, "code": key, "text": text, "windowsVirtualKeyCode": code(key)});
-            self.tell("Input.dispatchKeyEvent", event).await;
+            self.send_command("Input.dispatchKeyEvent", event).await;
         }
     }
 
@@ -225,7 +226,7 @@ impl Browser {
     pub async fn picture(&self, file: &Path) {
         use base64::Engine;
         let shot = self
-            .tell("Page.captureScreenshot", json!({"format": "png"}))
+            .send_command("Page.captureScreenshot", json!({"format": "png"}))
             .await;
         let data = shot["data"].as_str().expect("a picture");
         let bytes = base64::engine::general_purpose::STANDARD
@@ -235,8 +236,8 @@ impl Browser {
     }
 
     /// Returns the page's exceptions, console errors and policy violations.
-    pub fn complaints(&self) -> Vec<String> {
-        self.wire.complaints.lock().clone()
+    pub fn page_errors(&self) -> Vec<String> {
+        self.dev_tools.page_errors.lock().clone()
     }
 }
 

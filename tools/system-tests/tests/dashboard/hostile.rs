@@ -112,11 +112,11 @@ async fn client_input_never_becomes_markup() {
         .js("(() => { try { document.createElement('p').innerHTML = '<b>'; return 'taken'; } catch (error) { return error.name; } })()")
         .await;
     assert_eq!(refused, "TypeError");
-    let complaints = browser.complaints();
+    let page_errors = browser.page_errors();
     assert!(
-        complaints
+        page_errors
             .iter()
-            .all(|complaint| complaint.contains("TrustedHTML")),
-        "{complaints:?}"
+            .all(|page_error| page_error.contains("TrustedHTML")),
+        "{page_errors:?}"
     );
 }

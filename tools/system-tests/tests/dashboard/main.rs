@@ -9,15 +9,15 @@
 #![allow(clippy::unwrap_used)]
 
 mod browser;
-mod follows;
+mod live_updates;
 #[path = "../../../../crates/lockgate/tests/cluster/harness.rs"]
 #[allow(dead_code, reason = "these tests need a part of what the cluster tests need")]
 mod harness;
 mod hostile;
-mod looks;
+mod appearance;
 mod many;
 mod secured;
-mod wire;
+mod dev_tools;
 
 use std::time::Instant;
 
@@ -98,5 +98,5 @@ async fn session(cluster: &TestCluster, id: u64, name: &str) -> String {
 
 /// Asserts that the page has reported no problem.
 fn assert_content(browser: &Browser) {
-    assert_eq!(browser.complaints(), Vec::<String>::new());
+    assert_eq!(browser.page_errors(), Vec::<String>::new());
 }

@@ -8,7 +8,7 @@ use lockgate::raft_node::fail_points::table::{Point, Side};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::bench::{Bench, within};
+use crate::faulty_cluster::{FaultyCluster, within};
 use crate::load::Load;
 use crate::provoke::{Provocation, for_point};
 
@@ -121,7 +121,7 @@ pub fn matrix(points: &'static [Point]) -> Vec<Cell> {
 /// Result of a cell.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Whether the node exited.
+    /// True if the node exited.
     pub ended: bool,
     /// Time until locks were granted again.
     pub serves_after: Duration,
@@ -132,10 +132,10 @@ pub struct Outcome {
 impl Cell {
     /// Injects the fault and checks the consequences. All nodes serve before and, if there is no problem,
     /// after.
-    pub async fn run(&self, bench: &mut Bench, load: &Load, number: usize) -> Outcome {
+    pub async fn run(&self, cluster: &mut FaultyCluster, load: &Load, number: usize) -> Outcome {
         let mut outcome = Outcome::default();
-        let leader = bench.leader().await;
-        let followers: Vec<NodeId> = bench.ids().into_iter().filter(|id| *id != leader).collect();
+        let leader = cluster.leader().await;
+        let followers: Vec<NodeId> = cluster.ids().into_iter().filter(|id| *id != leader).collect();
         let mut target = match self.target {
             Target::Leader => leader,
             Target::Follower | Target::Starting => followers[number % followers.len()],
@@ -146,14 +146,14 @@ impl Cell {
             target = leader;
         }
         load.take_longest_gap();
-        if !self.reach(bench, target, provocation).await {
-            let tail = bench.log_tail(target);
+        if !self.reach(cluster, target, provocation).await {
+            let tail = cluster.log_tail(target);
             outcome.problems.push(format!(
                 "node {target} never reached the fail point; its log ends:\n{tail}"
             ));
         }
         let (hit, grants) = (Instant::now(), load.grants());
-        if self.fault == Fault::Panic && !within(ENDS_WITHIN, async || !bench.lives(target)).await {
+        if self.fault == Fault::Panic && !within(ENDS_WITHIN, async || !cluster.is_running(target)).await {
             outcome
                 .problems
                 .push(format!("node {target} keeps running after a panic"));
@@ -164,27 +164,27 @@ impl Cell {
                 .push(format!("no grants within {SERVES_WITHIN:?}"));
         }
         outcome.serves_after = hit.elapsed();
-        self.recover(bench, target, &mut outcome).await;
+        self.recover(cluster, target, &mut outcome).await;
         outcome.problems.extend(load.take_violations());
         outcome
     }
 
     /// Injects the fault and makes the node reach the point; returns whether it did.
-    async fn reach(&self, bench: &mut Bench, target: NodeId, provocation: Provocation) -> bool {
+    async fn reach(&self, cluster: &mut FaultyCluster, target: NodeId, provocation: Provocation) -> bool {
         let name = self.point.name;
-        let log = bench.log_length(target);
+        let log = cluster.log_length(target);
         let spelled = format!("{name}={}", self.fault.spelled());
         let environment = [("FAILPOINTS", spelled.as_str())];
         let at_start = self.target == Target::Starting || provocation == Provocation::Absence;
         if provocation == Provocation::Absence {
-            bench.be_away(target).await;
+            cluster.stay_away(target).await;
         }
         let before = if at_start {
-            bench.restart(target, &environment).await;
+            cluster.restart(target, &environment).await;
             0
         } else {
-            let before = bench.view(target).await.map_or(0, |view| view.acted(name));
-            bench.order(target, name, self.fault.order(), 1).await;
+            let before = cluster.view(target).await.map_or(0, |view| view.hits(name));
+            cluster.order(target, name, self.fault.order(), 1).await;
             before
         };
         let began = Instant::now();
@@ -192,14 +192,14 @@ impl Cell {
         let mut round = 0;
         loop {
             // A failed node cannot be queried, but its log has the reason.
-            let said = bench.log_since(target, log).contains(name);
+            let said = cluster.log_since(target, log).contains(name);
             let reached = match self.fault {
-                Fault::Panic => said && !bench.lives(target),
+                Fault::Panic => said && !cluster.is_running(target),
                 Fault::Delay | Fault::Error => {
-                    said || bench
+                    said || cluster
                         .view(target)
                         .await
-                        .is_some_and(|view| view.acted(name) > before)
+                        .is_some_and(|view| view.hits(name) > before)
                 }
             };
             if reached {
@@ -209,39 +209,39 @@ impl Cell {
                 return false;
             }
             if provoked.is_none_or(|last| last.elapsed() > PROVOKE_EVERY) {
-                if provocation == Provocation::Absence && round > 0 && bench.is_ready(target).await {
+                if provocation == Provocation::Absence && round > 0 && cluster.is_ready(target).await {
                     // The node caught up without a snapshot.
-                    bench.be_away(target).await;
-                    bench.restart(target, &environment).await;
+                    cluster.stay_away(target).await;
+                    cluster.restart(target, &environment).await;
                 } else if !at_start {
-                    bench.provoke(provocation, target, round).await;
+                    cluster.provoke(provocation, target, round).await;
                 }
                 round += 1;
                 provoked = Some(Instant::now());
             }
-            tokio::time::sleep(crate::bench::LOOK_EVERY).await;
+            tokio::time::sleep(crate::faulty_cluster::POLL_INTERVAL).await;
         }
     }
 
     /// Starts the nodes that have exited, and waits until all serve.
-    async fn recover(&self, bench: &mut Bench, target: NodeId, outcome: &mut Outcome) {
+    async fn recover(&self, cluster: &mut FaultyCluster, target: NodeId, outcome: &mut Outcome) {
         // A node whose log has failed answers no more, but takes a moment to exit.
         let deadline = Instant::now() + BACK_WITHIN + ENDS_WITHIN;
         loop {
-            for id in bench.ids() {
-                if !bench.lives(id) {
+            for id in cluster.ids() {
+                if !cluster.is_running(id) {
                     outcome.ended |= id == target;
-                    if id != target && self.is_unexpected(bench, id) {
+                    if id != target && self.is_unexpected(cluster, id) {
                         outcome.problems.push(format!(
                             "node {id} has exited as well; its log ends:\n{}",
-                            bench.log_tail(id)
+                            cluster.log_tail(id)
                         ));
                     }
-                    bench.cluster().start(id).expect("the node can be started");
+                    cluster.cluster().start(id).expect("the node can be started");
                 }
             }
-            let ids = bench.ids();
-            match bench.cluster().wait_ready(&ids, BACK_WITHIN).await {
+            let ids = cluster.ids();
+            match cluster.cluster().wait_ready(&ids, BACK_WITHIN).await {
                 Ok(()) => return,
                 // The node has just exited because of the same fault; it is started again.
                 Err(error) if Instant::now() >= deadline => {
@@ -255,26 +255,26 @@ impl Cell {
 
     /// Returns whether a node has exited unexpectedly; a node that a provocation has killed and not yet
     /// restarted is expected.
-    fn is_unexpected(&self, bench: &Bench, id: NodeId) -> bool {
+    fn is_unexpected(&self, cluster: &FaultyCluster, id: NodeId) -> bool {
         let provocation = for_point(self.point.name);
         let killed = matches!(provocation, Provocation::AbsenceOfAnother | Provocation::Bounce);
-        !killed || bench.log_tail(id).contains("panicked")
+        !killed || cluster.log_tail(id).contains("panicked")
     }
 }
 
 /// Checks that the states of all nodes are equal and that nothing acknowledged is missing; with
 /// `sessions_too`, also that silent sessions have ended.
-pub async fn compare(bench: &Bench, load: &Load, sessions_too: bool) -> Vec<String> {
+pub async fn compare(cluster: &FaultyCluster, load: &Load, sessions_too: bool) -> Vec<String> {
     const SETTLED_WITHIN: Duration = Duration::from_secs(10);
-    let _quiet = load.quiet().await;
+    let _quiet = load.pause_clients().await;
     let mut problems = Vec::new();
     if sessions_too {
-        problems.extend(load.undead(bench.address(1)).await);
+        problems.extend(load.live_silent_sessions(cluster.address(1)).await);
     }
     let settled = within(SETTLED_WITHIN, async || {
         let mut views = Vec::new();
-        for id in bench.ids() {
-            views.push(bench.view(id).await);
+        for id in cluster.ids() {
+            views.push(cluster.view(id).await);
         }
         let Some(views) = views.into_iter().collect::<Option<Vec<_>>>() else {
             return false;
@@ -297,7 +297,7 @@ pub async fn compare(bench: &Bench, load: &Load, sessions_too: bool) -> Vec<Stri
             "the nodes did not reach the same position within {SETTLED_WITHIN:?}"
         ));
     }
-    for address in bench.addresses() {
+    for address in cluster.addresses() {
         problems.extend(load.missing(&address).await);
     }
     problems

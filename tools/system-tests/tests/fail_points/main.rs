@@ -17,8 +17,8 @@
 // clippy's exception for tests does not reach their helpers.
 #![allow(clippy::unwrap_used, reason = "a panic is the failure of a test")]
 
-mod bench;
-mod birth;
+mod faulty_cluster;
+mod first_start;
 mod cell;
 mod load;
 mod provoke;
@@ -28,15 +28,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use lockgate::raft_node::fail_points::table::{POINTS, Side};
 
-use crate::bench::Bench;
 use crate::cell::{Cell, matrix};
+use crate::faulty_cluster::FaultyCluster;
 use crate::load::Load;
 
 /// Default number of cells: one or two minutes of the gate. Every cell has its day.
 const FEW: usize = 12;
 
 /// Number of cells between two checks that silent sessions have ended, which take as long as their TTL.
-const MOURN_EVERY: usize = 50;
+const SILENT_SESSIONS_EVERY: usize = 50;
 
 const SECONDS_A_DAY: u64 = 24 * 3600;
 
@@ -70,28 +70,28 @@ async fn cluster_survives_every_fault_at_every_point() {
     let cells = chosen();
     let began = Instant::now();
     let mut failed = Vec::new();
-    let mut next_mourning = MOURN_EVERY;
+    let mut next_session_check = SILENT_SESSIONS_EVERY;
     let mut slowest = Duration::ZERO;
     let (mut ended, mut run) = (0, 0);
-    let mut bench = Bench::start(3).await;
-    let load = Load::start(&bench.addresses());
+    let mut cluster = FaultyCluster::start(3).await;
+    let load = Load::start(&cluster.addresses());
     for (number, cell) in cells.iter().enumerate() {
         let cell_began = Instant::now();
         let outcome = if cell.point.side == Side::Birth {
-            birth::run(cell).await
+            first_start::run(cell).await
         } else {
-            let mut outcome = cell.run(&mut bench, &load, number).await;
+            let mut outcome = cell.run(&mut cluster, &load, number).await;
             let last_of_point = cells
                 .get(number + 1)
                 .is_none_or(|next| next.point.name != cell.point.name);
             if last_of_point {
-                let sessions_too = number + 1 == cells.len() || number >= next_mourning;
+                let sessions_too = number + 1 == cells.len() || number >= next_session_check;
                 if sessions_too {
-                    next_mourning = number + MOURN_EVERY;
+                    next_session_check = number + SILENT_SESSIONS_EVERY;
                 }
                 outcome
                     .problems
-                    .extend(cell::compare(&bench, &load, sessions_too).await);
+                    .extend(cell::compare(&cluster, &load, sessions_too).await);
             }
             outcome
         };
@@ -116,8 +116,8 @@ async fn cluster_survives_every_fault_at_every_point() {
             failed.push(format!("{cell}: {problem}"));
         }
         if !outcome.problems.is_empty() && cell.point.side != Side::Birth {
-            bench.keep_logs(number);
-            bench.up().await;
+            cluster.keep_logs(number);
+            cluster.up().await;
         }
     }
     println!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockgate::raft_node::NodeId;
 use nix::sys::signal::Signal;
 
-use crate::bench::{Bench, within};
+use crate::faulty_cluster::{FaultyCluster, within};
 
 /// Provocation of a fail point's step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,23 +59,23 @@ pub fn for_point(name: &str) -> Provocation {
 }
 
 /// Number of entries after which an absent node needs a snapshot.
-const MOVED_ON: u64 = 150;
+const CATCH_UP_WRITES: u64 = 150;
 
 /// Time limit for the log to grow by this, under load.
-const MOVE_ON_PATIENCE: Duration = Duration::from_secs(15);
+const CATCH_UP_WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Time limit of a node's start and its installation of a snapshot.
-const CATCH_UP_PATIENCE: Duration = Duration::from_secs(10);
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Duration of an isolation. The node waits for the leader for up to five seconds because it knows of the
 /// pauses of others. It asks them without an answer whether they have lost the leader, and then its election
 /// timeout expires.
-const ALONE_FOR: Duration = Duration::from_secs(9);
+const ISOLATION: Duration = Duration::from_secs(9);
 
 /// Time limit of an election.
-const ELECTION_PATIENCE: Duration = Duration::from_secs(10);
+const ELECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Bench {
+impl FaultyCluster {
     /// Provokes the step once; `round` counts the attempts. The fault is already injected at `target`.
     pub async fn provoke(&mut self, provocation: Provocation, target: NodeId, round: usize) {
         match provocation {
@@ -92,12 +92,12 @@ impl Bench {
                 self.hand_over(leader, to).await;
                 within(Duration::from_millis(400), async || self.leader().await == to).await;
             }
-            Provocation::Loneliness => self.leave_alone(target).await,
+            Provocation::Loneliness => self.isolate(target).await,
             Provocation::LonelinessOfAnother => {
                 let leader = self.leader().await;
                 let mut others = self.ids().into_iter().filter(|id| ![leader, target].contains(id));
                 let other = others.next().expect("a follower is left");
-                self.leave_alone(other).await;
+                self.isolate(other).await;
             }
             Provocation::Bounce => {
                 let leader = self.leader().await;
@@ -108,31 +108,31 @@ impl Bench {
                 };
                 self.restart(other, &[]).await;
             }
-            // Injected at the start, see `be_away`.
+            // Injected at the start, see `stay_away`.
             Provocation::Absence => {}
             Provocation::AbsenceOfAnother => {
                 let leader = self.leader().await;
                 if leader != target {
                     self.hand_over(leader, target).await;
-                    within(ELECTION_PATIENCE, async || self.leader().await == target).await;
+                    within(ELECTION_TIMEOUT, async || self.leader().await == target).await;
                 }
                 let away = self
                     .ids()
                     .into_iter()
                     .find(|id| *id != target)
                     .expect("there are others");
-                self.be_away(away).await;
-                if self.lives(away) {
+                self.stay_away(away).await;
+                if self.is_running(away) {
                     return;
                 }
                 self.cluster().start(away).expect("the node can be started");
                 // Killing the node again would undo the step that is provoked.
-                within(CATCH_UP_PATIENCE, async || {
-                    !self.lives(target) || self.is_ready(away).await
+                within(CATCH_UP_TIMEOUT, async || {
+                    !self.is_running(target) || self.is_ready(away).await
                 })
                 .await;
             }
-            Provocation::Conflict => self.overrule(target).await,
+            Provocation::Conflict => self.replace_leader(target).await,
             Provocation::Call => {
                 for id in self.ids() {
                     self.call(id).await;
@@ -151,19 +151,19 @@ impl Bench {
     }
 
     /// Kills a node and lets the log grow without it.
-    pub async fn be_away(&mut self, id: NodeId) {
+    pub async fn stay_away(&mut self, id: NodeId) {
         self.cluster().kill(id).await.expect("the node can be killed");
         // Without a leader the fault has just ended another node: the log grows only after its restart.
-        let Ok(leader) = self.cluster().leader(ELECTION_PATIENCE).await else {
+        let Ok(leader) = self.cluster().leader(ELECTION_TIMEOUT).await else {
             return;
         };
         let Some(then) = self.view(leader).await else {
             return;
         };
-        within(MOVE_ON_PATIENCE, async || {
+        within(CATCH_UP_WRITE_TIMEOUT, async || {
             let now = self.view(leader).await;
             // The leader is dead or deposed: the attempt is repeated.
-            now.is_none_or(|now| now.zxid > then.zxid + MOVED_ON)
+            now.is_none_or(|now| now.zxid > then.zxid + CATCH_UP_WRITES)
         })
         .await;
         self.snapshot(leader).await;
@@ -175,23 +175,23 @@ impl Bench {
     }
 
     /// Pauses all other nodes for a while. They receive the isolated node's requests when they continue.
-    async fn leave_alone(&mut self, lonely: NodeId) {
+    async fn isolate(&mut self, lonely: NodeId) {
         let others = self.without(lonely);
         for id in &others {
             self.pause(*id);
         }
-        tokio::time::sleep(ALONE_FOR).await;
+        tokio::time::sleep(ISOLATION).await;
         for id in others {
-            self.go_on(id);
+            self.resume(id);
         }
     }
 
     /// Lets the leader append entries that it cannot commit, while another leader is elected.
-    async fn overrule(&mut self, leader: NodeId) {
+    async fn replace_leader(&mut self, leader: NodeId) {
         if self.leader().await != leader {
             let now = self.leader().await;
             self.hand_over(now, leader).await;
-            within(ELECTION_PATIENCE, async || self.leader().await == leader).await;
+            within(ELECTION_TIMEOUT, async || self.leader().await == leader).await;
             return;
         }
         let others = self.without(leader);
@@ -205,11 +205,11 @@ impl Bench {
         for id in &others {
             self.cluster().start(*id).expect("the node can be started");
         }
-        within(ELECTION_PATIENCE, async || {
+        within(ELECTION_TIMEOUT, async || {
             self.leader_among(&others).await.is_some()
         })
         .await;
-        self.go_on(leader);
+        self.resume(leader);
     }
 
     fn without(&self, id: NodeId) -> Vec<NodeId> {
@@ -229,13 +229,13 @@ impl Bench {
 
     fn pause(&mut self, id: NodeId) {
         // The node may have died just now, as intended by the faults.
-        if self.lives(id) {
+        if self.is_running(id) {
             let _dead_meanwhile = self.cluster().signal(id, Signal::SIGSTOP);
         }
     }
 
-    fn go_on(&mut self, id: NodeId) {
-        if self.lives(id) {
+    fn resume(&mut self, id: NodeId) {
+        if self.is_running(id) {
             let _dead_meanwhile = self.cluster().signal(id, Signal::SIGCONT);
         }
     }

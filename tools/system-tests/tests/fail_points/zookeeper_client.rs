@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use zk_wire::{ConnectRequest, ConnectResponse, Reader, Request, frame};
 
-use crate::bench::Bench;
+use crate::faulty_cluster::FaultyCluster;
 
 /// Time limit of an answer. A running node answers within this, unless a fault delays it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -17,7 +17,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Timeout of a session without heartbeats.
 const SHORTEST_MS: i32 = 2_000;
 
-impl Bench {
+impl FaultyCluster {
     /// Opens a session at the first node, writes, and resumes it at each of the others in turn.
     pub async fn reconnect_everywhere(&self) {
         let mut ticket = ConnectRequest {

@@ -114,7 +114,7 @@ async fn full_disk_allows_releases_and_loses_nothing() {
     )
     .await;
 
-    disks.make_room();
+    disks.free_space();
     eventually("the cluster accepts writes again", async || {
         create(&disks.cluster, 2, "/full/after", "x").await.status == 201
     })

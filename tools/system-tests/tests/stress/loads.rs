@@ -40,7 +40,7 @@ fn addresses(cluster: &TestCluster, over: &str) -> String {
     all.join(",")
 }
 
-fn is_sound(report: &Value, workload: &str, over: &str, clients: u64) {
+fn assert_valid_report(report: &Value, workload: &str, over: &str, clients: u64) {
     assert_eq!(report["workload"], workload, "{report}");
     assert_eq!(report["over"], over, "{report}");
     assert_eq!(report["clients"], clients, "{report}");
@@ -81,7 +81,7 @@ async fn every_workload_runs_over_http_and_zookeepers_protocol() {
             let arguments = [workload, "--over", over, "--target", &target, "--clients", "6"];
             let reports = reports(&arguments).await;
             assert_eq!(reports.len(), 1);
-            is_sound(&reports[0], workload, over, 6);
+            assert_valid_report(&reports[0], workload, over, 6);
             let hands_over = workload == "contended";
             assert_eq!(reports[0]["hand_over"].is_object(), hands_over, "{}", reports[0]);
         }
@@ -109,7 +109,7 @@ async fn at_leader_connects_all_clients_to_the_leader() {
     cluster.kill(follower).await.unwrap();
     let target = addresses(&cluster, "http");
     let loads = reports(&["contended", "--target", &target, "--clients", "4", "--at-leader"]).await;
-    is_sound(&loads[0], "contended", "http", 4);
+    assert_valid_report(&loads[0], "contended", "http", 4);
     assert_eq!(loads[0]["nodes"], 1, "{}", loads[0]);
     for (node, asked) in [(leader, true), (other, false)] {
         let metrics = cluster.send(node, "GET", "/metrics", &Value::Null).await;
@@ -129,7 +129,7 @@ async fn open_loop_offers_the_requested_rate() {
     let target = addresses(&cluster, "http");
     let loads = reports(&["set", "--target", &target, "--clients", "4", "--rate", "50"]).await;
     let report = &loads[0];
-    is_sound(report, "set", "http", 4);
+    assert_valid_report(report, "set", "http", 4);
     let offered = &report["offered"];
     // Every due operation counts, whether it was answered in time or never sent.
     assert_eq!(report["operation"]["count"], 50, "{report}");

@@ -138,7 +138,7 @@ impl SmallDisks {
     }
 
     /// Removes all files that are not the nodes'.
-    pub fn make_room(&self) {
+    pub fn free_space(&self) {
         for name in ["ballast", "filler"] {
             for mount in &self.mounts {
                 std::fs::remove_file(mount.at.join(name)).unwrap();

@@ -2,7 +2,7 @@
 //! way.
 
 mod lockgate;
-mod words;
+mod status;
 mod zookeeper;
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ const SERVERS: u64 = 3;
 const START_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Interval between two queries of a starting server.
-const ASK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Three servers on free ports of this machine. They end with this value.
 pub enum Ensemble {
@@ -127,13 +127,13 @@ impl Ensemble {
             servers.wait_ready(server, START_TIMEOUT).await;
         }
         let deadline = Instant::now() + START_TIMEOUT;
-        while !words::serves(server).await {
+        while !status::serves(server).await {
             assert!(
                 Instant::now() < deadline,
                 "{server} does not serve after {START_TIMEOUT:?}\n{}",
                 self.logs()
             );
-            tokio::time::sleep(ASK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }

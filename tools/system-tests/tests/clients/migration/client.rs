@@ -113,7 +113,7 @@ impl Client {
     }
 
     /// Keeps the session alive at any of these servers that serves; a new leader needs a new connection.
-    pub async fn stay(&mut self, servers: &[String]) {
+    pub async fn stay_connected(&mut self, servers: &[String]) {
         let deadline = Instant::now() + Duration::from_millis(TIMEOUT_MS as u64);
         for server in servers.iter().cycle() {
             let (path, watch) = ("/".to_owned(), false);
@@ -143,7 +143,7 @@ impl Client {
     }
 
     /// Reads all persistent znodes, except the systems' own.
-    pub async fn tree(&mut self) -> BTreeMap<String, Seen> {
+    pub async fn tree(&mut self) -> BTreeMap<String, ReadZnode> {
         let mut tree = BTreeMap::new();
         let mut level = vec!["/".to_owned()];
         while !level.is_empty() {
@@ -179,7 +179,7 @@ impl Client {
                 next.extend(children.filter(|path| path != "/zookeeper"));
                 // Ephemeral znodes are not migrated.
                 if stat.ephemeral_owner <= 0 {
-                    tree.insert(path, Seen::new(data, stat, acl));
+                    tree.insert(path, ReadZnode::new(data, stat, acl));
                 }
             }
             level = next;
@@ -190,7 +190,7 @@ impl Client {
 
 /// Attributes of a znode that must be equal on both sides.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seen {
+pub struct ReadZnode {
     pub data: Bytes,
     pub acl: Vec<AclEntry>,
     pub version: i32,
@@ -201,7 +201,7 @@ pub struct Seen {
     pub created: i32,
 }
 
-impl Seen {
+impl ReadZnode {
     fn new(data: Bytes, stat: Stat, acl: Vec<AclEntry>) -> Self {
         Self {
             data,

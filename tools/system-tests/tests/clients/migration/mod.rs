@@ -4,8 +4,8 @@
 //! LOCKGATE_MIGRATION_ZNODES and LOCKGATE_MIGRATION_WRITES set the size and the load; see docs/migration.md.
 
 mod client;
-mod late;
-mod misfits;
+mod late_changes;
+mod incompatible;
 mod secured;
 mod writers;
 
@@ -25,10 +25,10 @@ use zk_wire::Request;
 use self::client::Client;
 use self::writers::{Writers, create, delete, fill, next_job, set};
 use crate::ensemble::Ensemble;
-use crate::wanted::skip;
+use crate::expectations::skip;
 
 /// Time limit of every step, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Settings with required authentication, and with a super user `super:secret` as at the source.
 const SETTINGS: &str = "
@@ -60,10 +60,10 @@ impl Target {
         cluster.secure().await.unwrap();
         // ZooKeeper clients connect before they authenticate.
         let mut admin =
-            ApiClient::new(&cluster.http_addresses(), 0, PATIENCE).with(cluster.credentials().clone());
+            ApiClient::new(&cluster.http_addresses(), 0, TIMEOUT).with(cluster.credentials().clone());
         let nothing = json!({ "grants": [] });
         admin
-            .call("PUT", "/v1/roles/anonymous", &nothing, PATIENCE)
+            .call("PUT", "/v1/roles/anonymous", &nothing, TIMEOUT)
             .await
             .unwrap();
         Self { cluster, directory }
@@ -80,11 +80,11 @@ impl Target {
 
     /// Returns the command of the tool from this source to this cluster.
     fn tool(&self, source: &[String], options: &[&str]) -> Command {
-        self.tool_to(&self.cluster.http_addresses(), source, options)
+        self.tool_for(&self.cluster.http_addresses(), source, options)
     }
 
     /// Returns the same command with another address of the target.
-    fn tool_to(&self, target: &[String], source: &[String], options: &[&str]) -> Command {
+    fn tool_for(&self, target: &[String], source: &[String], options: &[&str]) -> Command {
         let auth = self.file("source.auth");
         std::fs::write(&auth, format!("digest:{}\n", client::SUPER)).unwrap();
         let mut tool = Command::new(env!("CARGO_BIN_EXE_lockgate-with-faults"));
@@ -135,7 +135,7 @@ impl Running {
             }
             panic!("the tool ended without {event:?} {begins:?}");
         };
-        tokio::time::timeout(PATIENCE, told)
+        tokio::time::timeout(TIMEOUT, told)
             .await
             .expect("the event in time")
     }
@@ -150,7 +150,7 @@ impl Running {
             }
             (told, self.process.wait().await.unwrap().code())
         };
-        tokio::time::timeout(PATIENCE, ended)
+        tokio::time::timeout(TIMEOUT, ended)
             .await
             .expect("the tool ends in time")
     }
@@ -170,13 +170,13 @@ fn number_of(variable: &str, usually: u64) -> u64 {
 }
 
 /// Waits until a condition holds.
-async fn until_so(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let becomes_so = async {
-        while !is_so().await {
+async fn wait_until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let becomes_true = async {
+        while !condition().await {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, becomes_so).await.expect(what);
+    tokio::time::timeout(TIMEOUT, becomes_true).await.expect(what);
 }
 
 /// Returns whether the znode exists.
@@ -232,13 +232,13 @@ async fn tree_is_moved_during_writes_and_failures() {
     second.until("note", "all is copied").await;
     println!("copied the rest in {:?}", begun.elapsed());
     let written = writers.written();
-    until_so("the writers continue", async || {
+    wait_until("the writers continue", async || {
         writers.written() >= written + per_second
     })
     .await;
     second.kill().await;
 
-    keeper.stay(&servers[..2]).await;
+    keeper.stay_connected(&servers[..2]).await;
 
     // The server that the tool reads from is killed while the tool follows.
     let mut third = Running::start(target.tool(
@@ -253,7 +253,7 @@ async fn tree_is_moved_during_writes_and_failures() {
     third.kill().await;
     source.start(&servers[2]).await;
 
-    keeper.stay(&servers[..2]).await;
+    keeper.stay_connected(&servers[..2]).await;
 
     // A command stops the writers, as in an operator's script.
     let (freeze, frozen) = (target.file("freeze"), target.file("frozen"));
@@ -264,7 +264,7 @@ async fn tree_is_moved_during_writes_and_failures() {
     );
     let switch = Running::start(target.tool(&servers, &["--switch", "--on-freeze", &command]));
     let stopped = async {
-        until_so("the tool asks for the freeze", async || freeze.exists()).await;
+        wait_until("the tool asks for the freeze", async || freeze.exists()).await;
         let rate = writers.rate();
         let written = writers.stop().await;
         std::fs::write(&frozen, "").unwrap();

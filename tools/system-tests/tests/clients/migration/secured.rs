@@ -10,12 +10,12 @@ use tempfile::TempDir;
 
 use super::client::Client;
 use super::writers::create;
-use super::{Running, Target, assert_same, has, until_so};
+use super::{Running, Target, assert_same, has, wait_until};
+use crate::expectations::skip;
 use crate::installed::Java;
-use crate::wanted::skip;
 
 /// TLS settings for servers before 3.9, which otherwise speak only 1.2; clients without 1.3 are still served.
-const SPEAKS_NEW: &str = "ssl.protocol=TLSv1.3\n\
+const NEWEST_PROTOCOL: &str = "ssl.protocol=TLSv1.3\n\
                           ssl.enabledProtocols=TLSv1.3,TLSv1.2\n\
                           ssl.ciphersuites=TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,\
                           TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256\n";
@@ -80,7 +80,7 @@ impl Secured {
             protected: format!("localhost:{}", ports[1]),
             directory,
         };
-        until_so("the server serves", async || {
+        wait_until("the server serves", async || {
             Client::try_open(&server.plain).await.is_ok()
         })
         .await;
@@ -135,7 +135,7 @@ fn certificates(place: &Path) {
 
 #[tokio::test]
 async fn source_with_tls_is_moved() {
-    let source = match Secured::start(SPEAKS_NEW).await {
+    let source = match Secured::start(NEWEST_PROTOCOL).await {
         Ok(source) => source,
         Err(missing) => return skip("a server", &missing),
     };

@@ -33,7 +33,7 @@ pub struct Program {
     pub client: Client,
     /// Time limit.
     pub deadline: Duration,
-    /// Whether it uses HTTP as well and so works with Lockgate only.
+    /// True if it uses HTTP as well and so works with Lockgate only.
     pub uses_http: bool,
 }
 

@@ -25,7 +25,7 @@ const LOCKS: [&str; 2] = ["fp/a", "fp/b"];
 const WRITERS: usize = 3;
 
 /// Time limit of a call with its retries. A fault ends much earlier.
-const PATIENCE: Duration = Duration::from_secs(20);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Time limit of a response before another node is called.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -93,7 +93,7 @@ impl Ledger {
         }
     }
 
-    fn given_back(&self, lock: &'static str) {
+    fn released(&self, lock: &'static str) {
         self.holders.lock().remove(lock);
     }
 }
@@ -109,7 +109,7 @@ impl Load {
     pub fn start(nodes: &[String]) -> Self {
         let ledger = Arc::new(Ledger::default());
         let mut users = JoinSet::new();
-        let client = |first: usize| ApiClient::new(nodes, first, PATIENCE);
+        let client = |first: usize| ApiClient::new(nodes, first, REQUEST_TIMEOUT);
         for user in 0..LOCK_USERS {
             users.spawn(lock_user(ledger.clone(), client(user), user));
         }
@@ -117,7 +117,7 @@ impl Load {
             users.spawn(writer(ledger.clone(), client(user), user));
         }
         users.spawn(occasional(ledger.clone(), client(1)));
-        users.spawn(mourned(ledger.clone(), client(2)));
+        users.spawn(silent_user(ledger.clone(), client(2)));
         users.spawn(modes::user(ledger.clone(), client(0)));
         Self {
             ledger,
@@ -146,7 +146,7 @@ impl Load {
     }
 
     /// Waits until every round has ended; none begins while the guard is held.
-    pub async fn quiet(&self) -> RwLockWriteGuard<'_, ()> {
+    pub async fn pause_clients(&self) -> RwLockWriteGuard<'_, ()> {
         let guard = self.ledger.turns.write().await;
         // The pause must not count as an outage of the cluster.
         *self.ledger.last_grant.lock() = None;
@@ -155,10 +155,10 @@ impl Load {
 
     /// Waits until all silent sessions have ended; describes what is left of them. Must be called while the
     /// clients pause.
-    pub async fn undead(&self, node: &str) -> Vec<String> {
-        let mut client = ApiClient::new(&[node.to_owned()], 0, PATIENCE);
+    pub async fn live_silent_sessions(&self, node: &str) -> Vec<String> {
+        let mut client = ApiClient::new(&[node.to_owned()], 0, REQUEST_TIMEOUT);
         let deadline = Instant::now() + SILENT_END;
-        let mut undead = Vec::new();
+        let mut live_silent_sessions = Vec::new();
         let dying = std::mem::take(&mut *self.ledger.dying.lock());
         for path in dying {
             loop {
@@ -168,18 +168,18 @@ impl Load {
                     _ if Instant::now() < deadline => tokio::time::sleep(PAUSE * 5).await,
                     other => {
                         let found = other.map(|found| found.status);
-                        undead.push(format!("{path} outlives its silent session: {found:?}"));
+                        live_silent_sessions.push(format!("{path} outlives its silent session: {found:?}"));
                         break;
                     }
                 }
             }
         }
-        undead
+        live_silent_sessions
     }
 
     /// Describes the acknowledged writes that a node lacks. Must be called while the clients pause.
     pub async fn missing(&self, node: &str) -> Vec<String> {
-        let mut client = ApiClient::new(&[node.to_owned()], 0, PATIENCE);
+        let mut client = ApiClient::new(&[node.to_owned()], 0, REQUEST_TIMEOUT);
         let mut missing = Vec::new();
         let mut expected: Vec<(String, u64)> = self.ledger.znodes.lock().iter().cloned().collect();
         for (user, register) in self.ledger.registers.iter().enumerate() {
@@ -238,7 +238,7 @@ async fn lock_user(ledger: Arc<Ledger>, mut client: ApiClient, user: usize) {
                             .violation(format!("{name} holds {held:?}, but the check returned {other:?}")),
                     }
                 }
-                ledger.given_back(lock);
+                ledger.released(lock);
                 if let Err(error) = client.release(session.id(), &held).await {
                     ledger.violation(format!("{name} cannot release {held:?}: {error}"));
                 }
@@ -374,7 +374,7 @@ async fn occasional(ledger: Arc<Ledger>, mut client: ApiClient) {
 }
 
 /// Opens sessions with an ephemeral znode each, and lets them expire.
-async fn mourned(ledger: Arc<Ledger>, mut client: ApiClient) {
+async fn silent_user(ledger: Arc<Ledger>, mut client: ApiClient) {
     for round in 0_u64.. {
         let turn = ledger.turns.read().await;
         match client.open_session(SILENT_TTL, "mourned").await {

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use super::{ANSWER_TIMEOUT, Ledger, PAUSE, open};
 
 /// Wait of the second session in each round, which must time out.
-const IN_VAIN_MS: u64 = 20;
+const FAILING_WAIT_MS: u64 = 20;
 
 /// Runs one round after the other.
 pub async fn user(ledger: Arc<Ledger>, mut client: ApiClient) {
     let first = open(&ledger, &mut client, "modes").await;
-    let second = open(&ledger, &mut client, "modes, in vain").await;
+    let second = open(&ledger, &mut client, "modes, rejected").await;
     for limit in (1_u64..=9).cycle() {
         let turn = ledger.turns.read().await;
         let round = round(&mut client, first.id(), second.id(), limit).await;
@@ -30,7 +30,7 @@ pub async fn user(ledger: Arc<Ledger>, mut client: ApiClient) {
 /// Description of a violation.
 type Violation = String;
 
-fn must_be(so: bool, what: impl FnOnce() -> Violation) -> Result<(), Violation> {
+fn require(so: bool, what: impl FnOnce() -> Violation) -> Result<(), Violation> {
     if so { Ok(()) } else { Err(what()) }
 }
 
@@ -65,14 +65,14 @@ async fn upgrade_and_downgrade(client: &mut ApiClient, session: &str) -> Result<
     };
     let alone = call(client, "upgrade", own(json!({}))).await?;
     let token = |grant: &Value| grant["fencing_token"].as_u64();
-    must_be(
+    require(
         alone["mode"] == "exclusive" && token(&alone) > token(&held),
         || format!("{held} was upgraded to {alone}"),
     )?;
     call(client, "revoke", json!({ "reason": "a test" })).await?;
     call(client, "revoke", own(json!({ "answer": "soon" }))).await?;
     let back = call(client, "downgrade", own(json!({ "mode": "upgradeable" }))).await?;
-    must_be(
+    require(
         back["mode"] == "upgradeable" && token(&back) == token(&alone),
         || format!("{alone} was downgraded to {back}"),
     )?;
@@ -92,7 +92,7 @@ async fn all_or_none(client: &mut ApiClient, first: &str, second: &str) -> Resul
         .iter()
         .map(|grant| json!({ "lock": grant["lock"], "holder": grant["holder"] }))
         .collect();
-    let body = json!({ "session": second, "locks": locks, "wait_ms": IN_VAIN_MS });
+    let body = json!({ "session": second, "locks": locks, "wait_ms": FAILING_WAIT_MS });
     match post(client, path, body).await {
         Err(error) if error.code() == "lock_timeout" => {}
         Err(error) => return Err(format!("waiting for two held locks: {error}")),
@@ -107,7 +107,7 @@ async fn all_or_none(client: &mut ApiClient, first: &str, second: &str) -> Resul
         .flatten()
         .map(|one| one["holds"].as_u64())
         .collect();
-    must_be(holds == [Some(0), Some(0)], || {
+    require(holds == [Some(0), Some(0)], || {
         format!("{held} was released as {released}")
     })
 }
@@ -115,7 +115,7 @@ async fn all_or_none(client: &mut ApiClient, first: &str, second: &str) -> Resul
 /// Sends an idempotent request.
 async fn send(client: &mut ApiClient, method: &str, path: &str, mut body: Value) -> Result<Value, CallError> {
     body["request_id"] = request_id().into();
-    let within = ANSWER_TIMEOUT + Duration::from_millis(IN_VAIN_MS);
+    let within = ANSWER_TIMEOUT + Duration::from_millis(FAILING_WAIT_MS);
     let response = client.call(method, path, &body, within).await?;
     Ok(match response.body.is_empty() {
         true => Value::Null,

@@ -24,7 +24,10 @@ const WRITE_VARIABLE: &str = "LOCKGATE_WRITE_EXPECTED";
 
 /// Starts an ensemble and runs these programs against it, one after the other. All of them run, even after a
 /// failure.
-pub async fn hold(start: impl AsyncFnOnce() -> Result<Ensemble, String>, chosen: impl Fn(&Program) -> bool) {
+pub async fn check_programs(
+    start: impl AsyncFnOnce() -> Result<Ensemble, String>,
+    chosen: impl Fn(&Program) -> bool,
+) {
     let only = env::var(ONLY_VARIABLE).unwrap_or_default();
     let (share, of) = share();
     let mut commands = Vec::new();
@@ -51,7 +54,7 @@ pub async fn hold(start: impl AsyncFnOnce() -> Result<Ensemble, String>, chosen:
         let begin = Instant::now();
         // While the program starts, the servers that the previous one has killed start again.
         ensemble.start_all();
-        if !program.looks_further() {
+        if !program.reads_more_output() {
             ensemble.wait_all().await;
         }
         let outcome = match runner::run(program, command, &mut ensemble).await {
@@ -81,7 +84,7 @@ fn share() -> (usize, usize) {
 }
 
 /// Runs these programs at the same time against three Lockgate nodes; all of them must print `says`.
-pub async fn hold_together(programs: &[Program], says: &str) {
+pub async fn check_programs_together(programs: &[Program], says: &str) {
     let mut commands = Vec::new();
     for program in programs {
         match program.command() {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::bench::{Bench, within};
 use crate::cell::{Cell, Outcome};
+use crate::faulty_cluster::{FaultyCluster, within};
 
 /// Time limit within which a single node starts, elects itself and serves, wherever its first start ended.
 const SERVES_WITHIN: Duration = Duration::from_secs(15);
@@ -11,11 +11,14 @@ const SERVES_WITHIN: Duration = Duration::from_secs(15);
 /// Starts a new node with the fault, and again without it if it has exited.
 pub async fn run(cell: &Cell) -> Outcome {
     let mut outcome = Outcome::default();
-    let mut bench = Bench::configure(1);
+    let mut cluster = FaultyCluster::configure(1);
     let fault = format!("{}={}", cell.point.name, cell.fault.spelled());
-    bench.cluster().start_with(1, &[("FAILPOINTS", &fault)]).unwrap();
+    cluster
+        .cluster()
+        .start_with(1, &[("FAILPOINTS", &fault)])
+        .unwrap();
     let reached = within(SERVES_WITHIN, async || {
-        bench.log_since(1, 0).contains(cell.point.name)
+        cluster.log_since(1, 0).contains(cell.point.name)
     })
     .await;
     if !reached {
@@ -23,10 +26,10 @@ pub async fn run(cell: &Cell) -> Outcome {
             .problems
             .push("the node never reached the fail point".to_owned());
     }
-    if bench.cluster().wait_ready(&[1], SERVES_WITHIN).await.is_err() {
+    if cluster.cluster().wait_ready(&[1], SERVES_WITHIN).await.is_err() {
         outcome.ended = true;
-        bench.cluster().start(1).unwrap();
-        if let Err(error) = bench.cluster().wait_ready(&[1], SERVES_WITHIN).await {
+        cluster.cluster().start(1).unwrap();
+        if let Err(error) = cluster.cluster().wait_ready(&[1], SERVES_WITHIN).await {
             outcome
                 .problems
                 .push(format!("the node does not start again: {error:#}"));

@@ -8,9 +8,9 @@ use zk_wire::Request;
 
 use super::client::Client;
 use super::writers::{create, delete, entry, set};
-use super::{Running, Target, assert_same, event, has, until_so};
+use super::{Running, Target, assert_same, event, has, wait_until};
 use crate::ensemble::Ensemble;
-use crate::wanted::skip;
+use crate::expectations::skip;
 
 /// Low limits that a test can reach.
 const LIMITS: &str = "
@@ -100,7 +100,7 @@ async fn incompatible_znodes_are_named_before_anything_is_written() {
         following.until("misfit", "").await["path"].clone(),
     ];
     assert_eq!(named, ["/large", "/wide"]);
-    until_so("all other changes are followed", async || {
+    wait_until("all other changes are followed", async || {
         has(&mut there, "/fits/more").await
     })
     .await;
@@ -120,7 +120,7 @@ async fn incompatible_znodes_are_named_before_anything_is_written() {
     // A znode that fits again is copied with everything below it.
     client.call(set("/large", &[7; 1000])).await.unwrap().unwrap();
     client.call(delete("/wide/1")).await.unwrap().unwrap();
-    until_so("znodes that fit again are copied", async || {
+    wait_until("znodes that fit again are copied", async || {
         has(&mut there, "/large/below").await && has(&mut there, "/wide/0").await
     })
     .await;

@@ -9,19 +9,19 @@ use zk_wire::Request;
 
 use super::client::Client;
 use super::writers::{create, entry, set};
-use super::{Running, Target, assert_same, event, until_so};
+use super::{Running, Target, assert_same, event, wait_until};
 use crate::ensemble::Ensemble;
-use crate::wanted::skip;
+use crate::expectations::skip;
 
 /// Proxy in front of a node that blocks all traffic while it is closed.
-struct Gate {
+struct BlockingProxy {
     address: String,
     is_open: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
-impl Gate {
-    async fn before(node: String) -> Self {
+impl BlockingProxy {
+    async fn in_front_of(node: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (is_open, opened) = watch::channel(true);
@@ -58,7 +58,7 @@ impl Gate {
     }
 }
 
-impl Drop for Gate {
+impl Drop for BlockingProxy {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -67,7 +67,7 @@ impl Drop for Gate {
 /// Starts a switch, makes the change while both sides are compared, and returns the reason of the rejection.
 async fn refused_for(
     target: &Target,
-    gate: &Gate,
+    proxy: &BlockingProxy,
     servers: &[String],
     client: &mut Client,
     change: Request,
@@ -84,14 +84,14 @@ async fn refused_for(
     );
     let on_refused = format!("touch {}", back.display());
     let options = ["--switch", "--on-freeze", &on_freeze, "--on-refused", &on_refused];
-    let mut switch = Running::start(target.tool_to(std::slice::from_ref(&gate.address), servers, &options));
-    until_so("the source is frozen", async || freeze.exists()).await;
+    let mut switch = Running::start(target.tool_for(std::slice::from_ref(&proxy.address), servers, &options));
+    wait_until("the source is frozen", async || freeze.exists()).await;
     // The target does not answer until the change has been made.
-    gate.close();
+    proxy.close();
     std::fs::write(&frozen, "").unwrap();
     switch.until("note", "the source is quiet").await;
     client.call(change).await.unwrap().unwrap();
-    gate.open();
+    proxy.open();
     let (told, code) = switch.end().await;
     assert_eq!(code, Some(80), "{told:#?}");
     assert!(back.exists(), "writers are allowed again");
@@ -110,9 +110,9 @@ async fn switch_is_rejected_if_the_source_changes_during_the_comparison() {
     for path in ["/a", "/a/b", "/c"] {
         client.call(create(path, b"x", 0)).await.unwrap().unwrap();
     }
-    let gate = Gate::before(target.cluster.http_addresses().remove(0)).await;
+    let proxy = BlockingProxy::in_front_of(target.cluster.http_addresses().remove(0)).await;
 
-    let why = refused_for(&target, &gate, &servers, &mut client, set("/a/b", b"too late")).await;
+    let why = refused_for(&target, &proxy, &servers, &mut client, set("/a/b", b"too late")).await;
     assert_eq!(why, "the source changed at /a/b while both sides were compared");
 
     // Replacing an ACL causes no event: to a client that only listens the source is quiet.
@@ -121,7 +121,7 @@ async fn switch_is_rejected_if_the_source_changes_during_the_comparison() {
         acl: Some(vec![entry(31, "world", "anyone"), entry(1, "ip", "10.1.2.3")]),
         version: -1,
     };
-    let why = refused_for(&target, &gate, &servers, &mut client, change).await;
+    let why = refused_for(&target, &proxy, &servers, &mut client, change).await;
     assert_eq!(why, "the source changed at /c while both sides were compared");
 
     // A later switch succeeds: nothing was lost.

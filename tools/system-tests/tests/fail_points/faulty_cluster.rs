@@ -23,7 +23,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 const SHORTEST_TTL_MS: u64 = 2_000;
 
 /// Interval between two checks of a condition.
-pub const LOOK_EVERY: Duration = Duration::from_millis(10);
+pub const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Settings with a log segment and a snapshot every second or two. The limits differ from node to node (see
 /// `differ`).
@@ -58,23 +58,27 @@ pub struct View {
 
 impl View {
     /// Returns the number of executed faults at a point.
-    pub fn acted(&self, point: &str) -> u64 {
+    pub fn hits(&self, point: &str) -> u64 {
         self.points[point]["acted"].as_u64().unwrap_or(0)
     }
 }
 
 /// Cluster under test; it ends when this is dropped.
-pub struct Bench {
+pub struct FaultyCluster {
     cluster: LocalCluster,
     _dir: TempDir,
 }
 
-impl Bench {
+impl FaultyCluster {
     /// Starts this number of nodes and waits until they serve.
     pub async fn start(nodes: u64) -> Self {
-        let mut bench = Self::configure(nodes);
-        bench.cluster.up(START_TIMEOUT).await.expect("the cluster starts");
-        bench
+        let mut cluster = Self::configure(nodes);
+        cluster
+            .cluster
+            .up(START_TIMEOUT)
+            .await
+            .expect("the cluster starts");
+        cluster
     }
 
     /// Configures this number of nodes without starting them.
@@ -126,7 +130,7 @@ impl Bench {
     }
 
     /// Returns whether a node's process runs.
-    pub fn lives(&self, id: NodeId) -> bool {
+    pub fn is_running(&self, id: NodeId) -> bool {
         self.cluster.pid(id).expect("the pid file can be read").is_some()
     }
 
@@ -245,7 +249,7 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
+impl Drop for FaultyCluster {
     fn drop(&mut self) {
         self.cluster.kill_now();
     }
@@ -258,7 +262,7 @@ pub async fn within(patience: Duration, mut condition: impl AsyncFnMut() -> bool
         if Instant::now() >= deadline {
             return false;
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     true
 }
