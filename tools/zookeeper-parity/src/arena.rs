@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use crate::compare::{Difference, shrink};
 use crate::front::FrontNode;
-use crate::lockgate::{Habits, Lockgate};
+use crate::lockgate::{Lockgate, ReplicaOptions};
 use crate::program::{Program, Root};
 use crate::reserved;
 use crate::server::{Installation, Server};
@@ -20,7 +20,7 @@ use crate::zookeeper::{Observer, ZooKeeper};
 
 /// Side that ZooKeeper is compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Opponent {
+pub enum Counterpart {
     /// Lockgate's state machine.
     Lockgate,
     /// A Lockgate node, over its ZooKeeper port.
@@ -66,8 +66,8 @@ impl Arena {
     }
 
     /// Runs a program against both sides; returns their first difference.
-    pub fn examine(&mut self, program: &Program, opponent: Opponent) -> Result<Option<Difference>> {
-        let (difference, tally) = self.compare(program, opponent)?;
+    pub fn examine(&mut self, program: &Program, counterpart: Counterpart) -> Result<Option<Difference>> {
+        let (difference, tally) = self.compare(program, counterpart)?;
         self.tally.add(&tally);
         Ok(difference)
     }
@@ -87,7 +87,7 @@ impl Arena {
     pub fn examine_reserved(mut self) -> Result<Option<Difference>> {
         let program = reserved::program();
         let zookeeper = self.run_at(&program, &Root::written())?;
-        let other = lockgate(&program, Habits::default())?;
+        let other = lockgate(&program, ReplicaOptions::default())?;
         Ok(Difference::find(
             &program,
             &zookeeper.trace,
@@ -97,30 +97,36 @@ impl Arena {
     }
 
     /// Minimizes the program of a difference.
-    pub fn shrink(&mut self, difference: Difference, opponent: Opponent) -> Result<Difference> {
+    pub fn shrink(&mut self, difference: Difference, counterpart: Counterpart) -> Result<Difference> {
         // A part of a program may crash the server; it is no smaller example of this difference.
         shrink(difference, |program| {
-            Ok(self.compare(program, opponent).map_or(None, |(found, _)| found))
+            Ok(self
+                .compare(program, counterpart)
+                .map_or(None, |(found, _)| found))
         })
     }
 
-    fn compare(&mut self, program: &Program, opponent: Opponent) -> Result<(Option<Difference>, Tally)> {
+    fn compare(
+        &mut self,
+        program: &Program,
+        counterpart: Counterpart,
+    ) -> Result<(Option<Difference>, Tally)> {
         let zookeeper = self.zookeeper(program)?;
-        let difference = match opponent {
-            Opponent::Lockgate => HABITS.into_iter().find_map(|(name, habits)| {
+        let difference = match counterpart {
+            Counterpart::Lockgate => VARIANTS.into_iter().find_map(|(name, options)| {
                 // A panic of the state machine would stop all replicas: it is a difference, and does not end
                 // the run.
-                match panic::catch_unwind(|| lockgate(program, habits)) {
+                match panic::catch_unwind(|| lockgate(program, options)) {
                     Ok(Ok(other)) => Difference::find(program, &zookeeper.trace, &other.trace, name),
                     Ok(Err(error)) => Some(Difference::failed(program, &format!("{error:#}"), name)),
                     Err(payload) => Some(Difference::failed(program, &panic_message(&*payload), name)),
                 }
             }),
-            Opponent::Front => match self.front(program) {
+            Counterpart::Front => match self.front(program) {
                 Ok(other) => Difference::find(program, &zookeeper.trace, &other.trace, FRONT),
                 Err(error) => Some(Difference::failed(program, &format!("{error:#}"), FRONT)),
             },
-            Opponent::Itself => {
+            Counterpart::Itself => {
                 let again = self.zookeeper(program)?;
                 Difference::find(program, &zookeeper.trace, &again.trace, "ZooKeeper again")
             }
@@ -172,25 +178,25 @@ impl Arena {
 const FRONT: &str = "Lockgate's front end";
 
 /// Additional events on Lockgate's side: none, or such as must stay invisible.
-const HABITS: [(&str, Habits); 2] = [
+const VARIANTS: [(&str, ReplicaOptions); 2] = [
     (
         "Lockgate",
-        Habits {
+        ReplicaOptions {
             repeats: false,
             restores_after: None,
         },
     ),
     (
         "Lockgate, repeated and restored",
-        Habits {
+        ReplicaOptions {
             repeats: true,
             restores_after: Some(5),
         },
     ),
 ];
 
-fn lockgate(program: &Program, habits: Habits) -> Result<Run> {
-    let mut side = Lockgate::new(program.sessions, habits);
+fn lockgate(program: &Program, options: ReplicaOptions) -> Result<Run> {
+    let mut side = Lockgate::new(program.sessions, options);
     side::run(&mut side, program, &Root::written())
         .with_context(|| format!("Lockgate, seed {}\n{program}", program.seed))
 }

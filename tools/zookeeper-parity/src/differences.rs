@@ -8,7 +8,7 @@ use crate::program::{QUOTA_ROOT, Step};
 use crate::wire::{AclEntry, CreateCall, Request};
 
 /// A deliberate difference.
-pub struct Known {
+pub struct KnownDifference {
     /// Name, which comments in the code refer to.
     pub name: &'static str,
     /// Behaviour of ZooKeeper 3.8.
@@ -22,20 +22,20 @@ pub struct Known {
 }
 
 /// Section of the table.
-pub struct Chapter {
+pub struct Section {
     /// Title of the section.
     pub title: &'static str,
     /// Entries of the section.
-    pub known: &'static [Known],
+    pub known: &'static [KnownDifference],
 }
 
 /// All sections.
-pub const CHAPTERS: [Chapter; 7] = [TREE, RIGHTS, QUOTAS, WATCHES, ENSEMBLE, REQUESTS, WORDS];
+pub const SECTIONS: [Section; 7] = [TREE, RIGHTS, QUOTAS, WATCHES, ENSEMBLE, REQUESTS, WORDS];
 
-const TREE: Chapter = Chapter {
+const TREE: Section = Section {
     title: "The tree",
     known: &[
-        Known {
+        KnownDifference {
             name: "zxids",
             zookeeper: "The upper half of a zxid is the epoch of its leader, the lower half is a counter.",
             lockgate: "A zxid is one number that increases with every command, across all leaders.",
@@ -43,7 +43,7 @@ const TREE: Chapter = Chapter {
                      after 2³² changes, which forces an election.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "sequence-numbers",
             zookeeper: "The counter of a parent has 32 bits: after 2,147,483,647 creations its sequential \
                         children get negative numbers.",
@@ -53,7 +53,7 @@ const TREE: Chapter = Chapter {
                      digits, would put the newest before the oldest, and a lock would have two holders.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "limits",
             zookeeper: "The children of a znode, the ephemeral znodes of a session and the sessions are \
                         limited only by memory.",
@@ -66,7 +66,7 @@ const TREE: Chapter = Chapter {
                      while a session ends.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "characters",
             zookeeper: "Characters beyond U+FFFF are rejected in paths, because Java stores them as two \
                         surrogates, which are not characters.",
@@ -75,7 +75,7 @@ const TREE: Chapter = Chapter {
                      anyway.",
             example: Some(|| vec![create(0, "/p/\u{1f600}")]),
         },
-        Known {
+        KnownDifference {
             name: "order",
             zookeeper: "Names of children, paths of ephemeral znodes, and the deletions when a session ends \
                         have the order of a hash table.",
@@ -84,7 +84,7 @@ const TREE: Chapter = Chapter {
             reason: "What has no defined order in ZooKeeper may have any order.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "locks",
             zookeeper: "`/locks` is an ordinary path.",
             lockgate: "It is the parent of the locks of all clients. Znodes that Curator and kazoo create \
@@ -98,10 +98,10 @@ const TREE: Chapter = Chapter {
     ],
 };
 
-const RIGHTS: Chapter = Chapter {
+const RIGHTS: Section = Section {
     title: "Rights",
     known: &[
-        Known {
+        KnownDifference {
             name: "acl-schemes",
             zookeeper: "Without further configuration an ACL supports the schemes `world`, `auth`, `digest` \
                         and `ip`, the last one for IPv4 only.",
@@ -115,7 +115,7 @@ const RIGHTS: Chapter = Chapter {
                 ]
             }),
         },
-        Known {
+        KnownDifference {
             name: "acl-ids",
             zookeeper: "Numbers in an address are anything that Java parses as a number, as in `127.0.00.1` \
                         and `127.0.0.+1`, and colons after the hash of a `digest` are ignored when the ACL \
@@ -131,7 +131,7 @@ const RIGHTS: Chapter = Chapter {
                 ]
             }),
         },
-        Known {
+        KnownDifference {
             name: "acl-size",
             zookeeper: "An ACL may be as long as a request.",
             lockgate: "The texts of an ACL have at most 16 KiB.",
@@ -147,17 +147,17 @@ const RIGHTS: Chapter = Chapter {
     ],
 };
 
-const QUOTAS: Chapter = Chapter {
+const QUOTAS: Section = Section {
     title: "Quotas",
     known: &[
-        Known {
+        KnownDifference {
             name: "hard-quotas",
             zookeeper: "Hard limits reject nothing unless every server was started with `enforceQuota`.",
             lockgate: "They are always enforced. Soft limits cause a warning in the log, as in ZooKeeper.",
             reason: "An operator that sets a hard limit expects it to be enforced.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "quota-in-multi",
             zookeeper: "Each operation of a multi is compared with the usage before the multi. Together they \
                         can exceed a hard limit.",
@@ -169,7 +169,7 @@ const QUOTAS: Chapter = Chapter {
                 steps
             }),
         },
-        Known {
+        KnownDifference {
             name: "malformed-quotas",
             zookeeper: "With malformed limits every write below them fails with a marshalling error, and so \
                         it does with malformed usage. Without limits, malformed usage stops the server.",
@@ -181,7 +181,7 @@ const QUOTAS: Chapter = Chapter {
                 steps
             }),
         },
-        Known {
+        KnownDifference {
             name: "blank-names-in-quotas",
             zookeeper: "The search for the quota of a path ignores components of blanks: `/a/ /b` is counted \
                         as `/a/b`.",
@@ -197,10 +197,10 @@ const QUOTAS: Chapter = Chapter {
     ],
 };
 
-const WATCHES: Chapter = Chapter {
+const WATCHES: Section = Section {
     title: "Watches",
     known: &[
-        Known {
+        KnownDifference {
             name: "kinds-of-watches",
             zookeeper: "A client has at most one kind of watch on a path: setting a standard watch removes \
                         its persistent one, and vice versa (ZOOKEEPER-4466).",
@@ -229,7 +229,7 @@ const WATCHES: Chapter = Chapter {
                 ]
             }),
         },
-        Known {
+        KnownDifference {
             name: "watcher-types",
             zookeeper: "Removing the data watches of a path removes one half of a persistent watch, and \
                         removing its child watches the other half (ZOOKEEPER-4471, ZOOKEEPER-4472). There \
@@ -256,7 +256,7 @@ const WATCHES: Chapter = Chapter {
                 ]
             }),
         },
-        Known {
+        KnownDifference {
             name: "check-watches",
             zookeeper: "`checkWatches` succeeds if any client watches the path.",
             lockgate: "It succeeds if the caller watches the path.",
@@ -281,14 +281,14 @@ const WATCHES: Chapter = Chapter {
                 ]
             }),
         },
-        Known {
+        KnownDifference {
             name: "zxids-of-notifications",
             zookeeper: "A notification of a watch has the zxid -1. Since 3.9 it has the zxid of the change.",
             lockgate: "It has the zxid of the change.",
             reason: "Clients of 3.9 rely on it, and older ones ignore it.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "watch-limits",
             zookeeper: "The number of watches is unlimited.",
             lockgate: "A client has at most 100,000 watches, a node 1,000,000; both limits are configurable.",
@@ -298,10 +298,10 @@ const WATCHES: Chapter = Chapter {
     ],
 };
 
-const ENSEMBLE: Chapter = Chapter {
+const ENSEMBLE: Section = Section {
     title: "Sessions and the ensemble",
     known: &[
-        Known {
+        KnownDifference {
             name: "session-timeouts",
             zookeeper: "A session's timeout is between 2 and 20 ticks, by default 4 to 40 s. Spark and \
                         Curator request 60 s and get 40 s.",
@@ -313,7 +313,7 @@ const ENSEMBLE: Chapter = Chapter {
                      not at the next tick.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "configuration",
             zookeeper: "`/zookeeper/config` lists the servers of the ensemble, for `config` of `zkCli.sh` \
                         and for `getConfig`, with their ports for each other and, if configured so, for \
@@ -326,7 +326,7 @@ const ENSEMBLE: Chapter = Chapter {
                      addresses by bad ones.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "reconfig",
             zookeeper: "`reconfig` changes the ensemble, if every server is configured to allow it.",
             lockgate: "It is rejected as by a ZooKeeper that does not allow it. Members are added and \
@@ -335,7 +335,7 @@ const ENSEMBLE: Chapter = Chapter {
                      `reconfig` cannot express.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "read-only-mode",
             zookeeper: "A server without a majority serves reads to clients that accept this, if it is \
                         configured so. `isro` then returns `ro`.",
@@ -344,7 +344,7 @@ const ENSEMBLE: Chapter = Chapter {
                      node.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "sasl",
             zookeeper: "Clients can authenticate by SASL, if the server is configured for it.",
             lockgate: "There is no SASL. Clients authenticate by a certificate, or with `addauth` by a token \
@@ -352,7 +352,7 @@ const ENSEMBLE: Chapter = Chapter {
             reason: "Kerberos is another system to operate. A certificate proves as much.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "certificates",
             zookeeper: "TLS certificates may be of X.509 version 1.",
             lockgate: "Only version 3 is accepted. A node with another certificate does not start, and logs \
@@ -363,10 +363,10 @@ const ENSEMBLE: Chapter = Chapter {
     ],
 };
 
-const REQUESTS: Chapter = Chapter {
+const REQUESTS: Section = Section {
     title: "Malformed requests",
     known: &[
-        Known {
+        KnownDifference {
             name: "illegal-paths",
             zookeeper: "An illegal path is detected after other errors: a create first fails with an invalid \
                         ACL, a missing parent, or missing permissions.",
@@ -375,7 +375,7 @@ const REQUESTS: Chapter = Chapter {
             reason: "The path is validated once, before anything else.",
             example: Some(|| vec![create(0, "/p/missing//a")]),
         },
-        Known {
+        KnownDifference {
             name: "create-flags",
             zookeeper: "`createContainer` with the flags of another kind creates a container, with a \
                         sequence number if the flags say so. `createTTL` without a time to live stops the \
@@ -384,7 +384,7 @@ const REQUESTS: Chapter = Chapter {
             reason: "No client sends this.",
             example: Some(|| vec![call(0, create_call(CreateCall::Container, "/p/a", 2))]),
         },
-        Known {
+        KnownDifference {
             name: "ttl-flags-in-multi",
             zookeeper: "In a multi, `create` with the flags of a TTL node makes the whole multi fail with a \
                         marshalling error.",
@@ -397,7 +397,7 @@ const REQUESTS: Chapter = Chapter {
                 )]
             }),
         },
-        Known {
+        KnownDifference {
             name: "lone-check",
             zookeeper: "A successful `check` outside of a multi ends the thread that sends replies: the \
                         server then answers no client any more.",
@@ -406,7 +406,7 @@ const REQUESTS: Chapter = Chapter {
                      afterwards.)",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "wrong-password",
             zookeeper: "An attempt to resume a session with a wrong password closes the session's current \
                         connection.",
@@ -417,24 +417,24 @@ const REQUESTS: Chapter = Chapter {
     ],
 };
 
-const WORDS: Chapter = Chapter {
+const WORDS: Section = Section {
     title: "Four-letter words",
     known: &[
-        Known {
+        KnownDifference {
             name: "unsupported-words",
             zookeeper: "`gtmk` and `stmk` show and set the trace mask, `hash` shows digests of the tree.",
             lockgate: "They are not supported: the connection is closed, as after any unknown four bytes.",
             reason: "`[log]` configures the logs, and replicas compare their states by other means.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "words-whitelist",
             zookeeper: "`srvr` is answered regardless of the whitelist.",
             lockgate: "Only the words in `four_letter_words` are answered. The default is `srvr`.",
             reason: "An operator can disable all words.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "omitted-lines",
             zookeeper: "`mntr` has about five hundred lines, `srvr` and `stat` of a leader contain the sizes \
                         of proposals, `conf` the ensemble and `tickTime`, `envi` Java and its memory.",
@@ -444,14 +444,14 @@ const WORDS: Chapter = Chapter {
                      the members at `GET /v1/cluster`.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "words-node-count",
             zookeeper: "The root is counted twice in `Node count` and `zk_znode_count`.",
             lockgate: "It is counted once.",
             reason: "It exists once.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "words-watches",
             zookeeper: "`wchs`, `wchc` and `wchp` show data and existence watches; child watches are only \
                         counted, by `mntr`.",
@@ -460,7 +460,7 @@ const WORDS: Chapter = Chapter {
             reason: "They help to find the cause of a notification.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "words-dump",
             zookeeper: "`dump` shows when each connection expires.",
             lockgate: "It shows the connections without an expiry.",
@@ -473,7 +473,7 @@ const WORDS: Chapter = Chapter {
 /// Returns the page for users.
 pub fn markdown() -> String {
     let mut page = INTRODUCTION.to_owned();
-    for Chapter { title, known } in &CHAPTERS {
+    for Section { title, known } in &SECTIONS {
         write!(page, "\n## {title}\n").expect("a String takes everything");
         for known in *known {
             write!(page, "\n### {}\n\n", known.name).expect("a String takes everything");

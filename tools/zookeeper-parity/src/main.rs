@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 
-use zookeeper_parity::arena::{Arena, Opponent};
+use zookeeper_parity::arena::{Arena, Counterpart};
 use zookeeper_parity::differences;
 use zookeeper_parity::generate;
 use zookeeper_parity::server::Installation;
@@ -125,10 +125,10 @@ fn progress(shared: &Shared, started: Instant) -> String {
 
 /// Runs programs until there are no more.
 fn work(installation: &Installation, arguments: &Arguments, shared: &Shared) -> Result<()> {
-    let opponent = match arguments.against {
-        Against::Lockgate => Opponent::Lockgate,
-        Against::Front => Opponent::Front,
-        Against::Itself => Opponent::Itself,
+    let counterpart = match arguments.against {
+        Against::Lockgate => Counterpart::Lockgate,
+        Against::Front => Counterpart::Front,
+        Against::Itself => Counterpart::Itself,
     };
     loop {
         let mut arena = Arena::start(installation)?;
@@ -151,9 +151,9 @@ fn work(installation: &Installation, arguments: &Arguments, shared: &Shared) -> 
             if arguments.show {
                 println!("seed {seed}\n{}", arena.show(&program)?);
             }
-            if let Some(difference) = arena.examine(&program, opponent)? {
+            if let Some(difference) = arena.examine(&program, counterpart)? {
                 if shared.differences.fetch_add(1, Ordering::Relaxed) < MOST_SHRUNK {
-                    println!("{}", arena.shrink(difference, opponent)?);
+                    println!("{}", arena.shrink(difference, counterpart)?);
                 } else {
                     println!("seed {seed} differs");
                 }

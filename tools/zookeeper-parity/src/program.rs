@@ -21,7 +21,7 @@ pub enum Relative {
     Zero,
     /// A future one: only deletions are new.
     Future,
-    /// That of an earlier reply of this session; 0 is the last one.
+    /// The zxid of an earlier reply of this session; 0 is the last one.
     Reply(usize),
 }
 

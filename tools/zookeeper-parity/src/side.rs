@@ -4,16 +4,16 @@ use anyhow::{Context, Result};
 
 use crate::program::{Program, QUOTA_ROOT, Root, Step, WRITTEN_ROOT};
 use crate::tally::Tally;
-use crate::trace::{Moment, Recorder, Trace};
+use crate::trace::{Recorder, StepResult, Trace};
 use crate::wire::{AclEntry, CreateCall, Outcome, Reply, Request};
 
 /// System that executes the steps of one program.
 pub trait Side {
     /// Executes one step, and waits until all notifications have arrived.
-    fn step(&mut self, step: &Step) -> Result<Moment>;
+    fn step(&mut self, step: &Step) -> Result<StepResult>;
 
     /// Answers reads of an observer with all permissions that is no session of the program.
-    fn look(&mut self, requests: &[Request]) -> Result<Vec<Outcome>>;
+    fn read_all(&mut self, requests: &[Request]) -> Result<Vec<Outcome>>;
 }
 
 /// Result of a run.
@@ -37,21 +37,21 @@ pub fn run(side: &mut dyn Side, program: &Program, root: &Root) -> Result<Run> {
         .collect::<Vec<_>>();
 
     side.step(&Step::Open { session: 0 })
-        .map(|moment| recorder.record(0, &Step::Open { session: 0 }, moment))?;
+        .map(|step_result| recorder.record(0, &Step::Open { session: 0 }, step_result))?;
     let make_root = make_root(root);
-    let moment = side.step(&make_root)?;
-    trace.0.push(recorder.record(0, &make_root, moment));
+    let step_result = side.step(&make_root)?;
+    trace.0.push(recorder.record(0, &make_root, step_result));
 
     let mut left = Vec::new();
     for (steps, first) in [(&program.steps, 1), (&ends, program.steps.len() + 1)] {
         for (index, step) in steps.iter().enumerate() {
             let number = first + index;
             let placed = place(step, root);
-            let moment = side
+            let step_result = side
                 .step(&placed)
                 .with_context(|| format!("step {number}, {step}"))?;
-            tally.note(step, &moment);
-            trace.0.push(recorder.record(number, step, moment));
+            tally.note(step, &step_result);
+            trace.0.push(recorder.record(number, step, step_result));
         }
         let (lines, found) = survey(side, &mut recorder, root).context("survey the tree")?;
         trace.0.push(lines);
@@ -139,7 +139,7 @@ fn survey(side: &mut dyn Side, recorder: &mut Recorder, root: &Root) -> Result<(
                 ]
             })
             .collect::<Vec<_>>();
-        let outcomes = side.look(&requests)?;
+        let outcomes = side.read_all(&requests)?;
         let mut next = Vec::new();
         for (index, (request, outcome)) in requests.iter().zip(&outcomes).enumerate() {
             let path = &level[index / 3];

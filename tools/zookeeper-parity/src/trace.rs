@@ -16,17 +16,17 @@ use crate::wire::{
 
 /// Result of one step on one side, in that side's own numbers.
 #[derive(Debug)]
-pub struct Moment {
+pub struct StepResult {
     /// Effect of the step.
-    pub happened: Happened,
+    pub effect: Effect,
     /// Notifications by session: those of the acting session before its reply, those of the others until all
     /// was quiet.
-    pub heard: Vec<(usize, Vec<Notification>)>,
+    pub received: Vec<(usize, Vec<Notification>)>,
 }
 
 /// Effect of a step.
 #[derive(Debug)]
-pub enum Happened {
+pub enum Effect {
     /// None: the step made no sense.
     Skipped,
     /// A new session.
@@ -53,7 +53,7 @@ pub enum Happened {
         zxid: i64,
         /// Body or error.
         outcome: Outcome,
-        /// Whether the server then closed the connection.
+        /// True if the server then closed the connection.
         closed: bool,
     },
     /// The server closed the connection without a reply.
@@ -94,27 +94,27 @@ impl Recorder {
     }
 
     /// Returns the lines of a step.
-    pub fn record(&mut self, number: usize, step: &Step, moment: Moment) -> Vec<String> {
+    pub fn record(&mut self, number: usize, step: &Step, step_result: StepResult) -> Vec<String> {
         let mut lines = Vec::new();
-        match moment.happened {
-            Happened::Skipped => lines.push("skipped".to_owned()),
-            Happened::Opened {
+        match step_result.effect {
+            Effect::Skipped => lines.push("skipped".to_owned()),
+            Effect::Opened {
                 session_id,
                 timeout_ms,
             } => {
                 self.sessions.insert(session_id, step.session());
                 lines.push(format!("opened, timeout {timeout_ms} ms"));
             }
-            Happened::Resumed {
+            Effect::Resumed {
                 session_id,
                 timeout_ms,
             } => {
                 let session = self.owner(session_id);
                 lines.push(format!("resumed {session}, timeout {timeout_ms} ms"));
             }
-            Happened::Refused => lines.push("refused".to_owned()),
-            Happened::Dropped => lines.push("dropped".to_owned()),
-            Happened::Replied {
+            Effect::Refused => lines.push("refused".to_owned()),
+            Effect::Dropped => lines.push("dropped".to_owned()),
+            Effect::Replied {
                 zxid,
                 outcome,
                 closed,
@@ -128,9 +128,9 @@ impl Recorder {
                 let closed = if closed { ", connection closed" } else { "" };
                 lines.push(format!("{reply} (seen {seen}{closed})"));
             }
-            Happened::Closed => lines.push("connection closed".to_owned()),
+            Effect::Closed => lines.push("connection closed".to_owned()),
         }
-        for (session, mut notifications) in moment.heard {
+        for (session, mut notifications) in step_result.received {
             if step.ends_session() {
                 notifications.sort();
             }

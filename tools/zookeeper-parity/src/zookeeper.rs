@@ -7,9 +7,9 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::program::{Relative, Step, auth};
 use crate::server::SUPER_CREDENTIALS;
 use crate::side::Side;
-use crate::trace::{Happened, Moment};
+use crate::trace::{Effect, StepResult};
 use crate::wire::{
-    Accepted, Answer, Answered, Connection, ErrorCode, Notification, Outcome, Request, Resumed,
+    Accepted, ConnectOutcome, Connection, ErrorCode, Notification, Outcome, Reaction, Request, Response,
 };
 
 /// Connection with all permissions, which reads the znodes that programs leave, and deletes them.
@@ -18,7 +18,7 @@ pub struct Observer(Connection);
 impl Observer {
     /// Connects to a server with a session of its own.
     pub fn connect(server: SocketAddr) -> Result<Self> {
-        let Resumed::Accepted(mut connection, _) = Connection::open(server, None, 0)? else {
+        let ConnectOutcome::Accepted(mut connection, _) = Connection::open(server, None, 0)? else {
             bail!("the server rejected a new session")
         };
         expect_success(connection.call(&auth("digest", SUPER_CREDENTIALS))?)?;
@@ -51,7 +51,7 @@ impl Observer {
             .collect::<Result<Vec<_>>>()?;
         let mut outcomes = Vec::new();
         for (request, xid) in requests.iter().zip(xids) {
-            let Answered::Reply { outcome, .. } = self.0.receive(request, xid)?.answered else {
+            let Reaction::Reply { outcome, .. } = self.0.receive(request, xid)?.reaction else {
                 bail!("the server closed the observer's connection")
             };
             outcomes.push(outcome);
@@ -60,9 +60,9 @@ impl Observer {
     }
 }
 
-fn expect_success(answer: Answer) -> Result<()> {
-    match answer.answered {
-        Answered::Reply { outcome: Ok(_), .. } => Ok(()),
+fn expect_success(answer: Response) -> Result<()> {
+    match answer.reaction {
+        Reaction::Reply { outcome: Ok(_), .. } => Ok(()),
         other => bail!("the observer was not authenticated: {other:?}"),
     }
 }
@@ -92,14 +92,14 @@ impl<'a> ZooKeeper<'a> {
         }
     }
 
-    fn open(&mut self, session: usize) -> Result<Happened> {
+    fn open(&mut self, session: usize) -> Result<Effect> {
         if self.sessions[session]
             .as_ref()
             .is_some_and(|session| !session.ended)
         {
-            return Ok(Happened::Skipped);
+            return Ok(Effect::Skipped);
         }
-        let Resumed::Accepted(connection, accepted) = Connection::open(self.server, None, 0)? else {
+        let ConnectOutcome::Accepted(connection, accepted) = Connection::open(self.server, None, 0)? else {
             bail!("the server rejected a new session")
         };
         let (session_id, timeout_ms) = (accepted.session_id, accepted.timeout_ms);
@@ -109,20 +109,20 @@ impl<'a> ZooKeeper<'a> {
             seen: Vec::new(),
             ended: false,
         });
-        Ok(Happened::Opened {
+        Ok(Effect::Opened {
             session_id,
             timeout_ms,
         })
     }
 
-    fn resume(&mut self, session: usize, wrong_password: bool) -> Result<Happened> {
+    fn resume(&mut self, session: usize, wrong_password: bool) -> Result<Effect> {
         let Some(session) = &mut self.sessions[session] else {
-            return Ok(Happened::Skipped);
+            return Ok(Effect::Skipped);
         };
         let older = session.connection.take();
         if wrong_password && older.is_some() {
             session.connection = older;
-            return Ok(Happened::Skipped);
+            return Ok(Effect::Skipped);
         }
         let mut password = session.accepted.password;
         if wrong_password {
@@ -138,15 +138,15 @@ impl<'a> ZooKeeper<'a> {
             );
         }
         match resumed {
-            Resumed::Refused => Ok(Happened::Refused),
-            Resumed::Accepted(connection, accepted) => {
+            ConnectOutcome::Refused => Ok(Effect::Refused),
+            ConnectOutcome::Accepted(connection, accepted) => {
                 session.connection = Some(connection);
                 let Accepted {
                     session_id,
                     timeout_ms,
                     ..
                 } = accepted;
-                Ok(Happened::Resumed {
+                Ok(Effect::Resumed {
                     session_id,
                     timeout_ms,
                 })
@@ -154,30 +154,30 @@ impl<'a> ZooKeeper<'a> {
         }
     }
 
-    fn drop_connection(&mut self, session: usize) -> Result<Happened> {
+    fn drop_connection(&mut self, session: usize) -> Result<Effect> {
         match self.sessions[session]
             .as_mut()
             .and_then(|session| session.connection.take())
         {
-            Some(connection) => connection.leave().map(|()| Happened::Dropped),
-            None => Ok(Happened::Skipped),
+            Some(connection) => connection.disconnect().map(|()| Effect::Dropped),
+            None => Ok(Effect::Skipped),
         }
     }
 
-    fn call(&mut self, number: usize, request: &Request) -> Result<(Happened, Vec<Notification>)> {
+    fn call(&mut self, number: usize, request: &Request) -> Result<(Effect, Vec<Notification>)> {
         let Some(session) = &mut self.sessions[number] else {
-            return Ok((Happened::Skipped, Vec::new()));
+            return Ok((Effect::Skipped, Vec::new()));
         };
         let Some(connection) = &mut session.connection else {
-            return Ok((Happened::Skipped, Vec::new()));
+            return Ok((Effect::Skipped, Vec::new()));
         };
-        let Answer {
+        let Response {
             notifications,
-            answered,
+            reaction,
         } = connection.call(request)?;
-        let Answered::Reply { zxid, outcome } = answered else {
+        let Reaction::Reply { zxid, outcome } = reaction else {
             session.connection = None;
-            return Ok((Happened::Closed, notifications));
+            return Ok((Effect::Closed, notifications));
         };
         session.seen.push(zxid);
         let closed = closes_connection(request, &outcome);
@@ -190,7 +190,7 @@ impl<'a> ZooKeeper<'a> {
             session.ended = *request == Request::CloseSession;
         }
         Ok((
-            Happened::Replied {
+            Effect::Replied {
                 zxid,
                 outcome,
                 closed,
@@ -206,17 +206,17 @@ impl<'a> ZooKeeper<'a> {
         relative_zxid(seen, relative)
     }
 
-    fn end(&mut self, number: usize) -> Result<(Happened, Vec<Notification>)> {
+    fn end(&mut self, number: usize) -> Result<(Effect, Vec<Notification>)> {
         let Some(session) = &self.sessions[number] else {
-            return Ok((Happened::Skipped, Vec::new()));
+            return Ok((Effect::Skipped, Vec::new()));
         };
         if session.ended {
-            return Ok((Happened::Skipped, Vec::new()));
+            return Ok((Effect::Skipped, Vec::new()));
         }
         if session.connection.is_none() {
             let resumed = self.resume(number, false)?;
             ensure!(
-                matches!(resumed, Happened::Resumed { .. }),
+                matches!(resumed, Effect::Resumed { .. }),
                 "a session that was not closed no longer exists"
             );
         }
@@ -225,7 +225,7 @@ impl<'a> ZooKeeper<'a> {
 
     /// Reads the notifications of other sessions. The reply to a ping follows everything that was sent before
     /// it.
-    fn hear(&mut self, acting: usize) -> Result<Vec<(usize, Vec<Notification>)>> {
+    fn receive_notifications(&mut self, acting: usize) -> Result<Vec<(usize, Vec<Notification>)>> {
         let mut pings = Vec::new();
         for (number, session) in self
             .sessions
@@ -237,7 +237,7 @@ impl<'a> ZooKeeper<'a> {
                 pings.push((number, connection.send(&Request::Ping)?));
             }
         }
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for (number, xid) in pings {
             let connection = self.sessions[number]
                 .as_mut()
@@ -245,21 +245,21 @@ impl<'a> ZooKeeper<'a> {
             let connection = connection.expect("a ping was sent on this connection");
             let answer = connection.receive(&Request::Ping, xid)?;
             ensure!(
-                matches!(answer.answered, Answered::Reply { .. }),
+                matches!(answer.reaction, Reaction::Reply { .. }),
                 "an idle connection was closed"
             );
             if !answer.notifications.is_empty() {
-                heard.push((number, answer.notifications));
+                received.push((number, answer.notifications));
             }
         }
-        Ok(heard)
+        Ok(received)
     }
 }
 
 impl Side for ZooKeeper<'_> {
-    fn step(&mut self, step: &Step) -> Result<Moment> {
+    fn step(&mut self, step: &Step) -> Result<StepResult> {
         let acting = step.session();
-        let (happened, notifications) = match step {
+        let (effect, notifications) = match step {
             Step::Open { session } => (self.open(*session)?, Vec::new()),
             Step::Drop { session } => (self.drop_connection(*session)?, Vec::new()),
             Step::Resume {
@@ -284,17 +284,17 @@ impl Side for ZooKeeper<'_> {
             Step::Close { session } => self.call(*session, &Request::CloseSession)?,
             Step::End { session } => self.end(*session)?,
         };
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         if !notifications.is_empty() {
-            heard.push((acting, notifications));
+            received.push((acting, notifications));
         }
         if may_fire_watches(step) {
-            heard.extend(self.hear(acting)?);
+            received.extend(self.receive_notifications(acting)?);
         }
-        Ok(Moment { happened, heard })
+        Ok(StepResult { effect, received })
     }
 
-    fn look(&mut self, requests: &[Request]) -> Result<Vec<Outcome>> {
+    fn read_all(&mut self, requests: &[Request]) -> Result<Vec<Outcome>> {
         self.observer.call_all(requests)
     }
 }

@@ -10,7 +10,7 @@ use anyhow::{Result, bail, ensure};
 use resident::{live_heap_bytes, resident_bytes};
 use znode_store::{Acl, Command, CreateMode, CreatePath, EntryContext, Op, Store};
 use zookeeper_parity::server::{Installation, Server};
-use zookeeper_parity::wire::{AclEntry, Answered, Connection, CreateCall, Request, Resumed};
+use zookeeper_parity::wire::{AclEntry, ConnectOutcome, Connection, CreateCall, Reaction, Request};
 
 const NODES: u64 = 1_000_000;
 const SIBLINGS: u64 = 1_000;
@@ -84,7 +84,7 @@ fn ours() -> Result<Store> {
 }
 
 fn load(server: &Server) -> Result<()> {
-    let Resumed::Accepted(mut connection, _) = Connection::open(server.address(), None, 0)? else {
+    let ConnectOutcome::Accepted(mut connection, _) = Connection::open(server.address(), None, 0)? else {
         bail!("the server rejected a new session");
     };
     let create = |path, data| Request::Create {
@@ -104,7 +104,7 @@ fn load(server: &Server) -> Result<()> {
         let all = std::iter::once(create(parent(first), None)).chain(children);
         let answer = connection.call(&Request::Multi(all.collect()))?;
         ensure!(
-            matches!(answer.answered, Answered::Reply { .. }),
+            matches!(answer.reaction, Reaction::Reply { .. }),
             "the server did not create {}: {answer:?}",
             parent(first)
         );

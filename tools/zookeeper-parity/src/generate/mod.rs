@@ -3,7 +3,7 @@
 //! The generator aims at collisions: few names, few versions, and existing paths. What it avoids because the
 //! two sides differ on purpose is listed in `differences`; comments in the code name the entry.
 
-mod beliefs;
+mod expected_tree;
 mod material;
 mod reads;
 mod writes;
@@ -12,7 +12,7 @@ pub use material::credentials;
 
 use std::collections::BTreeMap;
 
-use beliefs::Beliefs;
+use expected_tree::ExpectedTree;
 
 use crate::program::{Program, QUOTA_ROOT, Relative, Step, WRITTEN_ROOT};
 use crate::rng::Rng;
@@ -44,8 +44,8 @@ pub fn program(seed: u64) -> Program {
     let mut generator = Generator {
         rng,
         theme,
-        sessions: (0..sessions).map(|_| Sketch::default()).collect(),
-        beliefs: Beliefs::new(),
+        sessions: (0..sessions).map(|_| SessionModel::default()).collect(),
+        expected: ExpectedTree::new(),
         steps: Vec::new(),
     };
     generator.sessions[0].open = true;
@@ -73,9 +73,9 @@ struct Theme {
     connections: bool,
 }
 
-/// Beliefs of the generator about a session.
+/// The generator's model of a session.
 #[derive(Default)]
-struct Sketch {
+struct SessionModel {
     open: bool,
     connected: bool,
     is_super: bool,
@@ -94,8 +94,8 @@ enum Watched {
 struct Generator {
     rng: Rng,
     theme: Theme,
-    sessions: Vec<Sketch>,
-    beliefs: Beliefs,
+    sessions: Vec<SessionModel>,
+    expected: ExpectedTree,
     steps: Vec<Step>,
 }
 
@@ -143,22 +143,22 @@ impl Generator {
     }
 
     fn call(&mut self, session: usize, request: Request) {
-        self.beliefs.note(session, &request);
+        self.expected.note(session, &request);
         self.steps.push(Step::Call { session, request });
     }
 
     fn close(&mut self, session: usize) {
-        self.beliefs.end(session);
+        self.expected.end(session);
         self.sessions[session].open = false;
         self.steps.push(Step::Close { session });
     }
 
     fn open(&mut self, session: usize) {
         self.steps.push(Step::Open { session });
-        self.sessions[session] = Sketch {
+        self.sessions[session] = SessionModel {
             open: true,
             connected: true,
-            ..Sketch::default()
+            ..SessionModel::default()
         };
     }
 
@@ -286,7 +286,7 @@ impl Generator {
     /// Draws a path for a request: mostly an existing one, otherwise one near it, otherwise any.
     fn path(&mut self) -> String {
         match self.rng.below(100) {
-            0..=74 => self.beliefs.existing(&mut self.rng),
+            0..=74 => self.expected.existing(&mut self.rng),
             75..=91 => self.fresh(),
             _ => {
                 let deepest = self.depth();
@@ -301,7 +301,7 @@ impl Generator {
 
     /// Draws a path below an existing one, which may be new.
     fn fresh(&mut self) -> String {
-        let parent = self.beliefs.existing(&mut self.rng);
+        let parent = self.expected.existing(&mut self.rng);
         let deep = parent.matches('/').count() > self.depth();
         let parent = if deep { WRITTEN_ROOT } else { &parent };
         let name = if self.theme.narrow {
@@ -316,7 +316,7 @@ impl Generator {
     fn version(&mut self, path: &str) -> i32 {
         match self.rng.below(100) {
             0..=54 => -1,
-            55..=79 => self.beliefs.version(path),
+            55..=79 => self.expected.version(path),
             _ => material::version(&mut self.rng),
         }
     }

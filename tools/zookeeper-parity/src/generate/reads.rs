@@ -1,7 +1,7 @@
 //! Random requests that change no znode, and those about watches and identities.
 
 use super::material::{self, ALICE, BOB, IMPOSTOR, NAMELESS};
-use super::{Generator, Sketch, Watched};
+use super::{Generator, SessionModel, Watched};
 use crate::program::{QUOTA_ROOT, WRITTEN_ROOT, auth};
 use crate::server::SUPER_CREDENTIALS;
 use crate::wire::Request;
@@ -139,9 +139,9 @@ impl Generator {
             15 => digest(IMPOSTOR.0),
             16 => digest(NAMELESS.0),
             17 => {
-                self.sessions[session] = Sketch {
+                self.sessions[session] = SessionModel {
                     open: true,
-                    ..Sketch::default()
+                    ..SessionModel::default()
                 };
                 auth("nobody", "knows")
             }

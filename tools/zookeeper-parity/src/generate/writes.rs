@@ -129,7 +129,7 @@ impl Generator {
 
     fn delete(&mut self) -> Request {
         let leaf = if self.rng.percent(60) {
-            self.beliefs.leaf(&mut self.rng)
+            self.expected.leaf(&mut self.rng)
         } else {
             None
         };
@@ -168,7 +168,7 @@ impl Generator {
             return Request::Multi(Vec::new());
         }
         // Later items build upon earlier ones, until one of them is to fail.
-        let before = self.beliefs.clone();
+        let before = self.expected.clone();
         let mut items = Vec::new();
         for _ in 0..1 + self.rng.below(5) {
             // See `quota-in-multi` in `differences`: with a quota, only one item may change the usage.
@@ -187,7 +187,7 @@ impl Generator {
                     _ => self.illegal_write(4),
                 };
                 let item = with_ttl_of_its_own(item);
-                if self.beliefs.note(session, &item) || !wants_success || attempt == 7 {
+                if self.expected.note(session, &item) || !wants_success || attempt == 7 {
                     items.push(item);
                     break;
                 }
@@ -196,7 +196,7 @@ impl Generator {
         if self.theme.quota && self.rng.percent(50) {
             items.rotate_left(1);
         }
-        self.beliefs = before;
+        self.expected = before;
         Request::Multi(items)
     }
 

@@ -16,7 +16,7 @@ use znode_watch::{WatchLimits, WatcherId, Watches};
 
 use crate::program::{Relative, Step};
 use crate::side::Side;
-use crate::trace::{Happened, Moment};
+use crate::trace::{Effect, StepResult};
 use crate::wire::{Notification, Outcome, Request};
 use crate::zookeeper::relative_zxid;
 use zk_front::translate::notification;
@@ -36,7 +36,7 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Events beside a program's requests, which must stay invisible.
 #[derive(Clone, Copy, Default)]
-pub struct Habits {
+pub struct ReplicaOptions {
     /// Every request of a session has a request id, and is repeated.
     pub repeats: bool,
     /// Number of commands after which the state is replaced by a restored snapshot of itself.
@@ -50,7 +50,7 @@ pub struct Lockgate {
     time_ms: u64,
     sessions: Vec<Option<Session>>,
     drawn: u64,
-    habits: Habits,
+    options: ReplicaOptions,
     commands: u64,
 }
 
@@ -74,22 +74,22 @@ impl Client {
 }
 
 /// Reply, with the notifications that the request has caused.
-struct Answered {
+struct CallResult {
     zxid: i64,
     outcome: Outcome,
-    told: Vec<(WatcherId, Notification)>,
+    fired: Vec<(WatcherId, Notification)>,
 }
 
 impl Lockgate {
     /// Creates an empty state for a program with this number of sessions.
-    pub fn new(sessions: usize, habits: Habits) -> Self {
+    pub fn new(sessions: usize, options: ReplicaOptions) -> Self {
         Self {
             store: Store::new(),
             watches: Watches::new(WatchLimits::default(), 0x5eed),
             time_ms: TIME_STEP_MS,
             sessions: (0..sessions).map(|_| None).collect(),
             drawn: 0,
-            habits,
+            options,
             commands: 0,
         }
     }
@@ -99,7 +99,7 @@ impl Lockgate {
         session: Option<SessionId>,
         caller: Identities,
         command: Command,
-        told: &mut Vec<(WatcherId, Notification)>,
+        fired: &mut Vec<(WatcherId, Notification)>,
     ) -> (Zxid, znode_store::Outcome) {
         self.commands += 1;
         self.time_ms += TIME_STEP_MS;
@@ -108,7 +108,7 @@ impl Lockgate {
             term: 1,
         };
         let is_repeated =
-            self.habits.repeats && session.is_some() && !matches!(command, Command::CloseSession { .. });
+            self.options.repeats && session.is_some() && !matches!(command, Command::CloseSession { .. });
         let request_id =
             is_repeated.then(|| RequestId::parse(&self.commands.to_string()).expect("a number is short"));
         let request = znode_store::Request {
@@ -133,12 +133,12 @@ impl Lockgate {
             if let Event::Znode(event) = event {
                 self.watches
                     .fire(applied.zxid, event, self.store.sight(), |watcher, notice| {
-                        told.push((watcher, notification(&notice)))
+                        fired.push((watcher, notification(&notice)))
                     });
             }
         }
         if self
-            .habits
+            .options
             .restores_after
             .is_some_and(|after| self.commands.is_multiple_of(after))
         {
@@ -154,12 +154,12 @@ impl Lockgate {
         if due.is_empty() {
             return None;
         }
-        let mut told = Vec::new();
-        let (_, outcome) = self.apply(None, Identities::none(), Command::Sweep(due), &mut told);
+        let mut fired = Vec::new();
+        let (_, outcome) = self.apply(None, Identities::none(), Command::Sweep(due), &mut fired);
         outcome.expect("a sweep is never rejected");
-        let heard = self.heard(listening, told);
+        let received = self.received(listening, fired);
         Some(
-            heard
+            received
                 .into_iter()
                 .filter(|(session, _)| *session == listening)
                 .flat_map(|(_, notifications)| notifications)
@@ -191,12 +191,12 @@ impl Lockgate {
         }
     }
 
-    fn open(&mut self, session: usize) -> Result<Happened> {
+    fn open(&mut self, session: usize) -> Result<Effect> {
         if self.sessions[session]
             .as_ref()
             .is_some_and(|session| !session.ended)
         {
-            return Ok(Happened::Skipped);
+            return Ok(Effect::Skipped);
         }
         self.drawn += 1;
         let (id, password) = (
@@ -222,18 +222,18 @@ impl Lockgate {
             seen: Vec::new(),
             ended: false,
         });
-        Ok(Happened::Opened {
+        Ok(Effect::Opened {
             session_id: wire_session(id),
             timeout_ms: SESSION_TIMEOUT_MS,
         })
     }
 
-    fn resume(&mut self, number: usize, wrong_password: bool) -> Happened {
+    fn resume(&mut self, number: usize, wrong_password: bool) -> Effect {
         let Some(session) = &mut self.sessions[number] else {
-            return Happened::Skipped;
+            return Effect::Skipped;
         };
         if wrong_password && session.connection.is_some() {
-            return Happened::Skipped;
+            return Effect::Skipped;
         }
         let mut password = session.password;
         if wrong_password {
@@ -244,28 +244,28 @@ impl Lockgate {
         }
         let id = session.id;
         if self.store.session_password(id) != Some(password) {
-            return Happened::Refused;
+            return Effect::Refused;
         }
         let client = self.connect();
         if let Some(session) = &mut self.sessions[number] {
             session.connection = Some(client);
         }
-        Happened::Resumed {
+        Effect::Resumed {
             session_id: wire_session(id),
             timeout_ms: SESSION_TIMEOUT_MS,
         }
     }
 
-    fn drop_connection(&mut self, number: usize) -> Happened {
+    fn drop_connection(&mut self, number: usize) -> Effect {
         match self.sessions[number]
             .as_mut()
             .and_then(|session| session.connection.take())
         {
             Some(client) => {
                 self.watches.disconnect(client.watcher);
-                Happened::Dropped
+                Effect::Dropped
             }
-            None => Happened::Skipped,
+            None => Effect::Skipped,
         }
     }
 
@@ -280,11 +280,11 @@ impl Lockgate {
 }
 
 impl Side for Lockgate {
-    fn step(&mut self, step: &Step) -> Result<Moment> {
-        let quiet = |happened| {
-            Ok(Moment {
-                happened,
-                heard: Vec::new(),
+    fn step(&mut self, step: &Step) -> Result<StepResult> {
+        let quiet = |effect| {
+            Ok(StepResult {
+                effect,
+                received: Vec::new(),
             })
         };
         match step {
@@ -319,17 +319,17 @@ impl Side for Lockgate {
                         }
                         self.call(number, &Request::CloseSession)
                     }
-                    _ => quiet(Happened::Skipped),
+                    _ => quiet(Effect::Skipped),
                 }
             }
         }
     }
 
-    fn look(&mut self, requests: &[Request]) -> Result<Vec<Outcome>> {
+    fn read_all(&mut self, requests: &[Request]) -> Result<Vec<Outcome>> {
         let caller = Identities::new([Identity::Super]);
         Ok(requests
             .iter()
-            .map(|request| self.look_at(&caller, request))
+            .map(|request| self.read_outcome(&caller, request))
             .collect())
     }
 }

@@ -36,12 +36,12 @@ impl Lockgate {
                 if *watch {
                     self.arm(watcher, WatchKind::Data, &path)?;
                 }
-                Ok(self.look_at(caller, request))
+                Ok(self.read_outcome(caller, request))
             }
             Request::GetData { path, watch }
             | Request::GetChildren { path, watch }
             | Request::GetChildren2 { path, watch } => {
-                let outcome = self.look_at(caller, request);
+                let outcome = self.read_outcome(caller, request);
                 if *watch && outcome.is_ok() {
                     let kind = match request {
                         Request::GetData { .. } => WatchKind::Data,
@@ -52,7 +52,7 @@ impl Lockgate {
                 Ok(outcome)
             }
             Request::GetAcl { .. } | Request::GetAllChildrenNumber { .. } | Request::MultiRead(_) => {
-                Ok(self.look_at(caller, request))
+                Ok(self.read_outcome(caller, request))
             }
             Request::GetEphemerals { prefix } => {
                 let paths = self.store.seen_by(caller).ephemerals(session, prefix);
@@ -92,7 +92,7 @@ impl Lockgate {
     }
 
     /// Answers a request that changes nothing and sets no watch.
-    pub(super) fn look_at(&self, caller: &Identities, request: &Request) -> Outcome {
+    pub(super) fn read_outcome(&self, caller: &Identities, request: &Request) -> Outcome {
         reads::see(&self.store, caller, request)
     }
 }

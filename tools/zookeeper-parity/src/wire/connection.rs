@@ -13,7 +13,7 @@ use zk_wire::{
 
 /// Time limit of every wait for the server. It normally takes milliseconds; the limit turns a hanging test
 /// into a failure.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Requested session timeout, far longer than any program: nothing may expire while it runs.
 const SESSION_TIMEOUT_MS: i32 = 40_000;
@@ -37,7 +37,7 @@ pub struct Accepted {
 }
 
 /// Result of an attempt to connect.
-pub enum Resumed {
+pub enum ConnectOutcome {
     /// The session is alive, with this connection.
     Accepted(Connection, Accepted),
     /// The session has ended, or the password is wrong. The server has closed the connection.
@@ -46,7 +46,7 @@ pub enum Resumed {
 
 /// End of the wait for a reply.
 #[derive(Debug)]
-pub enum Answered {
+pub enum Reaction {
     /// The reply.
     Reply {
         /// Zxid of the header.
@@ -60,11 +60,11 @@ pub enum Answered {
 
 /// Everything that arrived from a request to its reply.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Response {
     /// Notifications before the reply, in order.
     pub notifications: Vec<Notification>,
     /// The reply, or the end of the connection.
-    pub answered: Answered,
+    pub reaction: Reaction,
 }
 
 /// Connection with a session.
@@ -81,11 +81,11 @@ impl Connection {
         server: SocketAddr,
         session: Option<(i64, Password)>,
         last_zxid_seen: i64,
-    ) -> Result<Resumed> {
-        let stream = TcpStream::connect_timeout(&server, PATIENCE).context("connect to the server")?;
+    ) -> Result<ConnectOutcome> {
+        let stream = TcpStream::connect_timeout(&server, TIMEOUT).context("connect to the server")?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         let mut connection = Self {
             stream,
             received: BytesMut::new(),
@@ -129,9 +129,9 @@ impl Connection {
                 connection.is_closed()?,
                 "the server rejected a session but did not close the connection"
             );
-            return Ok(Resumed::Refused);
+            return Ok(ConnectOutcome::Refused);
         }
-        Ok(Resumed::Accepted(
+        Ok(ConnectOutcome::Accepted(
             connection,
             Accepted {
                 session_id,
@@ -142,7 +142,7 @@ impl Connection {
     }
 
     /// Sends a request and reads up to its reply.
-    pub fn call(&mut self, request: &Request) -> Result<Answer> {
+    pub fn call(&mut self, request: &Request) -> Result<Response> {
         let xid = self.send(request)?;
         self.receive(request, xid)
     }
@@ -158,13 +158,13 @@ impl Connection {
     }
 
     /// Reads up to the reply to a request.
-    pub fn receive(&mut self, request: &Request, xid: i32) -> Result<Answer> {
+    pub fn receive(&mut self, request: &Request, xid: i32) -> Result<Response> {
         let mut notifications = Vec::new();
         loop {
             let Some(body) = self.frame()? else {
-                return Ok(Answer {
+                return Ok(Response {
                     notifications,
-                    answered: Answered::Closed,
+                    reaction: Reaction::Closed,
                 });
             };
             let mut reader = Reader::new(body);
@@ -184,9 +184,9 @@ impl Connection {
             } else {
                 Err(err)
             };
-            return Ok(Answer {
+            return Ok(Response {
                 notifications,
-                answered: Answered::Reply { zxid, outcome },
+                reaction: Reaction::Reply { zxid, outcome },
             });
         }
     }
@@ -207,7 +207,7 @@ impl Connection {
     /// Ends the connection without closing its session, and waits until the server has noticed. If the
     /// session resumed while the server was still busy with the older connection, ZooKeeper would confuse the
     /// two.
-    pub fn leave(mut self) -> Result<()> {
+    pub fn disconnect(mut self) -> Result<()> {
         self.stream
             .shutdown(Shutdown::Write)
             .context("end a connection")?;

@@ -3,7 +3,7 @@
 
 mod connection;
 
-pub use connection::{Accepted, Answer, Answered, Connection, Password, Resumed};
+pub use connection::{Accepted, ConnectOutcome, Connection, Password, Reaction, Response};
 pub use zk_wire::{
     AclEntry, CreateCall, ErrorCode, MultiResult, Notification, Outcome, Reply, Request, SetWatches, Stat,
     event_type, keeper_state, op_code, watch_mode, watcher_type,

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use zookeeper_parity::lockgate::{Habits, Lockgate};
+use zookeeper_parity::lockgate::{Lockgate, ReplicaOptions};
 use zookeeper_parity::program::Step;
 use zookeeper_parity::server::Server;
 use zookeeper_parity::side::Side;
-use zookeeper_parity::trace::Happened;
+use zookeeper_parity::trace::Effect;
 use zookeeper_parity::wire::{
-    AclEntry, Answered, Connection, CreateCall, Notification, Outcome, Reply, Request, Resumed,
+    AclEntry, ConnectOutcome, Connection, CreateCall, Notification, Outcome, Reaction, Reply, Request,
 };
 
 use crate::installation;
@@ -35,74 +35,78 @@ fn both_sides_sweep_the_same_znodes() {
 
 /// Deleted znodes, and those that are left.
 #[derive(PartialEq, Debug)]
-struct Swept {
+struct SweepResult {
     deleted: Vec<String>,
     left: Vec<String>,
 }
 
-fn zookeeper(server: &Server) -> Swept {
-    let Resumed::Accepted(mut connection, _) = Connection::open(server.address(), None, 0).unwrap() else {
+fn zookeeper(server: &Server) -> SweepResult {
+    let ConnectOutcome::Accepted(mut connection, _) = Connection::open(server.address(), None, 0).unwrap()
+    else {
         panic!("a new session was rejected")
     };
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for request in requests() {
-        call(&mut connection, &request, &mut heard).unwrap_or_else(|code| panic!("{request:?}: {code}"));
+        call(&mut connection, &request, &mut received).unwrap_or_else(|code| panic!("{request:?}: {code}"));
     }
     for marker in MARKERS {
         call(
             &mut connection,
             &create(CreateCall::Ttl(1), marker, 5),
-            &mut heard,
+            &mut received,
         )
         .unwrap();
-        while !heard.iter().any(|notification| is_deletion(notification, marker)) {
-            heard.push(connection.next_notification().unwrap());
+        while !received
+            .iter()
+            .any(|notification| is_deletion(notification, marker))
+        {
+            received.push(connection.next_notification().unwrap());
         }
     }
     let mut read = |request: &Request| call(&mut connection, request, &mut Vec::new());
-    Swept {
-        deleted: deletions(&heard),
+    SweepResult {
+        deleted: deletions(&received),
         left: left(&mut read),
     }
 }
 
-fn call(connection: &mut Connection, request: &Request, heard: &mut Vec<Notification>) -> Outcome {
+fn call(connection: &mut Connection, request: &Request, received: &mut Vec<Notification>) -> Outcome {
     let answer = connection.call(request).unwrap();
-    heard.extend(answer.notifications);
-    match answer.answered {
-        Answered::Reply { outcome, .. } => outcome,
-        Answered::Closed => panic!("{request:?} ended the connection"),
+    received.extend(answer.notifications);
+    match answer.reaction {
+        Reaction::Reply { outcome, .. } => outcome,
+        Reaction::Closed => panic!("{request:?} ended the connection"),
     }
 }
 
-fn lockgate() -> Swept {
-    let mut side = Lockgate::new(1, Habits::default());
+fn lockgate() -> SweepResult {
+    let mut side = Lockgate::new(1, ReplicaOptions::default());
     side.step(&Step::Open { session: 0 }).unwrap();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     let markers = MARKERS.map(|marker| create(CreateCall::Ttl(1), marker, 5));
     for request in requests().into_iter().chain(markers) {
-        let moment = side
+        let step_result = side
             .step(&Step::Call {
                 session: 0,
                 request: request.clone(),
             })
             .unwrap();
-        let Happened::Replied { outcome: Ok(_), .. } = moment.happened else {
-            panic!("{request:?}: {:?}", moment.happened)
+        let Effect::Replied { outcome: Ok(_), .. } = step_result.effect else {
+            panic!("{request:?}: {:?}", step_result.effect)
         };
-        heard.extend(
-            moment
-                .heard
+        received.extend(
+            step_result
+                .received
                 .into_iter()
                 .flat_map(|(_, notifications)| notifications),
         );
     }
     while let Some(notifications) = side.sweep(0) {
-        heard.extend(notifications);
+        received.extend(notifications);
     }
-    let mut read = |request: &Request| side.look(std::slice::from_ref(request)).unwrap().remove(0);
-    Swept {
-        deleted: deletions(&heard),
+    let mut read = |request: &Request| side.read_all(std::slice::from_ref(request)).unwrap().remove(0);
+    SweepResult {
+        deleted: deletions(&received),
         left: left(&mut read),
     }
 }
@@ -173,8 +177,8 @@ fn is_deletion(notification: &Notification, path: &str) -> bool {
     notification.kind == NODE_DELETED && notification.path == path
 }
 
-fn deletions(heard: &[Notification]) -> Vec<String> {
-    let deleted = heard
+fn deletions(received: &[Notification]) -> Vec<String> {
+    let deleted = received
         .iter()
         .filter(|notification| notification.kind == NODE_DELETED);
     let mut paths = deleted

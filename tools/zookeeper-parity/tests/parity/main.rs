@@ -8,8 +8,8 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use zookeeper_parity::arena::{Arena, Opponent};
-use zookeeper_parity::differences::{self, CHAPTERS};
+use zookeeper_parity::arena::{Arena, Counterpart};
+use zookeeper_parity::differences::{self, SECTIONS};
 use zookeeper_parity::generate;
 use zookeeper_parity::program::Program;
 use zookeeper_parity::server::Installation;
@@ -30,10 +30,10 @@ fn both_sides_produce_the_same_trace() {
     };
     for seed in 1..=PROGRAMS {
         if let Some(difference) = arena
-            .examine(&generate::program(seed), Opponent::Lockgate)
+            .examine(&generate::program(seed), Counterpart::Lockgate)
             .unwrap()
         {
-            panic!("{}", arena.shrink(difference, Opponent::Lockgate).unwrap());
+            panic!("{}", arena.shrink(difference, Counterpart::Lockgate).unwrap());
         }
     }
     // A comparison of programs without effects would prove nothing.
@@ -60,19 +60,22 @@ fn both_sides_produce_the_same_trace() {
 
     // ZooKeeper against itself: a difference here is not caused by a server.
     for seed in 1..=REPEATED {
-        if let Some(difference) = arena.examine(&generate::program(seed), Opponent::Itself).unwrap() {
+        if let Some(difference) = arena
+            .examine(&generate::program(seed), Counterpart::Itself)
+            .unwrap()
+        {
             panic!("ZooKeeper differs from itself\n{difference}");
         }
     }
     // Each listed difference must still exist.
-    for known in CHAPTERS.iter().flat_map(|chapter| chapter.known) {
+    for known in SECTIONS.iter().flat_map(|section| section.known) {
         if let Some(steps) = known.example {
             let example = Program {
                 seed: 0,
                 sessions: 2,
                 steps: steps(),
             };
-            let difference = arena.examine(&example, Opponent::Lockgate).unwrap();
+            let difference = arena.examine(&example, Counterpart::Lockgate).unwrap();
             assert!(difference.is_some(), "{} is no longer a difference", known.name);
         }
     }
@@ -85,8 +88,8 @@ fn front_end_produces_the_same_trace() {
     };
     for seed in 1..=PROGRAMS_OVER_CONNECTIONS {
         let program = generate::program(seed);
-        if let Some(difference) = arena.examine(&program, Opponent::Front).unwrap() {
-            panic!("{}", arena.shrink(difference, Opponent::Front).unwrap());
+        if let Some(difference) = arena.examine(&program, Counterpart::Front).unwrap() {
+            panic!("{}", arena.shrink(difference, Counterpart::Front).unwrap());
         }
     }
 }

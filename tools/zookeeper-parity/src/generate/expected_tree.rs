@@ -1,6 +1,6 @@
-//! Beliefs of the generator about existing znodes. They are mostly right, so that most requests find a znode.
-//! They may be wrong, because the generator ignores permissions, quotas and many errors: nothing is compared
-//! with them.
+//! The generator's model of existing znodes. It is mostly right, so that most requests find a znode.
+//! It may be wrong, because the generator ignores permissions, quotas and many errors: nothing is compared
+//! with it.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ struct Node {
 
 /// The znodes below the root, and the root.
 #[derive(Clone)]
-pub struct Beliefs(BTreeMap<String, Node>);
+pub struct ExpectedTree(BTreeMap<String, Node>);
 
-impl Beliefs {
-    /// Creates the beliefs of an empty tree with its root.
+impl ExpectedTree {
+    /// Creates the model of an empty tree with its root.
     pub fn new() -> Self {
         Self(BTreeMap::from([(WRITTEN_ROOT.to_owned(), Node::default())]))
     }
