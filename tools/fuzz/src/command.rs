@@ -5,8 +5,8 @@ use bytes::Bytes;
 use raft_node::fuzz::{CommandBatch, Envelope, decode, encode};
 use znode_store::EntryContext;
 
-use crate::look::look;
 use crate::material;
+use crate::read_all::read_all;
 use crate::replicas::{Replicas, restore};
 
 /// Decodes the commands and applies them to two replicas of a state with sessions, locks and znodes. Returns
@@ -36,7 +36,7 @@ pub fn run(bytes: &[u8]) -> usize {
         replicas.apply(&entry, &envelope.request);
         applied += 1;
     }
-    look(&replicas.finish());
+    read_all(&replicas.finish());
     applied
 }
 

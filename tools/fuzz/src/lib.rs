@@ -41,5 +41,5 @@ pub mod seeds;
 pub mod snapshot;
 pub mod wire;
 
-mod look;
+mod read_all;
 mod material;

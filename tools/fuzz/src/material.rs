@@ -10,7 +10,7 @@ use znode_store::{
     ZPath,
 };
 
-use crate::replicas::draw;
+use crate::replicas::encode_snapshot;
 
 /// Term of all entries.
 pub(crate) const TERM: u64 = 1;
@@ -32,7 +32,7 @@ pub(crate) const CURATOR: &str = "_c_7c1e1b2a-5c8f-4f5e-9a53-0d2f6a3c9f11-lock-"
 /// Returns the snapshot of the base state.
 pub(crate) fn base_parts() -> &'static [Vec<u8>] {
     static PARTS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
-    PARTS.get_or_init(|| draw(&mut base()))
+    PARTS.get_or_init(|| encode_snapshot(&mut base()))
 }
 
 /// Returns a state with every kind of item: sessions, znodes, quotas, locks and waiters.
@@ -51,7 +51,7 @@ pub(crate) fn base() -> Store {
 
 fn base_requests() -> Vec<Request> {
     let mut requests: Vec<Request> = SESSIONS.into_iter().chain([ENDED]).map(open).collect();
-    requests.push(ask(0, "", close(ENDED)));
+    requests.push(request(0, "", close(ENDED)));
     let open_list = Acl::open;
     for (path, mode, acl) in [
         ("/a", CreateMode::Persistent, open_list()),
@@ -113,7 +113,7 @@ fn base_requests() -> Vec<Request> {
     ] {
         let number = requests.len() as u64;
         let command = acquire(lock, mode, permits, number, true);
-        requests.push(ask(session, &number.to_string(), command));
+        requests.push(request(session, &number.to_string(), command));
     }
     for session in [2, 3] {
         let path = format!("/locks/c/{CURATOR}");
@@ -130,12 +130,12 @@ fn base_requests() -> Vec<Request> {
 }
 
 /// Builds a request of a session (0: of none), with a request id unless `id` is empty.
-pub(crate) fn ask(session: u64, id: &str, command: Command) -> Request {
-    ask_as(session, id, Identities::none(), command)
+pub(crate) fn request(session: u64, id: &str, command: Command) -> Request {
+    request_as(session, id, Identities::none(), command)
 }
 
 /// Builds the same request from a caller with proven identities.
-pub(crate) fn ask_as(session: u64, id: &str, caller: Identities, command: Command) -> Request {
+pub(crate) fn request_as(session: u64, id: &str, caller: Identities, command: Command) -> Request {
     Request {
         session: (session != 0).then_some(SessionId(session)),
         request_id: RequestId::parse(id).ok(),
@@ -146,7 +146,7 @@ pub(crate) fn ask_as(session: u64, id: &str, caller: Identities, command: Comman
 
 /// Builds a request for one change of the tree.
 pub(crate) fn write(session: u64, id: &str, op: Op) -> Request {
-    ask(session, id, Command::Write(op))
+    request(session, id, Command::Write(op))
 }
 
 pub(crate) fn open(session: u64) -> Request {
@@ -157,7 +157,7 @@ pub(crate) fn open(session: u64) -> Request {
         name: "worker".into(),
         address: "10.0.0.7".into(),
     };
-    ask(0, &format!("open {session}"), command)
+    request(0, &format!("open {session}"), command)
 }
 
 pub(crate) fn close(session: u64) -> Command {

@@ -15,13 +15,13 @@ const RESTORE_EVERY: u64 = 4;
 pub struct Replicas {
     plain: Store,
     restored: Store,
-    drawing: Drawing,
+    snapshot: SnapshotBuilder,
     /// Number of commands so far, which decides when snapshots are taken.
     commands: u64,
 }
 
 /// A snapshot of the plain replica, built while commands are applied.
-struct Drawing {
+struct SnapshotBuilder {
     /// Digest of the state at the start of the snapshot.
     digest: u64,
     parts: Vec<Vec<u8>>,
@@ -34,7 +34,7 @@ impl Replicas {
     /// taken.
     pub fn new(mut plain: Store, restored: Store, phase: u64) -> Self {
         Self {
-            drawing: Drawing::begin(&mut plain),
+            snapshot: SnapshotBuilder::begin(&mut plain),
             plain,
             restored,
             commands: phase % RESTORE_EVERY,
@@ -44,7 +44,7 @@ impl Replicas {
     /// Applies a request to both replicas and returns their common result.
     pub fn apply(&mut self, entry: &EntryContext, request: &Request) -> Applied {
         if self.commands.is_multiple_of(RESTORE_EVERY) {
-            self.restored = restore(&draw(&mut self.restored));
+            self.restored = restore(&encode_snapshot(&mut self.restored));
         }
         self.commands += 1;
         let (mut events, mut other_events) = (Vec::new(), Vec::new());
@@ -59,8 +59,8 @@ impl Replicas {
             "a restored replica emits different events for: {request}"
         );
         show(request, &applied, &events);
-        self.drawing.since.push((*entry, request.clone()));
-        self.drawing.go_on(&mut self.plain);
+        self.snapshot.since.push((*entry, request.clone()));
+        self.snapshot.build_part(&mut self.plain);
         applied
     }
 
@@ -71,12 +71,12 @@ impl Replicas {
             self.restored.digest(),
             "a restored replica has a different state"
         );
-        while !self.drawing.go_on(&mut self.plain) {}
+        while !self.snapshot.build_part(&mut self.plain) {}
         self.plain
     }
 }
 
-impl Drawing {
+impl SnapshotBuilder {
     fn begin(store: &mut Store) -> Self {
         store.begin_snapshot();
         Self {
@@ -88,7 +88,7 @@ impl Drawing {
 
     /// Builds one part. After the last part (`true`), checks that the snapshot and the commands since lead to
     /// the state of the store, and starts the next snapshot.
-    fn go_on(&mut self, store: &mut Store) -> bool {
+    fn build_part(&mut self, store: &mut Store) -> bool {
         if let Some(part) = store.next_snapshot_part(PORTION) {
             self.parts.push(encode(&part));
             return false;
@@ -113,7 +113,7 @@ impl Drawing {
 }
 
 /// Returns a whole snapshot of the current state, each part encoded.
-pub fn draw(store: &mut Store) -> Vec<Vec<u8>> {
+pub fn encode_snapshot(store: &mut Store) -> Vec<Vec<u8>> {
     store.begin_snapshot();
     std::iter::from_fn(|| store.next_snapshot_part(PORTION))
         .map(|part| encode(&part))

@@ -10,8 +10,8 @@ use znode_store::{
 };
 
 use crate::material::{
-    ALICE, CURATOR, ENDED, TERM, TIME_MS, acquire, alice, ask, ask_as, base, close, create, create_below,
-    delete, lock_name, mixed_acl, open, set, wish, write, zpath,
+    ALICE, CURATOR, ENDED, TERM, TIME_MS, acquire, alice, base, close, create, create_below, delete,
+    lock_name, mixed_acl, open, request, request_as, set, wish, write, zpath,
 };
 use crate::snapshot;
 
@@ -59,14 +59,14 @@ fn reconnect(session: u64, password: u8) -> Request {
         session: SessionId(session),
         password: Password([password; 16]),
     };
-    ask(session, "", command)
+    request(session, "", command)
 }
 
 /// Builds a step on the connection on which the session was opened. Its `since` is the zxid of the opening.
 fn in_turn(session: u64, number: u64, step: Step) -> Request {
     let since = Zxid(session);
     let turn = Turn { since, number };
-    ask(session, "", Command::InTurn { turn, step })
+    request(session, "", Command::InTurn { turn, step })
 }
 
 /// Returns a request of every kind.
@@ -74,14 +74,14 @@ pub fn requests() -> Vec<Request> {
     let mut requests = vec![
         open(7),
         open(1),
-        ask(1, "close", close(1)),
-        ask(0, "", close(ENDED)),
+        request(1, "close", close(1)),
+        request(0, "", close(ENDED)),
         reconnect(1, 1),
         reconnect(1, 9),
         in_turn(2, 0, Step::Write(set("/a", "in turn"))),
         in_turn(2, 1, Step::Multi(vec![delete("/a/b"), delete("/none")])),
         in_turn(2, 0, Step::CloseSession),
-        ask(
+        request(
             0,
             "",
             Command::ExpireSessions {
@@ -90,7 +90,7 @@ pub fn requests() -> Vec<Request> {
                 as_of: Zxid(u64::MAX),
             },
         ),
-        ask(
+        request(
             0,
             "",
             Command::ExpireSessions {
@@ -99,12 +99,12 @@ pub fn requests() -> Vec<Request> {
                 as_of: Zxid(u64::MAX),
             },
         ),
-        ask(
+        request(
             0,
             "",
             Command::Sweep(vec![zpath("/e"), zpath("/t"), zpath("/v"), zpath("/a/b")]),
         ),
-        ask(
+        request(
             0,
             "",
             Command::SetLimits(Limits {
@@ -223,19 +223,19 @@ fn rights() -> Vec<Request> {
     let operator = Identities::new([Identity::Super]);
     let by_digest = Identities::new([Identity::Digest(ALICE.into())]);
     vec![
-        ask_as(1, "", alice(), set_acl("/a", auth.clone())),
-        ask_as(
+        request_as(1, "", alice(), set_acl("/a", auth.clone())),
+        request_as(
             0,
             "",
             alice(),
             Command::Write(create("/mine", "", CreateMode::Persistent, auth)),
         ),
-        ask_as(0, "", alice(), Command::Write(set("/closed", "by its owner"))),
-        ask_as(0, "", operator, Command::Write(delete("/read-only"))),
-        ask_as(0, "", by_digest, set_acl("/closed", mixed_acl())),
-        ask(0, "", set_acl("/closed", Acl::open())),
-        ask(0, "", set_acl("/q", Acl::new(Vec::new()))),
-        ask(
+        request_as(0, "", alice(), Command::Write(set("/closed", "by its owner"))),
+        request_as(0, "", operator, Command::Write(delete("/read-only"))),
+        request_as(0, "", by_digest, set_acl("/closed", mixed_acl())),
+        request(0, "", set_acl("/closed", Acl::open())),
+        request(0, "", set_acl("/q", Acl::new(Vec::new()))),
+        request(
             0,
             "",
             Command::Write(create("/closed/n", "", CreateMode::Persistent, Acl::open())),
@@ -247,7 +247,7 @@ const ADMIN: TokenId = TokenId([0xad; 16]);
 const WORKER: TokenId = TokenId([0x30; 16]);
 
 fn by(identity: Identity, session: u64, command: Command) -> Request {
-    ask_as(session, "", Identities::new([identity]), command)
+    request_as(session, "", Identities::new([identity]), command)
 }
 
 fn worker_role() -> RoleName {
@@ -330,7 +330,7 @@ fn secured() -> Vec<Request> {
         ),
         by(Identity::Internal, 0, Command::Sweep(vec![zpath("/e")])),
         by(Identity::Token(ADMIN), 9, close(9)),
-        ask_as(1, "", alice(), Command::Write(set("/a", "by certificate"))),
+        request_as(1, "", alice(), Command::Write(set("/a", "by certificate"))),
         worker(
             0,
             Command::Write(create("/locks/x/y", "", CreateMode::Container, Acl::open())),
@@ -344,20 +344,20 @@ fn locks() -> Vec<Request> {
     let holder = |number: u64, kind: &str, sequence: u64| format!("_c_{number:032x}-{kind}{sequence:010}");
     // The numbers follow the order of the requests that build the base state.
     let first = first_call();
-    let step = |session, id, step| ask(session, id, Command::Lock(step));
+    let step = |session, id, step| request(session, id, Command::Lock(step));
     let semaphore = LockMode::Semaphore { limit: 3 };
     vec![
-        ask(1, "try", acquire("x", LockMode::Exclusive, 1, 90, false)),
-        ask(2, "try", acquire("x", LockMode::Shared, 1, 91, false)),
-        ask(2, "new", acquire("new/lock", LockMode::Shared, 1, 92, true)),
-        ask(3, "more", acquire("s", semaphore, 1, 93, true)),
-        ask(
+        request(1, "try", acquire("x", LockMode::Exclusive, 1, 90, false)),
+        request(2, "try", acquire("x", LockMode::Shared, 1, 91, false)),
+        request(2, "new", acquire("new/lock", LockMode::Shared, 1, 92, true)),
+        request(3, "more", acquire("s", semaphore, 1, 93, true)),
+        request(
             3,
             "zero",
             acquire("s", LockMode::Semaphore { limit: 2 }, 9, 94, true),
         ),
         // A repeated request.
-        ask(
+        request(
             2,
             &(first + 2).to_string(),
             acquire("x", LockMode::Exclusive, 1, 95, true),
@@ -502,13 +502,13 @@ fn first_call() -> u64 {
 
 /// Returns programs: requests that depend on earlier ones.
 fn programs() -> Vec<Vec<Request>> {
-    let multi = |ops: Vec<Op>| ask(1, "multi", Command::Multi(ops));
+    let multi = |ops: Vec<Op>| request(1, "multi", Command::Multi(ops));
     let first = first_call();
     let x = lock_name("x");
     let holder = format!("_c_{first:032x}-lock-0000000000");
     let release = |id: &str| {
         let (lock, holder) = (x.clone(), holder.clone());
-        ask(1, id, Command::Lock(LockCommand::Release { lock, holder }))
+        request(1, id, Command::Lock(LockCommand::Release { lock, holder }))
     };
     vec![
         vec![multi(vec![
@@ -536,15 +536,15 @@ fn programs() -> Vec<Vec<Request>> {
             release("one"),
             release("two"),
             release("two"),
-            ask(0, "", close(2)),
+            request(0, "", close(2)),
             open(8),
-            ask(8, "", close(8)),
+            request(8, "", close(8)),
         ],
         secured(),
         vec![
-            ask(1, "", close(1)),
-            ask(3, "", acquire("x", LockMode::Exclusive, 1, 70, true)),
-            ask(
+            request(1, "", close(1)),
+            request(3, "", acquire("x", LockMode::Exclusive, 1, 70, true)),
+            request(
                 0,
                 "",
                 Command::ExpireSessions {
@@ -553,7 +553,7 @@ fn programs() -> Vec<Vec<Request>> {
                     as_of: Zxid(u64::MAX),
                 },
             ),
-            ask(
+            request(
                 0,
                 "",
                 Command::Sweep(vec![zpath("/locks/x"), zpath("/locks/c"), zpath("/locks")]),
@@ -562,7 +562,7 @@ fn programs() -> Vec<Vec<Request>> {
         // More contenders than a linear search examines.
         (0..20)
             .map(|number| {
-                ask(
+                request(
                     1,
                     "",
                     not_reentrant(acquire("x", LockMode::Exclusive, 1, 100 + number, true)),

@@ -119,10 +119,10 @@ fn rot_accepts_its_seeds() {
         "only {noticed} of {} damages were detected",
         seeds.len()
     );
-    let mut dice = Dice(3);
+    let mut rng = Rng(3);
     for _ in 0..RANDOM_ROT {
-        let edits: Vec<u8> = (0..5 * (1 + dice.below(6)))
-            .map(|_| dice.below(256) as u8)
+        let edits: Vec<u8> = (0..5 * (1 + rng.below(6)))
+            .map(|_| rng.below(256) as u8)
             .collect();
         rot::run(&edits);
     }
@@ -197,9 +197,9 @@ fn wire_accepts_its_seeds() {
 /// Tries random frames, too: frames are small and fast to decode.
 #[test]
 fn wire_accepts_random_frames() {
-    let mut dice = Dice(1);
+    let mut rng = Rng(1);
     for _ in 0..RANDOM_INPUTS {
-        let body: Vec<u8> = (0..dice.below(64)).map(|_| dice.below(256) as u8).collect();
+        let body: Vec<u8> = (0..rng.below(64)).map(|_| rng.below(256) as u8).collect();
         wire::run(&body);
         wire::run(&wire::stream_of([&body.into()]));
     }
@@ -214,19 +214,19 @@ fn wire_accepts_changed_frames() {
 #[track_caller]
 fn changed(
     seeds: Vec<Vec<u8>>,
-    mutate: impl Fn(&mut [u8], usize, u32, &mut mutate::Blind<'_>) -> usize,
+    mutate: impl Fn(&mut [u8], usize, u32, &mut mutate::ByteMutator<'_>) -> usize,
     reaches: impl Fn(&[u8]) -> bool,
 ) {
-    let mut dice = Dice(2);
+    let mut rng = Rng(2);
     let mut inputs = Vec::new();
     for seed in seeds {
         for _ in 0..CHANGED_INPUTS {
             let (mut data, mut size) = (seed.clone(), seed.len());
             data.resize(2 * seed.len() + 64, 0);
-            for _ in 0..=dice.below(MOST_CHANGES) {
-                let number = dice.below(u32::MAX as usize) as u32;
+            for _ in 0..=rng.below(MOST_CHANGES) {
+                let number = rng.below(u32::MAX as usize) as u32;
                 size = mutate(&mut data, size, number, &mut |data, size| {
-                    scramble(data, size, &mut dice)
+                    scramble(data, size, &mut rng)
                 });
             }
             data.truncate(size);
@@ -249,9 +249,9 @@ const CHANGED_INPUTS: usize = 40;
 const MOST_CHANGES: usize = 4;
 
 /// Pseudorandom numbers from a seed (xorshift), so that a failure is reproducible.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -262,25 +262,25 @@ impl Dice {
 
 /// Changes a byte or a length of four bytes, or adds or removes some bytes, as a fuzzer does without
 /// knowledge of the format.
-fn scramble(data: &mut [u8], size: usize, dice: &mut Dice) -> usize {
+fn scramble(data: &mut [u8], size: usize, rng: &mut Rng) -> usize {
     if size == 0 {
         return data.len().min(8);
     }
-    let at = dice.below(size);
-    match dice.below(4) {
-        0 => data[at] = dice.below(256) as u8,
+    let at = rng.below(size);
+    match rng.below(4) {
+        0 => data[at] = rng.below(256) as u8,
         1 => {
             let values = [u32::MAX, 0, 1, i32::MAX as u32, 1 << 31, 256];
-            let bytes = values[dice.below(values.len())].to_be_bytes();
+            let bytes = values[rng.below(values.len())].to_be_bytes();
             let end = size.min(at + bytes.len());
             data[at..end].copy_from_slice(&bytes[..end - at]);
         }
         2 => {
-            let grown = data.len().min(size + dice.below(8));
+            let grown = data.len().min(size + rng.below(8));
             data.copy_within(at..size, at + grown - size);
             return grown;
         }
-        _ => return size - dice.below(size.min(8)),
+        _ => return size - rng.below(size.min(8)),
     }
     size
 }

@@ -28,7 +28,7 @@ pub fn run(bytes: &[u8]) -> bool {
     let Some(mut files) = files_of(bytes) else {
         return false;
     };
-    let as_they_are = try_files(&files);
+    let unchanged = try_files(&files);
     files.iter_mut().for_each(|(number, bytes)| match number {
         0 => repair_identity(bytes),
         _ => repair_segment(bytes),
@@ -39,7 +39,7 @@ pub fn run(bytes: &[u8]) -> bool {
     for (_, bytes) in files.iter_mut().filter(|(number, _)| *number > 0) {
         chain = link(bytes, chain);
     }
-    try_files(&files) || as_they_are
+    try_files(&files) || unchanged
 }
 
 /// Splits an input into files. Each file is a number, its length (little endian) and its bytes.
@@ -73,17 +73,17 @@ fn try_files(files: &[NumberedFile]) -> bool {
     for (number, bytes) in files.iter().chain(&own) {
         // Of two files with the same name, the first one counts.
         if !std::mem::replace(&mut seen[usize::from(*number)], true) {
-            put(&disk, Path::new(&place(*number)), bytes);
+            put(&disk, Path::new(&file_path(*number)), bytes);
         }
     }
     let Ok(opened) = open(&disk) else { return false };
     let before = State::of(&opened.wal);
     drop(opened);
-    goes_on(&disk, before);
+    check_append(&disk, before);
     true
 }
 
-fn place(number: u8) -> String {
+fn file_path(number: u8) -> String {
     match number {
         0 => format!("{DATA_DIR}/identity"),
         number => format!("{LOG_DIR}/{number:016x}.wal"),
@@ -91,7 +91,7 @@ fn place(number: u8) -> String {
 }
 
 /// Reads the log a second time, appends an entry and reads it a third time.
-fn goes_on(disk: &SimDisk, mut state: State) {
+fn check_append(disk: &SimDisk, mut state: State) {
     let mut opened = open(disk).unwrap_or_else(|error| panic!("the log cannot be opened again: {error}"));
     assert_eq!(
         State::of(&opened.wal),
@@ -150,7 +150,7 @@ fn identity() -> Vec<u8> {
 
 /// Returns the path and contents of the identity of a new directory.
 pub(super) fn fresh() -> (String, Vec<u8>) {
-    (place(0), identity())
+    (file_path(0), identity())
 }
 
 fn repair_identity(bytes: &mut [u8]) {

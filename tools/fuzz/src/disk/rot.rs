@@ -60,14 +60,14 @@ pub fn run(bytes: &[u8]) -> bool {
     let Ok(opened) = open(&disk) else { return false };
     let found = State::of(&opened.wal);
     let mut state = State::default();
-    let mut moments: Vec<State> = calls()
+    let mut states: Vec<State> = calls()
         .into_iter()
         .flatten()
         .map(|record| state.after(&record))
         .collect();
-    moments.push(State::default());
+    states.push(State::default());
     assert!(
-        moments.iter().any(|moment| found.may_be(moment, &state)),
+        states.iter().any(|state_then| found.matches(state_then, &state)),
         "the log never had these contents: {found:?}"
     );
     true
@@ -168,18 +168,18 @@ fn calls() -> Vec<Vec<Record>> {
 }
 
 impl State {
-    /// Returns whether the log had these contents at `moment`, except for entries that a snapshot covers at
+    /// Returns whether the log had these contents at `state_then`, except for entries that a snapshot covers at
     /// the end. The segments of such entries may be deleted, even if the record of the purge is damaged.
-    fn may_be(&self, moment: &Self, end: &Self) -> bool {
+    fn matches(&self, state_then: &Self, end: &Self) -> bool {
         let covered = end.purged.map_or(0, |purged| purged.index);
         let wanted = |(index, entry): (&u64, &_)| *index <= covered || self.entries.get(index) == Some(entry);
-        self.vote == moment.vote
-            && self.purged == moment.purged
-            && moment.entries.iter().all(wanted)
+        self.vote == state_then.vote
+            && self.purged == state_then.purged
+            && state_then.entries.iter().all(wanted)
             && self
                 .entries
                 .iter()
-                .all(|(index, entry)| moment.entries.get(index) == Some(entry))
+                .all(|(index, entry)| state_then.entries.get(index) == Some(entry))
     }
 
     fn after(&mut self, record: &Record) -> Self {

@@ -1,11 +1,11 @@
 //! The first inputs of the target `doors`: requests that a caller may make in its own subtree, and the same
 //! requests elsewhere.
 
-use crate::http::script::BETWEEN;
+use crate::http::script::SEPARATOR;
 use crate::http::seeds as open;
 
 /// Paths in the worker's own subtree, and paths outside it.
-const PLACES: [&str; 4] = ["team%2Fa", "team%2Fa%2Fx", "team%2Fab", "vault"];
+const LOCK_NAMES: [&str; 4] = ["team%2Fa", "team%2Fa%2Fx", "team%2Fab", "vault"];
 
 /// Returns inputs for [`super::run`].
 pub fn scripts() -> Vec<Vec<u8>> {
@@ -15,7 +15,7 @@ pub fn scripts() -> Vec<Vec<u8>> {
             .into_iter()
             .map(move |script| by(caller, &script, ""))
     });
-    let at_places = PLACES.iter().flat_map(|place| {
+    let at_places = LOCK_NAMES.iter().flat_map(|place| {
         open::scripts()
             .into_iter()
             .map(move |script| by("{worker}", &script, place))
@@ -77,7 +77,7 @@ fn by(caller: &str, script: &[u8], place: &str) -> Vec<u8> {
             )
             .replace("\"/t\"", &format!("\"/{}/t\"", place.replace("%2F", "/"))),
     };
-    let requests = script.split(char::from(BETWEEN)).map(|request| {
+    let requests = script.split(char::from(SEPARATOR)).map(|request| {
         let (first, rest) = match request.split_once('\n') {
             Some((first, rest)) => (first, rest),
             None => (request, ""),
@@ -89,5 +89,5 @@ fn by(caller: &str, script: &[u8], place: &str) -> Vec<u8> {
         format!("{first}\nauthorization: Bearer {caller}{rest}")
     });
     let requests: Vec<_> = requests.collect();
-    requests.join(&char::from(BETWEEN).to_string()).into_bytes()
+    requests.join(&char::from(SEPARATOR).to_string()).into_bytes()
 }

@@ -8,14 +8,14 @@
 pub mod script;
 pub mod seeds;
 
-pub(crate) mod answer;
+pub(crate) mod response;
 pub(crate) mod server;
 
 use std::cell::RefCell;
 
 use lock_api::http::HttpConfig;
 
-use self::answer::{Answered, Facts};
+use self::response::{Facts, Response};
 use self::script::Script;
 use self::server::Server;
 
@@ -30,20 +30,20 @@ pub fn run(bytes: &[u8]) -> usize {
     let Some(script) = Script::of(bytes) else {
         return 0;
     };
-    SERVER.with_borrow_mut(|server| carry_out(&script, server))
+    SERVER.with_borrow_mut(|server| execute(&script, server))
 }
 
-fn carry_out(script: &Script, server: &mut Server) -> usize {
+fn execute(script: &Script, server: &mut Server) -> usize {
     let mut facts = Facts::default();
-    let mut carried_out = 0;
+    let mut succeeded = 0;
     for request in script.requests() {
         let Some(request) = request.build(&facts) else {
             continue;
         };
-        let answered = server.ask(request);
-        answer::check(&answered, &mut facts);
-        carried_out += usize::from(matches!(&answered, Some(Answered { status, .. }) if status.is_success()));
+        let response = server.send(request);
+        response::check(&response, &mut facts);
+        succeeded += usize::from(matches!(&response, Some(Response { status, .. }) if status.is_success()));
     }
-    server.look_and_empty();
-    carried_out
+    server.check_and_empty();
+    succeeded
 }

@@ -13,25 +13,25 @@
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Method, Request, Uri};
 
-use super::answer::Facts;
+use super::response::Facts;
 
 /// Separator of two requests: the record separator of ASCII.
-pub const BETWEEN: u8 = 0x1e;
+pub const SEPARATOR: u8 = 0x1e;
 
 /// Maximum number of requests in an input.
 const MAX_REQUESTS: usize = 12;
 
 /// Excluded paths: changes of the members would make the node call any address in the input. Tests elsewhere
 /// cover the decoding of these requests and their responses.
-const LEFT_OUT: [&str; 2] = ["/v1/cluster/members", "/v1/cluster/leader"];
+const EXCLUDED: [&str; 2] = ["/v1/cluster/members", "/v1/cluster/leader"];
 
 /// A parsed input.
 pub struct Script<'a> {
-    requests: Vec<Asked<'a>>,
+    requests: Vec<ScriptedRequest<'a>>,
 }
 
 /// One request as written in the input.
-pub struct Asked<'a> {
+pub struct ScriptedRequest<'a> {
     method: &'a [u8],
     target: &'a str,
     headers: Vec<(&'a [u8], &'a [u8])>,
@@ -41,18 +41,18 @@ pub struct Asked<'a> {
 impl<'a> Script<'a> {
     /// Parses an input; `None` if it contains no request.
     pub fn of(bytes: &'a [u8]) -> Option<Self> {
-        let parts = bytes.split(|byte| *byte == BETWEEN).take(MAX_REQUESTS);
-        let requests: Vec<_> = parts.filter_map(Asked::of).collect();
+        let parts = bytes.split(|byte| *byte == SEPARATOR).take(MAX_REQUESTS);
+        let requests: Vec<_> = parts.filter_map(ScriptedRequest::of).collect();
         (!requests.is_empty()).then_some(Self { requests })
     }
 
     /// Returns the requests in their order.
-    pub fn requests(&self) -> impl Iterator<Item = &Asked<'a>> {
+    pub fn requests(&self) -> impl Iterator<Item = &ScriptedRequest<'a>> {
         self.requests.iter()
     }
 }
 
-impl<'a> Asked<'a> {
+impl<'a> ScriptedRequest<'a> {
     fn of(bytes: &'a [u8]) -> Option<Self> {
         let end = bytes.windows(2).position(|two| two == b"\n\n");
         let (head, body) = match end {
@@ -79,7 +79,7 @@ impl<'a> Asked<'a> {
     /// is excluded.
     pub fn build(&self, facts: &Facts) -> Option<Request<Body>> {
         let uri: Uri = facts.put_into_target(self.target).parse().ok()?;
-        if LEFT_OUT.iter().any(|left_out| uri.path().starts_with(left_out)) {
+        if EXCLUDED.iter().any(|excluded| uri.path().starts_with(excluded)) {
             return None;
         }
         let mut request = Request::new(Body::from(facts.put_into_body(self.body)));

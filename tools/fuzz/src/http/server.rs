@@ -16,21 +16,21 @@ use znode_store::{
     Command, Identities, Identity, LockMode, Op, Refusal, Request as StoreRequest, Store, ZPath,
 };
 
-use super::answer::Answered;
-use crate::look::look;
+use super::response::Response;
+use crate::read_all::read_all;
 
 /// Timeout of a request. A client that waits for a lock would otherwise wait without end; at the timeout it
 /// disconnects, as callers do.
-const PATIENCE: Duration = Duration::from_millis(150);
+const TIMEOUT: Duration = Duration::from_millis(150);
 
 /// Time for which an endless response is read.
-const LISTEN: Duration = Duration::from_millis(20);
+const BODY_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Maximum length of a body that is read.
 const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 
 /// Timeout that a cluster of one never needs.
-const STARTED: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A node with its HTTP routes, and the runtime that drives it.
 pub struct Server {
@@ -69,7 +69,7 @@ impl Server {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             };
-            tokio::time::timeout(STARTED, ready)
+            tokio::time::timeout(START_TIMEOUT, ready)
                 .await
                 .expect("a single node elects itself");
             (node, router)
@@ -83,25 +83,25 @@ impl Server {
     }
 
     /// Sends a request and returns the response, unless that takes too long.
-    pub fn ask(&mut self, request: Request<Body>) -> Option<Answered> {
-        self.ask_within(request, PATIENCE)
+    pub fn send(&mut self, request: Request<Body>) -> Option<Response> {
+        self.send_within(request, TIMEOUT)
     }
 
     /// Sends a request that waits for no other client, and returns the response.
-    pub fn ask_of_itself(&mut self, request: Request<Body>) -> Answered {
-        let answered = self.ask_within(request, STARTED);
-        answered.expect("a single node responds to every request")
+    pub fn send_unlimited(&mut self, request: Request<Body>) -> Response {
+        let response = self.send_within(request, START_TIMEOUT);
+        response.expect("a single node responds to every request")
     }
 
-    fn ask_within(&mut self, request: Request<Body>, patience: Duration) -> Option<Answered> {
+    fn send_within(&mut self, request: Request<Body>, timeout: Duration) -> Option<Response> {
         let method = request.method().clone();
         let answering = self.router.call(request);
         self.runtime.block_on(async {
-            let answer = tokio::time::timeout(patience, answering).await.ok()?;
+            let answer = tokio::time::timeout(timeout, answering).await.ok()?;
             let (head, mut rest) = answer.unwrap_or_else(|never| match never {}).into_parts();
             let mut body = Vec::new();
-            let whole = loop {
-                match tokio::time::timeout(LISTEN, rest.frame()).await {
+            let is_complete = loop {
+                match tokio::time::timeout(BODY_TIMEOUT, rest.frame()).await {
                     Ok(None) => break true,
                     Ok(Some(Ok(frame))) if body.len() < MAX_BODY_BYTES => {
                         body.extend(frame.into_data().unwrap_or_default());
@@ -110,29 +110,29 @@ impl Server {
                     Ok(Some(_)) | Err(_) => break false,
                 }
             };
-            Some(Answered {
+            Some(Response {
                 method,
                 status: head.status,
                 headers: head.headers,
                 body,
-                whole,
+                is_complete,
             })
         })
     }
 
     /// Reads the state of the node.
-    pub fn read<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
-        self.node.read(look)
+    pub fn read<T>(&self, read_state: impl FnOnce(&Store) -> T) -> T {
+        self.node.read(read_state)
     }
 
     /// Checks the whole state and deletes everything in it.
-    pub fn look_and_empty(&mut self) {
+    pub fn check_and_empty(&mut self) {
         self.runtime.block_on(async {
             let failed = tokio::time::timeout(Duration::ZERO, self.node.failed()).await;
             assert!(failed.is_err(), "the node has failed: {failed:?}");
             let (sessions, paths) = self.node.read(|store| {
-                look(store);
-                locks_are_held_by_few(store);
+                read_all(store);
+                check_exclusive_holders(store);
                 (
                     store
                         .sessions()
@@ -187,7 +187,7 @@ fn top(store: &Store) -> Vec<ZPath> {
 }
 
 /// Checks that an exclusive holder of a lock is its only holder.
-fn locks_are_held_by_few(store: &Store) {
+fn check_exclusive_holders(store: &Store) {
     for lock in store.locks("", None, usize::MAX) {
         let view = store.lock(&lock.lock).expect("it was just listed");
         let exclusive = view
@@ -213,7 +213,7 @@ mod tests {
         let mut server = Server::start(HttpConfig::default());
         let request = Request::post("/v1/sessions").header("content-type", "application/json");
         let request = request.body(Body::from("{}")).unwrap();
-        assert!(server.ask_of_itself(request).status.is_success());
+        assert!(server.send_unlimited(request).status.is_success());
         let session = server.read(|store| store.sessions()[0].session);
         let path = ZPath::parse("/gone").unwrap();
         server.runtime.block_on(async {

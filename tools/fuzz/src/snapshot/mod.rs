@@ -1,7 +1,7 @@
 //! The target `snapshot`: arbitrary bytes as a snapshot file received from a peer.
 
 mod layout;
-mod life;
+mod exercise;
 
 use std::io;
 use std::path::Path;
@@ -14,7 +14,7 @@ use znode_store::{SnapshotError, Store};
 
 pub use self::layout::{Layout, repair};
 use crate::material::TIME_MS;
-use crate::replicas::draw;
+use crate::replicas::encode_snapshot;
 
 /// Index of the variant of a snapshot's last part among the variants of parts: see [`with_digest`].
 const END: u32 = 6;
@@ -26,18 +26,18 @@ const END: u32 = 6;
 /// first unchanged, then with corrected checksums, and then with the digest of the restored state. In this
 /// way the code after those checks is tested as well.
 pub fn run(bytes: &[u8]) -> bool {
-    let as_they_are = restore(bytes);
-    if let Ok(store) = as_they_are {
-        life::check(store);
+    let unchanged = restore(bytes);
+    if let Ok(store) = unchanged {
+        exercise::check(store);
         return true;
     }
     let Some(repaired) = repair(bytes) else {
         return false;
     };
     match restore(&repaired) {
-        Ok(store) => life::check(store),
+        Ok(store) => exercise::check(store),
         Err(error) => match wrong_digest(&error).and_then(|found| with_digest(&repaired, found)) {
-            Some(file) => life::check(restore(&file).expect("only the digest was wrong")),
+            Some(file) => exercise::check(restore(&file).expect("only the digest was wrong")),
             None => return false,
         },
     }
@@ -57,7 +57,7 @@ pub fn file_of(store: &mut Store) -> Vec<u8> {
         made_ms: TIME_MS,
     };
     let mut writer = snapshots.create(meta).expect("the disk has no faults");
-    for part in draw(store) {
+    for part in encode_snapshot(store) {
         writer.write_part(&part).expect("the disk has no faults");
     }
     let file = writer.finish().expect("the disk has no faults");

@@ -10,9 +10,9 @@ use znode_store::{
     SessionId, Store, WithdrawCause, ZPath,
 };
 
-use crate::look::{contenders, look, paths};
 use crate::material::TERM;
-use crate::replicas::{Replicas, draw, restore};
+use crate::read_all::{contenders, paths, read_all};
+use crate::replicas::{Replicas, encode_snapshot, restore};
 
 /// Maximum numbers of items of each kind that get commands: a snapshot may hold thousands, and a fuzzer tries
 /// thousands of snapshots.
@@ -22,8 +22,8 @@ const CONTENDERS: usize = 4;
 
 /// Panics if the state does not behave as any other.
 pub fn check(mut store: Store) {
-    look(&store);
-    let again = restore(&draw(&mut store));
+    read_all(&store);
+    let again = restore(&encode_snapshot(&mut store));
     let digest = store.digest();
     assert_eq!(
         again.digest(),
@@ -39,14 +39,14 @@ pub fn check(mut store: Store) {
     for request in &requests {
         replicas.apply(&entry, request);
     }
-    look(&replicas.finish());
+    read_all(&replicas.finish());
 }
 
-type Asked = (Option<SessionId>, Command);
+type SessionCommand = (Option<SessionId>, Command);
 
 /// Returns commands about the items of the state: locks first, then znodes, then the end of all sessions and the deletion of all paths.
 fn requests(store: &Store) -> Vec<Request> {
-    let mut asked: Vec<Asked> = vec![
+    let mut commands: Vec<SessionCommand> = vec![
         (None, Command::SetLimits(Limits::default())),
         (None, Command::Sweep(store.to_sweep(u64::MAX, u64::MAX))),
     ];
@@ -59,7 +59,7 @@ fn requests(store: &Store) -> Vec<Request> {
     let first = sessions.first().copied();
     for lock in store.locks("", None, LOCKS) {
         let view = store.lock(&lock.lock).expect("the lock was just listed");
-        asked.extend(about_lock(store, &view, &sessions));
+        commands.extend(about_lock(store, &view, &sessions));
     }
     let paths = paths(store);
     let ops: Vec<_> = paths
@@ -72,14 +72,14 @@ fn requests(store: &Store) -> Vec<Request> {
         path: ZPath::parse("/no/where").expect("the path is valid"),
         version: -1,
     };
-    asked.push((
+    commands.push((
         first,
         Command::Multi(ops.iter().flatten().cloned().chain([nowhere]).collect()),
     ));
-    asked.extend(ops.into_iter().flatten().map(|op| (first, Command::Write(op))));
-    asked.extend(first.map(|session| (None, Command::CloseSession { session })));
+    commands.extend(ops.into_iter().flatten().map(|op| (first, Command::Write(op))));
+    commands.extend(first.map(|session| (None, Command::CloseSession { session })));
     let sessions = sessions.into_iter().chain([SessionId(u64::MAX)]).collect();
-    asked.push((
+    commands.push((
         None,
         Command::ExpireSessions {
             sessions,
@@ -87,18 +87,18 @@ fn requests(store: &Store) -> Vec<Request> {
             as_of: store.zxid(),
         },
     ));
-    asked.extend(
+    commands.extend(
         paths
             .into_iter()
             .map(|path| (None, Command::Write(Op::DeleteRecursive { path }))),
     );
-    asked.push((None, Command::Sweep(store.to_sweep(u64::MAX, u64::MAX))));
-    asked.into_iter().enumerate().flat_map(as_requests).collect()
+    commands.push((None, Command::Sweep(store.to_sweep(u64::MAX, u64::MAX))));
+    commands.into_iter().enumerate().flat_map(as_requests).collect()
 }
 
 /// Builds the requests of a command: every third one has an id and is sent twice. Most callers are the
 /// operator, whom no access control list stops.
-fn as_requests((number, (session, command)): (usize, Asked)) -> Vec<Request> {
+fn as_requests((number, (session, command)): (usize, SessionCommand)) -> Vec<Request> {
     let address = Identity::Ip(Ipv4Addr::new(10, 0, 0, 7).into());
     let identity = if number % 4 == 1 { address } else { Identity::Super };
     let id = RequestId::parse(&number.to_string()).expect("a number is short");
@@ -157,7 +157,7 @@ fn about_path(path: &ZPath, number: usize) -> Vec<Op> {
     ]
 }
 
-fn about_lock(store: &Store, view: &LockView, sessions: &[SessionId]) -> Vec<Asked> {
+fn about_lock(store: &Store, view: &LockView, sessions: &[SessionId]) -> Vec<SessionCommand> {
     let mut steps = Vec::new();
     for (contender, _) in contenders(view).take(CONTENDERS) {
         let session = contender.session;
@@ -229,10 +229,10 @@ fn about_lock(store: &Store, view: &LockView, sessions: &[SessionId]) -> Vec<Ask
     if let Some(session) = sessions.first() {
         steps.extend([lift, revoke, open].map(|step| (*session, step)));
     }
-    let asked = steps
+    let commands = steps
         .into_iter()
         .map(|(session, step)| (Some(session), Command::Lock(step)));
-    asked.collect()
+    commands.collect()
 }
 
 /// Builds a request in the lock's current mode.

@@ -9,11 +9,11 @@ use znode_store::{ContenderView, Identities, Identity, LockView, Standing, Store
 const PATHS: usize = 12;
 
 /// Makes every read.
-pub(crate) fn look(store: &Store) {
+pub(crate) fn read_all(store: &Store) {
     let nobody = Identities::none();
     let operator = Identities::new([Identity::Super]);
-    look_as(store, &nobody);
-    look_as(store, &operator);
+    read_as(store, &nobody);
+    read_as(store, &operator);
     let view = store.seen_by(&operator);
     black_box((
         view.tokens().is_ok(),
@@ -42,7 +42,7 @@ pub(crate) fn look(store: &Store) {
 }
 
 /// Makes every read that a caller can make.
-fn look_as(store: &Store, caller: &Identities) {
+fn read_as(store: &Store, caller: &Identities) {
     let view = store.seen_by(caller);
     for path in paths(store) {
         black_box((

@@ -6,13 +6,13 @@ use lock_api::http::problem::Code;
 use serde_json::Value;
 
 /// A response, as far as it arrived in time.
-pub struct Answered {
+pub struct Response {
     pub method: Method,
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
     /// True if `body` is the whole body; a stream is read only for a moment.
-    pub whole: bool,
+    pub is_complete: bool,
 }
 
 /// Values from the latest responses.
@@ -59,7 +59,7 @@ impl Facts {
         ]
     }
 
-    fn note(&mut self, document: &Value) {
+    fn record(&mut self, document: &Value) {
         for (fact, field) in [
             (&mut self.session, "session"),
             (&mut self.holder, "holder"),
@@ -75,15 +75,15 @@ impl Facts {
 }
 
 /// Checks a response and records its values. `None` means that the client stopped waiting.
-pub fn check(answered: &Option<Answered>, facts: &mut Facts) {
-    let Some(answered) = answered else { return };
-    let Answered {
+pub fn check(response: &Option<Response>, facts: &mut Facts) {
+    let Some(response) = response else { return };
+    let Response {
         method,
         status,
         headers,
         body,
-        whole,
-    } = answered;
+        is_complete,
+    } = response;
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if *status == StatusCode::NO_CONTENT || method == Method::HEAD {
         assert!(body.is_empty(), "a response {status} has a body");
@@ -103,7 +103,7 @@ pub fn check(answered: &Option<Answered>, facts: &mut Facts) {
         assert_eq!(problem["status"], status.as_u16(), "{problem}");
         return;
     }
-    if kind == Some("application/json") && *whole {
-        facts.note(&serde_json::from_slice(body).expect("its content type is JSON"));
+    if kind == Some("application/json") && *is_complete {
+        facts.record(&serde_json::from_slice(body).expect("its content type is JSON"));
     }
 }
