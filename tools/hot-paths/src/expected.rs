@@ -34,8 +34,8 @@ pub fn parse(text: &str) -> anyhow::Result<Counts> {
             .parse()
             .with_context(|| format!("line {number}: {count:?} is not a count"))?;
         ensure!(count > 0, "line {number}: a count must not be zero");
-        let twice = counts.insert(name.to_owned(), count);
-        ensure!(twice.is_none(), "line {number}: {name} is a duplicate");
+        let duplicate = counts.insert(name.to_owned(), count);
+        ensure!(duplicate.is_none(), "line {number}: {name} is a duplicate");
     }
     Ok(counts)
 }
@@ -64,13 +64,15 @@ pub enum Verdict {
 
 impl Verdict {
     /// Compares a count with the recorded one.
-    pub fn of(counted: u64, noted: Option<u64>) -> Self {
-        let Some(noted) = noted else { return Self::New };
+    pub fn of(counted: u64, recorded: Option<u64>) -> Self {
+        let Some(recorded) = recorded else {
+            return Self::New;
+        };
         // In integers, so that a count at the border has the same verdict on every machine.
-        let (counted, noted) = (u128::from(counted) * 100, u128::from(noted));
-        if counted > noted * u128::from(100 + TOLERANCE_PERCENT) {
+        let (counted, recorded) = (u128::from(counted) * 100, u128::from(recorded));
+        if counted > recorded * u128::from(100 + TOLERANCE_PERCENT) {
             Self::Slower
-        } else if counted < noted * u128::from(100 - TOLERANCE_PERCENT) {
+        } else if counted < recorded * u128::from(100 - TOLERANCE_PERCENT) {
             Self::Faster
         } else {
             Self::Same
@@ -105,19 +107,19 @@ mod tests {
 
     #[test]
     fn parse_reports_the_line_of_an_error() {
-        for (text, said) in [
+        for (text, message) in [
             ("# fine\na path 12", "line 2: no tab between a name and a count"),
             ("a path\ttwelve", "line 1: \"twelve\" is not a count"),
             ("a path\t0", "line 1: a count must not be zero"),
             ("a path\t1\na path\t2", "line 2: a path is a duplicate"),
         ] {
-            assert_eq!(parse(text).unwrap_err().to_string(), said);
+            assert_eq!(parse(text).unwrap_err().to_string(), message);
         }
     }
 
     #[test]
     fn verdict_tolerates_a_tenth() {
-        for (counted, noted, verdict) in [
+        for (counted, recorded, verdict) in [
             (1_100, Some(1_000), Verdict::Same),
             (1_101, Some(1_000), Verdict::Slower),
             (900, Some(1_000), Verdict::Same),
@@ -126,7 +128,11 @@ mod tests {
             (1, None, Verdict::New),
             (u64::MAX, Some(u64::MAX), Verdict::Same),
         ] {
-            assert_eq!(Verdict::of(counted, noted), verdict, "{counted} beside {noted:?}");
+            assert_eq!(
+                Verdict::of(counted, recorded),
+                verdict,
+                "{counted} beside {recorded:?}"
+            );
         }
     }
 }

@@ -20,11 +20,11 @@ const UPDATE: &str = "UPDATE_HOT_PATHS";
 #[derive(Parser)]
 struct Args {
     #[command(subcommand)]
-    what: What,
+    action: Action,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Action {
     /// Count all paths and compare them with the recorded counts; with UPDATE_HOT_PATHS=1, record them.
     Check,
     /// Count these paths, or all paths with such a prefix.
@@ -43,11 +43,11 @@ enum What {
 }
 
 fn main() -> anyhow::Result<ExitCode> {
-    match Args::parse().what {
-        What::Check => check(),
-        What::Count { names } => {
-            let asked = |path: &&HotPath| names.iter().any(|name| path.name.starts_with(name.as_str()));
-            let some: Vec<&HotPath> = paths::all().iter().filter(asked).collect();
+    match Args::parse().action {
+        Action::Check => check(),
+        Action::Count { names } => {
+            let is_named = |path: &&HotPath| names.iter().any(|name| path.name.starts_with(name.as_str()));
+            let some: Vec<&HotPath> = paths::all().iter().filter(is_named).collect();
             if some.is_empty() {
                 bail!("no path has such a name: see `hot-paths list`");
             }
@@ -56,15 +56,15 @@ fn main() -> anyhow::Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        What::List => {
+        Action::List => {
             for path in paths::all() {
                 println!("{:<24} {}", path.name, path.about);
             }
             Ok(ExitCode::SUCCESS)
         }
-        What::Run { name } => {
+        Action::Run { name } => {
             let path = paths::find(&name).with_context(|| format!("there is no path {name}"))?;
-            paths::with_seed();
+            paths::seed_random_numbers();
             path.run();
             Ok(ExitCode::SUCCESS)
         }
@@ -88,7 +88,7 @@ fn check() -> anyhow::Result<ExitCode> {
         println!("recorded {} counts in {}", lines.len(), file.display());
         return Ok(ExitCode::SUCCESS);
     }
-    let noted = match std::fs::read_to_string(&file) {
+    let recorded = match std::fs::read_to_string(&file) {
         Ok(text) => expected::parse(&text).with_context(|| format!("{}", file.display()))?,
         // Counts of one architecture cannot be compared with those of another.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -100,15 +100,15 @@ fn check() -> anyhow::Result<ExitCode> {
         }
         Err(error) => return Err(error).with_context(|| format!("{}", file.display())),
     };
-    let is_well = report(&counted, &noted);
+    let all_match = report(&counted, &recorded);
     println!("{} paths, {:.0} s", counted.len(), began.elapsed().as_secs_f64());
-    Ok(match is_well {
+    Ok(match all_match {
         true => ExitCode::SUCCESS,
         false => {
             eprintln!(
-                "A path takes over {TOLERANCE_PERCENT} % more or less instructions than is noted. What is slower by mistake is to \
-                 be corrected (`hot-paths count NAME`; callgrind_annotate tells where they go); what is meant is noted \
-                 with {UPDATE}=1, and the change of the file tells it to whoever reviews it."
+                "A path takes over {TOLERANCE_PERCENT} % more or less instructions than recorded. Correct an unintended slowdown \
+                 (`hot-paths count NAME`; callgrind_annotate shows where they are). Record an intended change with {UPDATE}=1: \
+                 reviewers then see it in the file."
             );
             ExitCode::FAILURE
         }
@@ -120,13 +120,13 @@ const HEAD: &str =
 Written with UPDATE_HOT_PATHS=1; see docs/testing.md.";
 
 /// Prints every count, and returns whether all are as recorded.
-fn report(counted: &[(&HotPath, u64)], noted: &Counts) -> bool {
-    let mut is_well = true;
+fn report(counted: &[(&HotPath, u64)], recorded: &Counts) -> bool {
+    let mut all_match = true;
     println!("{:<24} {:>12} {:>12} {:>8}", "", "instructions", "recorded", "");
     for (path, count) in counted {
-        let before = noted.get(path.name).copied();
+        let before = recorded.get(path.name).copied();
         let verdict = Verdict::of(*count, before);
-        is_well &= verdict == Verdict::Same;
+        all_match &= verdict == Verdict::Same;
         let (shown, change) = match before {
             Some(before) => {
                 let percent = (*count as f64 / before as f64 - 1.0) * 100.0;
@@ -141,11 +141,11 @@ fn report(counted: &[(&HotPath, u64)], noted: &Counts) -> bool {
         );
         println!("{}", line.trim_end());
     }
-    for name in noted.keys().filter(|name| paths::find(name).is_none()) {
+    for name in recorded.keys().filter(|name| paths::find(name).is_none()) {
         println!("{name}: is recorded, but no path has this name");
-        is_well = false;
+        all_match = false;
     }
-    is_well
+    all_match
 }
 
 /// Counts paths, as many at once as there are processors: the count of one does not depend on the others.

@@ -6,7 +6,7 @@ use hot_paths::paths;
 /// A path panics if it fails, or if its work was not done.
 #[test]
 fn every_path_succeeds() {
-    paths::with_seed();
+    paths::seed_random_numbers();
     for path in paths::all() {
         assert!(path.operations > 0, "{}", path.name);
         path.run();

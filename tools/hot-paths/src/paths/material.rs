@@ -127,7 +127,7 @@ pub fn open(session: SessionId) -> Request {
 }
 
 /// Applies a request that must succeed. Returns its reply and zxid.
-pub fn ask(store: &mut Store, events: &mut Vec<Event>, request: Request) -> (Reply, Zxid) {
+pub fn apply(store: &mut Store, events: &mut Vec<Event>, request: Request) -> (Reply, Zxid) {
     let applied = store.apply(&entry(), request, events);
     match applied.outcome {
         Ok(reply) => (reply, applied.zxid),
@@ -138,7 +138,7 @@ pub fn ask(store: &mut Store, events: &mut Vec<Event>, request: Request) -> (Rep
 /// Returns a store with [`SESSION`] and nothing else.
 pub fn empty() -> Store {
     let mut store = Store::new();
-    ask(&mut store, &mut Vec::new(), open(SESSION));
+    apply(&mut store, &mut Vec::new(), open(SESSION));
     store
 }
 
@@ -147,7 +147,7 @@ pub fn full() -> Store {
     let mut store = empty();
     for n in 0..ZNODES {
         let create = Request::anonymous(Command::Write(create(&node(n))));
-        ask(&mut store, &mut Vec::new(), create);
+        apply(&mut store, &mut Vec::new(), create);
     }
     store
 }

@@ -31,27 +31,27 @@ pub struct HotPath {
     /// Number of operations that are counted together.
     pub operations: u64,
     /// Function that runs the operations.
-    way: fn(u64),
+    body: fn(u64),
 }
 
 impl HotPath {
-    const fn new(name: &'static str, about: &'static str, operations: u64, way: fn(u64)) -> Self {
+    const fn new(name: &'static str, about: &'static str, operations: u64, body: fn(u64)) -> Self {
         Self {
             name,
             about,
             operations,
-            way,
+            body,
         }
     }
 
     /// Runs the path.
     pub fn run(&self) {
-        (self.way)(self.operations);
+        (self.body)(self.operations);
     }
 }
 
 /// Makes all random numbers of this process follow from the same seed.
-pub fn with_seed() {
+pub fn seed_random_numbers() {
     set_rng(StdRng::seed_from_u64(SEED));
 }
 
@@ -128,7 +128,7 @@ pub fn all() -> &'static [HotPath] {
             "watch-fire-1000",
             "a change that notifies 1,000 watchers",
             10,
-            watches::crowd,
+            watches::many,
         ),
         HotPath::new(
             "command-encode",

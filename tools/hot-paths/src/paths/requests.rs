@@ -31,27 +31,27 @@ use super::material::DATA_BYTES;
 const NOW_MS: u64 = 1_780_000_000_000;
 
 /// URL path of a znode.
-pub(super) const THING: &str = "/v1/znodes/thing";
+pub(super) const ZNODE_URL: &str = "/v1/znodes/thing";
 
 /// Maximum length of a response.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
 /// Interval between two checks for readiness, by the node's own clock, which otherwise does not advance.
-const GLANCE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Number of requests before the counted ones: they create everything that is created once or grows at first.
-const BEFORE: u64 = 20;
+const WARM_UP_REQUESTS: u64 = 20;
 
 /// A machine without a network, whose disk takes no time.
-struct Alone;
+struct IsolatedHost;
 
-impl DiskTiming for Alone {
+impl DiskTiming for IsolatedHost {
     fn disk_takes(&self, _: DiskWork) -> Duration {
         Duration::ZERO
     }
 }
 
-impl Host for Alone {
+impl Host for IsolatedHost {
     fn wall_clock_ms(&self) -> u64 {
         NOW_MS
     }
@@ -94,7 +94,7 @@ impl Server {
             peer: peer(),
         };
         while server.call(Method::GET, "/readyz", None).await.0 != StatusCode::OK {
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         let opened = json!({"ttl_ms": 60_000});
         let opened = server.done(Method::POST, "/v1/sessions", opened).await;
@@ -102,7 +102,7 @@ impl Server {
             .as_str()
             .expect("the response has a session id")
             .to_owned();
-        server.done(Method::POST, THING, json!({"data": ""})).await;
+        server.done(Method::POST, ZNODE_URL, json!({"data": ""})).await;
         server
     }
 
@@ -146,11 +146,11 @@ pub(super) fn peer() -> Peer {
 
 /// Sends some requests, then counts the requested number.
 fn counted_requests(operations: u64, request: impl AsyncFn(Server, u64) -> Server) {
-    counted_requests_of(operations, async |server| server, request);
+    counted_requests_by(operations, async |server| server, request);
 }
 
 /// Does the same with clients that `begin` creates from a server.
-pub(super) fn counted_requests_of<C>(
+pub(super) fn counted_requests_by<C>(
     operations: u64,
     begin: impl AsyncFnOnce(Server) -> C,
     request: impl AsyncFn(C, u64) -> C,
@@ -160,10 +160,10 @@ pub(super) fn counted_requests_of<C>(
         .start_paused(true)
         .build()
         .expect("a runtime without threads and I/O can be built");
-    let before = simulation::enter(Some(Rc::new(Alone)));
+    let before = simulation::enter(Some(Rc::new(IsolatedHost)));
     let mut server = Some(runtime.block_on(async {
         let mut server = begin(Server::start().await).await;
-        for n in 0..BEFORE {
+        for n in 0..WARM_UP_REQUESTS {
             server = request(server, n).await;
         }
         server
@@ -208,14 +208,14 @@ pub fn heartbeat(operations: u64) {
 pub fn set(operations: u64) {
     let data = "x".repeat(DATA_BYTES);
     counted_requests(operations, async |mut server: Server, _| {
-        server.done(Method::PUT, THING, json!({"data": data})).await;
+        server.done(Method::PUT, ZNODE_URL, json!({"data": data})).await;
         server
     });
 }
 
 pub fn get(operations: u64) {
     counted_requests(operations, async |mut server: Server, _| {
-        let (status, answer) = server.call(Method::GET, THING, None).await;
+        let (status, answer) = server.call(Method::GET, ZNODE_URL, None).await;
         assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&answer));
         server
     });

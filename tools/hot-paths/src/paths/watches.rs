@@ -30,14 +30,14 @@ fn changed(text: &str) -> ZnodeEvent {
 }
 
 fn fire(watches: &mut Watches, event: &ZnodeEvent, times: u64) -> u64 {
-    let mut told = 0;
+    let mut notified = 0;
     for _ in 0..times {
         watches.fire(Zxid(1), event, Sight::open(), |watcher, notice| {
             black_box((watcher, notice));
-            told += 1;
+            notified += 1;
         });
     }
-    told
+    notified
 }
 
 pub fn none(operations: u64) {
@@ -49,12 +49,12 @@ pub fn none(operations: u64) {
             .expect("the number of watches is unlimited");
     }
     let event = changed("/elsewhere/and/not/watched");
-    let mut told = 0;
-    counted(&mut || told = fire(&mut watches, &event, operations));
-    assert_eq!(told, 0);
+    let mut notified = 0;
+    counted(&mut || notified = fire(&mut watches, &event, operations));
+    assert_eq!(notified, 0);
 }
 
-pub fn crowd(operations: u64) {
+pub fn many(operations: u64) {
     let mut watches = watches();
     let here = node(7);
     for _ in 0..WATCHERS {
@@ -64,7 +64,7 @@ pub fn crowd(operations: u64) {
             .expect("the number of watches is unlimited");
     }
     let event = changed(&here);
-    let mut told = 0;
-    counted(&mut || told = fire(&mut watches, &event, operations));
-    assert_eq!(told, operations * WATCHERS);
+    let mut notified = 0;
+    counted(&mut || notified = fire(&mut watches, &event, operations));
+    assert_eq!(notified, operations * WATCHERS);
 }

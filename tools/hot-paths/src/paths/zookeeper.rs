@@ -31,15 +31,15 @@ fn stat() -> Stat {
 
 /// Decodes all requests in one receive buffer and writes a reply to each.
 fn exchange(operations: u64, request: &Request, reply: &Reply) {
-    let mut come = BytesMut::new();
+    let mut received = BytesMut::new();
     for xid in 0..operations {
-        request.write_frame(xid as i32, &mut come);
+        request.write_frame(xid as i32, &mut received);
     }
-    let mut out = BytesMut::with_capacity(come.len() * 4);
+    let mut out = BytesMut::with_capacity(received.len() * 4);
     let mut answered = 0;
     counted(&mut || {
         while let Some(body) =
-            frame::take(&mut come, DEFAULT_MAX_LENGTH).expect("the frame has a valid length")
+            frame::take(&mut received, DEFAULT_MAX_LENGTH).expect("the frame has a valid length")
         {
             let mut from = Reader::new(body);
             let header = RequestHeader::decode(&mut from).expect("an encoded header can be decoded");
