@@ -12,11 +12,11 @@ use crate::{Task, Workload};
 /// A client with its connection.
 pub struct Caller {
     connection: Connection,
-    what: What,
+    operation: Operation,
 }
 
 #[allow(clippy::large_enum_variant, reason = "each client has one, created once")]
-enum What {
+enum Operation {
     Lock {
         lock: Call,
         unlock: Call,
@@ -40,7 +40,7 @@ impl Caller {
         let mut connection = Connection::open(server).await?;
         let put = connection.method("/etcdserverpb.KV/Put")?;
         let put_own = Message::new().bytes(1, task.key.as_bytes()).bytes(2, &task.data);
-        let what = match task.workload {
+        let operation = match task.workload {
             Workload::Lock | Workload::Contended => {
                 let grant = connection.method("/etcdserverpb.Lease/LeaseGrant")?;
                 let ttl = i64::try_from(task.ttl.as_secs())?;
@@ -48,7 +48,7 @@ impl Caller {
                 let Some(Value::Int(lease)) = field(&granted, 2)? else {
                     bail!("the response has no lease id");
                 };
-                What::Lock {
+                Operation::Lock {
                     lock: connection.method("/v3lockpb.Lock/Lock")?,
                     unlock: connection.method("/v3lockpb.Lock/Unlock")?,
                     revoke: connection.method("/etcdserverpb.Lease/LeaseRevoke")?,
@@ -56,7 +56,7 @@ impl Caller {
                     lease,
                 }
             }
-            Workload::Set => What::One(put, put_own),
+            Workload::Set => Operation::One(put, put_own),
             Workload::Get => {
                 connection.call(&put, &put_own).await?;
                 let range = connection.method("/etcdserverpb.KV/Range")?;
@@ -64,24 +64,27 @@ impl Caller {
                 // Lockgate do.
                 const SERIALIZABLE: u32 = 7;
                 let own = Message::new().bytes(1, task.key.as_bytes()).int(SERIALIZABLE, 1);
-                What::One(range, own)
+                Operation::One(range, own)
             }
-            Workload::Create => What::Create {
+            Workload::Create => Operation::Create {
                 put,
                 home: task.key,
                 data: task.data,
                 number: 0,
             },
         };
-        Ok(Self { connection, what })
+        Ok(Self {
+            connection,
+            operation,
+        })
     }
 }
 
 impl Client for Caller {
     async fn once(&mut self, moments: &mut Moments) -> anyhow::Result<()> {
         let connection = &mut self.connection;
-        match &mut self.what {
-            What::Lock {
+        match &mut self.operation {
+            Operation::Lock {
                 lock,
                 unlock,
                 request,
@@ -99,10 +102,10 @@ impl Client for Caller {
                     .await
                     .context("releasing a lock")?;
             }
-            What::One(call, message) => {
+            Operation::One(call, message) => {
                 connection.call(call, message).await?;
             }
-            What::Create {
+            Operation::Create {
                 put,
                 home,
                 data,
@@ -118,7 +121,7 @@ impl Client for Caller {
     }
 
     async fn close(mut self) -> anyhow::Result<()> {
-        if let What::Lock { revoke, lease, .. } = &self.what {
+        if let Operation::Lock { revoke, lease, .. } = &self.operation {
             let request = Message::new().int(1, *lease);
             self.connection
                 .call(revoke, &request)

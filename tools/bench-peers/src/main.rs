@@ -71,7 +71,7 @@ enum Command {
     Fill {
         /// Kind of the servers
         #[arg(value_enum)]
-        whose: Whose,
+        kind: ServerKind,
         #[command(flatten)]
         servers: Servers,
         /// Number of keys
@@ -111,7 +111,7 @@ struct Loaded {
     /// Workload of the clients
     #[arg(long, value_enum)]
     workload: Workload,
-    /// A client that fails to acquire a Redis lock retries after a random time of at most so many
+    /// A client that fails to acquire a Redis lock retries after a random time of at most this many
     /// milliseconds
     #[arg(long, default_value_t = 5)]
     retry_ms: u64,
@@ -121,7 +121,7 @@ struct Loaded {
 
 /// Kind of the servers to fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Whose {
+enum ServerKind {
     Etcd,
     Redis,
 }
@@ -230,12 +230,12 @@ async fn run(command: Command) -> anyhow::Result<()> {
             }
         }
         Command::Fill {
-            whose,
+            kind,
             servers,
             znodes,
             data_bytes,
             json,
-        } => fill(whose, &servers, znodes, data_bytes).await?.print(json),
+        } => fill(kind, &servers, znodes, data_bytes).await?.print(json),
         Command::EtcdGap {
             servers,
             writers,
@@ -308,7 +308,12 @@ async fn measure<C: Client>(
 }
 
 /// Creates `keys` keys. Each client continues below its own prefix.
-async fn fill(whose: Whose, servers: &Servers, keys: u64, data_bytes: usize) -> anyhow::Result<FillReport> {
+async fn fill(
+    kind: ServerKind,
+    servers: &Servers,
+    keys: u64,
+    data_bytes: usize,
+) -> anyhow::Result<FillReport> {
     let next = Rc::new(Cell::new(0));
     let mut fillers = Vec::new();
     let begin = Instant::now();
@@ -322,9 +327,9 @@ async fn fill(whose: Whose, servers: &Servers, keys: u64, data_bytes: usize) -> 
         };
         let (next, server) = (next.clone(), servers.at(number).to_owned());
         fillers.push(tokio::task::spawn_local(async move {
-            match whose {
-                Whose::Etcd => create(etcd::Caller::open(&server, task).await?, &next, keys).await,
-                Whose::Redis => create(redis::Caller::open(&server, task).await?, &next, keys).await,
+            match kind {
+                ServerKind::Etcd => create(etcd::Caller::open(&server, task).await?, &next, keys).await,
+                ServerKind::Redis => create(redis::Caller::open(&server, task).await?, &next, keys).await,
             }
         }));
     }

@@ -34,7 +34,7 @@ pub async fn load_script(connection: &mut Connection) -> anyhow::Result<String> 
 }
 
 /// Returns whether the lock was acquired.
-pub fn taken(reply: &Reply) -> anyhow::Result<bool> {
+pub fn is_acquired(reply: &Reply) -> anyhow::Result<bool> {
     match reply {
         Reply::Simple(_) => Ok(true),
         Reply::Bulk(None) => Ok(false),
@@ -46,10 +46,10 @@ pub fn taken(reply: &Reply) -> anyhow::Result<bool> {
 pub struct Caller {
     connection: Connection,
     task: Task,
-    what: What,
+    operation: Operation,
 }
 
-enum What {
+enum Operation {
     Lock([Vec<u8>; 2]),
     One(Vec<u8>),
     Create(u64),
@@ -60,31 +60,31 @@ impl Caller {
     pub async fn open(server: &str, task: Task) -> anyhow::Result<Self> {
         let mut connection = Connection::open(server).await?;
         let set = command(&[b"SET", task.key.as_bytes(), &task.data]);
-        let what = match task.workload {
+        let operation = match task.workload {
             Workload::Lock | Workload::Contended => {
                 let hash = load_script(&mut connection).await?;
-                What::Lock(lock_commands(&task, &hash))
+                Operation::Lock(lock_commands(&task, &hash))
             }
-            Workload::Set => What::One(set),
+            Workload::Set => Operation::One(set),
             Workload::Get => {
                 connection.call(&set).await?;
-                What::One(command(&[b"GET", task.key.as_bytes()]))
+                Operation::One(command(&[b"GET", task.key.as_bytes()]))
             }
-            Workload::Create => What::Create(0),
+            Workload::Create => Operation::Create(0),
         };
         Ok(Self {
             connection,
             task,
-            what,
+            operation,
         })
     }
 }
 
 impl Client for Caller {
     async fn once(&mut self, moments: &mut Moments) -> anyhow::Result<()> {
-        let reply = match &mut self.what {
-            What::Lock([lock, unlock]) => {
-                while !taken(&self.connection.call(lock).await?)? {
+        let reply = match &mut self.operation {
+            Operation::Lock([lock, unlock]) => {
+                while !is_acquired(&self.connection.call(lock).await?)? {
                     tokio::time::sleep(self.task.retry.mul_f64(fastrand::f64())).await;
                 }
                 moments.granted();
@@ -93,8 +93,8 @@ impl Client for Caller {
                 ensure!(reply == Reply::Int(1), "the lock was lost: {reply:?}");
                 return Ok(());
             }
-            What::One(command) => self.connection.call(command).await?,
-            What::Create(number) => {
+            Operation::One(command) => self.connection.call(command).await?,
+            Operation::Create(number) => {
                 *number += 1;
                 let key = format!("{}/n{number:010}", self.task.key);
                 let set = command(&[b"SET", key.as_bytes(), &self.task.data]);

@@ -9,7 +9,7 @@ use anyhow::ensure;
 use load_generator::drive::{Client, Moments};
 
 use crate::Task;
-use crate::redis::{load_script, lock_commands, taken};
+use crate::redis::{is_acquired, load_script, lock_commands};
 use crate::resp::{Connection, Reply};
 
 /// A client with a connection to each master.
@@ -38,19 +38,19 @@ impl Caller {
         })
     }
 
-    /// Sends a command to all masters and waits for all replies. Returns the number of replies that `wished`
+    /// Sends a command to all masters and waits for all replies. Returns the number of replies that `accepts`
     /// accepts.
     async fn all(
         &mut self,
         command: usize,
-        wished: impl Fn(&Reply) -> anyhow::Result<bool>,
+        accepts: impl Fn(&Reply) -> anyhow::Result<bool>,
     ) -> anyhow::Result<usize> {
         for master in &mut self.masters {
             master.send(&self.commands[command]).await?;
         }
         let mut count = 0;
         for master in &mut self.masters {
-            count += usize::from(wished(&master.receive().await?)?);
+            count += usize::from(accepts(&master.receive().await?)?);
         }
         Ok(count)
     }
@@ -59,15 +59,15 @@ impl Caller {
 impl Client for Caller {
     async fn once(&mut self, moments: &mut Moments) -> anyhow::Result<()> {
         let majority = self.masters.len() / 2 + 1;
-        let mine = |reply: &Reply| Ok(*reply == Reply::Int(1));
-        while self.all(0, taken).await? < majority {
-            self.all(1, mine).await?;
+        let is_released = |reply: &Reply| Ok(*reply == Reply::Int(1));
+        while self.all(0, is_acquired).await? < majority {
+            self.all(1, is_released).await?;
             tokio::time::sleep(self.task.retry.mul_f64(fastrand::f64())).await;
         }
         moments.granted();
         moments.releasing();
-        let given_back = self.all(1, mine).await?;
-        ensure!(given_back >= majority, "the lock was lost");
+        let released = self.all(1, is_released).await?;
+        ensure!(released >= majority, "the lock was lost");
         Ok(())
     }
 

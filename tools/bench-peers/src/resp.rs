@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// Initial size of the receive buffer; most replies are far shorter.
-const ROOM: usize = 4096;
+const INITIAL_BUFFER_BYTES: usize = 4096;
 
 /// A connection to one server.
 pub struct Connection {
@@ -49,7 +49,7 @@ impl Connection {
         stream.set_nodelay(true)?;
         Ok(Self {
             stream,
-            inbox: Vec::with_capacity(ROOM),
+            inbox: Vec::with_capacity(INITIAL_BUFFER_BYTES),
         })
     }
 

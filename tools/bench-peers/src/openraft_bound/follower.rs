@@ -40,7 +40,7 @@ pub async fn follow(
             line = listener.accept() => {
                 let (raft, submitted, end) = (raft.clone(), submitted.clone(), end.clone());
                 tokio::task::spawn_local(async move {
-                    match serve_line(line?.0, raft, &submitted).await {
+                    match serve_connection(line?.0, raft, &submitted).await {
                         Ok(Purpose::Messages) => {}
                         // This was the leader's only connection for clients' requests.
                         Ok(Purpose::Requests) => drop(end.send(())),
@@ -63,7 +63,7 @@ enum Purpose {
 }
 
 /// Serves a connection until it is closed.
-async fn serve_line(
+async fn serve_connection(
     stream: TcpStream,
     raft: Raft,
     submitted: &Mutex<mpsc::UnboundedReceiver<Submitted>>,

@@ -86,10 +86,10 @@ async fn answer(
             "release" => Operation::Release,
             _ => anyhow::bail!("unknown verb {verb}"),
         };
-        let said: Body = serde_json::from_slice(&body).context("parsing the body")?;
+        let fields: Body = serde_json::from_slice(&body).context("parsing the body")?;
         let request = LockRequest {
             operation,
-            permits: said.limit,
+            permits: fields.limit,
             key: Bytes::copy_from_slice(lock.as_bytes()),
         };
         let bytes = request.encode(&body);

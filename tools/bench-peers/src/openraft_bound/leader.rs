@@ -27,13 +27,13 @@ use super::{LEADER, MEMBERS, Raft, Requests, http, start, wire};
 const MAX_IN_FLIGHT: usize = 4;
 
 /// Timeout of the election, and of the commit of any proposed entry: far longer than any disk takes.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time after which the leader stands for election again.
-const AGAIN_AFTER: Duration = Duration::from_millis(500);
+const ELECTION_RETRY: Duration = Duration::from_millis(500);
 
 /// Index of a leader's first own entry. The entry before it contains the membership.
-const FIRST_OWN: u64 = 1;
+const FIRST_OWN_INDEX: u64 = 1;
 
 /// The connection to a follower for its clients' requests.
 struct Follower {
@@ -68,9 +68,9 @@ pub async fn lead(clients: TcpListener, followers: &[String], log: &Path) -> any
         stream.set_nodelay(true)?;
         let (from, to) = stream.into_split();
         let finished = Finished::default();
-        let (submissions, of_it) = (submissions.clone(), finished.clone());
+        let (submissions, its_finished) = (submissions.clone(), finished.clone());
         tokio::task::spawn_local(async move {
-            if let Err(error) = take_requests(from, &submissions, &of_it).await {
+            if let Err(error) = take_requests(from, &submissions, &its_finished).await {
                 eprintln!("bench-peers: a follower: {error:#}");
             }
         });
@@ -81,7 +81,7 @@ pub async fn lead(clients: TcpListener, followers: &[String], log: &Path) -> any
     tokio::task::spawn_local(http::serve(clients, submissions));
     tokio::select! {
         ended = propose(&raft, all, &waiting, submitted) => ended,
-        stuck = until_stuck(&waiting) => stuck,
+        failed = watch_progress(&waiting) => failed,
     }
 }
 
@@ -90,10 +90,13 @@ pub async fn lead(clients: TcpListener, followers: &[String], log: &Path) -> any
 async fn elect(raft: &Raft) -> anyhow::Result<()> {
     let begun = Instant::now();
     loop {
-        let wait = raft.wait(Some(AGAIN_AFTER));
-        match wait.applied_index_at_least(Some(FIRST_OWN), "elected").await {
+        let wait = raft.wait(Some(ELECTION_RETRY));
+        match wait
+            .applied_index_at_least(Some(FIRST_OWN_INDEX), "elected")
+            .await
+        {
             Ok(_) => return Ok(()),
-            Err(error) if begun.elapsed() > PATIENCE => return Err(error).context("the election"),
+            Err(error) if begun.elapsed() > TIMEOUT => return Err(error).context("the election"),
             Err(_) if raft.current_leader().await == Some(LEADER) => {}
             Err(_) => raft.trigger().elect(false).await?,
         }
@@ -102,15 +105,15 @@ async fn elect(raft: &Raft) -> anyhow::Result<()> {
 
 /// Returns an error when entries are in flight and none is applied for the whole timeout. openraft does not
 /// report rejected proposals, so their clients would wait forever.
-async fn until_stuck(waiting: &Waiting) -> anyhow::Result<()> {
-    let look = || waiting.with(|state| (state.applied, state.in_flight.len()));
+async fn watch_progress(waiting: &Waiting) -> anyhow::Result<()> {
+    let progress = || waiting.with(|state| (state.applied, state.in_flight.len()));
     loop {
-        let (before, _) = look();
-        tokio::time::sleep(PATIENCE).await;
-        let (after, on_their_way) = look();
+        let (before, _) = progress();
+        tokio::time::sleep(TIMEOUT).await;
+        let (after, in_flight_count) = progress();
         ensure!(
-            before != after || on_their_way == 0,
-            "{on_their_way} entries are in flight, and none is applied"
+            before != after || in_flight_count == 0,
+            "{in_flight_count} entries are in flight, and none is applied"
         );
     }
 }

@@ -13,13 +13,13 @@ use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
 use super::{Entry, LEADER, LogId, Types, Vote, log_file, wire};
 
 /// Number of entries retained for followers. A follower that is further behind cannot catch up.
-const KEPT: usize = 65_536;
+const RETAINED_ENTRIES: usize = 65_536;
 
 /// A log. Clones share it.
 #[derive(Clone)]
 pub struct LogStore {
     inner: Arc<Mutex<Inner>>,
-    disk: mpsc::Sender<(Written, Bytes)>,
+    disk: mpsc::Sender<(Waiter, Bytes)>,
     acks: Acks,
 }
 
@@ -32,7 +32,7 @@ struct Inner {
 }
 
 /// The caller to notify once bytes are on the disk.
-enum Written {
+enum Waiter {
     /// openraft, about entries up to this index.
     Entries(u64, IOFlushed<Types>),
     Vote(mpsc::Sender<io::Result<()>>),
@@ -41,15 +41,15 @@ enum Written {
 /// Delayed notifications to openraft about the leader's own disk. They are delivered along with a follower's
 /// response, which openraft waits for in any case.
 #[derive(Clone, Default)]
-pub struct Acks(Arc<Mutex<Untold>>);
+pub struct Acks(Arc<Mutex<DelayedAcks>>);
 
 #[derive(Default)]
-struct Untold {
+struct DelayedAcks {
     /// True for the leader, which waits for followers.
     leads: bool,
     /// Highest index that a follower has acknowledged.
     acknowledged: u64,
-    untold: Vec<IOFlushed<Types>>,
+    delayed: Vec<IOFlushed<Types>>,
 }
 
 impl Acks {
@@ -57,15 +57,15 @@ impl Acks {
     pub fn answered(&self, index: u64) {
         let mut acks = lock(&self.0);
         acks.acknowledged = acks.acknowledged.max(index);
-        let untold = std::mem::take(&mut acks.untold);
+        let delayed = std::mem::take(&mut acks.delayed);
         drop(acks);
-        untold.into_iter().rev().for_each(|one| one.io_completed(Ok(())));
+        delayed.into_iter().rev().for_each(|one| one.io_completed(Ok(())));
     }
 
     fn synced(&self, last: u64, flushed: IOFlushed<Types>, result: io::Result<()>) {
         let mut acks = lock(&self.0);
         if acks.leads && result.is_ok() && acks.acknowledged < last {
-            acks.untold.push(flushed);
+            acks.delayed.push(flushed);
         } else {
             drop(acks);
             flushed.io_completed(result);
@@ -79,7 +79,7 @@ impl LogStore {
         let acks = Acks::default();
         lock(&acks.0).leads = node == LEADER;
         let told = acks.clone();
-        let disk = log_file::start(path, move |written: Vec<Written>, result| {
+        let disk = log_file::start(path, move |written: Vec<Waiter>, result| {
             // The last notification also covers those before it.
             for one in written.into_iter().rev() {
                 let result = match &result {
@@ -87,9 +87,9 @@ impl LogStore {
                     Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
                 };
                 match one {
-                    Written::Entries(last, flushed) => told.synced(last, flushed, result),
+                    Waiter::Entries(last, flushed) => told.synced(last, flushed, result),
                     // A caller that has disconnected needs no result.
-                    Written::Vote(tell) => drop(tell.send(result)),
+                    Waiter::Vote(notify) => drop(notify.send(result)),
                 }
             }
             true
@@ -103,8 +103,8 @@ impl LogStore {
         self.acks.clone()
     }
 
-    fn write(&self, whom: Written, bytes: Bytes) -> io::Result<()> {
-        let sent = self.disk.send((whom, bytes));
+    fn write(&self, written: Waiter, bytes: Bytes) -> io::Result<()> {
+        let sent = self.disk.send((written, bytes));
         sent.map_err(|_| io::Error::other("the log's thread has ended"))
     }
 
@@ -168,8 +168,8 @@ impl RaftLogStorage<Types> for LogStore {
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
         let mut bytes = Vec::new();
         wire::put_vote(&mut bytes, vote);
-        let (tell, told) = mpsc::channel();
-        self.write(Written::Vote(tell), bytes.into())?;
+        let (notify, told) = mpsc::channel();
+        self.write(Waiter::Vote(notify), bytes.into())?;
         // A process stores a single vote, and does nothing else before it is stored.
         told.recv()
             .map_err(|_| io::Error::other("the log's thread has ended"))??;
@@ -194,12 +194,12 @@ impl RaftLogStorage<Types> for LogStore {
                 }
                 inner.entries.push_back(entry);
             }
-            while inner.entries.len() > KEPT {
+            while inner.entries.len() > RETAINED_ENTRIES {
                 inner.entries.pop_front();
                 inner.first += 1;
             }
         }
-        self.write(Written::Entries(last, callback), bytes.into())
+        self.write(Waiter::Entries(last, callback), bytes.into())
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {

@@ -47,10 +47,10 @@ const MEMBERS: [u64; 3] = [LEADER, 1, 2];
 
 /// Interval of the leader's heartbeats, and the election timeout. No other process ever becomes leader.
 const HEARTBEAT_MS: u64 = 250;
-const SILENCE_MS: u64 = 10_000;
+const ELECTION_TIMEOUT_MS: u64 = 10_000;
 
 /// Maximum number of messages in the queues between openraft's tasks, as in Lockgate.
-const WAITING: u64 = 4096;
+const CHANNEL_SIZE: u64 = 4096;
 
 /// openraft's type configuration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,12 +98,12 @@ impl fmt::Display for Requests {
 async fn start(node: u64, network: Network, store: LogStore, machine: StateMachine) -> anyhow::Result<Raft> {
     let config = Config {
         heartbeat_interval: HEARTBEAT_MS,
-        election_timeout_min: SILENCE_MS,
-        election_timeout_max: 2 * SILENCE_MS,
+        election_timeout_min: ELECTION_TIMEOUT_MS,
+        election_timeout_max: 2 * ELECTION_TIMEOUT_MS,
         enable_elect: false,
         snapshot_policy: SnapshotPolicy::Never,
-        api_channel_size: Some(WAITING),
-        notification_channel_size: Some(WAITING),
+        api_channel_size: Some(CHANNEL_SIZE),
+        notification_channel_size: Some(CHANNEL_SIZE),
         ..Config::default()
     };
     let config = Arc::new(config.validate()?);
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     /// Listeners and files of the three processes.
-    struct Places {
+    struct Endpoints {
         clients: [TcpListener; 3],
         servers: [String; 3],
         followers: [TcpListener; 2],
@@ -137,7 +137,7 @@ mod tests {
         _dir: tempfile::TempDir,
     }
 
-    impl Places {
+    impl Endpoints {
         async fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
             let bind = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -156,10 +156,10 @@ mod tests {
     }
 
     /// Runs the three processes.
-    async fn serve(places: Places) -> anyhow::Result<()> {
-        let ([of_leader, of_second, of_third], [second, third]) = (places.clients, places.followers);
-        let logs = places.logs;
-        let led = lead(of_leader, &places.others, &logs[0]);
+    async fn serve(endpoints: Endpoints) -> anyhow::Result<()> {
+        let ([of_leader, of_second, of_third], [second, third]) = (endpoints.clients, endpoints.followers);
+        let logs = endpoints.logs;
+        let led = lead(of_leader, &endpoints.others, &logs[0]);
         let followed = (
             follow(1, of_second, second, &logs[1]),
             follow(2, of_third, third, &logs[2]),
@@ -169,12 +169,12 @@ mod tests {
 
     #[tokio::test]
     async fn lockgate_load_generator_acquires_locks() {
-        let places = Places::new().await;
-        let nodes = Nodes::from(places.servers.to_vec());
+        let endpoints = Endpoints::new().await;
+        let nodes = Nodes::from(endpoints.servers.to_vec());
         let load = async {
             let plan = Plan::new(nodes, Duration::ZERO, Duration::from_secs(2));
             tokio::select! {
-                served = serve(places) => panic!("a server ended: {:?}", served.err()),
+                served = serve(endpoints) => panic!("a server ended: {:?}", served.err()),
                 report = plan.lock_cycles(5) => report.unwrap(),
             }
         };
