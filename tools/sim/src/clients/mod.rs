@@ -1,9 +1,9 @@
-//! Clients: they open sessions and let some of them fall silent, queue for locks, write, read and watch, by way of any
-//! node, and ask again under the same request id when no answer comes. What they do is drawn from the seed; what they are told goes
-//! to the invariants.
+//! Clients: they open sessions and stop the heartbeats of some, acquire locks, write, read and watch through
+//! any node, and repeat a request under the same id when there is no response. Their actions are drawn from
+//! the seed; the responses go to the invariants.
 
 mod call;
-mod life;
+mod client;
 mod tasks;
 
 use znode_store::{
@@ -11,126 +11,126 @@ use znode_store::{
 };
 
 pub use self::call::{answer, perform, send};
-pub use self::life::{Client, Surroundings};
+pub use self::client::{Client, Environment};
 pub use self::tasks::{REGISTERS, UNIQUE, locks};
 use crate::agenda::Micros;
 
-/// A client.
+/// Id of a client.
 pub type ClientId = u64;
 
-/// One attempt of a client to have something done.
+/// Id of one attempt of a client's request.
 pub type OpId = u64;
 
-/// What a client asks of a node.
+/// Request of a client to a node.
 #[derive(Debug, Clone)]
-pub enum Ask {
-    /// A session.
+pub enum ClientRequest {
+    /// Opens a session.
     Open {
-        /// Its timeout.
+        /// The session's timeout.
         timeout_ms: u64,
-        /// By which a repetition is known.
+        /// Request id.
         request_id: RequestId,
     },
-    /// To be counted as alive.
+    /// Renews a session.
     Heartbeat(SessionId),
-    /// To end its session.
+    /// Closes a session.
     Close {
-        /// Which.
+        /// The session.
         session: SessionId,
-        /// By which a repetition is known.
+        /// Request id.
         request_id: RequestId,
     },
-    /// Locks, all or none.
+    /// Acquires locks, all or none.
     Acquire {
-        /// For which session.
+        /// The session.
         session: SessionId,
-        /// Which, and how.
+        /// The locks with their modes.
         wishes: Vec<LockWish>,
-        /// For how long it waits; not at all if `None`.
+        /// Maximum wait; `None` for a try.
         wait_ms: Option<u64>,
-        /// By which a repetition is known.
+        /// Request id.
         request_id: RequestId,
-        /// How often it was sent before.
+        /// Number of earlier attempts.
         retry: u16,
     },
-    /// To give locks back.
+    /// Releases locks.
     Release {
-        /// Of which session.
+        /// The session.
         session: SessionId,
-        /// Which.
+        /// The locks and their holders.
         holders: Vec<(LockName, HolderId)>,
-        /// By which a repetition is known.
+        /// Request id.
         request_id: RequestId,
     },
-    /// To hold an upgradeable lock alone.
+    /// Upgrades an upgradeable lock to exclusive.
     Upgrade {
-        /// Of which session.
+        /// The session.
         session: SessionId,
-        /// Which, and by which holder.
+        /// The lock and its holder.
         held: (LockName, HolderId),
-        /// For how long it waits.
+        /// Maximum wait.
         wait_ms: u64,
-        /// By which a repetition is known.
+        /// Request id.
         request_id: RequestId,
-        /// How often it was sent before.
+        /// Number of earlier attempts.
         retry: u16,
     },
-    /// To hold a lock with fewer rights.
+    /// Downgrades a lock to a weaker mode.
     Downgrade {
-        /// Of which session.
+        /// The session.
         session: SessionId,
-        /// Which, and by which holder.
+        /// The lock and its holder.
         held: (LockName, HolderId),
-        /// What is left.
+        /// The new mode.
         to: Downgraded,
-        /// By which a repetition is known.
+        /// Request id.
         request_id: RequestId,
     },
-    /// Changes, all or none.
+    /// Makes changes, all or none.
     Write {
-        /// On behalf of which session.
+        /// The session, if any.
         session: Option<SessionId>,
-        /// Which.
+        /// The changes.
         ops: Vec<Op>,
-        /// By which a repetition is known.
+        /// Request id.
         request_id: RequestId,
     },
-    /// To see a znode, as it is now.
+    /// Reads a znode linearizably.
     Read(ZPath),
-    /// To be told of the next change of a znode.
+    /// Waits for the next change of a znode.
     Watch {
-        /// Which.
+        /// The znode.
         path: ZPath,
-        /// For how long it waits.
+        /// Maximum wait.
         wait_ms: u64,
     },
 }
 
-/// What a node answers.
+/// Response of a node.
 #[derive(Debug, Clone)]
-pub enum Answer {
-    /// The session is open. It was asked for at that time.
+pub enum ClientResponse {
+    /// The session is open: session, time at which the node sent the request on, timeout.
     Opened(SessionId, Micros, Micros),
-    /// The heartbeat counted: it was sent to the leader at that time, and the timeout is this.
-    Heard(SessionId, Micros, Micros),
+    /// The heartbeat counted: session, time at which it was sent to the leader, timeout.
+    Refreshed(SessionId, Micros, Micros),
     /// The session has ended.
     Ended(SessionId),
     /// The locks are held.
     Granted(Vec<Grant>),
-    /// They are not any more.
+    /// The locks are released.
     Released,
-    /// The write was carried out, or refused.
+    /// The write was applied or rejected.
     Applied(Applied),
-    /// The znode was looked at when this was the position.
-    Saw(Zxid),
-    /// A watch that was left at the first position has told of a change at the second one.
-    Told(Zxid, Zxid),
-    /// A watch that was left at the first position has told nothing until the second one.
-    Silent(Zxid, Zxid),
-    /// The cluster has decided against it.
+    /// The znode was read at this position.
+    ReadAt(Zxid),
+    /// A watch that was set at the first position has fired for a change at the second one.
+    Notified(Zxid, Zxid),
+    /// A watch that was set at the first position has not fired up to the second one.
+    NotNotified(Zxid, Zxid),
+    /// The cluster has rejected the request.
     Refused(Refusal),
     /// Nothing was done.
     Unavailable,
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown,
 }

@@ -1,4 +1,4 @@
-//! Which bars of a timeline a contradiction is about: those that its text names.
+//! Highlighting of the bars of a timeline that a contradiction names in its text.
 
 use std::fmt::Debug;
 
@@ -8,16 +8,16 @@ use parking_lot::Mutex;
 
 use super::{Span, Tone};
 
-/// So many contradictions are looked through: who has more has seen enough.
+/// Limit of contradictions that are searched; a reader does not need more.
 const MAX_LINES: usize = 200;
 
-/// The contradictions of a run.
+/// Contradictions of a run.
 #[derive(Default)]
-pub struct Marks(Mutex<Vec<String>>);
+pub struct Highlights(Mutex<Vec<String>>);
 
-impl Marks {
-    /// Takes down what checkers have said.
-    pub fn note(&self, verdicts: &[(String, Verdict)]) {
+impl Highlights {
+    /// Records the contradictions that the checkers have found.
+    pub fn record(&self, verdicts: &[(String, Verdict)]) {
         let lines = verdicts.iter().flat_map(|(_, verdict)| match verdict {
             Verdict::Violated(lines) => lines.as_slice(),
             Verdict::Valid | Verdict::Undecided(_) => &[],
@@ -25,21 +25,22 @@ impl Marks {
         *self.0.lock() = lines.take(MAX_LINES).cloned().collect();
     }
 
-    /// Whether a contradiction has all of these words, none of which goes on with another digit.
-    pub fn name(&self, words: &[&str]) -> bool {
+    /// Returns whether a contradiction contains all of these words, none of which continues with another
+    /// digit.
+    pub fn mentions(&self, words: &[&str]) -> bool {
         let lines = self.0.lock();
         lines.iter().any(|line| words.iter().all(|word| has(line, word)))
     }
 
-    /// A bar with its colour: that of a contradiction if one has these words.
+    /// Colours a bar as a contradiction if one contains these words.
     pub fn bar(&self, mut span: Span, words: &[&str]) -> Span {
-        if self.name(words) {
+        if self.mentions(words) {
             span.tone = Tone::Violation;
         }
         span
     }
 
-    /// The bar of a call, which is named by its client and its beginning.
+    /// Colours the bar of a call, which contradictions identify by its client and its beginning.
     pub fn call<I: Debug, O>(&self, span: Span, call: &Call<I, O>) -> Span {
         if self.0.lock().is_empty() {
             return span;
@@ -61,12 +62,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_not_the_beginning_of_another() {
-        let marks = Marks::default();
+    fn number_does_not_match_the_prefix_of_a_longer_one() {
+        let highlights = Highlights::default();
         let lines = vec!["lock a: client 1 with token 4575 wrote".to_owned()];
-        marks.note(&[("x".to_owned(), Verdict::Violated(lines))]);
-        assert!(marks.name(&["token 4575", "lock a"]));
-        assert!(!marks.name(&["token 457"]));
-        assert!(!marks.name(&["token 4575", "lock b"]));
+        highlights.record(&[("x".to_owned(), Verdict::Violated(lines))]);
+        assert!(highlights.mentions(&["token 4575", "lock a"]));
+        assert!(!highlights.mentions(&["token 457"]));
+        assert!(!highlights.mentions(&["token 4575", "lock b"]));
     }
 }

@@ -1,5 +1,6 @@
-//! What the generator believes to exist. It is often right, which is what makes most requests meet something, and
-//! it may be wrong, because it knows nothing of rights, quotas and many errors: nothing is compared with it.
+//! The generator's model of existing znodes. It is mostly right, so that most requests find a znode.
+//! It may be wrong, because the generator ignores permissions, quotas and many errors: nothing is compared
+//! with it.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +9,10 @@ use crate::program::WRITTEN_ROOT;
 use crate::rng::Rng;
 use crate::wire::Request;
 
-/// A znode that is believed to exist.
+/// Znode that is believed to exist.
 #[derive(Clone, Default)]
 struct Node {
-    /// Whose it is, if it is ephemeral.
+    /// Session of an ephemeral znode.
     owner: Option<usize>,
     creations: u32,
     version: i32,
@@ -19,22 +20,26 @@ struct Node {
 
 /// The znodes below the root, and the root.
 #[derive(Clone)]
-pub struct Beliefs(BTreeMap<String, Node>);
+pub struct ExpectedTree(BTreeMap<String, Node>);
 
-impl Beliefs {
-    /// Only the root is there.
+impl ExpectedTree {
+    /// Creates the model of an empty tree with its root.
     pub fn new() -> Self {
         Self(BTreeMap::from([(WRITTEN_ROOT.to_owned(), Node::default())]))
     }
 
-    /// A path that exists, seldom the root.
+    /// Draws an existing path, seldom the root.
     pub fn existing(&self, rng: &mut Rng) -> String {
         let first = usize::from(self.0.len() > 1 && rng.percent(95));
         let at = first + rng.below(self.0.len() - first);
-        self.0.keys().nth(at).expect("it is below the length").clone()
+        self.0
+            .keys()
+            .nth(at)
+            .expect("the index is below the length")
+            .clone()
     }
 
-    /// A path without children, other than the root; none if there is none.
+    /// Draws a path without children other than the root, if there is one.
     pub fn leaf(&self, rng: &mut Rng) -> Option<String> {
         let leaves = self
             .0
@@ -48,17 +53,17 @@ impl Beliefs {
         }
     }
 
-    /// The version of a znode, or that of a new one.
+    /// Returns the version of a znode, or that of a new one.
     pub fn version(&self, path: &str) -> i32 {
         self.0.get(path).map_or(0, |node| node.version)
     }
 
-    /// The session is gone, and what it owned.
+    /// Ends a session and removes its ephemeral znodes.
     pub fn end(&mut self, session: usize) {
         self.0.retain(|_, node| node.owner != Some(session));
     }
 
-    /// Notes what a request should change. False if it should fail.
+    /// Applies the expected effect of a request. Returns `false` if it should fail.
     pub fn note(&mut self, session: usize, request: &Request) -> bool {
         match request {
             Request::Create { path, flags, .. } => self.create(session, path, *flags),

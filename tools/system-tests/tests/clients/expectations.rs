@@ -1,4 +1,5 @@
-//! What must hold: every program says what is expected of it. Knows neither how programs run nor who serves them.
+//! Expectation of the tests: every program prints its expected output. Independent of the execution of the
+//! programs and of the servers.
 
 use std::env;
 use std::fs;
@@ -8,20 +9,25 @@ use crate::ensemble::Ensemble;
 use crate::programs::{ALL, Program};
 use crate::runner;
 
-/// Whether what is missing on this machine makes a test fail.
+/// Environment variable that makes a missing prerequisite an error.
 const REQUIRED_VARIABLE: &str = "LOCKGATE_ZOOKEEPER_CLIENTS";
 
-/// Runs only programs with this in their names.
+/// Environment variable with a part of the names of the programs to run.
 const ONLY_VARIABLE: &str = "LOCKGATE_ZOOKEEPER_PROGRAMS";
 
-/// Selects a share of each test's programs: `20782/3` runs every third one, and `20783/3` the ones before those.
+/// Environment variable that selects a share of each test's programs: `20782/3` runs every third one, and
+/// `20783/3` the ones before those.
 const SHARE_VARIABLE: &str = "LOCKGATE_ZOOKEEPER_SHARE";
 
-/// Writes down what ZooKeeper makes the programs print.
+/// Environment variable that makes the test of ZooKeeper write the expected files.
 const WRITE_VARIABLE: &str = "LOCKGATE_WRITE_EXPECTED";
 
-/// Starts an ensemble and runs these programs against it, one after the other. All of them run, whatever one says.
-pub async fn hold(start: impl AsyncFnOnce() -> Result<Ensemble, String>, chosen: impl Fn(&Program) -> bool) {
+/// Starts an ensemble and runs these programs against it, one after the other. All of them run, even after a
+/// failure.
+pub async fn check_programs(
+    start: impl AsyncFnOnce() -> Result<Ensemble, String>,
+    chosen: impl Fn(&Program) -> bool,
+) {
     let only = env::var(ONLY_VARIABLE).unwrap_or_default();
     let (share, of) = share();
     let mut commands = Vec::new();
@@ -46,9 +52,9 @@ pub async fn hold(start: impl AsyncFnOnce() -> Result<Ensemble, String>, chosen:
     let mut failures = Vec::new();
     for (program, command) in commands {
         let begin = Instant::now();
-        // While the program starts, so do the servers that the one before has killed.
+        // While the program starts, the servers that the previous one has killed start again.
         ensemble.start_all();
-        if !program.looks_further() {
+        if !program.reads_more_output() {
             ensemble.wait_all().await;
         }
         let outcome = match runner::run(program, command, &mut ensemble).await {
@@ -73,12 +79,12 @@ fn share() -> (usize, usize) {
         .and_then(|(share, of)| Some((share.parse().ok()?, of.parse().ok()?)));
     match parts {
         Some((share, of)) if of > 0 => (share, of),
-        _ => panic!("{SHARE_VARIABLE} is {text:?}, and is to be two numbers, as 20782/3"),
+        _ => panic!("{SHARE_VARIABLE} is {text:?}, but must be two numbers, as 20782/3"),
     }
 }
 
-/// Runs these programs at the same time against three nodes of Lockgate; all of them say the same.
-pub async fn hold_together(programs: &[Program], says: &str) {
+/// Runs these programs at the same time against three Lockgate nodes; all of them must print `says`.
+pub async fn check_programs_together(programs: &[Program], says: &str) {
     let mut commands = Vec::new();
     for program in programs {
         match program.command() {
@@ -121,9 +127,9 @@ fn compare(program: &Program, results: &str, ensemble: &Ensemble) -> Result<(), 
         .zip(results.lines().map(Some).chain(std::iter::repeat(None)))
         .enumerate()
         .find(|(_, (expected, found))| expected != found);
-    let (number, (expected, found)) = differing.expect("they differ");
+    let (number, (expected, found)) = differing.expect("the texts differ");
     Err(format!(
-        "line {} is not what is expected of it\n  expected: {}\n  found:    {}\n--- it printed:\n{results}",
+        "line {} differs from the expected one\n  expected: {}\n  found:    {}\n--- the program printed:\n{results}",
         number + 1,
         expected.unwrap_or("nothing more"),
         found.unwrap_or("nothing more"),

@@ -1,5 +1,6 @@
-//! When something happened to the cluster, as one who does nothing but ask sees it: a node that did not answer at once, or
-//! another term than before. While that lasts nobody can say by when a silent session has to be over.
+//! Monitor of disturbances of the cluster, seen from a client that only queries it: a node that did not
+//! answer in time, or a change of the term. During a disturbance there is no bound for the expiry of a silent
+//! session.
 
 use std::time::Duration;
 
@@ -9,21 +10,21 @@ use parking_lot::Mutex;
 use crate::client::{Caller, nanos};
 use crate::world::World;
 
-/// Between two rounds.
-const EVERY: Duration = Duration::from_millis(150);
+/// Interval between two rounds.
+const INTERVAL: Duration = Duration::from_millis(150);
 
-/// A healthy node answers within this, also on a busy machine.
-const AT_ONCE: Duration = Duration::from_millis(400);
+/// Time limit within which a healthy node answers, even on a busy machine.
+const RESPONSE_LIMIT: Duration = Duration::from_millis(400);
 
-/// What was seen.
+/// Observations of the monitor.
 #[derive(Default)]
-pub struct Weather {
-    /// The beginning and end of each round in which all was well, and the term in it.
-    fair: Mutex<Vec<(Nanos, Nanos, u64)>>,
+pub struct DisturbanceMonitor {
+    /// Begin and end of each undisturbed round, with its term.
+    undisturbed: Mutex<Vec<(Nanos, Nanos, u64)>>,
 }
 
-impl Weather {
-    /// Looks until the run is over.
+impl DisturbanceMonitor {
+    /// Queries the nodes until the run is over.
     pub async fn watch(&self, world: &World) {
         let mut callers: Vec<_> = world
             .endpoints
@@ -33,20 +34,21 @@ impl Weather {
         while !world.stop.is_cancelled() {
             let began = world.now();
             if let Some(term) = round(&mut callers).await
-                && world.now() - began < nanos(AT_ONCE)
+                && world.now() - began < nanos(RESPONSE_LIMIT)
             {
-                self.fair.lock().push((began, world.now(), term));
+                self.undisturbed.lock().push((began, world.now(), term));
             }
-            tokio::time::sleep(EVERY).await;
+            tokio::time::sleep(INTERVAL).await;
         }
     }
 
-    /// From when to when all was not well; nobody looked between these two moments.
+    /// Returns the disturbed periods; `from` to `until` counts as disturbed, since the monitor did not run
+    /// then.
     pub fn disturbed(&self, from: Nanos, until: Nanos) -> Vec<(Nanos, Nanos)> {
         let mut disturbed = vec![(from, until)];
-        let fair = self.fair.lock();
-        let unseen = nanos(EVERY + AT_ONCE);
-        for pair in fair.windows(2) {
+        let undisturbed = self.undisturbed.lock();
+        let unseen = nanos(INTERVAL + RESPONSE_LIMIT);
+        for pair in undisturbed.windows(2) {
             let [(before, end, term), (next, after, next_term)] = pair else {
                 unreachable!("windows of two have two")
             };
@@ -54,7 +56,7 @@ impl Weather {
                 disturbed.push((*before, *after));
             }
         }
-        match (fair.first(), fair.last()) {
+        match (undisturbed.first(), undisturbed.last()) {
             (Some((first, ..)), Some((_, last, _))) => {
                 disturbed.push((0, *first));
                 disturbed.push((*last, until));
@@ -65,7 +67,7 @@ impl Weather {
     }
 }
 
-/// Asks all nodes; the term if they answer and agree.
+/// Queries all nodes; returns the term if all of them answer and agree.
 async fn round(callers: &mut [Caller]) -> Option<u64> {
     let mut terms = Vec::new();
     for caller in callers {
@@ -89,17 +91,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_term_and_a_long_silence_are_disturbances() {
-        let weather = Weather::default();
+    fn new_term_and_long_silence_are_disturbances() {
+        let disturbances = DisturbanceMonitor::default();
         let second = nanos(Duration::from_secs(1));
         let tenth = second / 10;
-        *weather.fair.lock() = vec![
+        *disturbances.undisturbed.lock() = vec![
             (0, tenth, 1),
             (2 * tenth, 3 * tenth, 1),
             (5 * tenth, 6 * tenth, 2),
             (3 * second, 3 * second + tenth, 2),
         ];
-        let disturbed = weather.disturbed(4 * second, 5 * second);
+        let disturbed = disturbances.disturbed(4 * second, 5 * second);
         assert!(disturbed.contains(&(2 * tenth, 6 * tenth)), "{disturbed:?}");
         assert!(
             disturbed.contains(&(5 * tenth, 3 * second + tenth)),

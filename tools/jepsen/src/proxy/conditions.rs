@@ -1,49 +1,50 @@
-//! What a connection through the proxy suffers: the decisions, without any connection.
+//! Effects of the proxy on a connection: the decisions, without any connection.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// How a link is. The default is a link that is as good as none.
+/// Conditions of a link. The default is a perfect link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Weather {
-    /// Everything comes so much later.
+pub struct LinkConditions {
+    /// Delay of every portion.
     pub delay: Duration,
-    /// And up to so much more, each connection and each portion for itself: so connections overtake each other.
+    /// Upper bound of an additional random delay, drawn for each portion of each connection: so connections
+    /// overtake each other.
     pub jitter: Duration,
-    /// How many of a million portions are lost on their way, and come when they are sent again.
+    /// Portions in a million that are lost and arrive after a retransmission.
     pub loss_per_million: u32,
-    /// How many of a million portions are the last ones of their connection.
+    /// Portions in a million at which the connection is reset.
     pub reset_per_million: u32,
-    /// Nothing comes.
+    /// Nothing arrives.
     pub cut: bool,
 }
 
-/// What happens to one portion of bytes.
+/// Fate of one portion of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It comes so much later, and was lost so often before.
-    Comes {
-        /// How much later.
+    /// The portion arrives late, after some losses.
+    Arrives {
+        /// Delay.
         after: Duration,
-        /// How often it was lost.
+        /// Number of losses.
         losses: u32,
     },
     /// The connection is reset.
     Reset,
 }
 
-/// What Linux waits at least before it sends a segment again; each further time it waits twice as long.
+/// Minimum time before Linux retransmits a segment; it doubles with each further retransmission.
 const RETRANSMISSION: Duration = Duration::from_millis(200);
 
-/// More than this in a row would be a cut.
-const MOST_LOSSES: u32 = 4;
+/// Limit of successive losses; more would be a cut.
+const MAX_LOSSES: u32 = 4;
 
 const MILLION: u32 = 1_000_000;
 
-impl Weather {
-    /// What becomes of the next portion.
+impl LinkConditions {
+    /// Draws the fate of the next portion.
     pub fn fate(&self, rng: &mut Rng) -> Fate {
         if rng.u32(0..MILLION) < self.reset_per_million {
             return Fate::Reset;
@@ -53,11 +54,11 @@ impl Weather {
             after += self.jitter.mul_f64(rng.f64());
         }
         let mut losses = 0;
-        while losses < MOST_LOSSES && rng.u32(0..MILLION) < self.loss_per_million {
+        while losses < MAX_LOSSES && rng.u32(0..MILLION) < self.loss_per_million {
             after += RETRANSMISSION * 2_u32.pow(losses);
             losses += 1;
         }
-        Fate::Comes { after, losses }
+        Fate::Arrives { after, losses }
     }
 }
 
@@ -66,12 +67,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fine_weather_changes_nothing() {
+    fn default_conditions_change_nothing() {
         let mut rng = Rng::with_seed(1);
-        let fate = Weather::default().fate(&mut rng);
+        let fate = LinkConditions::default().fate(&mut rng);
         assert_eq!(
             fate,
-            Fate::Comes {
+            Fate::Arrives {
                 after: Duration::ZERO,
                 losses: 0
             }
@@ -81,24 +82,24 @@ mod tests {
     #[test]
     fn losses_delay_by_retransmissions_and_resets_end() {
         let mut rng = Rng::with_seed(7);
-        let lossy = Weather {
+        let lossy = LinkConditions {
             loss_per_million: 500_000,
-            ..Weather::default()
+            ..LinkConditions::default()
         };
         let fates: Vec<Fate> = (0..1000).map(|_| lossy.fate(&mut rng)).collect();
         let lost = fates
             .iter()
-            .filter(|fate| !matches!(fate, Fate::Comes { losses: 0, .. }))
+            .filter(|fate| !matches!(fate, Fate::Arrives { losses: 0, .. }))
             .count();
         assert!((400..600).contains(&lost), "{lost}");
-        let twice = Fate::Comes {
+        let twice = Fate::Arrives {
             after: RETRANSMISSION * 3,
             losses: 2,
         };
         assert!(fates.contains(&twice));
-        let torn = Weather {
+        let torn = LinkConditions {
             reset_per_million: MILLION,
-            ..Weather::default()
+            ..LinkConditions::default()
         };
         assert_eq!(torn.fate(&mut rng), Fate::Reset);
     }

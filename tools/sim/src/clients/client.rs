@@ -1,4 +1,5 @@
-//! One client: what it is about, whom it waits for, and until when. It does one thing at a time beside its heartbeats.
+//! Client of the simulation: its current task, the response that it waits for, and its timeouts. It does one
+//! thing at a time, beside its heartbeats.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -7,22 +8,22 @@ use std::rc::Rc;
 use znode_store::{Downgraded, Grant, LockMode, Refusal, Reply, RequestId, SessionId};
 
 use super::tasks::{self, Task};
-use super::{Answer, Ask, ClientId, OpId, send};
+use super::{ClientId, ClientRequest, ClientResponse, OpId, send};
 use crate::agenda::{ClientTimer, Event, MILLI, Micros};
 use crate::dice::Dice;
 use crate::invariants::Ledger;
 use crate::network::Shared;
 
-/// A request is sent so often at most before a client gives it up.
+/// Limit of attempts before a client gives a request up.
 const ATTEMPTS: u16 = 8;
 
-/// What a client lives in.
-pub struct Surroundings {
-    /// By which it reaches the nodes.
+/// Environment of a client.
+pub struct Environment {
+    /// Network to the nodes.
     pub network: Shared,
-    /// To which it tells what it was told.
+    /// Ledger in which it records the responses.
     pub ledger: Rc<RefCell<Ledger>>,
-    /// How many nodes there are.
+    /// Number of nodes.
     pub machines: usize,
 }
 
@@ -31,23 +32,23 @@ struct Session {
     timeout: Micros,
 }
 
-/// What a client waits for.
+/// Request that a client waits for.
 struct Current {
-    doing: Doing,
+    action: Action,
     request_id: RequestId,
     retry: u16,
     op: OpId,
     machine: usize,
-    /// When this attempt was sent.
+    /// Time at which this attempt was sent.
     sent: Micros,
-    /// What had been acknowledged when it began.
+    /// Highest acknowledged position when the request began.
     floor: u64,
-    /// How often the machine's state had been replaced when this attempt was sent.
+    /// Number of snapshots that had replaced the machine's state when this attempt was sent.
     replacements: u64,
 }
 
 #[derive(Clone)]
-enum Doing {
+enum Action {
     Open,
     Setup,
     Task(Task),
@@ -58,31 +59,32 @@ enum Doing {
     Close,
 }
 
-/// A client.
+/// Client of the simulation.
 pub struct Client {
     id: ClientId,
-    /// How often of a thousand times it stands still after a heartbeat.
+    /// Pauses after heartbeats, in a thousand.
     pauses: u64,
     dice: Dice,
     session: Option<Session>,
     holding: Vec<Grant>,
     current: Option<Current>,
     heartbeats: BTreeMap<OpId, SessionId>,
-    /// Until then it begins nothing.
+    /// Time before which it begins nothing.
     still_until: Micros,
     next_op: OpId,
     next_request: u64,
-    /// The one machine to which it sends its heartbeats, and first tries everything else: half of the clients have one, as most
-    /// real ones do. Whoever is at home at a leader that is cut off hears nothing of its successor.
+    /// The one machine that gets its heartbeats and the first attempt of everything else. Half of the clients
+    /// have one, as most real clients do. A client whose home is an isolated leader learns nothing of its
+    /// successor.
     home: Option<u64>,
-    /// It makes the znodes that all need before anything else.
+    /// It has yet to create the znodes that all clients need.
     sets_up: bool,
     /// It begins nothing new.
-    quiet: bool,
+    no_new_calls: bool,
 }
 
 impl Client {
-    /// A client that has done nothing yet.
+    /// Creates a client that has not done anything yet.
     pub fn new(id: ClientId, pauses: u64, mut dice: Dice) -> Self {
         let home = dice.chance(500).then(|| dice.between(0..u64::MAX));
         Self {
@@ -98,23 +100,23 @@ impl Client {
             next_op: 0,
             next_request: 0,
             sets_up: true,
-            quiet: false,
+            no_new_calls: false,
         }
     }
 
-    /// Begins nothing new from now on, not even a heartbeat.
-    pub fn fall_quiet(&mut self) {
-        self.quiet = true;
+    /// Stops beginning anything new, even heartbeats.
+    pub fn stop_new_calls(&mut self) {
+        self.no_new_calls = true;
     }
 
-    /// Its time has come.
-    pub fn timer(&mut self, timer: ClientTimer, world: &Surroundings) {
+    /// Handles a timer.
+    pub fn timer(&mut self, timer: ClientTimer, world: &Environment) {
         match timer {
             ClientTimer::Next if world.network.lock().agenda.now() < self.still_until => {
                 let left = self.still_until - world.network.lock().agenda.now();
                 self.next_after(world, left);
             }
-            ClientTimer::Next if self.current.is_none() && !self.quiet => self.begin(world),
+            ClientTimer::Next if self.current.is_none() && !self.no_new_calls => self.begin(world),
             ClientTimer::Next => {}
             ClientTimer::Heartbeat(session) => self.heartbeat(session, world),
             ClientTimer::GiveUp(op) => {
@@ -126,8 +128,8 @@ impl Client {
                         let (machine, client) = (current.machine, self.id);
                         let mut network = world.network.lock();
                         let delay = network.client_delay();
-                        let hang_up = Event::HangUp { machine, client, op };
-                        network.agenda.after(delay, hang_up);
+                        let disconnect = Event::Disconnect { machine, client, op };
+                        network.agenda.after(delay, disconnect);
                     }
                     self.again(world);
                 }
@@ -135,30 +137,30 @@ impl Client {
         }
     }
 
-    fn begin(&mut self, world: &Surroundings) {
-        let doing = match (&self.session, self.sets_up) {
-            (_, true) => Doing::Setup,
-            (None, false) => Doing::Open,
+    fn begin(&mut self, world: &Environment) {
+        let action = match (&self.session, self.sets_up) {
+            (_, true) => Action::Setup,
+            (None, false) => Action::Open,
             (Some(_), false) => match self.holding.first() {
                 Some(held) => {
                     let held = held.clone();
                     self.with(held)
                 }
                 None => match tasks::draw(&mut self.dice, self.id) {
-                    Task::Close => Doing::Close,
-                    task => Doing::Task(task),
+                    Task::Close => Action::Close,
+                    task => Action::Task(task),
                 },
             },
         };
         self.next_request += 1;
         let request_id = format!("c{}-{}", self.id, self.next_request);
-        if let Doing::Task(Task::CreateUnique(_)) = doing {
+        if let Action::Task(Task::CreateUnique(_)) = action {
             world.ledger.borrow_mut().exactly_once.asked(&request_id);
         }
         let floor = world.ledger.borrow().acknowledged.floor();
         self.current = Some(Current {
-            doing,
-            request_id: RequestId::parse(&request_id).expect("it is an id"),
+            action,
+            request_id: RequestId::parse(&request_id).expect("the text is a valid request id"),
             retry: 0,
             op: 0,
             machine: 0,
@@ -169,22 +171,22 @@ impl Client {
         self.attempt(world);
     }
 
-    /// What to do with a lock that is held.
-    fn with(&mut self, held: Grant) -> Doing {
+    /// Draws the next action with a held lock.
+    fn with(&mut self, held: Grant) -> Action {
         match (self.dice.between(0..10), held.mode) {
-            (0..2, LockMode::Upgradeable) => Doing::Upgrade {
+            (0..2, LockMode::Upgradeable) => Action::Upgrade {
                 held,
                 wait_ms: self.dice.between(20..2_000),
             },
-            (2, LockMode::Exclusive | LockMode::Upgradeable) => Doing::Downgrade(held, Downgraded::Shared),
-            (3, LockMode::Exclusive) => Doing::Downgrade(held, Downgraded::Upgradeable),
-            (4..6, _) => Doing::Guarded(tasks::guarded(&mut self.dice, &held)),
-            _ => Doing::Release,
+            (2, LockMode::Exclusive | LockMode::Upgradeable) => Action::Downgrade(held, Downgraded::Shared),
+            (3, LockMode::Exclusive) => Action::Downgrade(held, Downgraded::Upgradeable),
+            (4..6, _) => Action::Guarded(tasks::guarded(&mut self.dice, &held)),
+            _ => Action::Release,
         }
     }
 
-    /// Sends what is to be done to some node.
-    fn attempt(&mut self, world: &Surroundings) {
+    /// Sends the current request to a node.
+    fn attempt(&mut self, world: &Environment) {
         let op = self.next_op();
         let is_first = self.current.as_ref().is_some_and(|current| current.retry == 0);
         let machine = self.machine(world, is_first);
@@ -192,14 +194,14 @@ impl Client {
             self.current = None;
             return self.next_after(world, 10 * MILLI);
         };
-        let current = self.current.as_mut().expect("something is to be done");
+        let current = self.current.as_mut().expect("a request is current");
         current.op = op;
         current.machine = machine;
         current.sent = world.network.lock().agenda.now();
         current.replacements = world.ledger.borrow().watches.replacements(machine);
-        let patience = match &current.doing {
-            Doing::Task(Task::Acquire { wait_ms, .. }) => wait_ms.unwrap_or_default(),
-            Doing::Task(Task::Watch { wait_ms, .. }) | Doing::Upgrade { wait_ms, .. } => *wait_ms,
+        let patience = match &current.action {
+            Action::Task(Task::Acquire { wait_ms, .. }) => wait_ms.unwrap_or_default(),
+            Action::Task(Task::Watch { wait_ms, .. }) | Action::Upgrade { wait_ms, .. } => *wait_ms,
             _ => 0,
         };
         let patience = patience * MILLI + self.dice.between(100..1_500) * MILLI;
@@ -210,60 +212,60 @@ impl Client {
             .after(patience, Event::Client(self.id, ClientTimer::GiveUp(op)));
     }
 
-    /// `None`: it needs a session, and that is gone.
-    fn ask(&mut self) -> Option<Ask> {
+    /// Returns the request; `None` if it needs a session that has ended.
+    fn ask(&mut self) -> Option<ClientRequest> {
         let session = self.session.as_ref().map(|session| session.id);
-        let current = self.current.as_ref().expect("something is to be done");
+        let current = self.current.as_ref().expect("a request is current");
         let (request_id, retry) = (current.request_id.clone(), current.retry);
-        Some(match current.doing.clone() {
-            Doing::Open => Ask::Open {
+        Some(match current.action.clone() {
+            Action::Open => ClientRequest::Open {
                 timeout_ms: self.dice.between(2_000..6_000),
                 request_id,
             },
-            Doing::Setup => Ask::Write {
+            Action::Setup => ClientRequest::Write {
                 session: None,
                 ops: tasks::registers(),
                 request_id,
             },
-            Doing::Task(Task::Acquire { wishes, wait_ms }) => Ask::Acquire {
+            Action::Task(Task::Acquire { wishes, wait_ms }) => ClientRequest::Acquire {
                 session: session?,
                 wishes,
                 wait_ms,
                 request_id,
                 retry,
             },
-            Doing::Task(Task::Write(ops)) | Doing::Guarded(ops) => Ask::Write {
+            Action::Task(Task::Write(ops)) | Action::Guarded(ops) => ClientRequest::Write {
                 session: Some(session?),
                 ops,
                 request_id,
             },
-            Doing::Task(Task::CreateUnique(op)) => Ask::Write {
+            Action::Task(Task::CreateUnique(op)) => ClientRequest::Write {
                 session: Some(session?),
                 ops: vec![op],
                 request_id,
             },
-            Doing::Task(Task::Read(path)) => Ask::Read(path),
-            Doing::Task(Task::Watch { path, wait_ms }) => Ask::Watch { path, wait_ms },
-            Doing::Task(Task::Close) | Doing::Close => Ask::Close {
+            Action::Task(Task::Read(path)) => ClientRequest::Read(path),
+            Action::Task(Task::Watch { path, wait_ms }) => ClientRequest::Watch { path, wait_ms },
+            Action::Task(Task::Close) | Action::Close => ClientRequest::Close {
                 session: session?,
                 request_id,
             },
-            Doing::Upgrade { held, wait_ms } => Ask::Upgrade {
+            Action::Upgrade { held, wait_ms } => ClientRequest::Upgrade {
                 session: session?,
                 held: (held.lock, held.holder),
                 wait_ms,
                 request_id,
                 retry,
             },
-            Doing::Downgrade(held, to) => Ask::Downgrade {
+            Action::Downgrade(held, to) => ClientRequest::Downgrade {
                 session: session?,
                 held: (held.lock, held.holder),
                 to,
                 request_id,
             },
-            Doing::Release => {
+            Action::Release => {
                 let held = self.holding.iter();
-                Ask::Release {
+                ClientRequest::Release {
                     session: session?,
                     holders: held
                         .map(|grant| (grant.lock.clone(), grant.holder.clone()))
@@ -274,30 +276,32 @@ impl Client {
         })
     }
 
-    /// No answer, or none that says what was done: the same again, elsewhere, or it is given up.
-    fn again(&mut self, world: &Surroundings) {
+    /// Handles a missing or inconclusive response: repeats the request on another node, or gives it up.
+    fn again(&mut self, world: &Environment) {
         let Some(current) = &mut self.current else { return };
-        // A watch that is lost is lost: another one would be about another moment.
-        let repeatable = !matches!(current.doing, Doing::Task(Task::Watch { .. } | Task::Read(_)));
+        // A watch is not repeated: another one would be about another moment.
+        let repeatable = !matches!(current.action, Action::Task(Task::Watch { .. } | Task::Read(_)));
         current.retry += 1;
         if repeatable && current.retry < ATTEMPTS {
             return self.attempt(world);
         }
-        let doing = current.doing.clone();
+        let action = current.action.clone();
         self.current = None;
         let leaves_something = matches!(
-            doing,
-            Doing::Task(Task::Acquire { .. }) | Doing::Upgrade { .. } | Doing::Release | Doing::Close
+            action,
+            Action::Task(Task::Acquire { .. }) | Action::Upgrade { .. } | Action::Release | Action::Close
         );
         if leaves_something {
-            // What it may hold without knowing ends with the session, which it lets fall silent.
+            // A lock that the client may hold without knowing ends with the session, whose heartbeats it
+            // stops.
             self.lose_session();
         }
         self.next_after(world, 50 * MILLI);
     }
 
-    /// A heartbeat was not answered. Now and then that was the last one for long: it may be on its way yet.
-    fn unheard(&mut self, world: &Surroundings) {
+    /// Handles an unanswered heartbeat. Occasionally it stays the last one for a long time, while it may
+    /// still arrive.
+    fn unheard(&mut self, world: &Environment) {
         if let Some(timeout) = self.session.as_ref().map(|session| session.timeout)
             && self.dice.chance(self.pauses * 2)
         {
@@ -306,12 +310,12 @@ impl Client {
         }
     }
 
-    fn heartbeat(&mut self, id: SessionId, world: &Surroundings) {
+    fn heartbeat(&mut self, id: SessionId, world: &Environment) {
         let Some(session) = self.session.as_ref().filter(|session| session.id == id) else {
             return;
         };
         let timeout = session.timeout;
-        if self.quiet {
+        if self.no_new_calls {
             return;
         }
         let now = world.network.lock().agenda.now();
@@ -320,8 +324,8 @@ impl Client {
             let again = Event::Client(self.id, ClientTimer::Heartbeat(id));
             return network.agenda.after(self.still_until - now, again);
         }
-        // Now and then a client stands still, in half of the cases for longer than its session lives. Some of them do nothing
-        // else meanwhile either: what a session asks for is a sign of life.
+        // Occasionally a client pauses, in half of the cases for longer than its session lives. Some pause
+        // their other requests as well: each request of a session counts as a heartbeat.
         let pause = match self.dice.chance(self.pauses) {
             true => {
                 let pause = self.dice.between(timeout / 2..timeout * 2);
@@ -336,7 +340,7 @@ impl Client {
         let machine = self.machine(world, true);
         self.heartbeats.insert(op, id);
         let mut network = world.network.lock();
-        send(&mut network, machine, self.id, op, Ask::Heartbeat(id));
+        send(&mut network, machine, self.id, op, ClientRequest::Heartbeat(id));
         network
             .agenda
             .after(timeout / 3, Event::Client(self.id, ClientTimer::GiveUp(op)));
@@ -345,17 +349,18 @@ impl Client {
             .after(pause, Event::Client(self.id, ClientTimer::Heartbeat(id)));
     }
 
-    /// An answer has come. Some come late: then the client has given up waiting for them, and what they say is still true.
-    pub fn answered(&mut self, op: OpId, answer: Answer, world: &Surroundings) {
+    /// Handles a response. A late one, which the client no longer waits for, is still valid evidence.
+    pub fn answered(&mut self, op: OpId, answer: ClientResponse, world: &Environment) {
         match &answer {
-            Answer::Heard(session, sent, timeout) | Answer::Opened(session, sent, timeout) => {
+            ClientResponse::Refreshed(session, sent, timeout)
+            | ClientResponse::Opened(session, sent, timeout) => {
                 world.ledger.borrow_mut().heard(*session, *sent, *timeout);
             }
-            Answer::Ended(session) => world.ledger.borrow_mut().told_over(*session),
+            ClientResponse::Ended(session) => world.ledger.borrow_mut().reported_ended(*session),
             _ => {}
         }
         if self.heartbeats.remove(&op).is_some() {
-            if let Answer::Ended(session) = answer {
+            if let ClientResponse::Ended(session) = answer {
                 self.ended(session);
             }
             return;
@@ -364,82 +369,82 @@ impl Client {
             return;
         }
         match answer {
-            Answer::Unavailable | Answer::Unknown => {
+            ClientResponse::Unavailable | ClientResponse::Unknown => {
                 let mut network = world.network.lock();
-                // As if the patience were over, in a moment.
+                // Repeats the attempt shortly, as after its timeout.
                 let timer = Event::Client(self.id, ClientTimer::GiveUp(op));
                 network.agenda.after(30 * MILLI, timer);
             }
             answer => {
-                let current = self.current.take().expect("it was there above");
+                let current = self.current.take().expect("the request was checked above");
                 self.take(current, answer, world);
             }
         }
     }
 
-    fn take(&mut self, current: Current, answer: Answer, world: &Surroundings) {
+    fn take(&mut self, current: Current, answer: ClientResponse, world: &Environment) {
         let mut pause = self.dice.between(1..60) * MILLI;
         let mut ledger = world.ledger.borrow_mut();
-        match (&current.doing, answer) {
-            (Doing::Open, Answer::Opened(id, _, timeout)) => {
+        match (&current.action, answer) {
+            (Action::Open, ClientResponse::Opened(id, _, timeout)) => {
                 self.session = Some(Session { id, timeout });
                 let mut network = world.network.lock();
                 let timer = Event::Client(self.id, ClientTimer::Heartbeat(id));
                 network.agenda.after(timeout / 3, timer);
             }
-            (doing, Answer::Applied(applied)) => {
+            (action, ClientResponse::Applied(applied)) => {
                 let check = ledger.acknowledged.write(current.floor, applied.zxid.0);
                 ledger.note("acknowledged writes", check);
                 if applied.outcome.is_ok()
-                    && !matches!(doing, Doing::Setup | Doing::Close)
+                    && !matches!(action, Action::Setup | Action::Close)
                     && let Some(session) = &self.session
                 {
-                    // A request that is carried out counts as a heartbeat.
+                    // An executed request counts as a heartbeat.
                     ledger.heard(session.id, current.sent, session.timeout);
                 }
-                match (doing, &applied.outcome) {
-                    (Doing::Task(Task::CreateUnique(_)), Ok(Reply::Created { path, .. })) => {
+                match (action, &applied.outcome) {
+                    (Action::Task(Task::CreateUnique(_)), Ok(Reply::Created { path, .. })) => {
                         let check = ledger.exactly_once.created(current.request_id.as_str(), path);
                         ledger.note("exactly once", check);
                     }
-                    (Doing::Setup, Ok(_) | Err(_)) => self.sets_up = false,
-                    (Doing::Close, _) => self.lose_session(),
+                    (Action::Setup, Ok(_) | Err(_)) => self.sets_up = false,
+                    (Action::Close, _) => self.lose_session(),
                     (_, Err(Refusal::SessionEnded(session) | Refusal::NoSession(session))) => {
                         self.ended(*session);
                     }
                     _ => {}
                 }
             }
-            (Doing::Upgrade { .. } | Doing::Downgrade(..), Answer::Granted(grants)) => {
+            (Action::Upgrade { .. } | Action::Downgrade(..), ClientResponse::Granted(grants)) => {
                 for grant in grants {
                     self.holding.retain(|held| held.lock != grant.lock);
                     self.holding.push(grant);
                 }
             }
-            (_, Answer::Granted(grants)) => {
+            (_, ClientResponse::Granted(grants)) => {
                 ledger.acknowledged.other();
                 self.holding = grants;
                 pause = self.dice.between(1..400) * MILLI;
             }
-            (_, Answer::Released) => {
+            (_, ClientResponse::Released) => {
                 ledger.acknowledged.other();
                 self.holding.clear();
             }
-            (_, Answer::Ended(session)) => self.ended(session),
-            (_, Answer::Saw(position)) => {
+            (_, ClientResponse::Ended(session)) => self.ended(session),
+            (_, ClientResponse::ReadAt(position)) => {
                 let check = ledger.acknowledged.read(current.floor, position.0);
                 ledger.note("linearizable reads", check);
             }
-            (Doing::Task(Task::Watch { path, .. }), Answer::Told(read, told)) => {
+            (Action::Task(Task::Watch { path, .. }), ClientResponse::Notified(read, notified)) => {
                 let surely = ledger.watches.replacements(current.machine) == current.replacements;
-                let check = ledger.watches.told(path, read, told, surely);
+                let check = ledger.watches.notified(path, read, notified, surely);
                 ledger.note("watches", check);
             }
-            (Doing::Task(Task::Watch { path, .. }), Answer::Silent(read, now)) => {
-                let check = ledger.watches.silent(path, read, now);
+            (Action::Task(Task::Watch { path, .. }), ClientResponse::NotNotified(read, now)) => {
+                let check = ledger.watches.not_notified(path, read, now);
                 ledger.note("watches", check);
             }
-            (Doing::Release, Answer::Refused(_)) => self.holding.clear(),
+            (Action::Release, ClientResponse::Refused(_)) => self.holding.clear(),
             _ => {}
         }
         drop(ledger);
@@ -458,8 +463,8 @@ impl Client {
         self.heartbeats.clear();
     }
 
-    /// Where to send something: to the home, if it has one and `wants_home`, or anywhere.
-    fn machine(&mut self, world: &Surroundings, wants_home: bool) -> usize {
+    /// Returns the target machine: the home, if the client has one and `wants_home`, or any other.
+    fn machine(&mut self, world: &Environment, wants_home: bool) -> usize {
         let anywhere = self.dice.between(0..world.machines as u64);
         let number = self.home.filter(|_| wants_home).unwrap_or(anywhere);
         (number % world.machines as u64) as usize
@@ -470,7 +475,7 @@ impl Client {
         self.next_op
     }
 
-    fn next_after(&mut self, world: &Surroundings, pause: Micros) {
+    fn next_after(&mut self, world: &Environment, pause: Micros) {
         let mut network = world.network.lock();
         network
             .agenda

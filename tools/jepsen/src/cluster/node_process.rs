@@ -1,4 +1,4 @@
-//! A place and the process in it.
+//! Slot of a node, with the process that runs in it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
@@ -18,20 +18,21 @@ use tokio::sync::OwnedMutexGuard;
 use super::software::{Node, Software};
 use crate::network::Network;
 
-/// After SIGTERM a node drains and hands over; after SIGKILL it is gone unless its disk hangs.
-const END_PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit of a process to end. After SIGTERM a node drains and hands its leadership over; after SIGKILL
+/// it ends at once unless its disk hangs.
+const END_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// So much of the end of a log is shown.
+/// Number of bytes shown from the end of a log.
 const TAIL_BYTES: u64 = 3000;
 
-/// What a program of Rust prints when it panics.
+/// Text that a Rust program prints when it panics.
 const PANIC: &str = "panicked at";
 
-/// The thread of Lockgate that may: its index of lock history is contained, and nothing depends on it.
+/// Thread of Lockgate that may panic: the index of lock history is isolated, and nothing depends on it.
 const CONTAINED: &str = "thread 'lock-history'";
 
-/// A place, the node that is there, and its process.
-pub struct Place {
+/// Slot with its node and the node's process.
+pub struct NodeProcess {
     state: Mutex<State>,
     claim: Arc<tokio::sync::Mutex<()>>,
 }
@@ -40,19 +41,19 @@ struct State {
     node: Node,
     is_member: bool,
     child: Option<Child>,
-    /// A fault has it end: that it does is no incident.
+    /// The end of the process is expected because of a fault, and is no incident.
     may_end: bool,
-    /// How it ended, the last time that it did so by itself.
+    /// Exit status of the last process that ended by itself.
     ended: Option<String>,
-    /// More variables for its next start.
+    /// Additional environment variables for the next start.
     environment: Vec<(String, String)>,
 }
 
-/// Nobody else ends or stops the node's process while this lives.
+/// Exclusive right to end or stop the node's process, until it is dropped.
 pub type Claim = OwnedMutexGuard<()>;
 
-impl Place {
-    /// A place for a node whose process is not started.
+impl NodeProcess {
+    /// Creates a slot for a node whose process is not started.
     pub fn new(node: Node) -> Self {
         Self {
             state: Mutex::new(State {
@@ -67,42 +68,42 @@ impl Place {
         }
     }
 
-    /// Who is here.
+    /// Returns the node in this slot.
     pub fn node(&self) -> Node {
         self.state.lock().node.clone()
     }
 
-    /// Another node takes the place.
+    /// Puts another node into this slot.
     pub fn set_node(&self, node: Node) {
         self.state.lock().node = node;
     }
 
-    /// Whether the node here belongs to the cluster.
+    /// Returns whether the node is a member of the cluster.
     pub fn is_member(&self) -> bool {
         self.state.lock().is_member
     }
 
-    /// It does from now on, or no longer.
+    /// Sets whether the node is a member of the cluster.
     pub fn set_member(&self, is: bool) {
         self.state.lock().is_member = is;
     }
 
-    /// Its process may end by itself from now on, or must not.
+    /// Sets whether the process may end by itself.
     pub fn set_may_end(&self, may: bool) {
         self.state.lock().may_end = may;
     }
 
-    /// More variables of the environment for its next starts.
+    /// Sets additional environment variables for the next starts.
     pub fn set_environment(&self, environment: Vec<(String, String)>) {
         self.state.lock().environment = environment;
     }
 
-    /// For whoever ends or stops the process; waits while somebody else does.
+    /// Claims the process for a fault that ends or stops it; waits while another fault has the claim.
     pub async fn claim(&self) -> Claim {
         self.claim.clone().lock_owned().await
     }
 
-    /// Starts the process, which may end by itself, or must not.
+    /// Starts the process; `may_end` says whether it may end by itself.
     pub fn start(&self, software: &dyn Software, network: &Network, may_end: bool) -> anyhow::Result<()> {
         let mut state = self.state.lock();
         if state.child.is_some() {
@@ -130,7 +131,7 @@ impl Place {
         Ok(())
     }
 
-    /// The process, if it lives.
+    /// Returns the process id while the process runs.
     pub fn pid(&self) -> Option<Pid> {
         let mut state = self.state.lock();
         reap(&mut state);
@@ -138,7 +139,7 @@ impl Place {
         Some(Pid::from_raw(i32::try_from(id).expect("process ids are small")))
     }
 
-    /// Ends the process with this signal, and waits until it is gone. That it is gone already is fine.
+    /// Ends the process with this signal and waits until it has ended. Does nothing if it has ended already.
     pub async fn end(&self, signal: Signal) -> anyhow::Result<()> {
         self.set_may_end(true);
         let Some(pid) = self.pid() else { return Ok(()) };
@@ -147,17 +148,17 @@ impl Place {
             Err(error) => return Err(error).context(format!("{signal} to process {pid}")),
         }
         if signal == Signal::SIGTERM {
-            // A process that stands still would not hear of it.
+            // A stopped process would not handle the signal.
             let _already_gone = kill(pid, Signal::SIGCONT);
         }
-        self.wait_ended(END_PATIENCE).await
+        self.wait_ended(END_TIMEOUT).await
     }
 
-    /// Waits until the process is gone.
-    pub async fn wait_ended(&self, patience: Duration) -> anyhow::Result<()> {
+    /// Waits until the process has ended.
+    pub async fn wait_ended(&self, timeout: Duration) -> anyhow::Result<()> {
         let child = self.state.lock().child.take();
         let Some(mut child) = child else { return Ok(()) };
-        let ended = tokio::time::timeout(patience, child.wait()).await;
+        let ended = tokio::time::timeout(timeout, child.wait()).await;
         let mut state = self.state.lock();
         match ended {
             Ok(status) => {
@@ -167,12 +168,12 @@ impl Place {
             Err(_) => {
                 let id = state.node.id;
                 state.child = Some(child);
-                bail!("node {id} does not end within {} s", patience.as_secs())
+                bail!("node {id} did not end within {} s", timeout.as_secs())
             }
         }
     }
 
-    /// What is to be said of a process that has ended though nobody had it end. Told once.
+    /// Returns an incident if the process has ended unexpectedly. Each end is reported once.
     pub fn ended_by_itself(&self) -> Option<String> {
         let mut state = self.state.lock();
         reap(&mut state);
@@ -183,7 +184,7 @@ impl Place {
         }
     }
 
-    /// The end of the node's log.
+    /// Returns the end of the node's log.
     pub fn log_tail(&self) -> String {
         let path = self.node().log_file();
         let tail = || -> std::io::Result<String> {
@@ -198,7 +199,7 @@ impl Place {
     }
 }
 
-/// The lines that tell of panics, in the logs of all nodes whose directories are in this one.
+/// Returns the lines that report panics in the logs of all nodes below this directory.
 pub fn panics(dir: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return vec![format!("{} cannot be read", dir.display())];
@@ -217,7 +218,7 @@ pub fn panics(dir: &Path) -> Vec<String> {
     found
 }
 
-/// Notes that the process has ended, if it has.
+/// Records the process's end if it has ended.
 fn reap(state: &mut State) {
     let Some(child) = &mut state.child else { return };
     let ended = match child.try_wait() {

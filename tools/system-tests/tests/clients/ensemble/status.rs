@@ -1,14 +1,14 @@
-//! The one four-letter word that tells whether a server serves. Nothing else of the protocol.
+//! The four-letter word that shows whether a server serves; nothing else of the protocol.
 
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A living server answers at once; one that takes longer is asked again.
+/// Time limit of an answer. A running server answers at once; one that takes longer is asked again.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Whether a server serves: only then does it tell its mode. (`ruok` is answered too early.)
+/// Returns whether a server serves: only then does it report its mode. (`ruok` is answered too early.)
 pub async fn serves(server: &str) -> bool {
     let asked = tokio::time::timeout(ANSWER_TIMEOUT, ask(server, "srvr")).await;
     matches!(asked, Ok(Ok(answer)) if answer.lines().any(|line| line.starts_with("Mode: ")))

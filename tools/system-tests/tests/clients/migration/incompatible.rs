@@ -1,4 +1,5 @@
-//! Znodes that go beyond the target's limits: they are named before anything is written, and kept out while all else is followed.
+//! Znodes above the target's limits: the tool names them before it writes anything, and skips them while it
+//! follows everything else.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +8,11 @@ use zk_wire::Request;
 
 use super::client::Client;
 use super::writers::{create, delete, entry, set};
-use super::{Running, Target, assert_same, event, has, until_so};
+use super::{Running, Target, assert_same, event, has, wait_until};
 use crate::ensemble::Ensemble;
-use crate::wanted::skip;
+use crate::expectations::skip;
 
-/// Small ones, so that a test reaches them.
+/// Low limits that a test can reach.
 const LIMITS: &str = "
 [limits]
 data_bytes = 1000
@@ -28,7 +29,7 @@ fn named(told: &[Value]) -> BTreeSet<&str> {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_named_and_nothing_fails_in_the_middle() {
+async fn incompatible_znodes_are_named_before_anything_is_written() {
     let source = match Ensemble::zookeeper().await {
         Ok(source) => source,
         Err(missing) => return skip("the servers", &missing),
@@ -52,7 +53,7 @@ async fn what_does_not_fit_is_named_and_nothing_fails_in_the_middle() {
     let mut requests: Vec<Request> = all.map(|path| create(path, b"x", 0)).collect();
     requests.push(create("/large", &[7; 1001], 0));
     requests.push(create("/large/below", b"x", 0));
-    // As much as it may be, of what makes six bytes of one on its way.
+    // Data of the maximum size whose every byte takes six bytes in JSON.
     requests.push(create("/fits/exactly", &[1; 1000], 0));
     let entries = (0..200).map(|n| entry(1, "digest", &format!("user-{n}:{}", "h".repeat(90))));
     requests.push(Request::SetAcl {
@@ -64,7 +65,7 @@ async fn what_does_not_fit_is_named_and_nothing_fails_in_the_middle() {
         assert!(outcome.is_ok(), "{request:?}: {outcome:?}");
     }
 
-    // Whoever looks, and whoever begins, learns of all of them; and nothing has been written.
+    // Both `--verify-only` and `--once` name all of them, and nothing has been written.
     let misfits = BTreeSet::from([deep[32].as_str(), &too_long, "/wide", "/large", "/listed"]);
     let run = async |options: &[&str]| Running::start(target.tool(&servers, options)).end().await;
     for options in [["--verify-only"], ["--once"]] {
@@ -75,7 +76,8 @@ async fn what_does_not_fit_is_named_and_nothing_fails_in_the_middle() {
         assert!(!has(&mut there, "/fits").await);
     }
 
-    // It is cleaned up, but for what comes while it is followed. All else is carried over.
+    // The source is cleaned up, except for znodes that are created during the following. Everything else is
+    // copied.
     let mut gone = vec![delete(&deep[32]), delete(&too_long), delete("/wide/0")];
     gone.extend([delete("/listed"), delete("/large/below"), delete("/large")]);
     for outcome in client.call_all(&gone).await.unwrap() {
@@ -98,13 +100,13 @@ async fn what_does_not_fit_is_named_and_nothing_fails_in_the_middle() {
         following.until("misfit", "").await["path"].clone(),
     ];
     assert_eq!(named, ["/large", "/wide"]);
-    until_so("all else is followed", async || {
+    wait_until("all other changes are followed", async || {
         has(&mut there, "/fits/more").await
     })
     .await;
     assert!(!has(&mut there, "/large").await && !has(&mut there, "/wide/0").await);
 
-    // No switch is made, and nobody is kept from writing for it.
+    // The switch is rejected, and writers are not frozen for it.
     let frozen = target.file("frozen");
     let command = format!("touch {}", frozen.display());
     let (told, code) = run(&["--switch", "--on-freeze", &command]).await;
@@ -118,10 +120,10 @@ async fn what_does_not_fit_is_named_and_nothing_fails_in_the_middle() {
     assert_eq!(path, "/large");
     assert!(!frozen.exists());
 
-    // What fits again comes with all that is below it.
+    // A znode that fits again is copied with everything below it.
     client.call(set("/large", &[7; 1000])).await.unwrap().unwrap();
     client.call(delete("/wide/1")).await.unwrap().unwrap();
-    until_so("what fits comes along", async || {
+    wait_until("znodes that fit again are copied", async || {
         has(&mut there, "/large/below").await && has(&mut there, "/wide/0").await
     })
     .await;

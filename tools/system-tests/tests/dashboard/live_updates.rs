@@ -1,4 +1,4 @@
-//! What happens is seen as it happens: a lock changes hands, its leader dies, an operator breaks it.
+//! Live updates of the page: a lock changes hands, the leader dies, an operator breaks the lock.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use crate::{acquire, assert_content, encoded, must, page, session};
 const LOCK: &str = "orders/42";
 
 #[tokio::test]
-async fn a_lock_is_found_and_seen_to_change_hands_over_the_loss_of_the_leader_and_broken() {
+async fn page_follows_a_lock_through_a_handover_a_failover_and_a_break() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -24,12 +24,12 @@ async fn a_lock_is_found_and_seen_to_change_hands_over_the_loss_of_the_leader_an
     browser.go(&page(&cluster, node, "cluster")).await;
     browser.until_text(".badge", "leader").await;
     browser.until_text("#link", &format!("node {leader} leads")).await;
-    // What only the leader knows is known at this node, too.
+    // Data that only the leader has is shown by this node as well.
     browser
         .until_text(&format!("tr[data-node=\"{leader}\"]"), "up to date")
         .await;
 
-    // It is found by how its name begins.
+    // The lock is found by a prefix of its name.
     browser.click("#views a", "Locks").await;
     browser.until_text(".list", "customers/7").await;
     browser.write("input[type=search]", "orders/").await;
@@ -41,7 +41,7 @@ async fn a_lock_is_found_and_seen_to_change_hands_over_the_loss_of_the_leader_an
         .until_text(".detail .holders", &format!("token {token}"))
         .await;
 
-    // Somebody waits, and is let in.
+    // A waiter appears, and is granted the lock.
     let waits = json!({"session": second, "note": "the morning report", "wait_ms": null});
     let path = format!("/v1/locks/{}", encoded(LOCK));
     let acquire_path = format!("{path}/acquire");
@@ -57,7 +57,7 @@ async fn a_lock_is_found_and_seen_to_change_hands_over_the_loss_of_the_leader_an
     let (granted, ()) = tokio::join!(waiting, watching);
     assert_eq!(granted.status, 200);
 
-    // The leader dies. The page is another node's, and goes on.
+    // The leader dies. The page of the other node continues.
     cluster.kill(leader).await.unwrap();
     let next = cluster.leader_now().await;
     browser.until_text("#link", &format!("node {next} leads")).await;
@@ -71,13 +71,13 @@ async fn a_lock_is_found_and_seen_to_change_hands_over_the_loss_of_the_leader_an
         ))
         .await;
 
-    // An operator breaks the hold, with a reason, which is what the page then tells.
+    // An operator breaks the lock with a reason, which the page then shows.
     browser.click("#views a", "Locks").await;
     browser.click("a.row", LOCK).await;
     browser.click(".detail .holders .party button", "Break").await;
     browser.until_text("dialog", "the morning report").await;
     browser.click("dialog button", "Break the lock").await;
-    // Not without a reason.
+    // The reason is mandatory.
     browser
         .until("document.querySelector('dialog input:invalid') !== null")
         .await;
@@ -92,7 +92,7 @@ async fn a_lock_is_found_and_seen_to_change_hands_over_the_loss_of_the_leader_an
     browser.click("#views a", "Events").await;
     browser.until_text(".log", "it hangs since noon").await;
 
-    // That another node leads now is told among it, and still is when the page is made anew.
+    // The change of the leader is listed, and still is after a reload.
     let is_told = format!(
         "[...document.querySelectorAll('.log .row')].some((row) => \
          row.innerText.includes('leader') && row.innerText.includes('node {next}'))"
@@ -109,7 +109,7 @@ async fn a_lock_is_found_and_seen_to_change_hands_over_the_loss_of_the_leader_an
 }
 
 #[tokio::test]
-async fn a_page_whose_node_is_gone_says_so_and_goes_on_when_it_is_back() {
+async fn page_reports_a_lost_node_and_continues_after_its_restart() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -117,7 +117,7 @@ async fn a_page_whose_node_is_gone_says_so_and_goes_on_when_it_is_back() {
     let node = cluster.followers().await[0];
     browser.go(&page(&cluster, node, "locks")).await;
     browser.until_text(".list", "No lock is in use").await;
-    // It knows whom it is talking to.
+    // The page shows the node that it is connected to.
     browser.until_text("#link", "leads").await;
     cluster.kill(node).await.unwrap();
     browser
@@ -137,7 +137,7 @@ async fn a_page_whose_node_is_gone_says_so_and_goes_on_when_it_is_back() {
 }
 
 #[tokio::test]
-async fn who_waits_for_whom_is_drawn_and_leadership_is_handed_over() {
+async fn page_draws_the_wait_graph_and_hands_leadership_over() {
     let Some(browser) = Browser::start().await else {
         return;
     };

@@ -1,5 +1,5 @@
-//! What a restored state has to stand: all reads, and commands that hit what is in it. Its own snapshot has to lead to
-//! the same state, before, in between and after.
+//! The checks on a restored state: all reads, and commands about its items. Its own snapshot must lead to the
+//! same state before, during and after the commands.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -10,24 +10,25 @@ use znode_store::{
     SessionId, Store, WithdrawCause, ZPath,
 };
 
-use crate::look::{contenders, look, paths};
 use crate::material::TERM;
-use crate::replicas::{Replicas, draw, restore};
+use crate::read_all::{contenders, paths, read_all};
+use crate::replicas::{Replicas, encode_snapshot, restore};
 
-/// So many of each kind of things get commands: a snapshot may hold thousands, and a fuzzer tries thousands.
+/// Maximum numbers of items of each kind that get commands: a snapshot may hold thousands, and a fuzzer tries
+/// thousands of snapshots.
 const SESSIONS: usize = 4;
 const LOCKS: usize = 4;
 const CONTENDERS: usize = 4;
 
-/// Panics if the state does not go on as any other.
+/// Panics if the state does not behave as any other.
 pub fn check(mut store: Store) {
-    look(&store);
-    let again = restore(&draw(&mut store));
+    read_all(&store);
+    let again = restore(&encode_snapshot(&mut store));
     let digest = store.digest();
     assert_eq!(
         again.digest(),
         digest,
-        "the snapshot of a restored state leads elsewhere"
+        "the snapshot of a restored state leads to a different state"
     );
     let requests = requests(&store);
     let entry = EntryContext {
@@ -38,14 +39,14 @@ pub fn check(mut store: Store) {
     for request in &requests {
         replicas.apply(&entry, request);
     }
-    look(&replicas.finish());
+    read_all(&replicas.finish());
 }
 
-type Asked = (Option<SessionId>, Command);
+type SessionCommand = (Option<SessionId>, Command);
 
-/// Commands about what is there: locks first, then znodes, then the end of all.
+/// Returns commands about the items of the state: locks first, then znodes, then the end of all sessions and the deletion of all paths.
 fn requests(store: &Store) -> Vec<Request> {
-    let mut asked: Vec<Asked> = vec![
+    let mut commands: Vec<SessionCommand> = vec![
         (None, Command::SetLimits(Limits::default())),
         (None, Command::Sweep(store.to_sweep(u64::MAX, u64::MAX))),
     ];
@@ -57,8 +58,8 @@ fn requests(store: &Store) -> Vec<Request> {
         .collect();
     let first = sessions.first().copied();
     for lock in store.locks("", None, LOCKS) {
-        let view = store.lock(&lock.lock).expect("it was just listed");
-        asked.extend(about_lock(store, &view, &sessions));
+        let view = store.lock(&lock.lock).expect("the lock was just listed");
+        commands.extend(about_lock(store, &view, &sessions));
     }
     let paths = paths(store);
     let ops: Vec<_> = paths
@@ -66,19 +67,19 @@ fn requests(store: &Store) -> Vec<Request> {
         .zip(0..)
         .map(|(path, number)| about_path(path, number))
         .collect();
-    // All at once, and taken back at the end.
+    // All changes in one transaction that is rolled back at its end.
     let nowhere = Op::Delete {
-        path: ZPath::parse("/no/where").expect("it is a path"),
+        path: ZPath::parse("/no/where").expect("the path is valid"),
         version: -1,
     };
-    asked.push((
+    commands.push((
         first,
         Command::Multi(ops.iter().flatten().cloned().chain([nowhere]).collect()),
     ));
-    asked.extend(ops.into_iter().flatten().map(|op| (first, Command::Write(op))));
-    asked.extend(first.map(|session| (None, Command::CloseSession { session })));
+    commands.extend(ops.into_iter().flatten().map(|op| (first, Command::Write(op))));
+    commands.extend(first.map(|session| (None, Command::CloseSession { session })));
     let sessions = sessions.into_iter().chain([SessionId(u64::MAX)]).collect();
-    asked.push((
+    commands.push((
         None,
         Command::ExpireSessions {
             sessions,
@@ -86,17 +87,18 @@ fn requests(store: &Store) -> Vec<Request> {
             as_of: store.zxid(),
         },
     ));
-    asked.extend(
+    commands.extend(
         paths
             .into_iter()
             .map(|path| (None, Command::Write(Op::DeleteRecursive { path }))),
     );
-    asked.push((None, Command::Sweep(store.to_sweep(u64::MAX, u64::MAX))));
-    asked.into_iter().enumerate().flat_map(as_requests).collect()
+    commands.push((None, Command::Sweep(store.to_sweep(u64::MAX, u64::MAX))));
+    commands.into_iter().enumerate().flat_map(as_requests).collect()
 }
 
-/// Every third one carries an id, and is sent twice. Most callers are the operator, whom no list of rights stops.
-fn as_requests((number, (session, command)): (usize, Asked)) -> Vec<Request> {
+/// Builds the requests of a command: every third one has an id and is sent twice. Most callers are the
+/// operator, whom no access control list stops.
+fn as_requests((number, (session, command)): (usize, SessionCommand)) -> Vec<Request> {
     let address = Identity::Ip(Ipv4Addr::new(10, 0, 0, 7).into());
     let identity = if number % 4 == 1 { address } else { Identity::Super };
     let id = RequestId::parse(&number.to_string()).expect("a number is short");
@@ -155,7 +157,7 @@ fn about_path(path: &ZPath, number: usize) -> Vec<Op> {
     ]
 }
 
-fn about_lock(store: &Store, view: &LockView, sessions: &[SessionId]) -> Vec<Asked> {
+fn about_lock(store: &Store, view: &LockView, sessions: &[SessionId]) -> Vec<SessionCommand> {
     let mut steps = Vec::new();
     for (contender, _) in contenders(view).take(CONTENDERS) {
         let session = contender.session;
@@ -227,13 +229,13 @@ fn about_lock(store: &Store, view: &LockView, sessions: &[SessionId]) -> Vec<Ask
     if let Some(session) = sessions.first() {
         steps.extend([lift, revoke, open].map(|step| (*session, step)));
     }
-    let asked = steps
+    let commands = steps
         .into_iter()
         .map(|(session, step)| (Some(session), Command::Lock(step)));
-    asked.collect()
+    commands.collect()
 }
 
-/// A wish in the mode in which the lock is used.
+/// Builds a request in the lock's current mode.
 fn acquire(view: &LockView, owner: Arc<str>, wait: bool) -> LockCommand {
     LockCommand::Acquire {
         wish: LockWish {
@@ -253,10 +255,10 @@ fn acquire(view: &LockView, owner: Arc<str>, wait: bool) -> LockCommand {
     }
 }
 
-/// The calls that a contender's record names: numbers behind `"id":`, as far as one can see without reading JSON.
+/// Returns the calls that a contender's record names: the numbers after `"id":`, found without a JSON parser.
 fn attempts(store: &Store, lock: &LockName, holder: &str) -> Vec<AttemptId> {
-    let path = ZPath::parse(&format!("/locks/{lock}/{holder}")).expect("it is where a contender is");
-    let (data, _) = store.get(&path).expect("it was just listed");
+    let path = ZPath::parse(&format!("/locks/{lock}/{holder}")).expect("the path of a contender is valid");
+    let (data, _) = store.get(&path).expect("the contender was just listed");
     let text = String::from_utf8_lossy(data.as_bytes());
     let numbers = text.split("\"id\":").skip(1).take(CONTENDERS).filter_map(|rest| {
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();

@@ -1,4 +1,5 @@
-//! Somebody writes to the source after it had become quiet: the switch is refused, and says where.
+//! Writes to the source after it had become quiet: the migration tool rejects the switch, and names the
+//! znode.
 
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
@@ -8,19 +9,19 @@ use zk_wire::Request;
 
 use super::client::Client;
 use super::writers::{create, entry, set};
-use super::{Running, Target, assert_same, event, until_so};
+use super::{Running, Target, assert_same, event, wait_until};
 use crate::ensemble::Ensemble;
-use crate::wanted::skip;
+use crate::expectations::skip;
 
-/// Stands before a node, and lets nobody to it while it is closed.
-struct Gate {
+/// Proxy in front of a node that blocks all traffic while it is closed.
+struct BlockingProxy {
     address: String,
     is_open: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
-impl Gate {
-    async fn before(node: String) -> Self {
+impl BlockingProxy {
+    async fn in_front_of(node: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (is_open, opened) = watch::channel(true);
@@ -32,7 +33,8 @@ impl Gate {
                 connections.spawn(async move {
                     opened.wait_for(|is_open| *is_open).await.unwrap();
                     let mut there = TcpStream::connect(&node).await.unwrap();
-                    // A request that comes while it is closed finds the connection gone, and waits on a new one.
+                    // A request that arrives while the proxy is closed loses its connection, and waits on a
+                    // new one.
                     tokio::select! {
                         _ = copy_bidirectional(&mut caller, &mut there) => {}
                         _ = opened.wait_for(|is_open| !is_open) => {}
@@ -56,16 +58,16 @@ impl Gate {
     }
 }
 
-impl Drop for Gate {
+impl Drop for BlockingProxy {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// Begins a switch, makes the change while both sides are compared, and returns why it was refused.
+/// Starts a switch, makes the change while both sides are compared, and returns the reason of the rejection.
 async fn refused_for(
     target: &Target,
-    gate: &Gate,
+    proxy: &BlockingProxy,
     servers: &[String],
     client: &mut Client,
     change: Request,
@@ -82,22 +84,22 @@ async fn refused_for(
     );
     let on_refused = format!("touch {}", back.display());
     let options = ["--switch", "--on-freeze", &on_freeze, "--on-refused", &on_refused];
-    let mut switch = Running::start(target.tool_to(std::slice::from_ref(&gate.address), servers, &options));
-    until_so("it is frozen", async || freeze.exists()).await;
-    // The target does not answer before the change has been made.
-    gate.close();
+    let mut switch = Running::start(target.tool_for(std::slice::from_ref(&proxy.address), servers, &options));
+    wait_until("the source is frozen", async || freeze.exists()).await;
+    // The target does not answer until the change has been made.
+    proxy.close();
     std::fs::write(&frozen, "").unwrap();
     switch.until("note", "the source is quiet").await;
     client.call(change).await.unwrap().unwrap();
-    gate.open();
+    proxy.open();
     let (told, code) = switch.end().await;
     assert_eq!(code, Some(80), "{told:#?}");
-    assert!(back.exists(), "writers are let back");
+    assert!(back.exists(), "writers are allowed again");
     event(&told, "refused")["why"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
-async fn a_source_that_changes_after_it_was_quiet_is_not_switched_from() {
+async fn switch_is_rejected_if_the_source_changes_during_the_comparison() {
     let source = match Ensemble::zookeeper().await {
         Ok(source) => source,
         Err(missing) => return skip("the servers", &missing),
@@ -108,21 +110,21 @@ async fn a_source_that_changes_after_it_was_quiet_is_not_switched_from() {
     for path in ["/a", "/a/b", "/c"] {
         client.call(create(path, b"x", 0)).await.unwrap().unwrap();
     }
-    let gate = Gate::before(target.cluster.http_addresses().remove(0)).await;
+    let proxy = BlockingProxy::in_front_of(target.cluster.http_addresses().remove(0)).await;
 
-    let why = refused_for(&target, &gate, &servers, &mut client, set("/a/b", b"too late")).await;
+    let why = refused_for(&target, &proxy, &servers, &mut client, set("/a/b", b"too late")).await;
     assert_eq!(why, "the source changed at /a/b while both sides were compared");
 
-    // Lists are replaced without an event: it is quiet to those who only listen.
+    // Replacing an ACL causes no event: to a client that only listens the source is quiet.
     let change = Request::SetAcl {
         path: "/c".to_owned(),
         acl: Some(vec![entry(31, "world", "anyone"), entry(1, "ip", "10.1.2.3")]),
         version: -1,
     };
-    let why = refused_for(&target, &gate, &servers, &mut client, change).await;
+    let why = refused_for(&target, &proxy, &servers, &mut client, change).await;
     assert_eq!(why, "the source changed at /c while both sides were compared");
 
-    // Nothing was lost by either.
+    // A later switch succeeds: nothing was lost.
     let (told, code) = Running::start(target.tool(&servers, &["--switch"])).end().await;
     assert_eq!(code, Some(0), "{told:#?}");
     assert_same(&servers[0], &target.zookeeper()).await;

@@ -1,18 +1,19 @@
-//! Reads: all that can be asked of a state. Whatever is in it, none of them panics.
+//! All reads of a state. None of them panics, in any state.
 
 use std::hint::black_box;
 
 use znode_store::{ContenderView, Identities, Identity, LockView, Standing, Store, ZPath};
 
-/// So many znodes are looked at: there may be thousands, and a fuzzer tries thousands of states.
+/// Maximum number of znodes that are read: a state may have thousands, and a fuzzer tries thousands of
+/// states.
 const PATHS: usize = 12;
 
-/// Asks all that can be asked.
-pub(crate) fn look(store: &Store) {
+/// Makes every read.
+pub(crate) fn read_all(store: &Store) {
     let nobody = Identities::none();
     let operator = Identities::new([Identity::Super]);
-    look_as(store, &nobody);
-    look_as(store, &operator);
+    read_as(store, &nobody);
+    read_as(store, &operator);
     let view = store.seen_by(&operator);
     black_box((
         view.tokens().is_ok(),
@@ -27,21 +28,21 @@ pub(crate) fn look(store: &Store) {
         ));
     }
     for lock in store.locks("", None, usize::MAX) {
-        let view = store.lock(&lock.lock).expect("it was just listed");
+        let view = store.lock(&lock.lock).expect("the lock was just listed");
         for (contender, holds) in contenders(&view) {
             let standing = store
                 .standing(&lock.lock, &contender.holder)
-                .expect("it was just listed");
+                .expect("the contender was just listed");
             let is_holder = !matches!(standing, Standing::Waits(_));
-            assert_eq!(is_holder, holds, "two views of one contender");
+            assert_eq!(is_holder, holds, "two reads of a contender disagree");
         }
     }
     black_box((store.to_sweep(u64::MAX, u64::MAX), store.closed_locks()));
     black_box(store.wait_graph(""));
 }
 
-/// Asks what a caller can ask.
-fn look_as(store: &Store, caller: &Identities) {
+/// Makes every read that a caller can make.
+fn read_as(store: &Store, caller: &Identities) {
     let view = store.seen_by(caller);
     for path in paths(store) {
         black_box((
@@ -65,21 +66,22 @@ fn look_as(store: &Store, caller: &Identities) {
     black_box((view.sessions().is_ok(), view.wait_graph("").is_ok()));
 }
 
-/// All contenders of a lock, and whether they hold it.
+/// Returns all contenders of a lock, and for each whether it holds the lock.
 pub(crate) fn contenders(view: &LockView) -> impl Iterator<Item = (&ContenderView, bool)> {
     let holders = view.holders.iter().map(|holder| (holder, true));
     holders.chain(view.queue.iter().map(|waiter| (waiter, false)))
 }
 
-/// Some paths, parents before their children. Which ones depends on the state, so that each gets its turn.
+/// Returns some paths, parents before their children. The choice depends on the state, so that every path is
+/// chosen in some state.
 pub(crate) fn paths(store: &Store) -> Vec<ZPath> {
     let mut paths = vec![ZPath::root()];
     let mut at = 0;
     while at < paths.len() {
-        let children = store.children(&paths[at]).expect("it was just listed");
+        let children = store.children(&paths[at]).expect("the path was just listed");
         let children = children
             .iter()
-            .map(|name| paths[at].join(name).expect("it is in the tree"));
+            .map(|name| paths[at].join(name).expect("the child has a valid path"));
         let children: Vec<_> = children.collect();
         paths.extend(children);
         at += 1;

@@ -1,5 +1,5 @@
-//! How it looks: on a small screen nothing is wider than the screen, in both themes there is something to read, and the keyboard
-//! gets everywhere.
+//! Appearance: nothing is wider than a small screen, the text is readable in both themes, and the keyboard
+//! reaches everything.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::browser::Browser;
 use crate::harness::TestCluster;
 use crate::{acquire, assert_content, must, page, session};
 
-/// Keeps pictures of all views.
+/// Environment variable with a directory for screenshots of all views.
 const PICTURES_VARIABLE: &str = "LOCKGATE_PICTURES";
 
 const VIEWS: [(&str, &str); 9] = [
@@ -24,12 +24,14 @@ const VIEWS: [(&str, &str); 9] = [
     ("access", "everything"),
 ];
 
-/// Whether the page is wider than the screen, and what is wider than its place and not meant to be.
+/// Script that returns whether the page is wider than the screen, and the elements that overflow
+/// unintentionally.
 const TOO_WIDE: &str = "[document.documentElement.scrollWidth > innerWidth, \
     [...document.querySelectorAll('main, main .view, main .sheet, main .rows, header, nav')]\
     .filter((it) => it.checkVisibility() && it.scrollWidth > it.clientWidth + 1).map((it) => it.outerHTML.slice(0, 200))]";
 
-/// The least contrast of any text with what it stands on, by the formula of WCAG, and which text that is.
+/// Script that returns the lowest contrast of any text with its background, by WCAG's formula, and the
+/// element.
 const LEAST_CONTRAST: &str = r"(() => {
     const context = Object.assign(document.createElement('canvas'), { width: 1, height: 1 }).getContext('2d', { willReadFrequently: true });
     const rgb = (color) => { context.clearRect(0, 0, 1, 1); context.fillStyle = color; context.fillRect(0, 0, 1, 1); return context.getImageData(0, 0, 1, 1).data; };
@@ -41,7 +43,7 @@ const LEAST_CONTRAST: &str = r"(() => {
 })()";
 
 #[tokio::test]
-async fn every_view_fits_a_small_screen_and_can_be_read_in_both_themes() {
+async fn every_view_fits_a_small_screen_and_is_readable_in_both_themes() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -102,7 +104,7 @@ async fn every_view_fits_a_small_screen_and_can_be_read_in_both_themes() {
 }
 
 #[tokio::test]
-async fn the_theme_can_be_chosen_and_the_keyboard_gets_everywhere() {
+async fn theme_can_be_selected_and_the_keyboard_reaches_everything() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -129,7 +131,7 @@ async fn the_theme_can_be_chosen_and_the_keyboard_gets_everywhere() {
         .until("document.documentElement.dataset.theme === 'dark'")
         .await;
 
-    // Numbers choose a view, a slash the search, arrows a row, Enter opens it.
+    // Digits select a view, a slash the search, arrows a row, and Enter opens it.
     browser.press("2").await;
     browser
         .until("document.querySelectorAll('.list .row').length === 3")
@@ -145,12 +147,12 @@ async fn the_theme_can_be_chosen_and_the_keyboard_gets_everywhere() {
     }
     browser.press("Enter").await;
     browser.until_text(".detail h2", "b").await;
-    // A dialog takes the focus, and Escape ends it.
+    // A dialog takes the focus, and Escape closes it.
     browser.click(".detail button", "Break").await;
     browser.until("document.activeElement.name === 'reason'").await;
     browser.press("Escape").await;
     browser.until("document.querySelector('dialog') === null").await;
-    // Whatever can be used has a name that can be read out.
+    // Every control has an accessible name.
     let nameless = browser
         .js("[...document.querySelectorAll('button, a, input, select, nav, dialog')].filter((it) => !(it.innerText?.trim() || it.ariaLabel || \
              it.textContent.trim() || it.closest('label'))).map((it) => it.outerHTML.slice(0, 120))")

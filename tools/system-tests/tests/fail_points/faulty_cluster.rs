@@ -1,5 +1,6 @@
-//! The cluster that is broken again and again: real processes of the program with fail points, with limits so small that
-//! what is rare elsewhere happens all the time. It orders faults and asks nodes where they are; it judges nothing.
+//! Cluster whose nodes get one fault after the other: real processes of the program with fail points, with
+//! limits so small that rare steps happen all the time. It injects faults and queries positions, but judges
+//! nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,19 +13,20 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-/// The program under test, with fail points.
+/// Program under test, with fail points.
 const LOCKGATE: &str = env!("CARGO_BIN_EXE_lockgate-with-rare-steps");
 
-/// A living node answers these questions at once, unless it is made to wait just then.
+/// Time limit of a response. A running node answers these requests at once, unless a fault delays it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// For a session that nobody keeps.
+/// TTL of a session without heartbeats.
 const SHORTEST_TTL_MS: u64 = 2_000;
 
-/// How often a condition is looked at.
-pub const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Interval between two checks of a condition.
+pub const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A segment of the log and a snapshot every second or two. The limits differ from node to node (see `differ`).
+/// Settings with a log segment and a snapshot every second or two. The limits differ from node to node (see
+/// `differ`).
 const SETTINGS: &str = "
 [disk]
 segment_bytes = 65536
@@ -43,69 +45,74 @@ every_ms = 300
 children = 500000
 ";
 
-/// What a node says of itself.
+/// State of a node as it reports it.
 #[derive(Debug, Clone)]
 pub struct View {
-    /// The last position of its tree.
+    /// Last position of its tree.
     pub zxid: u64,
-    /// The state at that position.
+    /// Digest of the state at that position.
     pub digest: String,
-    /// How often something was done at the points.
+    /// Counts of executed faults by fail point.
     points: Value,
 }
 
 impl View {
-    /// How often something was done at a point.
-    pub fn acted(&self, point: &str) -> u64 {
+    /// Returns the number of executed faults at a point.
+    pub fn hits(&self, point: &str) -> u64 {
         self.points[point]["acted"].as_u64().unwrap_or(0)
     }
 }
 
-/// The cluster, until this is dropped.
-pub struct Bench {
+/// Cluster under test; it ends when this is dropped.
+pub struct FaultyCluster {
     cluster: LocalCluster,
     _dir: TempDir,
 }
 
-impl Bench {
-    /// So many nodes that serve.
+impl FaultyCluster {
+    /// Starts this number of nodes and waits until they serve.
     pub async fn start(nodes: u64) -> Self {
-        let mut bench = Self::configure(nodes);
-        bench.cluster.up(START_TIMEOUT).await.expect("the cluster starts");
-        bench
+        let mut cluster = Self::configure(nodes);
+        cluster
+            .cluster
+            .up(START_TIMEOUT)
+            .await
+            .expect("the cluster starts");
+        cluster
     }
 
-    /// So many nodes that do not run yet.
+    /// Configures this number of nodes without starting them.
     pub fn configure(nodes: u64) -> Self {
         let dir = TempDir::new().expect("a directory for the cluster");
         let cluster = LocalCluster::create(dir.path(), Path::new(LOCKGATE), nodes, Ports::Free, SETTINGS)
             .expect("the cluster can be configured");
         for node in cluster.nodes() {
-            // So every new leader has its limits set.
+            // Different limits make every new leader write its own.
             let file = node.config_file();
             let text = fs::read_to_string(&file).expect("the configuration was just written");
             let own = format!("children = {}", 500_000 + node.id);
-            fs::write(&file, text.replace("children = 500000", &own)).expect("the directory is ours");
+            fs::write(&file, text.replace("children = 500000", &own))
+                .expect("the temporary directory is writable");
         }
         Self { cluster, _dir: dir }
     }
 
-    /// The processes.
+    /// Returns the processes.
     pub fn cluster(&mut self) -> &mut LocalCluster {
         &mut self.cluster
     }
 
-    /// All nodes.
+    /// Returns the ids of all nodes.
     pub fn ids(&self) -> Vec<NodeId> {
         self.cluster.ids()
     }
 
-    /// Where they serve HTTP.
+    /// Returns the nodes' HTTP addresses.
     pub fn addresses(&self) -> Vec<String> {
         self.cluster.http_addresses()
     }
 
-    /// Where one serves HTTP.
+    /// Returns a node's HTTP address.
     pub fn address(&self, id: NodeId) -> &str {
         &self
             .cluster
@@ -114,34 +121,34 @@ impl Bench {
             .http
     }
 
-    /// Where one serves clients of ZooKeeper.
+    /// Returns a node's ZooKeeper address.
     pub fn zookeeper_address(&self, id: NodeId) -> &str {
         let node = self.cluster.node(id).expect("the node is one of the cluster's");
         node.zookeeper
             .as_deref()
-            .expect("every node of the cluster serves them")
+            .expect("every node has a ZooKeeper port")
     }
 
-    /// Whether a node's process lives.
-    pub fn lives(&self, id: NodeId) -> bool {
+    /// Returns whether a node's process runs.
+    pub fn is_running(&self, id: NodeId) -> bool {
         self.cluster.pid(id).expect("the pid file can be read").is_some()
     }
 
-    /// The leader, if the living agree that there is one.
+    /// Returns the leader on which the running nodes agree.
     pub async fn leader(&self) -> NodeId {
         self.cluster
             .leader(START_TIMEOUT)
             .await
-            .expect("there is a leader")
+            .expect("the cluster has a leader")
     }
 
-    /// Whether a node says that it serves.
+    /// Returns whether a node reports that it serves.
     pub async fn is_ready(&self, id: NodeId) -> bool {
         let answer = self.ask(id, "GET", "/readyz", Value::Null).await;
         answer.is_some_and(|(status, _)| status == 200)
     }
 
-    /// What a node says of itself, if it answers.
+    /// Returns a node's state, if it answers.
     pub async fn view(&self, id: NodeId) -> Option<View> {
         let (status, view) = self.ask(id, "GET", "/v1/debug", Value::Null).await?;
         (status == 200).then(|| View {
@@ -151,7 +158,7 @@ impl Bench {
         })
     }
 
-    /// Orders a fault. A node may die of the order: its answer is a step, too.
+    /// Injects a fault. The node may die of it before its response, which is a step as well.
     pub async fn order(&self, id: NodeId, point: &str, action: Value, times: usize) {
         let order = json!({ "name": point, "action": action, "times": times });
         if let Some((status, answer)) = self.ask(id, "PUT", "/v1/debug/fail-points", order).await {
@@ -159,19 +166,19 @@ impl Bench {
         }
     }
 
-    /// Has a node make a snapshot.
+    /// Makes a node create a snapshot.
     pub async fn snapshot(&self, id: NodeId) {
         self.ask(id, "POST", "/v1/debug/snapshot", Value::Null).await;
     }
 
-    /// Has the leader begin to hand over.
+    /// Makes the leader start a handover.
     pub async fn hand_over(&self, from: NodeId, to: NodeId) {
         self.ask(from, "POST", "/v1/debug/leader", json!({ "to": to }))
             .await;
     }
 
-    /// Calls a node as a client does: for a session, with a heartbeat of it, and for a read that waits for the leader. The
-    /// node may die of each.
+    /// Calls a node as a client does: opens a session, sends a heartbeat of it, and makes a linearizable
+    /// read. The node may die of each call.
     pub async fn call(&self, id: NodeId) {
         let session = self
             .ask(id, "POST", "/v1/sessions", json!({ "ttl_ms": SHORTEST_TTL_MS }))
@@ -186,12 +193,12 @@ impl Bench {
             .await;
     }
 
-    /// How long a node's log is.
+    /// Returns the length of a node's log file.
     pub fn log_length(&self, id: NodeId) -> u64 {
         fs::metadata(self.log_file(id)).map_or(0, |log| log.len())
     }
 
-    /// What a node has logged since its log had that length.
+    /// Returns the part of a node's log file after this length.
     pub fn log_since(&self, id: NodeId, length: u64) -> String {
         let log = fs::read(self.log_file(id)).unwrap_or_default();
         let from = usize::try_from(length).unwrap_or(usize::MAX).min(log.len());
@@ -205,12 +212,12 @@ impl Bench {
             .log_file()
     }
 
-    /// The end of a node's log.
+    /// Returns the end of a node's log file.
     pub fn log_tail(&self, id: NodeId) -> String {
         self.cluster.log_tail(id).unwrap_or_default()
     }
 
-    /// Has all nodes run again, after a cell that has failed.
+    /// Starts all nodes again after a failed cell.
     pub async fn up(&mut self) {
         self.cluster
             .up(START_TIMEOUT)
@@ -218,14 +225,14 @@ impl Bench {
             .expect("the cluster starts again");
     }
 
-    /// Copies the nodes' logs to where they outlive the test, if the environment says where.
+    /// Copies the nodes' log files to the directory of the environment variable, if it is set.
     pub fn keep_logs(&self, number: usize) {
         let Ok(dir) = std::env::var("LOCKGATE_FAIL_POINTS_LOGS") else {
             return;
         };
         for node in self.cluster.nodes() {
             let to = Path::new(&dir).join(format!("cell-{}-node-{}.log", number + 1, node.id));
-            fs::copy(node.log_file(), &to).expect("the directory for logs is there");
+            fs::copy(node.log_file(), &to).expect("the directory for logs exists");
         }
     }
 
@@ -236,26 +243,26 @@ impl Bench {
             body.to_string()
         };
         let asked = http_client::request(self.address(id), method, path, &body);
-        // A node that is dead or made to wait says nothing, and whoever asks asks again.
+        // A dead or delayed node does not answer; callers repeat the request.
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, asked).await.ok()?.ok()?;
         Some((answer.status, answer.json()))
     }
 }
 
-impl Drop for Bench {
+impl Drop for FaultyCluster {
     fn drop(&mut self) {
         self.cluster.kill_now();
     }
 }
 
-/// Waits until `condition` holds, at most for `patience`; says whether it does.
+/// Waits up to `patience` for a condition; returns whether it holds.
 pub async fn within(patience: Duration, mut condition: impl AsyncFnMut() -> bool) -> bool {
     let deadline = Instant::now() + patience;
     while !condition().await {
         if Instant::now() >= deadline {
             return false;
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     true
 }

@@ -1,28 +1,28 @@
-//! How a cell's process comes to be in namespaces of its own, and what this machine allows.
-//!
-//! A cell runs in a process that is the first of its process namespace, with a network and mounts that nobody else sees.
-//! When it is gone, for whatever reason, the kernel ends all nodes, takes the network away and unmounts every disk: there
-//! is nothing to clean up, and nothing that could be forgotten. It is gone when whoever started it is.
+//! Isolation of a cell's process in namespaces of its own, as far as this machine allows.
+//! A cell runs in a process that is the first of its process namespace, with a network and mounts that no
+//! other process sees. When it ends, for whatever reason, the kernel ends all nodes, removes the network and
+//! unmounts every disk. There is nothing to clean up, and nothing that could be forgotten. It ends with the
+//! process that started it.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 
-/// What separates a cell from the machine.
+/// Isolation of a cell from the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Isolation {
-    /// All namespaces, made by root: networks, and disks in images.
+    /// All namespaces, created by root: networks, and disks in images.
     Root,
-    /// The same in a user namespace: networks, but no disks.
+    /// The same namespaces inside a user namespace: networks, but no disks.
     User,
     /// None: nodes share the loopback interface.
     None,
 }
 
 impl Isolation {
-    /// The most that this machine allows.
+    /// Returns the strongest isolation that this machine allows.
     pub fn best() -> Self {
         let works = |isolation: Self| {
             let mut command = isolation.command(Path::new("nft"));
@@ -36,7 +36,7 @@ impl Isolation {
             .unwrap_or(Self::None)
     }
 
-    /// A command that runs a program so separated, and ends it with the process that starts it.
+    /// Returns a command that runs a program with this isolation and ends it with the process that starts it.
     pub fn command(self, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]);
@@ -59,7 +59,7 @@ impl Isolation {
         command
     }
 
-    /// In words.
+    /// Describes the isolation for the user.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Root => "namespaces made by root: networks, disk images",

@@ -1,4 +1,5 @@
-//! The DevTools protocol over a pipe: questions and their answers, each a JSON document that ends with a zero. It knows no page.
+//! DevTools protocol over a pipe: requests and responses, each a JSON document that ends with a zero byte.
+//! Independent of the page.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,31 +11,31 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::oneshot;
 
-use crate::browser::PATIENCE;
+use crate::browser::TIMEOUT;
 
-/// The way to a browser.
-pub struct Wire {
+/// Connection to a browser.
+pub struct DevTools {
     to: tokio::sync::Mutex<ChildStdin>,
     next: AtomicU64,
     waiting: Mutex<HashMap<u64, oneshot::Sender<Value>>>,
-    /// What the page has said against itself: exceptions, errors in its console, what its policy has kept it from.
-    pub complaints: Mutex<Vec<String>>,
+    /// Exceptions, console errors and policy violations of the page.
+    pub page_errors: Mutex<Vec<String>>,
 }
 
-impl Wire {
-    /// The way to the browser that reads the one and writes the other.
+impl DevTools {
+    /// Opens the connection to the browser at the other ends of these pipes.
     pub fn open(to: ChildStdin, from: ChildStdout) -> Arc<Self> {
-        let wire = Arc::new(Self {
+        let dev_tools = Arc::new(Self {
             to: tokio::sync::Mutex::new(to),
             next: AtomicU64::new(1),
             waiting: Mutex::default(),
-            complaints: Mutex::default(),
+            page_errors: Mutex::default(),
         });
-        tokio::spawn(read(wire.clone(), from));
-        wire
+        tokio::spawn(read(dev_tools.clone(), from));
+        dev_tools
     }
 
-    /// Asks something of a page, or of the browser itself, and waits for the answer.
+    /// Sends a request to a page or to the browser, and waits for the response.
     pub async fn ask(&self, session: Option<&str>, method: &str, parameters: Value) -> Value {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (tell, told) = oneshot::channel();
@@ -46,17 +47,17 @@ impl Wire {
         let mut bytes = message.to_string().into_bytes();
         bytes.push(0);
         let mut to = self.to.lock().await;
-        to.write_all(&bytes).await.expect("the browser listens");
-        to.flush().await.expect("the browser listens");
+        to.write_all(&bytes).await.expect("the browser reads the pipe");
+        to.flush().await.expect("the browser reads the pipe");
         drop(to);
-        let answer = tokio::time::timeout(PATIENCE, told).await;
+        let answer = tokio::time::timeout(TIMEOUT, told).await;
         answer
             .unwrap_or_else(|_| panic!("the browser does not answer {method}"))
-            .expect("the browser lives")
+            .expect("the browser still runs")
     }
 }
 
-async fn read(wire: Arc<Wire>, from: ChildStdout) {
+async fn read(dev_tools: Arc<DevTools>, from: ChildStdout) {
     let mut from = BufReader::new(from);
     let mut bytes = Vec::new();
     while matches!(from.read_until(0, &mut bytes).await, Ok(1..)) {
@@ -69,22 +70,22 @@ async fn read(wire: Arc<Wire>, from: ChildStdout) {
                     Some(result) => result.take(),
                     None => message["error"].take(),
                 };
-                if let Some(waiting) = wire.waiting.lock().remove(&id) {
-                    // Whoever asked may have given up.
+                if let Some(waiting) = dev_tools.waiting.lock().remove(&id) {
+                    // The caller may have given up.
                     let _ = waiting.send(answer);
                 }
             }
-            None => complain(&wire, &message),
+            None => record_error(&dev_tools, &message),
         }
     }
 }
 
-fn complain(wire: &Wire, message: &Value) {
+fn record_error(dev_tools: &DevTools, message: &Value) {
     let told = &message["params"];
-    let complaint = match message["method"].as_str() {
+    let page_error = match message["method"].as_str() {
         Some("Runtime.exceptionThrown") => Some(told["exceptionDetails"].to_string()),
         Some("Runtime.consoleAPICalled") if told["type"] == "error" => Some(told["args"].to_string()),
-        // That a node does not answer, or refuses, is a matter of the tests.
+        // Failed and rejected requests to a node are a matter of the tests.
         Some("Log.entryAdded")
             if told["entry"]["level"] == "error" && told["entry"]["source"] != "network" =>
         {
@@ -92,5 +93,5 @@ fn complain(wire: &Wire, message: &Value) {
         }
         _ => None,
     };
-    wire.complaints.lock().extend(complaint);
+    dev_tools.page_errors.lock().extend(page_error);
 }

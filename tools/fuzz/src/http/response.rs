@@ -1,32 +1,32 @@
-//! What every answer has to be, and what of it later requests of an input may name.
+//! The checks on every response, and the values in responses that later requests of an input may refer to.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Method, StatusCode};
 use lock_api::http::problem::Code;
 use serde_json::Value;
 
-/// An answer, as far as it came.
-pub struct Answered {
+/// A response, as far as it arrived in time.
+pub struct Response {
     pub method: Method,
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
-    /// Whether that is all of the body; a stream is listened to for a moment only.
-    pub whole: bool,
+    /// True if `body` is the whole body; a stream is read only for a moment.
+    pub is_complete: bool,
 }
 
-/// What the last answers said.
+/// Values from the latest responses.
 #[derive(Default)]
 pub struct Facts {
     session: String,
     holder: String,
     token: String,
-    /// What inputs may name from the beginning.
+    /// Values that inputs may refer to from the start.
     given: Vec<(&'static str, String)>,
 }
 
 impl Facts {
-    /// With something that inputs may name from the beginning.
+    /// Creates facts with values that inputs may refer to from the start.
     pub fn with(given: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         Self {
             given: given.into_iter().collect(),
@@ -34,7 +34,7 @@ impl Facts {
         }
     }
 
-    /// A target with what it names.
+    /// Replaces the placeholders in a target by their values.
     pub fn put_into_target(&self, target: &str) -> String {
         let given = self.given.iter().map(|(name, value)| (*name, value.as_str()));
         self.named()
@@ -43,7 +43,7 @@ impl Facts {
             .fold(target.to_owned(), |text, (name, value)| text.replace(name, value))
     }
 
-    /// A body with what it names. A body that is no text names nothing.
+    /// Replaces the placeholders in a body by their values. A body that is not text has none.
     pub fn put_into_body(&self, body: &[u8]) -> Vec<u8> {
         match std::str::from_utf8(body) {
             Ok(text) => self.put_into_target(text).into_bytes(),
@@ -59,7 +59,7 @@ impl Facts {
         ]
     }
 
-    fn note(&mut self, document: &Value) {
+    fn record(&mut self, document: &Value) {
         for (fact, field) in [
             (&mut self.session, "session"),
             (&mut self.holder, "holder"),
@@ -74,36 +74,36 @@ impl Facts {
     }
 }
 
-/// Checks an answer, and notes what it says. None: it was not waited for any longer.
-pub fn check(answered: &Option<Answered>, facts: &mut Facts) {
-    let Some(answered) = answered else { return };
-    let Answered {
+/// Checks a response and records its values. `None` means that the client stopped waiting.
+pub fn check(response: &Option<Response>, facts: &mut Facts) {
+    let Some(response) = response else { return };
+    let Response {
         method,
         status,
         headers,
         body,
-        whole,
-    } = answered;
+        is_complete,
+    } = response;
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if *status == StatusCode::NO_CONTENT || method == Method::HEAD {
-        assert!(body.is_empty(), "{status} with a body");
+        assert!(body.is_empty(), "a response {status} has a body");
         return;
     }
     assert!(
         !status.is_informational() && !status.is_redirection(),
-        "nothing answers {status}"
+        "no route responds with {status}"
     );
     if !status.is_success() {
         assert_eq!(kind, Some("application/problem+json"), "{status}: {body:?}");
         let problem: Value = serde_json::from_slice(body).expect("a problem is a JSON document");
         let code = problem["code"].as_str().expect("a problem has a code");
         let known = Code::ALL.iter().find(|known| known.word() == code);
-        let known = known.unwrap_or_else(|| panic!("{code} is in no table"));
+        let known = known.unwrap_or_else(|| panic!("the code {code} is not documented"));
         assert_eq!(known.status(), *status, "{problem}");
         assert_eq!(problem["status"], status.as_u16(), "{problem}");
         return;
     }
-    if kind == Some("application/json") && *whole {
-        facts.note(&serde_json::from_slice(body).expect("it says that it is JSON"));
+    if kind == Some("application/json") && *is_complete {
+        facts.record(&serde_json::from_slice(body).expect("its content type is JSON"));
     }
 }
