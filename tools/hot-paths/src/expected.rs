@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, ensure};
 
 /// Beyond so many per cent more or less a count is another one. Compilers of one version and C libraries of several
-/// differ by less; see docs/testing.md for what was measured.
+/// differ by less; see docs/internals/testing.md for what was measured.
 pub const TOLERANCE_PERCENT: u64 = 10;
 
 /// Counts by the paths' names.

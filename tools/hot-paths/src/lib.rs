@@ -19,7 +19,7 @@
 //! # What they do not say
 //!
 //! An instruction is not a unit of time: what waits for memory, for a lock, for the kernel or for a disk is not seen here.
-//! [docs/performance.md](../../../docs/performance.md) has the times.
+//! [docs/internals/benchmarks/results.md](../../../docs/internals/benchmarks/results.md) has the times.
 
 pub mod region;
 pub mod paths;

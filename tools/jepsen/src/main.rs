@@ -1,4 +1,4 @@
-//! Faults against real processes: see docs/testing.md.
+//! Faults against real processes: see docs/internals/testing.md.
 
 mod cell;
 mod client;

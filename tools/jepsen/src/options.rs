@@ -53,7 +53,7 @@ pub struct Options {
     /// The program under test [default: target/release/lockgate, else the one beside this program]
     #[arg(long)]
     program: Option<PathBuf>,
-    /// Many cells: see docs/testing.md
+    /// Many cells: see docs/internals/testing.md
     #[arg(long, value_enum)]
     matrix: Option<Matrix>,
     /// So many cells at a time [default: 2 for the gate, else 1]

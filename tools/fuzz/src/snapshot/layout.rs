@@ -1,4 +1,4 @@
-//! The bytes of a snapshot file with the eyes of somebody who changes them (`docs/format.md` shows them as tables): taking
+//! The bytes of a snapshot file with the eyes of somebody who changes them (`docs/internals/format.md` shows them as tables): taking
 //! one apart and putting it together with the right lengths and checksums. It asks for no more than it needs for that;
 //! what a snapshot file has to be is the node's business.
 
