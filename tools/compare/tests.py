@@ -64,11 +64,11 @@ class Targets(unittest.TestCase):
 
 class Ratios(unittest.TestCase):
     def test_of_rates_it_is_how_many_times_as_much_and_of_the_median_of_the_rounds(self):
-        self.assertEqual(shown(LOADS)["lock cycles per second, 1 client", "ZooKeeper"], "**2.0x**")
+        self.assertEqual(shown(LOADS)["locks taken and given back in a second, 1 client", "ZooKeeper"], "**2.0x**")
 
     def test_a_commit_is_beside_what_it_cannot_do_without(self):
         # Half of 600 µs, of 100 and 20.
-        what = "µs per commit: half a lock cycle, 1 client, p50", "`fdatasync` and a round trip"
+        what = "µs for a commit: half of a lock's cycle, 1 client, p50", "`fdatasync` and a round trip"
         self.assertEqual(shown(LOADS)[what], "**2.5x**")
 
     def test_of_times_and_memory_it_is_what_part_and_of_java_twice(self):
@@ -77,8 +77,8 @@ class Ratios(unittest.TestCase):
         self.assertEqual(ratios["bytes resident for a znode with 100 bytes of data", "ZooKeeper, resident"], "**0.20**")
         name = "bytes resident for an idle session, with its connection"
         self.assertEqual(ratios[name, "ZooKeeper, alive on the heap"], "**0.20**")
-        self.assertEqual(ratios["sessions opened per second", "ZooKeeper"], "**2.0x**")
-        self.assertEqual(ratios["ms until 1,000 sessions are notified of a change, p50", "ZooKeeper"], "**0.25**")
+        self.assertEqual(ratios["sessions opened in a second", "ZooKeeper"], "**2.0x**")
+        self.assertEqual(ratios["ms until 1,000 sessions know of a change, p50", "ZooKeeper"], "**0.25**")
 
     def test_what_has_not_grown_has_no_ratio(self):
         self.assertIsNone(foreground.less("bytes", 10, "ZooKeeper", -3.0))
@@ -111,10 +111,10 @@ class AtLeader(unittest.TestCase):
     )
 
     def test_who_is_at_the_leader_stands_beside_who_is_at_the_leader(self):
-        what = "one contended lock: hand-overs per second, 16 clients"
+        what = "one lock that all want: hand-overs in a second, 16 clients"
         ratios = shown(self.OF)
         self.assertEqual(ratios[what, "ZooKeeper"], "**2.0x**")
-        self.assertEqual(ratios[f"{what}, all at the leader", "ZooKeeper, at the leader"], "**3.0x**")
+        self.assertEqual(ratios[f"{what}, all at the leader", "ZooKeeper, at its leader"], "**3.0x**")
         rows = document.bound(Figures(self.OF)).splitlines()
         self.assertIn("| contended | 16 | 4,000 | **4.0x** | **2.0x** | 0.50 |  |  |  |  |", rows)
         self.assertIn("| contended, at the leader | 16 | 4,000 | **4.0x** | **3.0x** | 0.75 |  |  |  |  |", rows)
@@ -142,7 +142,7 @@ class Together(unittest.TestCase):
 
     def test_a_commit_is_beside_the_disk_of_its_own_hour(self):
         faster = {**STATE, "machine": {**STATE["machine"], "fdatasync_us": 40}}
-        what = "µs per commit: half a lock cycle, 1 client, p50", "`fdatasync` and a round trip"
+        what = "µs for a commit: half of a lock's cycle, 1 client, p50", "`fdatasync` and a round trip"
         for calls in [LOADS, faster], [faster, LOADS], [together([faster, LOADS]), faster]:
             self.assertEqual(shown(together(calls))[what], "**2.5x**")
 

@@ -53,8 +53,8 @@ def introduction(results):
     apart = f"It was measured in {calls} parts, one after the other." if calls > 1 else ""
     length = f"each load is measured for {results['seconds']} s" if results["loads"] else ""
     said = (
-        f"{versions}. {machine.sentence(results['machine'])} Three servers of each system (one of Redis) share the machine with their "
-        f"clients. {of}, in which the systems alternate{'; ' + length if length else ''}."
+        f"{versions}. {machine.sentence(results['machine'])} Three servers of each (but one Redis), which share the machine with their "
+        f"clients. {of}, in which the systems take turns{'; ' + length if length else ''}."
     )
     return " ".join(part for part in (said, apart, results.get("note", "")) if part)
 
@@ -64,9 +64,9 @@ def what_counts(results, figures):
     if not rows:
         return ""
     return (
-        "The main ratios. A ratio with an x divides Lockgate's rate by the other system's. For a commit it divides Lockgate's time by the "
-        "time of its necessary parts. A ratio without an x divides Lockgate's time or memory by the other system's.\n\n"
-        + table(["", "Lockgate", "other system", "its figure", "ratio"], rows)
+        "What counts, as ratios. With an x: how many times as much Lockgate does, or how many times as long it takes as what it cannot do "
+        "without; without one: what part of the other's time or memory it takes. All else is below.\n\n"
+        + table(["", "Lockgate", "beside", "whose figure", "ratio"], rows)
     )
 
 
@@ -108,7 +108,7 @@ def ratios(figures):
     heading = ["workload", "clients", "Lockgate, operations/s"]
     heading += [f"times {NAMES[peer]}" for peer in PEERS] + ["p99, of ZooKeeper's"]
     return (
-        "Lockgate's rate divided by each other system's. Locks use Lockgate's own API, znodes use ZooKeeper's protocol:\n\n"
+        "How many times as much Lockgate does in a second. Its locks by its own API, its znodes by ZooKeeper's protocol:\n\n"
         + table(heading, rows)
     )
 
@@ -134,9 +134,9 @@ def bound(figures):
     heading += ["Lockgate, of the bound", "the bound, p50 ms", "Lockgate, p50 ms", "the bound, p99 ms", "Lockgate, p99 ms"]
     return (
         "The upper bound for a lock server that is built of openraft and HTTP: a minimal server of three processes (`bench-peers "
-        "openraft-server`) under the same clients as Lockgate's locks. openraft replicates and its state machine answers, as in Lockgate. "
-        "It uses Lockgate's HTTP library. Its only state is the holders and waiters of locks, and it elects a leader once. "
-        "Times of `contended` are of hand-overs:\n\n"
+        "openraft-server`) under the same clients as Lockgate's locks. openraft replicates and its state machine answers, as in Lockgate; "
+        "HTTP is served by the library that Lockgate's is built on. The only state is the holders and waiters of locks. It elects a leader "
+        "once and remembers nothing else. Times of `contended` are of hand-overs:\n\n"
         + table(heading, rows)
     )
 
@@ -153,7 +153,7 @@ def loads(figures):
                 + [number(figures.cpu(row, subject, "client_cpu_us"), 1)]
             )
     heading = ["workload", "clients", "system", "operations/s", "rounds", "p50 ms", "p99 ms", "p99.9 ms", "client CPU µs"]
-    return "All loads. The last column is the CPU time of the load generator itself per operation:\n\n" + table(
+    return "All loads; the last column is what the load generator itself takes of the processor for an operation:\n\n" + table(
         heading, rows
     )
 
@@ -168,8 +168,8 @@ def hand_overs(figures):
             if latencies[0] is not None:
                 rows.append([NAMES[subject], str(row[1])] + [ms(latency) for latency in latencies])
     return (
-        "One contended lock: ms from the first byte of a release to the last byte of the next grant. Redis has no queue: "
-        "a client that does not get the lock retries after a random time of at most 5 ms.\n\n"
+        "One lock that all want: from the first byte of a release to the last of the next one's grant, in ms. Redis has no queue: "
+        "who does not get the lock asks again after a random time of at most 5 ms.\n\n"
         + table(["system", "clients", "p50", "p99", "p99.9"], rows)
     )
 
@@ -185,7 +185,7 @@ def failover(losses):
                 shown = [number(value) for value in (min(gaps), median(gaps), max(gaps))]
                 rows.append([f"{name}, {signal}", str(len(gaps)), *shown])
     return (
-        "The leader is lost under twelve writers at all servers. Longest time without a successful write, in ms:"
+        "The leader is lost under twelve writers at all servers; the longest time in which no write of any of them succeeded, in ms:"
         "\n\n" + table(["system", "times", "least", "median", "most"], rows)
     )
 
@@ -200,9 +200,9 @@ def state(systems):
         )
     count = next(iter(systems.values()))[0]["znodes"]
     return (
-        f"{count:,} znodes or keys of 100 bytes: creations per second; added memory per znode at the server with the largest growth "
-        "(resident; for Java also live objects after a full collection); time without a successful write after all servers were killed "
-        "and restarted at once.\n\n"
+        f"{count:,} znodes or keys of 100 bytes: created in a second, memory that each has added to the server to which it has added most "
+        "(resident; of Java also what is alive after a full collection), and all servers killed and started at once: how long nobody "
+        "could write.\n\n"
         + table(["system", "created/s", "resident, bytes each", "on Java's heap, bytes each", "restart, ms"], rows)
     )
 
@@ -222,9 +222,9 @@ def sessions(systems, unconnected):
         rows.append([name, number(of("opened_per_second")), number(of("resident_bytes")), number(of("heap_bytes"))])
     count = next(iter(systems.values()))[0]["sessions"]
     return (
-        f"{count:,} idle sessions, each of which has pinged at least once: added memory per session. All connections are at the "
-        "leader. Another server has only the replicated part of a session. "
-        "The opening rate is measured with connections spread over all servers.\n\n"
+        f"{count:,} idle sessions, each of which has pinged at least once: what each adds to a server. All have their connections at the "
+        "leader, so that it has all that there is to a session, and another server what every server has to know of it. How many are "
+        "opened in a second is measured with their connections spread over all servers.\n\n"
         + table(["system", "opened/s", "resident, bytes each", "on Java's heap, bytes each"], rows)
     )
 
@@ -234,17 +234,17 @@ def watch(watched):
     for key, reports in watched.items():
         system, how, count = key.split("/")
         of = lambda part, name: ms(median([report[part][name] / 1000 for report in reports]))  # noqa: E731, B023
-        reads = {"together": "when all were notified", "at once": "at once"}[how]
+        reads = {"together": "when all were told", "at once": "at once"}[how]
         shown = [of(part, name) for part, name in (("median", "p50_us"), ("last", "p50_us"), ("last", "p99_us"), ("write", "p50_us"))]
         cpu = median([report["client_cpu_us"] for report in reports])
         rows.append((int(count), how, [plots.system_name(system), f"{int(count):,}", reads, *shown, number(cpu, 1)]))
     rows.sort(key=lambda row: (row[0], row[1] == "at once"))
     return (
-        "Sessions that watch one znode, each with a connection, spread over the servers. Another session changes it. Times in ms from the "
-        "first byte of the write to the notification. Then each session reads the new value and sets its watch again. The last column is "
-        "the CPU time of the load generator itself for one notification and that read:\n\n"
+        "Sessions that watch one znode, each with a connection, spread over the servers; another one changes it. From the first byte of "
+        "the write, in ms, until they know; then each reads what is new and so watches again. The last column is what the load generator "
+        "itself takes of the processor for one notification and that read:\n\n"
         + table(
-            ["system", "watchers", "next read", "half notified, p50", "all notified, p50", "all notified, p99", "write, p50", "client CPU µs"],
+            ["system", "watchers", "who read", "half told, p50", "all told, p50", "all told, p99", "written, p50", "client CPU µs"],
             [row for *_, row in rows],
         )
     )

@@ -5,15 +5,15 @@ import statistics
 # How systems are called, in the order of columns and of colours.
 NAMES = {
     "lockgate/http": "Lockgate",
-    "lockgate/http@leader": "Lockgate, at the leader",
+    "lockgate/http@leader": "Lockgate, at its leader",
     "lockgate/zookeeper": "Lockgate, ZooKeeper's protocol",
     "zookeeper/zookeeper": "ZooKeeper",
-    "zookeeper/zookeeper@leader": "ZooKeeper, at the leader",
+    "zookeeper/zookeeper@leader": "ZooKeeper, at its leader",
     "etcd/etcd": "etcd",
     "redlock/redlock": "RedLock",
     "redis/redis": "one Redis",
     "openraft-http/http": "openraft and HTTP",
-    "openraft-http/http@leader": "openraft and HTTP, at the leader",
+    "openraft-http/http@leader": "openraft and HTTP, at its leader",
 }
 PEERS = ["zookeeper/zookeeper", "etcd/etcd", "redlock/redlock", "redis/redis"]
 # The minimal server of bench-peers: the upper bound for a lock server that is built of openraft and HTTP.

@@ -29,12 +29,12 @@ AT_LEADER = [
 # And by the longest time that one of a hundred takes.
 SLOWEST = [("set", 64), ("create", 64)]
 DONE = {
-    "lock": "lock cycles per second",
-    "contended": "one contended lock: hand-overs per second",
-    "semaphore": "semaphore of 4 permits: cycles per second",
-    "set": "znodes set per second",
-    "create": "znodes created per second",
-    "get": "znodes read per second",
+    "lock": "locks taken and given back in a second",
+    "contended": "one lock that all want: hand-overs in a second",
+    "semaphore": "semaphore of 4 permits, acquired and released in a second",
+    "set": "znodes set in a second",
+    "create": "znodes created in a second",
+    "get": "znodes read in a second",
 }
 
 
@@ -85,14 +85,14 @@ def commits(results, figures):
     cycle = figures.latency(row, "lockgate/http", "p50_us") if row in figures.cells else None
     cost = commit_us(results.get("machine_under_loads") or results["machine"])
     if cycle and cost:
-        what = "µs per commit: half a lock cycle, 1 client, p50"
+        what = "µs for a commit: half of a lock's cycle, 1 client, p50"
         ours = cycle * 1000 / 2
         yield (what, f"{ours:,.0f}", "`fdatasync` and a round trip", f"{cost:,.0f}", f"**{short(ours / cost)}x**")
 
 
 def latencies(figures):
     for row in figures.rows("contended"):
-        name = f"ms per hand-over, {by(row[1])}, p50"
+        name = f"ms for a hand-over, {by(row[1])}, p50"
         ours, theirs = (figures.latency(row, subject, "p50_us", "hand_over") for subject in (figures.ours(row), ZOOKEEPER))
         yield less(name, ours, "ZooKeeper", theirs, 2)
         ours, theirs = (figures.latency(row, subject, "p50_us", "hand_over") for subject in (OURS_AT_LEADER, ZOOKEEPER_AT_LEADER))
@@ -113,8 +113,8 @@ def fan_outs(results):
                 median([report["last"]["p50_us"] / 1000 for report in watched.get(f"{name}/{how}/{count}", [])])
                 for name in ("lockgate", "zookeeper")
             )
-            again = {"together": "", "at once": ", each reads at once"}[how]
-            yield less(f"ms until {int(count):,} sessions are notified of a change{again}, p50", ours, "ZooKeeper", theirs, 1)
+            again = {"together": "", "at once": ", each of whom reads at once"}[how]
+            yield less(f"ms until {int(count):,} sessions know of a change{again}, p50", ours, "ZooKeeper", theirs, 1)
 
 
 def losses(results):
@@ -133,9 +133,9 @@ def sizes(results):
         ours, name = of("lockgate", "resident_bytes"), "bytes resident for a znode with 100 bytes of data"
         yield less(name, ours, "ZooKeeper, alive on the heap", of("zookeeper", "heap_bytes"))
         yield less(name, ours, "ZooKeeper, resident", of("zookeeper", "resident_bytes"))
-        yield faster(f"{count:,} znodes created per second", of("lockgate", "per_second"), "ZooKeeper", of("zookeeper", "per_second"))
+        yield faster(f"{count:,} znodes loaded, in a second", of("lockgate", "per_second"), "ZooKeeper", of("zookeeper", "per_second"))
         yield less(
-            "ms without a successful write, all servers killed and restarted with these znodes",
+            "ms without a write, all servers killed and started with so many",
             of("lockgate", "restart_ms"), "ZooKeeper", of("zookeeper", "restart_ms"),
         )  # fmt: skip
     yield from sessions(results.get("sessions", {}))
@@ -144,7 +144,7 @@ def sizes(results):
 def sessions(found):
     if "lockgate" not in found:
         return
-    for where, what in (("connected", "with its connection"), ("elsewhere", "at a server without its connection")):
+    for where, what in (("connected", "with its connection"), ("elsewhere", "where it is not connected")):
         of = lambda system, name: median([one[where][name] for one in found.get(system, [])])  # noqa: E731, B023
         ours = of("lockgate", "resident_bytes")
         name = f"bytes resident for an idle session, {what}"
@@ -153,4 +153,4 @@ def sessions(found):
     ours, theirs = (
         median([one["opened_per_second"] for one in found.get(system, [])]) for system in ("lockgate", "zookeeper")
     )
-    yield faster("sessions opened per second", ours, "ZooKeeper", theirs)
+    yield faster("sessions opened in a second", ours, "ZooKeeper", theirs)

@@ -34,13 +34,13 @@ def draw(results, figures, directory):
         rows = figures.rows(workload)
         if len(rows) < 2:
             continue
-        title = f"{workload}: operations per second by clients"
+        title = f"{workload}: operations in a second by clients"
         keep(f"{workload}-throughput.svg", title, throughput(figures, rows, title))
         title = f"{workload}: latency in ms by clients (p50, p99 dashed, p99.9 dotted)"
         keep(f"{workload}-latency.svg", title, latency(figures, rows, title))
     title = "One contended lock: hand-over, p50 in ms"
     keep("hand-over.svg", title, bars(title, hand_over_bars(figures)))
-    title = "Leader lost: ms without a successful write, median"
+    title = "Leader lost: no write for so many ms, median"
     losses = [
         (f"{system_name(key.split('/')[0])}, {key.split('/')[1]}", median(gaps), colour(key.split("/")[0]))
         for key, gaps in results["failover"].items()
@@ -65,8 +65,8 @@ def state_bars(state):
     memory = [bar for system, kept in state.items() for bar in memory_bars(system_name(system), kept, colour(system))]
     yield "memory.svg", "Memory for a znode or key of 100 bytes, in bytes", memory
     for field, name, title in (
-        ("per_second", "load.svg", f"{next(iter(state.values()))[0]['znodes']:,} znodes or keys: created per second"),
-        ("restart_ms", "restart.svg", "All servers killed and restarted with these: ms without a successful write"),
+        ("per_second", "load.svg", f"{next(iter(state.values()))[0]['znodes']:,} znodes or keys: created in a second"),
+        ("restart_ms", "restart.svg", "All servers killed and started with so many: no write for so many ms"),
     ):
         some = [(system_name(system), median([one[field] for one in kept]), colour(system)) for system, kept in state.items()]
         yield name, title, [bar for bar in some if bar[1] is not None]
@@ -82,7 +82,7 @@ def session_bars(results):
         (system_name(system), median([one["opened_per_second"] for one in kept]), colour(system))
         for system, kept in results.get("sessions", {}).items()
     ]
-    yield "session-openings.svg", "Sessions opened per second", opened
+    yield "session-openings.svg", "Sessions opened in a second", opened
 
 
 def watch_bars(watched):
@@ -92,7 +92,7 @@ def watch_bars(watched):
         label = f"{system_name(system)}, {int(count):,}" + ("" if how == "together" else ", read at once")
         found.append((int(count), how == "at once", label, median([report["last"]["p50_us"] / 1000 for report in reports]), colour(system)))
     found.sort(key=lambda bar: bar[:2])
-    yield "watch.svg", "All watchers notified of a change: ms, p50", [bar[2:] for bar in found]
+    yield "watch.svg", "All watchers told of a change: ms, p50", [bar[2:] for bar in found]
 
 
 def system_name(system):
