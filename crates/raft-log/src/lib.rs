@@ -8,7 +8,7 @@
 //!   snapshots/               the newest two                        snapshots/
 //! ```
 //!
-//! `docs/format.md` describes every byte. All access goes through [`disk::Disk`], so that all of it also runs on a [simulated
+//! `docs/internals/format.md` describes every byte. All access goes through [`disk::Disk`], so that all of it also runs on a [simulated
 //! disk](sim_disk), which loses power where a test asks for it.
 //!
 //! This crate knows positions and votes as the Raft paper has them. It must not know a Raft implementation, nor what the bytes of an entry

@@ -1,5 +1,5 @@
 //! Versions of the commands: which version added each kind of command, and by which rules members apply it. The rules for changes of formats
-//! are in `docs/format.md`, "Upgrading".
+//! are in `docs/internals/format.md`, "Upgrading".
 
 use znode_store::{
     AccessCommand, Command, Data, Identity, LockCommand, MirrorStep, Op, Request, Rules, Step, ZPath,

@@ -1,5 +1,5 @@
 //! Which versions of the program may work together, and what they may say to each other meanwhile. The rules for
-//! whoever changes a format stand in `docs/format.md`, "Upgrading".
+//! whoever changes a format stand in `docs/internals/format.md`, "Upgrading".
 //!
 //! A cluster is upgraded one node after the other, so for a while programs of two versions are members of it:
 //!

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, ensure};
 
 /// Difference in per cent up to which a count is unchanged. Compilers of one version with several C libraries
-/// differ by less; docs/testing.md has the measurements.
+/// differ by less; docs/internals/testing.md has the measurements.
 pub const TOLERANCE_PERCENT: u64 = 10;
 
 /// Counts by name of the path.

@@ -20,7 +20,7 @@
 //! # Limits
 //!
 //! An instruction is not a unit of time: these counts do not include waiting for memory, for a lock, for the
-//! kernel or for a disk. [docs/performance.md](../../../docs/performance.md) has the times.
+//! kernel or for a disk. [docs/internals/benchmarks/results.md](../../../docs/internals/benchmarks/results.md) has the times.
 
 pub mod region;
 pub mod paths;

@@ -117,7 +117,7 @@ fn check() -> anyhow::Result<ExitCode> {
 
 const HEAD: &str =
     "Instructions of one operation of each hot path: `cargo run --profile checked -p hot-paths -- check`.
-Written with UPDATE_HOT_PATHS=1; see docs/testing.md.";
+Written with UPDATE_HOT_PATHS=1; see docs/internals/testing.md.";
 
 /// Prints every count, and returns whether all are as recorded.
 fn report(counted: &[(&HotPath, u64)], recorded: &Counts) -> bool {

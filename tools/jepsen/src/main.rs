@@ -1,4 +1,4 @@
-//! Fault tests of real processes; see docs/testing.md.
+//! Fault tests of real processes; see docs/internals/testing.md.
 
 mod cell;
 mod client;

@@ -54,7 +54,7 @@ pub struct Options {
     /// The program under test [default: target/release/lockgate, else the one beside this program]
     #[arg(long)]
     program: Option<PathBuf>,
-    /// Set of cells to run; see docs/testing.md
+    /// Set of cells to run; see docs/internals/testing.md
     #[arg(long, value_enum)]
     matrix: Option<Matrix>,
     /// Number of cells that run at a time [default: 2 for the gate, else 1]

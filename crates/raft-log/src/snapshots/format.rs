@@ -1,4 +1,4 @@
-//! The bytes of a snapshot file: header, framed parts, footer. `docs/format.md` shows them as tables. Nothing
+//! The bytes of a snapshot file: header, framed parts, footer. `docs/internals/format.md` shows them as tables. Nothing
 //! here touches a file, and nothing here knows what the parts or the membership mean.
 
 use bytes::Bytes;

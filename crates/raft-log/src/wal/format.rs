@@ -1,4 +1,4 @@
-//! The bytes of the log: segment headers and records. `docs/format.md` shows them as tables. Nothing here
+//! The bytes of the log: segment headers and records. `docs/internals/format.md` shows them as tables. Nothing here
 //! touches a file, and nothing here knows what an entry's payload means.
 //!
 //! Three properties carry the recovery (`recover.rs`):

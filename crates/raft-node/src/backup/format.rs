@@ -1,4 +1,4 @@
-//! The bytes of a backup: head, framed parts, end. `docs/format.md` shows them as tables. Nothing here touches a
+//! The bytes of a backup: head, framed parts, end. `docs/internals/format.md` shows them as tables. Nothing here touches a
 //! file, and nothing here knows what the parts mean.
 
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The layout of a snapshot file, for code that changes one (`docs/format.md` has the tables). It splits a
+//! The layout of a snapshot file, for code that changes one (`docs/internals/format.md` has the tables). It splits a
 //! file into pieces and joins them with the right lengths and checksums. It checks only what that requires;
 //! the node decides whether a snapshot file is valid.
 
