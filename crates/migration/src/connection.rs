@@ -42,7 +42,7 @@ const MAX_ANSWER_BYTES: usize = 1 << 30;
 
 /// What is to be known where no TLS comes about: servers of ZooKeeper before 3.9 speak 1.2 alone unless they are told to.
 const SPEAKS: &str = "TLS with the source, which has to speak TLS 1.3 (ZooKeeper before 3.9 does when ssl.protocol=TLSv1.3 is set, and \
-                      ssl.enabledProtocols and ssl.ciphersuites allow it: see docs/migration.md)";
+                      ssl.enabledProtocols and ssl.ciphersuites allow it: see docs/operate/migrate-from-zookeeper.md)";
 
 /// So much is read at once.
 const ROOM: usize = 64 * 1024;

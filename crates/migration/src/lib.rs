@@ -1,5 +1,5 @@
 //! Migration from ZooKeeper, the subcommand `lockgate migrate`: copies the tree of a running ensemble to a Lockgate cluster, follows its
-//! changes, verifies that both sides are the same, and says when clients may move. docs/migration.md is the guide for operators.
+//! changes, verifies that both sides are the same, and says when clients may move. docs/operate/migrate-from-zookeeper.md is the guide for operators.
 //!
 //! It is a client of both sides: of ZooKeeper's protocol at the source, of the HTTP API at the target. It must not know the server
 //! library, and it writes nothing to a disk: when it is started again after a kill it compares both sides and continues.

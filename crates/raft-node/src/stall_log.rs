@@ -23,7 +23,7 @@ impl StallLog {
                 stalls,
                 ?longest,
                 "this node stood still; sessions get that time back. The machine or its disk is busy: see \"Busy and shared \
-                 hosts\" in docs/operations.md"
+                 hosts\" in docs/operate/README.md"
             );
         }
     }

@@ -1,7 +1,7 @@
 //! `lockgate migrate` against a real ensemble: trees are moved while they are written to, servers and the tool itself are
 //! killed, and both sides are compared by a client of ZooKeeper that asks each in the same words.
 //!
-//! LOCKGATE_MIGRATION_ZNODES and LOCKGATE_MIGRATION_WRITES make it as large and as busy as one likes: see docs/migration.md.
+//! LOCKGATE_MIGRATION_ZNODES and LOCKGATE_MIGRATION_WRITES make it as large and as busy as one likes: see docs/operate/migrate-from-zookeeper.md.
 
 mod client;
 mod late;
