@@ -109,7 +109,11 @@ fn fault(program: &clap::Command, line: &str) -> Option<String> {
             let (name, value) = option
                 .split_once('=')
                 .map_or((option, None), |(name, value)| (name, Some(value)));
-            let known = command.get_arguments().find(|one| one.get_long() == Some(name));
+            let is_named = |one: &&clap::Arg| {
+                let aliases = one.get_all_aliases().unwrap_or_default();
+                one.get_long() == Some(name) || aliases.contains(&name)
+            };
+            let known = command.get_arguments().find(is_named);
             let Some(known) = known else {
                 return Some(format!("{} has no option --{name}", command.get_name()));
             };
@@ -127,7 +131,7 @@ fn fault(program: &clap::Command, line: &str) -> Option<String> {
         }
     }
     let runs_another = command.get_arguments().any(clap::Arg::is_last_set);
-    let lacks_it = runs_another && has_operand && !line.contains(" --");
+    let lacks_it = runs_another && has_operand && !(line.contains(" -- ") || line.ends_with(" --"));
     lacks_it.then(|| format!("{} needs `-- COMMAND`", command.get_name()))
 }
 
@@ -155,7 +159,7 @@ fn commands_that_do_not_exist_are_found() {
     program.build();
     for line in [
         "lockgate lock revoke",
-        "lockgate lock break orders/42",
+        "lockgate lock break orders/42 --reason hangs",
         "lockgate cluster leader",
         "lockgate locks --holders",
         "lockgate --server 127.0.0.1:7401 locks",
