@@ -1,6 +1,6 @@
 //! Migration from ZooKeeper, the subcommand `lockgate migrate`: copies the tree of a running ensemble to a
 //! Lockgate cluster, follows its changes, verifies that both sides are equal, and reports when clients may
-//! move. docs/migration.md is the guide for operators.
+//! move. docs/operate/migrate-from-zookeeper.md is the guide for operators.
 //!
 //! It is a client of both sides: of ZooKeeper's protocol at the source, of the HTTP API at the target. It
 //! must not depend on the server library. It writes nothing to disk: after a restart it compares both sides

@@ -8,6 +8,8 @@ mod cert;
 mod client;
 mod cluster;
 mod config;
+#[cfg(test)]
+mod documentation;
 mod exit;
 mod history;
 mod locks;

@@ -76,7 +76,7 @@ fn every_rule_is_raised_by_a_test() {
 
 #[test]
 fn every_rule_has_a_summary_a_description_and_a_runbook_entry() {
-    let runbook = file("docs/alerts.md");
+    let runbook = file("docs/operate/runbook.md");
     for rule in rules::rules() {
         let field = |name: &str| {
             let field = rule.fields.get(name).filter(|text| !text.is_empty());
@@ -91,12 +91,12 @@ fn every_rule_has_a_summary_a_description_and_a_runbook_entry() {
         let severity = field("labels");
         let known = ["critical", "warning", "info"].map(|word| format!("{{ severity: {word} }}"));
         assert!(known.contains(severity), "{}: {severity}", rule.alert);
-        let anchor = format!("docs/alerts.md#{}", rule.alert.to_lowercase());
+        let anchor = format!("docs/operate/runbook.md#{}", rule.alert.to_lowercase());
         assert_eq!(*field("runbook_url"), anchor);
         let heading = format!("\n## {}\n", rule.alert);
         assert!(
             runbook.contains(&heading),
-            "docs/alerts.md has no heading for {}",
+            "docs/operate/runbook.md has no heading for {}",
             rule.alert
         );
     }

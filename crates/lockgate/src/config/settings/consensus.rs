@@ -18,7 +18,7 @@ pub(super) const RAFT: Section = Section {
             reload: Reload::Restart,
             meaning: "How often the leader shows that it lives. An answer has to come back within the same time, so it is \
                 about twice the round trip between the nodes that are farthest apart, and never less than one; \
-                docs/operations.md has a table. Shorter costs messages and gains nothing; at most a third of \
+                docs/operate/high-latency.md has a table. Shorter costs messages and gains nothing; at most a third of \
                 election_min_ms.",
         },
         Setting {

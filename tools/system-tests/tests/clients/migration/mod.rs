@@ -1,7 +1,7 @@
 //! `lockgate migrate` against a real ensemble: trees are moved under writes, servers and the tool itself are
 //! killed, and a ZooKeeper client compares both sides by the same requests.
 //!
-//! LOCKGATE_MIGRATION_ZNODES and LOCKGATE_MIGRATION_WRITES set the size and the load; see docs/migration.md.
+//! LOCKGATE_MIGRATION_ZNODES and LOCKGATE_MIGRATION_WRITES set the size and the load; see docs/operate/migrate-from-zookeeper.md.
 
 mod client;
 mod late_changes;
