@@ -9,12 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::client::LockClient;
-use crate::encode;
+use crate::encode::{self, millis};
 use crate::error::Error;
 use crate::grant::Grant;
 use crate::http::Call;
 use crate::servers::request_id;
-use crate::session::millis;
 use crate::token::Token;
 
 /// Who may do what; see [`LockClient::access`].

@@ -12,12 +12,12 @@ use serde_json::{Map, Value, json};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
-use crate::encode;
+use crate::encode::{self, millis};
 use crate::error::{Error, Loss};
 use crate::http::Call;
 use crate::options::{AcquireOptions, LockSet, Mode, Wait};
 use crate::servers::{Pauses, Verdict, read, request_id};
-use crate::session::{Core, millis};
+use crate::session::Core;
 
 /// What was granted.
 #[derive(Debug, Clone, Deserialize)]

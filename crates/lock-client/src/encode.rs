@@ -1,4 +1,6 @@
-//! Names as they stand in addresses.
+//! Encodings of the HTTP API: names in addresses, durations in documents.
+
+use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -29,6 +31,11 @@ pub(crate) fn lock(name: &str) -> String {
 /// The path of a znode.
 pub(crate) fn path(path: &str) -> String {
     utf8_percent_encode(path, PATH).to_string()
+}
+
+/// Returns a duration in whole milliseconds.
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

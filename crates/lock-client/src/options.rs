@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::session::millis;
+use crate::encode::millis;
 
 /// The longest wait that the API takes as a number: seven days.
 const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);

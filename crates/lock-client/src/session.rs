@@ -16,6 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::acquire::Acquire;
 use crate::client::LockClient;
 use crate::clock::BootInstant;
+use crate::encode::millis;
 use crate::error::{Code, Error, Loss, Refusal};
 use crate::follow::follow;
 use crate::guard::{LockGuard, LockGuards};
@@ -331,9 +332,4 @@ fn would_wait_for_itself(lock: &str) -> Error {
         facts: Map::from_iter([("lock".to_owned(), lock.into())]),
     };
     refusal.into()
-}
-
-/// Milliseconds as the API takes them.
-pub(crate) fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

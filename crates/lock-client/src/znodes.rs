@@ -10,12 +10,12 @@ use hyper::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::encode;
+use crate::encode::{self, millis};
 use crate::error::{Code, Error, Refusal};
 use crate::guard::LockGuard;
 use crate::http::Call;
 use crate::servers::{Servers, read, request_id};
-use crate::session::{Core, millis};
+use crate::session::Core;
 
 /// How long one request of a watch waits before it is asked again: below what proxies cut off.
 const WATCH_POLL: Duration = Duration::from_secs(30);
