@@ -8,10 +8,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::access_grant::Grant;
 use crate::client::LockClient;
 use crate::encode::{self, millis};
 use crate::error::Error;
-use crate::grant::Grant;
 use crate::http::Call;
 use crate::servers::request_id;
 use crate::token::Token;

@@ -14,24 +14,11 @@ use tokio::time::Instant;
 
 use crate::encode::{self, millis};
 use crate::error::{Error, Loss};
+use crate::grant::Grant;
 use crate::http::Call;
 use crate::options::{AcquireOptions, LockSet, Mode, Wait};
 use crate::servers::{Pauses, Verdict, read, request_id};
 use crate::session::Core;
-
-/// What was granted.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Grant {
-    pub(crate) lock: String,
-    pub(crate) mode: Mode,
-    pub(crate) holder: String,
-    pub(crate) fencing_token: u64,
-    pub(crate) holds: u32,
-    pub(crate) permits: u32,
-    /// The owner that the call named.
-    #[serde(skip)]
-    pub(crate) owner: Option<String>,
-}
 
 /// What a call is about.
 #[derive(Clone)]

@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::acquire::{Acquire, Grant, downgrade, release, release_many};
+use crate::acquire::{Acquire, downgrade, release, release_many};
 use crate::encode;
 use crate::error::{Error, Loss};
+use crate::grant::Grant;
 use crate::http::Call;
 use crate::life::{Entered, Hold, Revocation};
 use crate::options::{Mode, Wait};

@@ -114,6 +114,7 @@ mod looks;
 pub mod blocking;
 pub mod recipes;
 mod access;
+mod access_grant;
 mod grant;
 mod error;
 
@@ -135,7 +136,7 @@ pub use access::{Access, AccessView, Caller, CertificateView, NewToken, RoleView
 pub use client::{AddressError, ClientBuilder, LockClient};
 pub use deadline::Margin;
 pub use error::{Code, Error, Loss, Refusal};
-pub use grant::{BadGrant, Grant, GrantPlace};
+pub use access_grant::{BadGrant, Grant, GrantPlace};
 pub use guard::{FencingToken, LockGuard, LockGuards};
 pub use life::{Revocation, Standing};
 pub use looks::{Contender, LockSummary, LockView, Place, SessionView};

@@ -10,10 +10,10 @@ use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::acquire::Grant;
 use crate::clock::BootInstant;
 use crate::deadline::{Margin, doubtful_from};
 use crate::error::Loss;
+use crate::grant::Grant;
 use crate::options::{AcquireOptions, Mode};
 
 /// So many losses are kept for grants that may still be on their way: more calls are hardly answered so late at once.
