@@ -18,7 +18,7 @@ use crate::grant::Grant;
 use crate::http::Call;
 use crate::options::{AcquireOptions, LockSet, Mode, Wait};
 use crate::servers::{Pauses, Verdict, read, request_id};
-use crate::session::Core;
+use crate::session_core::Core;
 
 /// What a call is about.
 #[derive(Clone)]

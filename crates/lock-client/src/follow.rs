@@ -11,7 +11,7 @@ use crate::error::{Code, Loss, Refusal};
 use crate::http::{Opened, SendError};
 use crate::life::{Asked, Revocation};
 use crate::servers::Pauses;
-use crate::session::Core;
+use crate::session_core::Core;
 use crate::sse::{Block, Blocks};
 
 /// A server writes something in every third of the session's time, and every 15 s at least. One that has written nothing for so long

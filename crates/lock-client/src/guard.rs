@@ -16,7 +16,7 @@ use crate::http::Call;
 use crate::life::{Entered, Hold, Revocation};
 use crate::options::{Mode, Wait};
 use crate::servers::request_id;
-use crate::session::{Core, Inner};
+use crate::session_core::{Core, Inner};
 use crate::znodes::{Transaction, Znodes};
 
 /// The proof of a grant: of two conflicting grants of one lock the later one has the larger token.

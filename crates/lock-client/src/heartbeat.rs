@@ -14,7 +14,7 @@ use crate::error::{Error, Loss};
 use crate::http::Call;
 use crate::life::{Standing, TOLD_WITHIN};
 use crate::servers::{Pauses, Verdict, read};
-use crate::session::{Core, Renewed, heartbeat};
+use crate::session_core::{Core, Renewed, heartbeat};
 
 /// A session is renewed so often within its time, that two lost heartbeats do not end it.
 const BEATS_PER_TTL: u32 = 3;

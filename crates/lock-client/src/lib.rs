@@ -105,6 +105,7 @@
 
 mod client;
 mod session;
+mod session_core;
 mod shutdown;
 mod options;
 mod acquire;

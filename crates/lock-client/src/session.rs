@@ -4,7 +4,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use hyper::Method;
@@ -22,14 +21,11 @@ use crate::follow::follow;
 use crate::guard::{LockGuard, LockGuards};
 use crate::heartbeat::keep_alive;
 use crate::http::Call;
-use crate::life::{Asked, Life, Standing};
+use crate::life::{Life, Standing};
 use crate::options::{AcquireOptions, LockSet};
-use crate::servers::{Servers, request_id};
+use crate::servers::request_id;
+use crate::session_core::{Core, Inner, Renewed, heartbeat};
 use crate::znodes::Znodes;
-
-/// How long it is tried to close a session that is lost. It has ended, or will soon; to say so lets others have its locks
-/// earlier, if anybody can be reached at all.
-const CLOSE_LOST_WITHIN: Duration = Duration::from_secs(1);
 
 /// Says what session is wanted; see [`LockClient::session`].
 #[derive(Debug, Clone)]
@@ -50,40 +46,10 @@ pub struct LockSession {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What all that belongs to a session share.
-#[derive(Debug)]
-pub(crate) struct Core {
-    pub(crate) servers: Arc<Servers>,
-    pub(crate) id: String,
-    pub(crate) ttl: Duration,
-    pub(crate) life: Life,
-    /// How many calls wait at each server: there the session is renewed too, which shows whether the server lives.
-    pub(crate) waits: Vec<AtomicUsize>,
-}
-
-/// A session that ends when this is dropped.
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) core: Arc<Core>,
-    _heartbeats: AbortOnDropHandle<()>,
-    _events: AbortOnDropHandle<()>,
-}
-
 #[derive(Deserialize)]
 struct Opened {
     session: String,
     ttl_ms: u64,
-}
-
-/// The answer to a heartbeat.
-#[derive(Deserialize)]
-pub(crate) struct Renewed {
-    pub(crate) ttl_ms: u64,
-    /// Whether the server that has answered leads the cluster, if it was asked.
-    #[serde(default)]
-    pub(crate) leads: bool,
-    #[serde(default)]
-    pub(crate) revoke_requested: Vec<Asked>,
 }
 
 impl SessionBuilder {
@@ -128,15 +94,9 @@ impl SessionBuilder {
             ttl = Duration::from_millis(renewed.ttl_ms);
         }
         let life = Life::new(&session, sent, ttl, self.client.margin);
-        let core = Arc::new(Core {
-            waits: (0..servers.count()).map(|_| AtomicUsize::new(0)).collect(),
-            servers,
-            id: session,
-            ttl,
-            life,
-        });
+        let core = Arc::new(Core::new(servers, session, ttl, life));
         let session = LockSession {
-            inner: Arc::new(Inner::new(core)?),
+            inner: Arc::new(start_tasks(core)?),
         };
         // If the client was shut down meanwhile, the session that is dropped here is closed.
         self.client.sessions.add(&session.inner.core)?;
@@ -144,35 +104,18 @@ impl SessionBuilder {
     }
 }
 
-impl Inner {
-    /// Starts the tasks of a session. They are not spawned in `open`, because each crate that awaits that `async fn` compiles it again, with
-    /// all that it spawns.
-    fn new(core: Arc<Core>) -> Result<Self, Error> {
-        let start = || -> io::Result<_> {
-            let background = &core.servers.background;
-            let timer = background.timer()?;
-            let heartbeats = background.spawn(keep_alive(core.clone(), timer))?;
-            Ok((heartbeats, background.spawn(follow(core.clone()))?))
-        };
-        let unavailable =
-            |error| Error::Unavailable(format!("this system gives no timer or thread: {error}"));
-        let (heartbeats, events) = start().map_err(unavailable)?;
-        Ok(Self {
-            _heartbeats: AbortOnDropHandle::new(heartbeats),
-            _events: AbortOnDropHandle::new(events),
-            core,
-        })
-    }
-}
-
-/// The request that renews a session, and may ask whether the server that answers leads.
-pub(crate) fn heartbeat(session: &str, asks_for_leader: bool) -> Call {
-    let query = if asks_for_leader { "?leader=true" } else { "" };
-    Call::with(
-        Method::POST,
-        format!("/v1/sessions/{session}/heartbeat{query}"),
-        &Value::Object(Map::new()),
-    )
+/// Starts the tasks of a session. They are not spawned in `open`, because each crate that awaits that `async fn` compiles it again, with
+/// all that it spawns.
+fn start_tasks(core: Arc<Core>) -> Result<Inner, Error> {
+    let start = || -> io::Result<_> {
+        let background = &core.servers.background;
+        let timer = background.timer()?;
+        let heartbeats = background.spawn(keep_alive(core.clone(), timer))?;
+        Ok([heartbeats, background.spawn(follow(core.clone()))?])
+    };
+    let unavailable = |error| Error::Unavailable(format!("this system gives no timer or thread: {error}"));
+    let tasks = start().map_err(unavailable)?;
+    Ok(Inner::new(core, tasks.map(AbortOnDropHandle::new)))
 }
 
 impl LockSession {
@@ -242,83 +185,6 @@ impl LockSession {
     /// as the session may live; for a second, if it is lost already.
     pub async fn close(self) -> Result<(), Error> {
         self.inner.core.close().await
-    }
-}
-
-impl Core {
-    /// Ends it.
-    pub(crate) async fn close(&self) -> Result<(), Error> {
-        let (total, answer) = match self.life.loss() {
-            Some(Loss::Expired) => return Ok(()),
-            Some(Loss::NoHeartbeat) => (CLOSE_LOST_WITHIN, CLOSE_LOST_WITHIN),
-            // It may be called again after a failure.
-            None | Some(_) => (self.ttl, self.servers.patience.answer),
-        };
-        self.life.lose(Loss::Closed);
-        let path = format!("/v1/sessions/{}?request_id={}", self.id, request_id());
-        let close = Call {
-            method: Method::DELETE,
-            path,
-            body: Default::default(),
-        };
-        match self.servers.call_within(&close, total, answer).await {
-            Err(Error::Refused(refusal)) if refusal.ends_session() => Ok(()),
-            other => other.map(drop),
-        }
-    }
-
-    /// The result of a request about these holders of the session. If it failed because their lock is lost, the error is the loss, for the
-    /// reason that their guards give.
-    pub(crate) async fn explained<'h, T>(
-        &self,
-        result: Result<T, Error>,
-        holders: impl IntoIterator<Item = &'h str>,
-    ) -> Result<T, Error> {
-        let error = match result {
-            Ok(done) => return Ok(done),
-            Err(error) => error,
-        };
-        if let Some(loss) = self.life.loss() {
-            return Err(Error::Lost(loss));
-        }
-        if !error.is(Code::NotHolder) && error != Error::Lost(Loss::TakenAway) {
-            return Err(error);
-        }
-        Err(Error::Lost(self.life.why_gone(holders).await))
-    }
-
-    /// Runs the last request of something that was dropped, wherever that was. A session that cannot say its last words ends with its
-    /// time.
-    pub(crate) fn in_background(&self, what: &str, task: impl Future<Output = ()> + Send + 'static) {
-        if let Err(error) = self.servers.background.spawn(task) {
-            tracing::warn!(session = self.id, %error, "no thread for {what}");
-        }
-    }
-
-    /// What a refusal means to this session.
-    pub(crate) fn refused(&self, error: Error) -> Error {
-        match error {
-            Error::Refused(refusal) if refusal.ends_session() => {
-                self.life.lose(Loss::Expired);
-                Error::Lost(Loss::Expired)
-            }
-            other => other,
-        }
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        if self.core.life.loss().is_some() {
-            return;
-        }
-        self.core.life.lose(Loss::Closed);
-        let core = self.core.clone();
-        self.core.in_background("closing a dropped session", async move {
-            if let Err(error) = core.close().await {
-                tracing::warn!(session = core.id, %error, "a dropped session was not closed");
-            }
-        });
     }
 }
 

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::LockClient;
 use crate::error::{Error, Loss};
-use crate::session::Core;
+use crate::session_core::Core;
 
 /// Maximum time for closing all sessions: a commit takes milliseconds. Without a majority it is in vain, and the sessions expire.
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);

@@ -15,7 +15,7 @@ use crate::error::{Code, Error, Refusal};
 use crate::guard::LockGuard;
 use crate::http::Call;
 use crate::servers::{Servers, read, request_id};
-use crate::session::Core;
+use crate::session_core::Core;
 
 /// How long one request of a watch waits before it is asked again: below what proxies cut off.
 const WATCH_POLL: Duration = Duration::from_secs(30);
