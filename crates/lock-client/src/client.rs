@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::io::DuplexStream;
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 use transport_security::ClientTls;
 
 use crate::background::Background;
@@ -15,7 +16,7 @@ use crate::deadline::Margin;
 use crate::http::Place;
 use crate::servers::{Patience, SHORTEST_TRY, Servers};
 use crate::session::SessionBuilder;
-use crate::shutdown::{Sessions, Stopped};
+use crate::shutdown::Sessions;
 use crate::token::{TokenProvider, is_on_this_machine};
 use crate::znodes::Znodes;
 
@@ -37,7 +38,8 @@ pub struct LockClient {
     pub(crate) servers: Arc<Servers>,
     pub(crate) margin: Margin,
     pub(crate) sessions: Arc<Sessions>,
-    pub(crate) stopped: Stopped,
+    /// Cancelled by the shutdown: requests then fail with [`Error::Stopped`](crate::Error::Stopped).
+    stopped: CancellationToken,
 }
 
 /// What is no address of a server.
@@ -149,6 +151,16 @@ impl LockClient {
     pub fn znodes(&self) -> Znodes {
         Znodes::new(self.servers.clone(), None)
     }
+
+    /// Closes all sessions of this client and its clones, and ends the client. Guards are lost with
+    /// [`Loss::Stopped`](crate::Loss::Stopped), at once; calls that are under way, and later ones, fail with
+    /// [`Error::Stopped`](crate::Error::Stopped).
+    ///
+    /// It takes a second at most. A session that could not be closed within that expires.
+    pub async fn shut_down(&self) {
+        self.sessions.close_all().await;
+        self.stopped.cancel();
+    }
 }
 
 impl ClientBuilder {
@@ -245,7 +257,7 @@ impl ClientBuilder {
         let each = (self.patience.total / count).max(SHORTEST_TRY);
         self.patience.answer = self.patience.answer.min(each);
         self.patience.connect = self.patience.connect.min(each);
-        let stopped = Stopped::new();
+        let stopped = CancellationToken::new();
         Ok(LockClient {
             servers: Arc::new(Servers::new(
                 addresses,

@@ -12,11 +12,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::background::Background;
 use crate::error::{Error, Refusal};
 use crate::http::{Answer, Call, Http, Opened, Place, SendError};
-use crate::shutdown::Stopped;
 use crate::token::TokenProvider;
 
 /// The first pause between two tries. A server that has died is noticed at once, and the next one can serve.
@@ -47,7 +47,8 @@ pub(crate) struct Servers {
     pub(crate) patience: Patience,
     /// Where connections and the tasks of sessions run.
     pub(crate) background: Background,
-    stopped: Stopped,
+    /// Cancelled when the client is shut down.
+    stopped: CancellationToken,
     http: Http,
     servers: Vec<Server>,
     current: AtomicUsize,
@@ -104,7 +105,7 @@ impl Servers {
         token: Option<Arc<dyn TokenProvider>>,
         at_leader: bool,
         background: Background,
-        stopped: Stopped,
+        stopped: CancellationToken,
     ) -> Self {
         // Clients that were given the same list begin at different servers.
         let mut bits = [0; 8];
