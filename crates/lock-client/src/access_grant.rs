@@ -1,47 +1,74 @@
-//! Grants as people type them and as the API has them. What they mean is decided by the cluster.
+//! Access grants, as text and as documents of the API. The cluster decides what they allow.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Rights at a path, or at locks, and at all below.
-///
-/// Its text is `RIGHTS:PLACE`: `read,lock:orders` for the lock `orders` and those whose names begin with `orders/`,
-/// `read:/config` for a znode and all below it, `all:/` for everything.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Grant {
-    /// Where.
-    #[serde(flatten)]
-    pub place: GrantPlace,
-    /// Which rights: `read`, `lock`, `write`, `break`, `administer`.
-    pub rights: Vec<String>,
+use crate::words::words;
+
+words! {
+    /// Right of a role.
+    Right {
+        /// See znodes, locks and the history of locks.
+        Read = "read";
+        /// Acquire locks.
+        Lock = "lock";
+        /// Create, change and delete znodes.
+        Write = "write";
+        /// Break locks of others, and request their release.
+        Break = "break";
+        /// Change access control lists, quotas and the settings of locks; at `/` also tokens, roles and sessions of others.
+        Administer = "administer";
+    }
 }
 
-/// Where a grant holds.
+/// Rights at a path, or at locks, and at everything below.
+///
+/// Its text is `RIGHTS:PLACE`: `read,lock:orders` for the lock `orders` and those whose names begin with `orders/`,
+/// `read:/config` for a znode and its descendants, `all:/` for everything.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+pub struct AccessGrant {
+    /// Znodes or locks that the grant is about.
+    #[serde(flatten)]
+    pub scope: AccessScope,
+    /// Rights there.
+    pub rights: Vec<Right>,
+}
+
+/// Scope of an access grant.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum GrantPlace {
-    /// At a znode and all below it.
+#[non_exhaustive]
+pub enum AccessScope {
+    /// A znode and its descendants.
     Path(String),
-    /// At the lock of this name, and at those whose names begin with it and a slash.
+    /// The lock of this name, and locks whose names begin with it and a slash.
     Locks(String),
 }
 
-/// All rights, in the order in which they are shown.
-const RIGHTS: [&str; 5] = ["read", "lock", "write", "break", "administer"];
+/// All rights, in display order.
+const RIGHTS: [Right; 5] = [
+    Right::Read,
+    Right::Lock,
+    Right::Write,
+    Right::Break,
+    Right::Administer,
+];
 
-fn is_right(word: &str) -> bool {
-    word == "all" || RIGHTS.contains(&word)
+/// Returns the right of a word; `None` if there is no such right.
+fn right(word: &str) -> Option<Right> {
+    RIGHTS.into_iter().find(|right| right.word() == word)
 }
 
-/// The text is no grant.
+/// Error of a text that is no access grant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadGrant {
+#[non_exhaustive]
+pub enum AccessGrantError {
     /// A part is missing.
     #[error("{0:?} is not RIGHTS:PLACE, such as read,lock:orders or all:/")]
     Malformed(String),
-    /// Several grants, as it seems.
+    /// The text seems to have several grants.
     #[error(
         "{0:?} looks like several grants: give each as an argument of its own, such as read:orders lock:payments"
     )]
@@ -51,48 +78,49 @@ pub enum BadGrant {
     Right(String),
 }
 
-impl FromStr for Grant {
-    type Err = BadGrant;
+impl FromStr for AccessGrant {
+    type Err = AccessGrantError;
 
-    fn from_str(text: &str) -> Result<Self, BadGrant> {
-        let malformed = || BadGrant::Malformed(text.to_owned());
-        let (rights, place) = text.split_once(':').ok_or_else(malformed)?;
-        if place.is_empty() || rights.is_empty() {
+    fn from_str(text: &str) -> Result<Self, AccessGrantError> {
+        let malformed = || AccessGrantError::Malformed(text.to_owned());
+        let (rights, scope) = text.split_once(':').ok_or_else(malformed)?;
+        if scope.is_empty() || rights.is_empty() {
             return Err(malformed());
         }
-        // No name of a lock or znode that anybody has in mind goes on with the next grant.
-        let begins_a_grant = |part: &str| part.split_once(':').is_some_and(|(right, _)| is_right(right));
-        if place.split(',').skip(1).any(begins_a_grant) {
-            return Err(BadGrant::Several(text.to_owned()));
-        }
-        let place = match place.starts_with('/') {
-            true => GrantPlace::Path(place.to_owned()),
-            false => GrantPlace::Locks(place.to_owned()),
+        // Names of locks and znodes do not contain a comma followed by a grant.
+        let begins_a_grant = |part: &str| {
+            part.split_once(':')
+                .is_some_and(|(word, _)| word == "all" || right(word).is_some())
         };
-        if rights == "all" {
-            let rights = RIGHTS.map(str::to_owned).to_vec();
-            return Ok(Self { place, rights });
+        if scope.split(',').skip(1).any(begins_a_grant) {
+            return Err(AccessGrantError::Several(text.to_owned()));
         }
-        let rights = rights.split(',').map(|right| match RIGHTS.contains(&right) {
-            true => Ok(right.to_owned()),
-            false => Err(BadGrant::Right(right.to_owned())),
-        });
-        Ok(Self {
-            place,
-            rights: rights.collect::<Result<_, _>>()?,
-        })
+        let scope = match scope.starts_with('/') {
+            true => AccessScope::Path(scope.to_owned()),
+            false => AccessScope::Locks(scope.to_owned()),
+        };
+        let rights = match rights {
+            "all" => RIGHTS.to_vec(),
+            rights => {
+                let rights = rights.split(',');
+                let rights =
+                    rights.map(|word| right(word).ok_or_else(|| AccessGrantError::Right(word.to_owned())));
+                rights.collect::<Result<_, _>>()?
+            }
+        };
+        Ok(Self { scope, rights })
     }
 }
 
-impl fmt::Display for Grant {
+impl fmt::Display for AccessGrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (GrantPlace::Path(place) | GrantPlace::Locks(place)) = &self.place;
-        let has_all = RIGHTS
-            .iter()
-            .all(|right| self.rights.iter().any(|has| has == right));
-        match has_all {
-            true => write!(f, "all:{place}"),
-            false => write!(f, "{}:{place}", self.rights.join(",")),
+        let (AccessScope::Path(scope) | AccessScope::Locks(scope)) = &self.scope;
+        match RIGHTS.iter().all(|right| self.rights.contains(right)) {
+            true => write!(f, "all:{scope}"),
+            false => {
+                let rights: Vec<_> = self.rights.iter().map(Right::word).collect();
+                write!(f, "{}:{scope}", rights.join(","))
+            }
         }
     }
 }
@@ -114,11 +142,14 @@ mod tests {
                 "read:/config/a:b",
                 json!({ "path": "/config/a:b", "rights": ["read"] }),
             ),
-            ("all:/", json!({ "path": "/", "rights": RIGHTS })),
+            (
+                "all:/",
+                json!({ "path": "/", "rights": ["read", "lock", "write", "break", "administer"] }),
+            ),
         ] {
-            let grant: Grant = text.parse().unwrap();
+            let grant: AccessGrant = text.parse().unwrap();
             assert_eq!(serde_json::to_value(&grant).unwrap(), document);
-            assert_eq!(serde_json::from_value::<Grant>(document).unwrap(), grant);
+            assert_eq!(serde_json::from_value::<AccessGrant>(document).unwrap(), grant);
             assert_eq!(grant.to_string(), text);
         }
         for (text, what) in [
@@ -130,7 +161,7 @@ mod tests {
             ("reed:/", "\"reed\" is no right"),
             ("read,:/", "\"\" is no right"),
         ] {
-            let error = text.parse::<Grant>().unwrap_err().to_string();
+            let error = text.parse::<AccessGrant>().unwrap_err().to_string();
             assert!(error.contains(what), "{error}");
         }
     }

@@ -1,7 +1,7 @@
 //! Core of a session: the state that its tasks, calls and guards share, and the requests about the session itself.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hyper::Method;
@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::error::{Code, Error, Loss};
-use crate::http::Call;
-use crate::life::{Asked, Life};
+use crate::http::ApiRequest;
+use crate::life::{Life, RequestedRelease};
 use crate::servers::{Servers, request_id};
 
 /// Maximum time for closing a session that is lost. It has ended, or will soon; the request lets others have its locks earlier, if a
@@ -25,13 +25,15 @@ pub(crate) struct Core {
     pub(crate) id: String,
     pub(crate) ttl: Duration,
     pub(crate) life: Life,
+    /// Whether a close has ended, with or without success. A close that was dropped half way is repeated when the session is dropped.
+    close_has_ended: AtomicBool,
     /// Number of calls that wait at each server. Heartbeats are sent to these servers too, which shows whether they live.
     pub(crate) waits: Vec<AtomicUsize>,
 }
 
 /// Session that is closed in the background when this is dropped. Shared by the clones of a session and its guards.
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct OpenSession {
     pub(crate) core: Arc<Core>,
     /// The tasks that renew the session and follow its events; they end with it.
     _tasks: [AbortOnDropHandle<()>; 2],
@@ -45,13 +47,13 @@ pub(crate) struct Renewed {
     #[serde(default)]
     pub(crate) leads: bool,
     #[serde(default)]
-    pub(crate) revoke_requested: Vec<Asked>,
+    pub(crate) revoke_requested: Vec<RequestedRelease>,
 }
 
 /// Returns the request that renews a session, and may ask whether the server that answers leads.
-pub(crate) fn heartbeat(session: &str, asks_for_leader: bool) -> Call {
+pub(crate) fn heartbeat(session: &str, asks_for_leader: bool) -> ApiRequest {
     let query = if asks_for_leader { "?leader=true" } else { "" };
-    Call::with(
+    ApiRequest::with(
         Method::POST,
         format!("/v1/sessions/{session}/heartbeat{query}"),
         &Value::Object(Map::new()),
@@ -67,6 +69,7 @@ impl Core {
             id,
             ttl,
             life,
+            close_has_ended: AtomicBool::new(false),
         }
     }
 
@@ -80,19 +83,21 @@ impl Core {
         };
         self.life.lose(Loss::Closed);
         let path = format!("/v1/sessions/{}?request_id={}", self.id, request_id());
-        let close = Call {
+        let close = ApiRequest {
             method: Method::DELETE,
             path,
             body: Default::default(),
         };
-        match self.servers.call_within(&close, total, answer).await {
+        let closed = self.servers.call_within(&close, total, answer).await;
+        self.close_has_ended.store(true, Ordering::Relaxed);
+        match closed {
             Err(Error::Refused(refusal)) if refusal.ends_session() => Ok(()),
             other => other.map(drop),
         }
     }
 
-    /// The result of a request about these holders of the session. If it failed because their lock is lost, the error is the loss, for the
-    /// reason that their guards give.
+    /// Returns the result of a request about these holders of the session. If it failed because their lock is lost, the error is the loss,
+    /// with the reason that their guards report.
     pub(crate) async fn explained<'h, T>(
         &self,
         result: Result<T, Error>,
@@ -130,22 +135,20 @@ impl Core {
     }
 }
 
-impl Inner {
+impl OpenSession {
     /// Session with the tasks that renew and follow it.
     pub(crate) fn new(core: Arc<Core>, tasks: [AbortOnDropHandle<()>; 2]) -> Self {
-        Self {
-            core,
-            _tasks: tasks,
-        }
+        Self { core, _tasks: tasks }
     }
 }
 
-impl Drop for Inner {
+impl Drop for OpenSession {
     fn drop(&mut self) {
-        if self.core.life.loss().is_some() {
-            return;
+        match self.core.life.loss() {
+            None => self.core.life.lose(Loss::Closed),
+            Some(Loss::Closed) if !self.core.close_has_ended.load(Ordering::Relaxed) => {}
+            Some(_) => return,
         }
-        self.core.life.lose(Loss::Closed);
         let core = self.core.clone();
         self.core.in_background("closing a dropped session", async move {
             if let Err(error) = core.close().await {
