@@ -7,7 +7,8 @@
 use std::collections::VecDeque;
 
 use crate::error::IndexError;
-use crate::record::{self, Record, StoredRecord, VERSION};
+use crate::record::Record;
+use crate::stored::{self, StoredRecord, VERSION};
 
 /// A chunk is full with so many bytes, some fifteen records; the last one may lie across it. sled's work is for each chunk,
 /// but it rewrites up to sixteen neighbours at once, and with larger ones its file and its memory become larger, too.
@@ -80,7 +81,7 @@ impl Chunks {
             bytes
         });
         let offset = u32::try_from(filling.len()).expect("a full chunk takes nothing more");
-        record::append(record, filling);
+        stored::append(record, filling);
         let chunk = self.first + self.needed.len() as u64 - 1;
         Place { chunk, offset }
     }
@@ -131,7 +132,7 @@ pub(crate) fn read_at(chunk: &[u8], offset: u32) -> Result<Record, IndexError> {
     let behind = usize::try_from(offset)
         .ok()
         .and_then(|offset| chunk.get(offset..));
-    let (stored, _) = record::read_first::<StoredRecord<'_>>(behind.unwrap_or_default())?;
+    let (stored, _) = stored::read_first::<StoredRecord<'_>>(behind.unwrap_or_default())?;
     stored.try_into()
 }
 
@@ -140,11 +141,11 @@ pub(crate) fn read_all(
     chunk: &[u8],
     mut each: impl FnMut(u32, StoredRecord<'_>) -> Result<(), IndexError>,
 ) -> Result<(), IndexError> {
-    let mut rest = record::behind_version(chunk)?;
+    let mut rest = stored::behind_version(chunk)?;
     while !rest.is_empty() {
         let offset = u32::try_from(chunk.len() - rest.len());
         let offset = offset.map_err(|_| IndexError::Damaged("a chunk is too large".to_owned()))?;
-        let (stored, used) = record::read_first(rest)?;
+        let (stored, used) = stored::read_first(rest)?;
         each(offset, stored)?;
         rest = &rest[used..];
     }

@@ -14,8 +14,9 @@ use crate::chunks::{self, Chunks, Place};
 use crate::contents::{self, Contents};
 use crate::error::{IndexError, contained};
 use crate::keys::{self, HoldKey, Names};
-use crate::record::{self, Gap, Meta, Position, Record, StoredEnd, StoredRecord};
+use crate::record::{Gap, Page, Position, Record};
 use crate::ring::{Ring, Slot};
+use crate::stored::{self, Meta, StoredEnd, StoredRecord};
 
 /// An open hold goes to the disk when it is so old, in milliseconds. Most locks are given back much sooner, and then never
 /// cost more than their record.
@@ -60,19 +61,6 @@ pub(crate) struct OpenHold {
     pub is_kept: bool,
 }
 
-/// Some of a lock's records.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
-    /// The latest first.
-    pub records: Vec<Record>,
-    /// The token before which the next page begins; `None` on the last one.
-    pub next_before: Option<u64>,
-    /// Where something may be missing, in the time of this page, the oldest first. Not only of this lock.
-    pub gaps: Vec<Gap>,
-    /// There are no records of what ended up to here.
-    pub since: Position,
-}
-
 /// Makes the directory if it is missing, and its owner's alone in any case.
 fn private(dir: &Path) -> Result<(), IndexError> {
     let made = std::fs::create_dir_all(dir)
@@ -97,7 +85,7 @@ impl Index {
                 let was_lost = was_there && contents.is_new;
                 if contents.is_new {
                     // On the disk at once: an index without records that is found again was not lost.
-                    db.insert(keys::META, record::meta_bytes(&contents.meta))?;
+                    db.insert(keys::META, stored::meta_bytes(&contents.meta))?;
                     db.flush()?;
                 }
                 Ok(Self::new(db, bounds, names, contents, was_lost))
@@ -255,7 +243,7 @@ impl Index {
                     break;
                 }
                 self.batch
-                    .insert(keys::open_key(&open.hold), record::hold_bytes(&open.hold));
+                    .insert(keys::open_key(&open.hold), stored::hold_bytes(&open.hold));
                 self.changes += 1;
                 open.is_kept = true;
             }
@@ -266,7 +254,7 @@ impl Index {
         }
         self.write_chunk();
         self.meta.next_chunk = self.chunks.next();
-        self.batch.insert(keys::META, record::meta_bytes(&self.meta));
+        self.batch.insert(keys::META, stored::meta_bytes(&self.meta));
         let batch = std::mem::take(&mut self.batch);
         self.changes = 0;
         self.unflushed = true;

@@ -27,19 +27,31 @@
 //!
 //! Raft, HTTP, threads, a clock: whoever tells says when it was. Nor durability: the index is on the disk some time after
 //! the end that it tells of, and a loss of power may take any of it. Nothing may ever depend on it.
+//!
+//! Without the feature `index` (on by default) there is no index: [`Index::open`] fails.
 
 mod bounds;
 mod record;
 
+#[cfg(feature = "index")]
 mod keys;
+#[cfg(feature = "index")]
+mod stored;
+#[cfg(feature = "index")]
 mod chunks;
+#[cfg(feature = "index")]
 mod ring;
+#[cfg(feature = "index")]
 mod contents;
+#[cfg(feature = "index")]
+mod index;
+#[cfg(not(feature = "index"))]
+#[path = "absent.rs"]
 mod index;
 
 mod error;
 
 pub use bounds::{Bounds, MAX_GAPS};
 pub use error::{IndexError, contained, contains_this_panic, set_aside};
-pub use index::{Index, Page};
-pub use record::{End, Gap, Position, Record};
+pub use index::Index;
+pub use record::{End, Gap, Page, Position, Record};

@@ -60,6 +60,11 @@ mod server;
 pub mod testing;
 mod transport;
 mod unsecured;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;
+#[cfg(not(feature = "zookeeper"))]
+#[path = "no_zookeeper.rs"]
+mod zookeeper;
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -81,5 +86,6 @@ pub use lock_api;
 pub use lock_client;
 pub use raft_node;
 pub use transport_security;
+#[cfg(feature = "zookeeper")]
 pub use zk_front;
 pub use znode_store;

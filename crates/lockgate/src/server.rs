@@ -24,13 +24,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use transport_security::TlsError;
-use zk_front::{Ports, ZkConfig};
 use znode_store::Limits;
 
 use crate::in_process::InProcess;
 use crate::operator::OperatorFile;
-use crate::transport::{TlsConfig, Transport, protection, refuse_exposed, requires_access};
+use crate::transport::{TlsConfig, Transport, refuse_exposed, requires_access};
 use crate::unsecured::Unsecured;
+use crate::zookeeper::{self, ZooKeeper};
 
 /// Pause between two looks whether a node is ready: elections take longer.
 const READY_POLL: Duration = Duration::from_millis(20);
@@ -41,8 +41,7 @@ pub struct Lockgate {
     node: Node,
     locks: Locks,
     http_address: Option<SocketAddr>,
-    zookeeper_address: Option<SocketAddr>,
-    zookeeper_plain_address: Option<SocketAddr>,
+    zookeeper: zookeeper::Addresses,
     admin_address: Option<SocketAddr>,
     front_ends: Mutex<Vec<FrontEnd>>,
     /// Has the certificates looked at; none without TLS.
@@ -59,7 +58,8 @@ pub struct Lockgate {
 struct LiveFrontEnds {
     http: LiveConfig,
     admin: LiveConfig,
-    zookeeper: Option<zk_front::Front>,
+    #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "there is nothing to configure"))]
+    zookeeper: ZooKeeper,
 }
 
 /// What can be changed while a server runs: see [`Lockgate::reconfigure`].
@@ -70,7 +70,8 @@ pub struct Reconfigured {
     /// What one caller of the port for administration can cost.
     pub admin: HttpConfig,
     /// What one client of ZooKeeper can cost.
-    pub zookeeper: ZkConfig,
+    #[cfg(feature = "zookeeper")]
+    pub zookeeper: zk_front::ZkConfig,
     /// How much the node takes in for the cluster.
     pub admission: AdmissionConfig,
     /// What else of the node can be changed.
@@ -141,9 +142,7 @@ pub struct Builder {
     config: NodeConfig,
     http: HttpConfig,
     http_listen: HttpListen,
-    zookeeper: ZkConfig,
-    zookeeper_listen: Option<String>,
-    zookeeper_plain_listen: Option<String>,
+    zookeeper: zookeeper::Settings,
     admin: HttpConfig,
     admin_listen: Option<String>,
     tls: Option<TlsConfig>,
@@ -230,8 +229,9 @@ impl Builder {
 
     /// Serves clients of ZooKeeper, too: Curator, kazoo and all others. Port 0: any free one, see
     /// [`Lockgate::zookeeper_address`]. Without this none are served.
+    #[cfg(feature = "zookeeper")]
     pub fn zookeeper_listen(mut self, address: impl Into<String>) -> Self {
-        self.zookeeper_listen = Some(address.into());
+        self.zookeeper.listen = Some(address.into());
         self
     }
 
@@ -239,14 +239,16 @@ impl Builder {
     /// accepts that what is said there can be read on the way. Where others than this machine can call it, tokens and the superuser's password
     /// are refused there, unless the server is [`Builder::insecure`]. Without [`Builder::tls`] it is one more address without TLS, under the
     /// same rules as the first one.
+    #[cfg(feature = "zookeeper")]
     pub fn zookeeper_plain_listen(mut self, address: impl Into<String>) -> Self {
-        self.zookeeper_plain_listen = Some(address.into());
+        self.zookeeper.plain_listen = Some(address.into());
         self
     }
 
     /// What one client of ZooKeeper can cost.
-    pub fn zookeeper_config(mut self, zookeeper: ZkConfig) -> Self {
-        self.zookeeper = zookeeper;
+    #[cfg(feature = "zookeeper")]
+    pub fn zookeeper_config(mut self, zookeeper: zk_front::ZkConfig) -> Self {
+        self.zookeeper.config = zookeeper;
         self
     }
 
@@ -361,10 +363,8 @@ impl Builder {
             Some(tls) => Some(Transport::new(tls, &self.config.cluster, self.config.node_id)?),
             None if self.insecure => None,
             None => {
-                let zookeeper = [&self.zookeeper_listen, &self.zookeeper_plain_listen];
-                let zookeeper = zookeeper.map(Option::as_deref);
                 let admin = self.admin_listen.as_deref();
-                refuse_exposed(&self.config, address.as_deref(), zookeeper, admin).await?;
+                refuse_exposed(&self.config, address.as_deref(), self.zookeeper.listens(), admin).await?;
                 None
             }
         };
@@ -378,8 +378,8 @@ impl Builder {
                     .map_err(|source| StartError::Http { address, source })?,
             ),
         };
-        let zookeeper = listen_for_zookeeper(self.zookeeper_listen).await?;
-        let zookeeper_plain = listen_for_zookeeper(self.zookeeper_plain_listen).await?;
+        let zookeeper_ports = self.zookeeper.bind().await?;
+        let zookeeper_addresses = zookeeper_ports.addresses();
         let admin = match self.admin_listen {
             None => None,
             Some(address) => Some(
@@ -388,14 +388,19 @@ impl Builder {
                     .map_err(|source| StartError::Administration { address, source })?,
             ),
         };
-        let bound = [&http, &zookeeper, &zookeeper_plain, &admin]
-            .into_iter()
-            .flatten()
-            .map(|(_, address)| *address);
+        let address = |port: &Option<(TcpListener, SocketAddr)>| port.as_ref().map(|(_, address)| *address);
+        let (http_address, admin_address) = (address(&http), address(&admin));
+        let bound = [
+            http_address,
+            zookeeper_addresses.main,
+            zookeeper_addresses.plain,
+            admin_address,
+        ];
+        let bound = bound.into_iter().flatten();
         let access_required = requires_access(self.access_required, self.insecure, bound);
         self.http.secured_only = access_required;
-        self.zookeeper.secured_only = access_required;
-        self.zookeeper.tracing = self.http.tracing.clone();
+        self.zookeeper
+            .set_common(access_required, self.http.tracing.clone());
         let node = Node::start(self.config).await?;
         let operator = http.is_some().then(|| put_operator(&node)).flatten();
         let operator = operator.map(|(file, token)| {
@@ -406,34 +411,16 @@ impl Builder {
         let mut front_ends = Vec::new();
         let tls = transport.as_ref().map(|transport| transport.http.clone());
         self.http.names.certificate = tls.clone();
-        let address = |port: &Option<(TcpListener, SocketAddr)>| port.as_ref().map(|(_, address)| *address);
-        let (zookeeper_address, zookeeper_plain_address) = (address(&zookeeper), address(&zookeeper_plain));
-        let zookeeper_front = (zookeeper_address.or(zookeeper_plain_address)).map(|_| {
-            let ports = match &transport {
-                Some(_) => Ports {
-                    plain: zookeeper_plain_address,
-                    tls: zookeeper_address,
-                },
-                None => Ports {
-                    plain: zookeeper_address.or(zookeeper_plain_address),
-                    tls: None,
-                },
-            };
-            zk_front::Front::new(node.clone(), self.zookeeper, ports)
-        });
+        let zookeeper = ZooKeeper::new(&node, self.zookeeper, zookeeper_addresses, transport.is_some());
         let mut registry = Registry::default();
         let mut doors = vec![("http", self.http.meter.clone())];
         if admin.is_some() {
             doors.push(("administration", self.admin.meter.clone()));
         }
-        if let Some(front) = &zookeeper_front {
-            doors.push(("zookeeper", front.meter().clone()));
-            front.register_metrics(&mut registry);
-        }
+        zookeeper.register(&mut registry, &mut doors);
         http::register_doors(&mut registry, doors);
         let (http_bounds, admin_bounds) = (LiveConfig::from(self.http), LiveConfig::from(self.admin));
         let router = http::measured_router(node.clone(), locks.clone(), http_bounds.clone(), registry);
-        let (http_address, admin_address) = (address(&http), address(&admin));
         if let Some(listens) = http_address
             && access_required
         {
@@ -462,17 +449,8 @@ impl Builder {
             });
         }
         let tls = transport.as_ref().map(|transport| transport.zookeeper.clone());
-        for (port, tls) in [(zookeeper, tls), (zookeeper_plain, None)] {
-            let (Some((listener, address)), Some(front)) = (port, &zookeeper_front) else {
-                continue;
-            };
-            let protection = protection(tls, self.insecure, address);
-            let stop = CancellationToken::new();
-            front_ends.push(FrontEnd {
-                stop: stop.clone(),
-                task: tokio::spawn(zk_front::serve(listener, front.clone(), protection, stop)),
-            });
-        }
+        let serving = zookeeper.serve(zookeeper_ports, tls, self.insecure);
+        front_ends.extend(serving.into_iter().map(|(stop, task)| FrontEnd { stop, task }));
         if let Some(transport) = &transport {
             let stop = CancellationToken::new();
             front_ends.push(FrontEnd {
@@ -487,15 +465,14 @@ impl Builder {
             locks,
             node,
             http_address,
-            zookeeper_address,
-            zookeeper_plain_address,
+            zookeeper: zookeeper_addresses,
             admin_address,
             front_ends: Mutex::new(front_ends),
             stops_at: std::sync::Mutex::default(),
             bounds: LiveFrontEnds {
                 http: http_bounds,
                 admin: admin_bounds,
-                zookeeper: zookeeper_front,
+                zookeeper,
             },
         })
     }
@@ -510,18 +487,6 @@ fn put_operator(node: &Node) -> Option<(OperatorFile, OperatorToken)> {
     .ok()
 }
 
-async fn listen_for_zookeeper(
-    address: Option<String>,
-) -> Result<Option<(TcpListener, SocketAddr)>, StartError> {
-    let Some(address) = address else {
-        return Ok(None);
-    };
-    let listening = listen(&address).await;
-    listening
-        .map(Some)
-        .map_err(|source| StartError::ZooKeeper { address, source })
-}
-
 async fn listen(address: &str) -> io::Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
@@ -534,7 +499,7 @@ impl std::fmt::Debug for Lockgate {
         f.debug_struct("Lockgate")
             .field("node", &node)
             .field("http_address", &self.http_address)
-            .field("zookeeper_address", &self.zookeeper_address)
+            .field("zookeeper_address", &self.zookeeper.main)
             .finish()
     }
 }
@@ -551,9 +516,7 @@ impl Lockgate {
             config,
             http: HttpConfig::default(),
             http_listen: HttpListen::AsMember,
-            zookeeper: ZkConfig::default(),
-            zookeeper_listen: None,
-            zookeeper_plain_listen: None,
+            zookeeper: zookeeper::Settings::default(),
             admin: HttpConfig::administration(),
             admin_listen: None,
             tls: None,
@@ -579,13 +542,15 @@ impl Lockgate {
     }
 
     /// Where clients of ZooKeeper are served; `None` where they are not.
+    #[cfg(feature = "zookeeper")]
     pub fn zookeeper_address(&self) -> Option<SocketAddr> {
-        self.zookeeper_address
+        self.zookeeper.main
     }
 
     /// Where they are also served without TLS; `None` where they are not.
+    #[cfg(feature = "zookeeper")]
     pub fn zookeeper_plain_address(&self) -> Option<SocketAddr> {
-        self.zookeeper_plain_address
+        self.zookeeper.plain
     }
 
     /// Where administration has a port of its own; `None` where it has none.
@@ -620,9 +585,8 @@ impl Lockgate {
         self.node.tune(new.tuning)?;
         self.bounds.http.set(new.http);
         self.bounds.admin.set(new.admin);
-        if let Some(zookeeper) = &self.bounds.zookeeper {
-            zookeeper.reconfigure(new.zookeeper);
-        }
+        #[cfg(feature = "zookeeper")]
+        self.bounds.zookeeper.reconfigure(new.zookeeper);
         self.node.set_admission(new.admission);
         Ok(())
     }

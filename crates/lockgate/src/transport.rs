@@ -12,8 +12,6 @@ use transport_security::{
     ClientCertificates, HandshakeBounds, OldestVersion, PeerTls, ServerTls, TlsError, TlsFiles, keep_fresh,
 };
 
-use zk_front::Protection;
-
 use crate::server::StartError;
 
 /// What is spoken over HTTP's port, for clients that ask.
@@ -157,16 +155,6 @@ pub(crate) fn requires_access(
     asked.unwrap_or_else(|| !insecure && addresses.any(|address| !is_loopback(address.ip())))
 }
 
-/// Protection of a port for clients of ZooKeeper. Without TLS the way there is trusted if it does not leave this machine, or if the operator
-/// says so.
-pub(crate) fn protection(tls: Option<ServerTls>, insecure: bool, address: SocketAddr) -> Protection {
-    match tls {
-        Some(tls) => Protection::Tls(tls),
-        None if insecure || is_loopback(address.ip()) => Protection::Trusted,
-        None => Protection::Exposed,
-    }
-}
-
 /// Whether only programs on this machine can call this address.
 pub(crate) fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
@@ -194,29 +182,6 @@ mod tests {
                 requires_access(asked, insecure, parsed),
                 required,
                 "{asked:?} {insecure} {addresses:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn plain_port_is_trusted_on_this_machine_or_if_the_operator_says_so() {
-        for (insecure, address, trusted) in [
-            (false, "127.0.0.1:2181", true),
-            (false, "[::1]:2181", true),
-            (false, "0.0.0.0:2181", false),
-            (false, "192.0.2.1:2181", false),
-            (true, "192.0.2.1:2181", true),
-        ] {
-            let found = protection(None, insecure, address.parse().unwrap());
-            assert_eq!(
-                matches!(found, Protection::Trusted),
-                trusted,
-                "{insecure} {address}"
-            );
-            assert_eq!(
-                matches!(found, Protection::Exposed),
-                !trusted,
-                "{insecure} {address}"
             );
         }
     }
