@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use transport_security::ServerTls;
 
-use crate::server::StartError;
+use crate::start_error::StartError;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings;

@@ -3,8 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use lock_api::http::Tracing;
-use lock_api::http::DoorMeter;
+use lock_api::http::{DoorMeter, Tracing};
 use raft_node::Node;
 use raft_node::metrics::sheet::Registry;
 use tokio::net::TcpListener;
@@ -13,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use transport_security::ServerTls;
 use zk_front::{Front, Ports, Protection, ZkConfig};
 
-use crate::server::StartError;
+use crate::start_error::StartError;
 use crate::transport::is_loopback;
 
 /// Settings of the front end.

@@ -15,6 +15,7 @@ const MAX_SHOWN: usize = 200;
 
 /// Why certificates and keys cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TlsError {
     /// A file is not to be had.
     #[error("{path}: {source}", path = path.display())]
@@ -70,6 +71,7 @@ pub enum TlsError {
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum HandshakeError {
     /// The other end is not the peer that it has to be.
     #[error(transparent)]
