@@ -139,38 +139,50 @@ impl<F: Future> Future for Within<F> {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
-    /// Returns the number of threads of this process with the name.
-    fn threads() -> usize {
-        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-        let names = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
-        names.filter(|name| name.trim_end() == THREAD_NAME).count()
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    /// Waits until this process has so many threads with the name. A thread gives itself its name, some time after it was started.
+    fn wait_for_threads(count: usize) {
+        let begin = Instant::now();
+        loop {
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+            // A thread may end while the list is read.
+            let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+            let found = names.filter(|name| name.trim_end() == THREAD_NAME).count();
+            if found == count {
+                return;
+            }
+            assert!(begin.elapsed() < TIMEOUT, "{found} threads in place of {count}");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     #[test]
     fn own_thread_starts_when_needed_and_ends_with_the_last_clone_and_task() {
         let background = Background::own();
-        assert_eq!(threads(), 0);
+        wait_for_threads(0);
         let (done, waits) = mpsc::channel();
         let (go, gone) = oneshot::channel();
+        let first_done = done.clone();
         let task = async move {
             let _ = gone.await;
             tokio::time::sleep(Duration::from_millis(1)).await;
-            done.send(()).unwrap();
+            first_done.send("first").unwrap();
         };
         background.spawn(task).unwrap();
-        assert_eq!(threads(), 1);
-        background.clone().spawn(async {}).unwrap();
-        assert_eq!(threads(), 1);
-        // The task has not ended, so the thread is alive.
+        wait_for_threads(1);
+        let task = async move { done.send("second").unwrap() };
+        background.clone().spawn(task).unwrap();
+        assert_eq!(waits.recv(), Ok("second"));
+        wait_for_threads(1);
+        // The first task has not ended, so the thread stays.
         drop(background);
         go.send(()).unwrap();
-        waits.recv().unwrap();
-        while threads() > 0 {
-            thread::sleep(Duration::from_millis(1));
-        }
+        assert_eq!(waits.recv(), Ok("first"));
+        wait_for_threads(0);
     }
 }
