@@ -12,7 +12,7 @@ use transport_security::ServerTls;
 use crate::start_error::StartError;
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Settings;
+pub(crate) struct Settings {}
 
 pub(crate) struct Bound;
 
