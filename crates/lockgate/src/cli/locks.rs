@@ -236,7 +236,7 @@ pub async fn take_away(arguments: Break) -> Result<(), Failure> {
 }
 
 /// Does `lockgate revoke`.
-pub async fn request_release(arguments: Revoke) -> Result<(), Failure> {
+pub async fn revoke(arguments: Revoke) -> Result<(), Failure> {
     let Revoke {
         name,
         reason,
