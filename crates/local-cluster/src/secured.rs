@@ -59,7 +59,7 @@ impl LocalCluster {
         }
         let access = builder.build()?.access();
         let file = SecretFile::create(&file(dir))?;
-        let made = match access.look().await?.secured {
+        let made = match access.status().await?.secured {
             false => access.secure(DESCRIPTION, None).await,
             true => access.create_token("admin", DESCRIPTION, None).await,
         };

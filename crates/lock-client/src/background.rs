@@ -1,5 +1,5 @@
-//! Runtime of a client: where its connections, the heartbeats of its sessions, and the last requests of dropped guards run. It belongs
-//! to the client, so none of them ends with the runtime of the caller, and none waits while the caller's threads are blocked.
+//! Runtime of a client, for its connections, heartbeats, and the last requests of dropped guards. It belongs to the client, so it
+//! does not end with the caller's runtime, and does not wait while the caller's threads are blocked.
 
 use std::fmt;
 use std::io;
@@ -15,24 +15,24 @@ use tokio::task::JoinHandle;
 
 use crate::clock::BootTimer;
 
-/// Name of the thread, as debuggers and `top -H` show it: the kernel keeps 15 bytes.
+/// Name of the thread in debuggers and `top -H`. The kernel keeps 15 bytes.
 const THREAD_NAME: &str = "lockgate-client";
 
-/// Handle to the runtime of a client. Clones share it, and a thread of the client's own ends with the last clone.
+/// Handle to the runtime of a client. Clones share it; a thread of the client ends with the last clone.
 #[derive(Clone)]
 pub(crate) struct Background(Arc<Source>);
 
 enum Source {
-    /// The program's.
+    /// Runtime of the program.
     Given(Handle),
-    /// A thread that is started when it is first needed: most calls of a command line need one, a client that is only built does not.
+    /// Thread that starts with the first request. A client without requests needs none.
     Own(Mutex<Option<Thread>>),
 }
 
-/// A thread that drives a runtime until this is dropped.
+/// Thread that drives a runtime until this is dropped.
 struct Thread {
     runtime: Handle,
-    /// Dropped with this, which ends the thread.
+    /// Ends the thread when dropped.
     _stop: oneshot::Sender<()>,
 }
 
@@ -46,17 +46,17 @@ impl fmt::Debug for Background {
 }
 
 impl Background {
-    /// A runtime of the program, which has to outlive the sessions.
+    /// Runtime of the program, which has to outlive the sessions.
     pub(crate) fn given(runtime: Handle) -> Self {
         Self(Arc::new(Source::Given(runtime)))
     }
 
-    /// A thread of the client's own.
+    /// Thread of the client.
     pub(crate) fn own() -> Self {
         Self(Arc::new(Source::Own(Mutex::new(None))))
     }
 
-    /// Handle to the runtime; starts the thread if there is none yet.
+    /// Returns a handle to the runtime. Starts the thread if it does not run.
     pub(crate) fn runtime(&self) -> io::Result<Handle> {
         match &*self.0 {
             Source::Given(runtime) => Ok(runtime.clone()),
@@ -71,7 +71,7 @@ impl Background {
         }
     }
 
-    /// Runs a task, however long the caller lives. The task keeps the runtime of the client alive.
+    /// Runs a task, also after the caller has ended. The task keeps the client's runtime alive.
     pub(crate) fn spawn(
         &self,
         task: impl Future<Output = ()> + Send + 'static,
@@ -84,14 +84,14 @@ impl Background {
         Ok(self.runtime()?.spawn(task))
     }
 
-    /// A timer of this runtime.
+    /// Returns a timer of this runtime.
     pub(crate) fn timer(&self) -> io::Result<BootTimer> {
         let runtime = self.runtime()?;
         let _entered = runtime.enter();
         BootTimer::new()
     }
 
-    /// The future, polled by the caller, but with all that it starts (sockets, timers, tasks) on the runtime of the client.
+    /// Returns a future that the caller polls. Everything that it starts (sockets, timers, tasks) runs on the client's runtime.
     pub(crate) fn within<F: Future>(&self, future: F) -> io::Result<Within<F>> {
         Ok(Within {
             runtime: self.runtime()?,
@@ -108,9 +108,9 @@ impl Thread {
         thread::Builder::new()
             .name(THREAD_NAME.to_owned())
             .spawn(move || {
-                // An error says that the sender was dropped, which is how the thread ends.
+                // An error means that the sender was dropped, which ends the thread.
                 let _ = runtime.block_on(stopped);
-                // A host name that is being resolved must not keep the thread.
+                // Do not wait for a host name that is being resolved.
                 runtime.shutdown_background();
             })?;
         Ok(Self {
@@ -120,7 +120,7 @@ impl Thread {
     }
 }
 
-/// See [`Background::within`].
+/// Future of [`Background::within`].
 pub(crate) struct Within<F> {
     runtime: Handle,
     future: Pin<Box<F>>,
@@ -139,38 +139,50 @@ impl<F: Future> Future for Within<F> {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
-    /// How many threads of this process have the name.
-    fn threads() -> usize {
-        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-        let names = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
-        names.filter(|name| name.trim_end() == THREAD_NAME).count()
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    /// Waits until this process has so many threads with the name. A thread gives itself its name, some time after it was started.
+    fn wait_for_threads(count: usize) {
+        let begin = Instant::now();
+        loop {
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+            // A thread may end while the list is read.
+            let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+            let found = names.filter(|name| name.trim_end() == THREAD_NAME).count();
+            if found == count {
+                return;
+            }
+            assert!(begin.elapsed() < TIMEOUT, "{found} threads in place of {count}");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     #[test]
     fn own_thread_starts_when_needed_and_ends_with_the_last_clone_and_task() {
         let background = Background::own();
-        assert_eq!(threads(), 0);
+        wait_for_threads(0);
         let (done, waits) = mpsc::channel();
         let (go, gone) = oneshot::channel();
+        let first_done = done.clone();
         let task = async move {
             let _ = gone.await;
             tokio::time::sleep(Duration::from_millis(1)).await;
-            done.send(()).unwrap();
+            first_done.send("first").unwrap();
         };
         background.spawn(task).unwrap();
-        assert_eq!(threads(), 1);
-        background.clone().spawn(async {}).unwrap();
-        assert_eq!(threads(), 1);
-        // The task has not ended, so the thread stays.
+        wait_for_threads(1);
+        let task = async move { done.send("second").unwrap() };
+        background.clone().spawn(task).unwrap();
+        assert_eq!(waits.recv(), Ok("second"));
+        wait_for_threads(1);
+        // The first task has not ended, so the thread stays.
         drop(background);
         go.send(()).unwrap();
-        waits.recv().unwrap();
-        while threads() > 0 {
-            thread::sleep(Duration::from_millis(1));
-        }
+        assert_eq!(waits.recv(), Ok("first"));
+        wait_for_threads(0);
     }
 }

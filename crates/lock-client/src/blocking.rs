@@ -1,6 +1,6 @@
-//! Sessions and guards for programs without a runtime: the same calls, each of which blocks its thread until it is done.
+//! Blocking client for programs without a runtime: the same calls, each of which blocks its thread until it is done.
 //!
-//! Heartbeats are sent by the client's own thread, so a session lives on while the threads of the program compute, wait or sleep.
+//! The client's own thread sends the heartbeats, so a session lives on while the threads of the program compute, wait or sleep.
 //!
 //! ```no_run
 //! use lock_client::AcquireOptions;
@@ -11,7 +11,7 @@
 //! let session = client.session().name("invoicing").open()?;
 //! let guard = session.acquire("orders/42", AcquireOptions::exclusive())?;
 //! for step in 0..3 {
-//!     // Before each step, as a thread cannot be woken by a loss while it works.
+//!     // A loss cannot interrupt a thread, so check before each step.
 //!     guard.check()?;
 //!     println!("step {step}");
 //! }
@@ -23,8 +23,8 @@
 //!
 //! # Panics
 //!
-//! All calls that block panic on a thread of an asynchronous runtime, which they would stop: there use the types of the crate's root, or
-//! `tokio::task::spawn_blocking`.
+//! All calls that block panic on a thread of an asynchronous runtime, because they would stop that runtime. There use the types of the
+//! crate's root, or `tokio::task::spawn_blocking`.
 
 use std::time::Duration;
 
@@ -33,38 +33,39 @@ use serde_json::Value;
 use crate::background::Background;
 use crate::http::NO_RUNTIME;
 use crate::{
-    AcquireOptions, AddressError, Error, FencingToken, LockSet, Loss, Mode, Revocation, Standing,
+    AcquireOptions, AddressError, Error, FencingToken, LockSet, Loss, Mode, ReleaseRequest, SessionState,
     Transaction, Wait,
 };
 
-/// Client whose calls block; made of a [`LockClient`](crate::LockClient) with whatever that was built with.
+/// Client whose calls block. Wraps a [`LockClient`](crate::LockClient).
 #[derive(Debug, Clone)]
 pub struct LockClient {
     inner: crate::LockClient,
 }
 
-/// Says what session is wanted; see [`LockClient::session`].
+/// Builder of a session; see [`LockClient::session`].
 #[derive(Debug, Clone)]
+#[must_use = "a builder opens nothing before `open`"]
 pub struct SessionBuilder {
     inner: crate::SessionBuilder,
     background: Background,
 }
 
-/// A session; see [`LockSession`](crate::LockSession).
+/// Session; see [`LockSession`](crate::LockSession).
 #[derive(Debug, Clone)]
 #[must_use = "a session that is dropped is closed"]
 pub struct LockSession {
     inner: crate::LockSession,
 }
 
-/// A lock that is held; see [`LockGuard`](crate::LockGuard).
+/// Guard of a held lock; see [`LockGuard`](crate::LockGuard).
 #[derive(Debug)]
 #[must_use = "a guard that is dropped releases its lock"]
 pub struct LockGuard {
     inner: crate::LockGuard,
 }
 
-/// Several locks that were granted together; see [`LockGuards`](crate::LockGuards).
+/// Guards of several locks that were granted together; see [`LockGuards`](crate::LockGuards).
 #[derive(Debug)]
 #[must_use = "guards that are dropped release their locks"]
 pub struct LockGuards {
@@ -86,13 +87,13 @@ impl From<crate::LockClient> for LockClient {
 }
 
 impl LockClient {
-    /// A client of the cluster whose servers have these addresses; see [`LockClient::new`](crate::LockClient::new). For more options build
-    /// that one, and use `LockClient::from`.
+    /// Creates a client of the cluster with these servers; see [`LockClient::new`](crate::LockClient::new). For more options build a
+    /// [`crate::LockClient`], and use `LockClient::from`.
     pub fn new(addresses: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, AddressError> {
         crate::LockClient::new(addresses).map(Self::from)
     }
 
-    /// A session to be opened.
+    /// Returns a builder of a session.
     pub fn session(&self) -> SessionBuilder {
         SessionBuilder {
             inner: self.inner.session(),
@@ -100,7 +101,7 @@ impl LockClient {
         }
     }
 
-    /// Any call of [`LockClient`](crate::LockClient) that has no method here, or several, as one that blocks.
+    /// Runs any calls of [`LockClient`](crate::LockClient), and blocks until they are done.
     pub fn call<T>(
         &self,
         call: impl AsyncFnOnce(&crate::LockClient) -> Result<T, Error>,
@@ -110,7 +111,7 @@ impl LockClient {
 }
 
 impl SessionBuilder {
-    /// How long the session lives without a heartbeat (10 s).
+    /// Sets the TTL, which is the time that the session lives without a heartbeat (10 s).
     pub fn ttl(self, ttl: Duration) -> Self {
         Self {
             inner: self.inner.ttl(ttl),
@@ -118,7 +119,7 @@ impl SessionBuilder {
         }
     }
 
-    /// A name for people who look at the list of sessions.
+    /// Sets the name in the list of sessions.
     pub fn name(self, name: impl Into<String>) -> Self {
         Self {
             inner: self.inner.name(name),
@@ -126,7 +127,7 @@ impl SessionBuilder {
         }
     }
 
-    /// Opens it.
+    /// Opens the session.
     pub fn open(self) -> Result<LockSession, Error> {
         let inner = block_on(&self.background, self.inner.open())?;
         Ok(LockSession { inner })
@@ -138,17 +139,19 @@ impl LockSession {
         &self.inner.inner.core.servers.background
     }
 
-    /// Its id, as the cluster shows it.
+    /// Returns the id, as the cluster shows it.
     pub fn id(&self) -> &str {
         self.inner.id()
     }
 
-    /// How sure it is at this moment that the session lives.
-    pub fn standing(&self) -> Standing {
-        self.inner.standing()
+    /// Returns the state at this moment.
+    #[must_use]
+    pub fn state(&self) -> SessionState {
+        self.inner.state()
     }
 
-    /// Whether it is lost, or may be.
+    /// Returns whether the session is lost, or may be.
+    #[must_use]
     pub fn is_lost(&self) -> bool {
         self.inner.is_lost()
     }
@@ -159,7 +162,7 @@ impl LockSession {
         Ok(LockGuard { inner })
     }
 
-    /// Acquires several locks, or none.
+    /// Acquires several locks, all or none.
     pub fn acquire_all(&self, set: LockSet) -> Result<LockGuards, Error> {
         let inner = block_on(self.background(), self.inner.acquire_all(set))?;
         Ok(LockGuards {
@@ -168,7 +171,7 @@ impl LockSession {
         })
     }
 
-    /// Any call of [`LockSession`](crate::LockSession) that has no method here, or several, as one that blocks.
+    /// Runs any calls of [`LockSession`](crate::LockSession), and blocks until they are done.
     pub fn call<T>(
         &self,
         call: impl AsyncFnOnce(&crate::LockSession) -> Result<T, Error>,
@@ -176,7 +179,7 @@ impl LockSession {
         block_on(self.background(), call(&self.inner))
     }
 
-    /// Ends the session, and with it all its locks, places in queues and ephemeral znodes.
+    /// Ends the session with all its locks, contenders and ephemeral znodes.
     pub fn close(self) -> Result<(), Error> {
         let background = self.background().clone();
         block_on(&background, self.inner.close())
@@ -188,47 +191,50 @@ impl LockGuard {
         &self.inner.session().servers.background
     }
 
-    /// The lock's name.
+    /// Returns the name of the lock.
     pub fn lock(&self) -> &str {
         self.inner.lock()
     }
 
-    /// How it is held.
+    /// Returns the mode of the hold.
     pub fn mode(&self) -> Mode {
         self.inner.mode()
     }
 
-    /// The proof of the grant.
+    /// Returns the fencing token.
     pub fn fencing_token(&self) -> FencingToken {
         self.inner.fencing_token()
     }
 
-    /// The contender that holds the lock, as it is shown to others.
+    /// Returns the id of the contender that holds the lock.
     pub fn holder(&self) -> &str {
         self.inner.holder()
     }
 
-    /// Why the lock is not held any more, or not surely, as of this moment.
+    /// Returns why the lock is lost, or may be, as of this moment.
+    #[must_use]
     pub fn loss(&self) -> Option<Loss> {
         self.inner.loss()
     }
 
-    /// Whether the lock is lost, or may be.
+    /// Returns whether the lock is lost, or may be.
+    #[must_use]
     pub fn is_lost(&self) -> bool {
         self.inner.is_lost()
     }
 
-    /// The token, if the lock is surely held at this moment. To be asked before every step that needs the lock.
+    /// Returns the fencing token if the lock is surely held at this moment. Call it before every step that needs the lock.
     pub fn check(&self) -> Result<FencingToken, Error> {
         self.inner.check()
     }
 
-    /// Who asks for the lock.
-    pub fn revocation(&self) -> Option<Revocation> {
-        self.inner.revocation()
+    /// Returns the pending release request.
+    #[must_use]
+    pub fn release_request(&self) -> Option<ReleaseRequest> {
+        self.inner.release_request()
     }
 
-    /// Waits until the lock is lost, for so long at most. `None`: it is held.
+    /// Waits until the lock is lost, at most for `time`. Returns `None` if it is held.
     pub fn lost_within(&self, time: Duration) -> Result<Option<Loss>, Error> {
         let lost = self.inner.lost();
         block_on(self.background(), async {
@@ -241,24 +247,24 @@ impl LockGuard {
         block_on(self.background(), self.inner.verify())
     }
 
-    /// Makes these changes of the tree if the lock is held at that very position, or else none.
+    /// Changes the tree if the lock is held at that log position; otherwise changes nothing.
     pub fn write(&self, changes: Transaction) -> Result<Vec<Value>, Error> {
         block_on(self.background(), self.inner.write(changes))
     }
 
-    /// Holds the lock alone that it has held as upgradeable.
+    /// Makes an upgradeable hold exclusive.
     pub fn upgrade(&mut self, wait: Wait) -> Result<(), Error> {
         let background = self.background().clone();
         block_on(&background, self.inner.upgrade(wait))
     }
 
-    /// Goes on as one of those who share the lock, without a gap.
+    /// Makes the hold shared, without a gap.
     pub fn downgrade(&mut self) -> Result<(), Error> {
         let background = self.background().clone();
         block_on(&background, self.inner.downgrade())
     }
 
-    /// Releases the lock. Returns how many holds of a re-entered lock are left.
+    /// Releases the lock. Returns the number of holds of a re-entered lock that are left.
     pub fn release(self) -> Result<u32, Error> {
         let background = self.background().clone();
         block_on(&background, self.inner.release())
@@ -266,17 +272,17 @@ impl LockGuard {
 }
 
 impl LockGuards {
-    /// The guard of this lock, if it is one of them.
+    /// Returns the guard of a lock.
     pub fn get(&self, lock: &str) -> Option<&crate::LockGuard> {
         self.inner.get(lock)
     }
 
-    /// Whether all are surely held at this moment.
+    /// Fails unless all locks are surely held at this moment.
     pub fn check(&self) -> Result<(), Error> {
         self.inner.check()
     }
 
-    /// Releases all, in one step.
+    /// Releases all locks in one step.
     pub fn release(self) -> Result<(), Error> {
         block_on(&self.background, self.inner.release())
     }

@@ -1,4 +1,4 @@
-//! Connections to servers: what hyper's pool takes them from. Over the network, with TLS or without, or within this process.
+//! Connector of hyper's pool: opens connections over the network, with or without TLS, or within this process.
 
 use std::fmt;
 use std::io;
@@ -17,17 +17,17 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tower_service::Service;
 use transport_security::{ClientTls, HandshakeError};
 
-/// Opens connections.
+/// Opens connections to servers.
 #[derive(Debug, Clone)]
 pub(crate) enum Connector {
-    /// To servers with an address.
+    /// Servers with an address.
     Network {
         tcp: HttpConnector,
-        /// What servers have to prove; none: nothing, and nothing is protected.
+        /// Certificates that servers have to prove; `None` for connections without TLS.
         tls: Option<ClientTls>,
         handshake_timeout: Duration,
     },
-    /// To a server in this process.
+    /// A server in this process.
     InProcess(InProcess),
 }
 
@@ -41,24 +41,24 @@ impl fmt::Debug for InProcess {
     }
 }
 
-/// Any stream of bytes in both directions.
+/// Stream of bytes in both directions.
 trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// A connection that was made.
-pub(crate) struct Dialled(TokioIo<Box<dyn Duplex>>);
+/// Open connection to a server.
+pub(crate) struct ServerConnection(TokioIo<Box<dyn Duplex>>);
 
-impl Dialled {
+impl ServerConnection {
     fn new(stream: impl Duplex + 'static) -> Self {
         Self(TokioIo::new(Box::new(stream)))
     }
 }
 
 impl Service<Uri> for Connector {
-    type Response = Dialled;
+    type Response = ServerConnection;
     type Error = io::Error;
-    type Future = BoxFuture<'static, io::Result<Dialled>>;
+    type Future = BoxFuture<'static, io::Result<ServerConnection>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
@@ -74,29 +74,33 @@ impl Service<Uri> for Connector {
                 tls,
                 handshake_timeout,
             } => (tcp, tls.clone(), *handshake_timeout),
-            Self::InProcess(connect) => return std::future::ready((connect.0)().map(Dialled::new)).boxed(),
+            Self::InProcess(connect) => {
+                return std::future::ready((connect.0)().map(ServerConnection::new)).boxed();
+            }
         };
         let host = server.host().unwrap_or_default().to_owned();
         let dial = tcp.call(server);
         async move {
             let socket = dial.await.map_err(io::Error::other)?.into_inner();
             let Some(tls) = tls else {
-                return Ok(Dialled::new(socket));
+                return Ok(ServerConnection::new(socket));
             };
             let secured = tokio::time::timeout(limit, tls.connect(&host, socket)).await;
-            Ok(Dialled::new(secured.unwrap_or(Err(HandshakeError::TimedOut))?))
+            Ok(ServerConnection::new(
+                secured.unwrap_or(Err(HandshakeError::TimedOut))?,
+            ))
         }
         .boxed()
     }
 }
 
-impl Connection for Dialled {
+impl Connection for ServerConnection {
     fn connected(&self) -> Connected {
         Connected::new()
     }
 }
 
-impl Read for Dialled {
+impl Read for ServerConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -106,7 +110,7 @@ impl Read for Dialled {
     }
 }
 
-impl Write for Dialled {
+impl Write for ServerConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -8,7 +8,8 @@
 use std::collections::VecDeque;
 
 use crate::error::IndexError;
-use crate::record::{self, Record, StoredRecord, VERSION};
+use crate::record::Record;
+use crate::stored::{self, StoredRecord, VERSION};
 
 /// Size at which a chunk is full, some fifteen records; the last record may exceed it. sled's costs are per
 /// chunk, but it rewrites up to sixteen neighbours at once, and larger chunks make its file and its memory
@@ -86,7 +87,7 @@ impl Chunks {
             bytes
         });
         let offset = u32::try_from(filling.len()).expect("a full chunk takes nothing more");
-        record::append(record, filling);
+        stored::append(record, filling);
         let chunk = self.first + self.needed.len() as u64 - 1;
         RecordLocation { chunk, offset }
     }
@@ -138,7 +139,7 @@ pub(crate) fn read_at(chunk: &[u8], offset: u32) -> Result<Record, IndexError> {
     let behind = usize::try_from(offset)
         .ok()
         .and_then(|offset| chunk.get(offset..));
-    let (stored, _) = record::read_first::<StoredRecord<'_>>(behind.unwrap_or_default())?;
+    let (stored, _) = stored::read_first::<StoredRecord<'_>>(behind.unwrap_or_default())?;
     stored.try_into()
 }
 
@@ -147,11 +148,11 @@ pub(crate) fn read_all(
     chunk: &[u8],
     mut each: impl FnMut(u32, StoredRecord<'_>) -> Result<(), IndexError>,
 ) -> Result<(), IndexError> {
-    let mut rest = record::behind_version(chunk)?;
+    let mut rest = stored::behind_version(chunk)?;
     while !rest.is_empty() {
         let offset = u32::try_from(chunk.len() - rest.len());
         let offset = offset.map_err(|_| IndexError::Damaged("a chunk is too large".to_owned()))?;
-        let (stored, used) = record::read_first(rest)?;
+        let (stored, used) = stored::read_first(rest)?;
         each(offset, stored)?;
         rest = &rest[used..];
     }

@@ -9,8 +9,9 @@ use crate::chunks::{self, Chunks, RecordLocation};
 use crate::error::{IndexError, contained};
 use crate::index::OpenHold;
 use crate::keys::{self, HoldKey, Names};
-use crate::record::{self, Meta, Position, StoredEnd};
+use crate::record::Position;
 use crate::ring::{Ring, Slot};
+use crate::stored::{self, Meta, StoredEnd};
 
 /// Contents of an index on disk.
 pub(crate) struct Contents {
@@ -33,7 +34,7 @@ impl Contents {
         let stored = db.get(keys::META)?;
         let is_new = stored.is_none();
         let meta = match stored {
-            Some(bytes) => record::read_meta(&bytes)?,
+            Some(bytes) => stored::read_meta(&bytes)?,
             None if db.is_empty() => Meta {
                 owner,
                 reached: Position::default(),
@@ -76,7 +77,7 @@ impl Contents {
         }
         let mut open = HashMap::new();
         for entry in db.scan_prefix(keys::OPEN) {
-            let hold = Arc::new(record::read_hold(&entry?.1)?);
+            let hold = Arc::new(stored::read_hold(&entry?.1)?);
             let is_kept = true;
             open.insert(names.of(&hold), OpenHold { hold, is_kept });
         }

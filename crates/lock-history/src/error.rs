@@ -20,6 +20,9 @@ pub enum IndexError {
     /// The index was written by another version. It has to be recreated.
     #[error("the index has version {0} of the format, which this release cannot read")]
     OtherVersion(u8),
+    /// This build has no index: the feature `index` is off.
+    #[error("this build keeps no lock history")]
+    Absent,
 }
 
 impl IndexError {
@@ -29,6 +32,7 @@ impl IndexError {
     }
 }
 
+#[cfg(feature = "index")]
 impl From<sled::Error> for IndexError {
     fn from(error: sled::Error) -> Self {
         match error {

@@ -14,8 +14,9 @@ use crate::chunks::{self, Chunks, RecordLocation};
 use crate::contents::{self, Contents};
 use crate::error::{IndexError, contained};
 use crate::keys::{self, HoldKey, Names};
-use crate::record::{self, Gap, Meta, Position, Record, StoredEnd, StoredRecord};
+use crate::record::{Gap, Page, Position, Record};
 use crate::ring::{Ring, Slot};
+use crate::stored::{self, Meta, StoredEnd, StoredRecord};
 
 /// Age at which an open hold is written to disk, in milliseconds. Most locks are released much sooner and
 /// then cost only their record.
@@ -60,19 +61,6 @@ pub(crate) struct OpenHold {
     pub is_kept: bool,
 }
 
-/// Page of a lock's records.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
-    /// Records, the newest first.
-    pub records: Vec<Record>,
-    /// Fencing token before which the next page begins; `None` on the last page.
-    pub next_before: Option<u64>,
-    /// Gaps within the time of this page, the oldest first, in which records of any lock may be missing.
-    pub gaps: Vec<Gap>,
-    /// Beginning of the history: records of holds that ended up to here are gone.
-    pub since: Position,
-}
-
 /// Creates the directory if it is missing, and makes it readable for its owner alone in any case.
 fn private(dir: &Path) -> Result<(), IndexError> {
     let made = std::fs::create_dir_all(dir)
@@ -99,7 +87,7 @@ impl Index {
                 if contents.is_new {
                     // Write the metadata to disk at once, so that an index without records is not mistaken
                     // for a lost one when it is opened again.
-                    db.insert(keys::META, record::meta_bytes(&contents.meta))?;
+                    db.insert(keys::META, stored::meta_bytes(&contents.meta))?;
                     db.flush()?;
                 }
                 Ok(Self::new(db, bounds, names, contents, was_lost))
@@ -261,7 +249,7 @@ impl Index {
                     break;
                 }
                 self.batch
-                    .insert(keys::open_key(&open.hold), record::hold_bytes(&open.hold));
+                    .insert(keys::open_key(&open.hold), stored::hold_bytes(&open.hold));
                 self.changes += 1;
                 open.is_kept = true;
             }
@@ -272,7 +260,7 @@ impl Index {
         }
         self.write_chunk();
         self.meta.next_chunk = self.chunks.next();
-        self.batch.insert(keys::META, record::meta_bytes(&self.meta));
+        self.batch.insert(keys::META, stored::meta_bytes(&self.meta));
         let batch = std::mem::take(&mut self.batch);
         self.changes = 0;
         self.unflushed = true;

@@ -33,19 +33,31 @@
 //! The crate has no Raft, no HTTP, no threads and no clock: its caller passes the times. It offers no
 //! durability: an event is on disk some time after it happened, and a power failure may lose any part of the
 //! index. Nothing else may depend on it.
+//!
+//! Without the feature `index` (on by default) there is no index: [`Index::open`] fails.
 
 mod bounds;
 mod record;
 
+#[cfg(feature = "index")]
 mod keys;
+#[cfg(feature = "index")]
+mod stored;
+#[cfg(feature = "index")]
 mod chunks;
+#[cfg(feature = "index")]
 mod ring;
+#[cfg(feature = "index")]
 mod contents;
+#[cfg(feature = "index")]
+mod index;
+#[cfg(not(feature = "index"))]
+#[path = "absent.rs"]
 mod index;
 
 mod error;
 
 pub use bounds::{HistoryLimits, MAX_GAPS};
 pub use error::{IndexError, contained, contains_this_panic, set_aside};
-pub use index::{Index, Page};
-pub use record::{End, Gap, Position, Record};
+pub use index::Index;
+pub use record::{End, Gap, Page, Position, Record};

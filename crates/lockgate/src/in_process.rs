@@ -1,5 +1,5 @@
-//! Connections of the program that a node runs in: lock-client's requests to the node's own HTTP API, over a pipe in memory instead of a
-//! socket. So an embedded session has the types, the rules and the rights of any other.
+//! Connections of the program around the node: requests of lock-client to the node's own HTTP API, over a pipe in memory instead of a
+//! socket. So an embedded session has the types and rules of any other session.
 
 use std::io;
 use std::sync::Arc;
@@ -12,36 +12,36 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Capacity of a pipe in each direction, in bytes: most requests and answers fit as a whole.
+/// Capacity of a pipe in each direction, in bytes. Most requests and answers fit.
 const PIPE_BYTES: usize = 16 * 1024;
 
-/// The client of the program, and the server side of its connections.
+/// Client of the program, with the server side of its connections.
 pub(crate) struct InProcess {
     client: LockClient,
     listener: Arc<Listener>,
 }
 
-/// Accepts connections until the node stops. A client that lives on keeps nothing of the node.
+/// Listener that accepts connections until the node stops. A client that outlives the node keeps no part of it.
 struct Listener {
     /// `None` after the stop.
     serves: Mutex<Option<Serves>>,
     connections: TaskTracker,
-    /// Ends connections after the answer that is under way.
+    /// Ends connections after the current answer.
     draining: CancellationToken,
     /// Ends connections at once.
     ended: CancellationToken,
 }
 
-/// What connections are served by.
+/// Server of the connections.
 struct Serves {
-    /// The node's runtime, whichever one the program calls from.
+    /// Runtime of the node, whichever one the program calls from.
     runtime: Handle,
     front: Front,
     config: LiveConfig,
 }
 
 impl InProcess {
-    /// Serves `front` on the runtime that this is called on.
+    /// Creates a client that `front` serves, on the current runtime.
     pub(crate) fn new(front: Front, config: LiveConfig) -> Self {
         let serves = Serves {
             runtime: Handle::current(),
@@ -65,14 +65,14 @@ impl InProcess {
         &self.client
     }
 
-    /// Closes the sessions of the program, and ends its client: while the cluster can still be told of it.
+    /// Closes the sessions of the program and ends its client, while commits are still possible.
     pub(crate) async fn begin_stop(&self) {
         self.client.shut_down().await;
         self.listener.serves.lock().take();
         self.listener.draining.cancel();
     }
 
-    /// Ends the connections, after the node: nothing is under way any more that would be answered.
+    /// Ends the connections. Called after the node has ended, when no answer is pending.
     pub(crate) async fn end(&self) {
         self.listener.ended.cancel();
         self.listener.connections.close();

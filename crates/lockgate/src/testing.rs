@@ -1,5 +1,5 @@
-//! A lock service for the tests of programs that take locks: a real node of its own, with nothing to install, no port to choose and a
-//! directory that goes with it. Only with the feature `testing`.
+//! Lock service for the tests of programs that take locks: a real node with a temporary directory. It needs no installation and no fixed
+//! port. Only with the feature `testing`.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,18 +8,19 @@ use std::{fs, io, process};
 
 use lock_client::LockClient;
 
-use crate::server::{Lockgate, NotReady, StartError};
+use crate::server::{Lockgate, NotReady};
+use crate::start_error::StartError;
 
-/// How long a node of one member may take until it leads itself, on a busy machine.
+/// Maximum time until a node with one member leads, on a busy machine.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
-/// Address of the one member: nobody calls it, so it takes any free port.
+/// Address of the one member. No other node calls it, so any free port will do.
 const ANY_PORT: &str = "127.0.0.1:0";
 
-/// Counts the nodes of this process, whose directories have to differ.
+/// Number of nodes that this process has started, for distinct directories.
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
-/// A node with one member, and its [client](TestServer::client), for tests.
+/// Node with one member, and its [client](TestServer::client), for tests.
 ///
 /// ```no_run
 /// use lockgate::lock_client::{AcquireOptions, Loss};
@@ -29,7 +30,7 @@ static STARTED: AtomicU64 = AtomicU64::new(0);
 /// let server = TestServer::start().await?;
 /// let session = server.client().session().open().await?;
 /// let guard = session.acquire("orders/42", AcquireOptions::exclusive()).await?;
-/// // What does the program do when it loses its session?
+/// // How does the program react to the loss of its session?
 /// server.client().end_session(session.id()).await?;
 /// assert_eq!(guard.lost().await, Loss::Expired);
 /// server.stop().await;
@@ -42,22 +43,22 @@ pub struct TestServer {
     _directory: Directory,
 }
 
-/// Why a [`TestServer`] does not start.
+/// Error of [`TestServer::start`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TestStartError {
-    /// There is no directory for it.
+    /// The directory cannot be created.
     #[error("no directory for a node: {0}")]
     Directory(#[from] io::Error),
-    /// The node does not start.
+    /// The node cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// It does not come to lead itself.
+    /// The node does not become the leader.
     #[error(transparent)]
     NotReady(#[from] NotReady),
 }
 
-/// A directory that is deleted when this is dropped.
+/// Directory that is deleted when this is dropped.
 #[derive(Debug)]
 struct Directory(PathBuf);
 
@@ -66,7 +67,7 @@ impl Directory {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let name = format!("lockgate-test-{}-{number}", process::id());
         let path = std::env::temp_dir().join(name);
-        // Left by an earlier process of this number.
+        // From an earlier process with this id.
         match fs::remove_dir_all(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -104,17 +105,17 @@ impl TestServer {
         })
     }
 
-    /// Its client, which may do everything: also break locks and [end sessions](LockClient::end_session).
+    /// Returns a client with all rights: it may also break locks and [end sessions](LockClient::end_session).
     pub fn client(&self) -> &LockClient {
         self.server.client()
     }
 
-    /// The node.
+    /// Returns the node.
     pub fn server(&self) -> &Lockgate {
         &self.server
     }
 
-    /// Stops the node. A test that does not wait for that leaves it to its runtime.
+    /// Stops the node. A test that does not call this leaves the node to its runtime.
     pub async fn stop(self) {
         self.server.stop().await;
     }

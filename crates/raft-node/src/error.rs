@@ -40,8 +40,9 @@ impl Unavailable {
     }
 }
 
-/// Why a node does not start.
+/// Error of the start of a node.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// The configuration contradicts itself.
     #[error("the configuration is not usable: {0}")]

@@ -15,6 +15,7 @@ const MAX_QUOTED_CHARS: usize = 200;
 
 /// Error while loading certificates or keys.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TlsError {
     /// The file cannot be read.
     #[error("{path}: {source}", path = path.display())]
@@ -71,6 +72,7 @@ pub enum TlsError {
 
 /// Error that ended a handshake.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum HandshakeError {
     /// The other end is not the expected peer.
     #[error(transparent)]

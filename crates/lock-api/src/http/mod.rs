@@ -71,6 +71,7 @@ use crate::locks::Locks;
 pub use config::{HttpConfig, LiveConfig, MAX_HTTP_PATH_BYTES, SMALL_BODY_BYTES};
 pub use door::OperatorToken;
 pub use front::Front;
+pub use listener::ConnectionMetrics;
 pub use load::administration;
 pub use metrics::register_doors;
 pub use openapi::openapi;

@@ -1,4 +1,4 @@
-//! What protects connections, as a configuration says it.
+//! TLS settings of a configuration.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::given_files::GivenFiles;
 use crate::transport::TlsConfig;
 
 impl Settings<'_> {
-    /// What protects connections: none without a certificate.
+    /// Reads the TLS settings; `None` without a certificate.
     pub(super) fn tls(&mut self, base: &Path) -> Option<TlsConfig> {
         let mut path = |key| {
             let path = self.text(key).filter(|path| !path.is_empty());

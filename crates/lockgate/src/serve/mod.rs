@@ -26,7 +26,8 @@ use self::reload::Reloader;
 use self::supervisor::Supervisor;
 use self::turns::{Turns, Work};
 use crate::config::{Loaded, ServeConfig};
-use crate::server::{Lockgate, StartError};
+use crate::server::Lockgate;
+use crate::start_error::StartError;
 use crate::traces;
 
 /// The node is no member of its cluster any more.

@@ -149,8 +149,14 @@ async fn embedded_sessions_do_all_that_sessions_over_the_network_do() {
 
     // Somebody asks for the lock, and then takes it away.
     let client = embedded.server.client();
-    let asked = guard.revoke_requested();
-    assert_eq!(client.revoke("door", None, "I am in a hurry").await.unwrap(), 1);
+    let asked = guard.release_requested();
+    assert_eq!(
+        client
+            .request_release("door", None, "I am in a hurry")
+            .await
+            .unwrap(),
+        1
+    );
     assert_eq!(asked.await.reason, "I am in a hurry");
     guard.answer("one moment").await.unwrap();
     let lost = guard.lost();

@@ -78,7 +78,7 @@ impl Node {
     /// As [`Node::start`], with the socket at which peers call already open: so a port can be chosen by the
     /// operating system before the members are configured.
     pub async fn start_on(config: NodeConfig, listener: tokio::net::TcpListener) -> Result<Node, StartError> {
-        let keeps_history = config.history.enabled;
+        let keeps_history = config.history.enabled && cfg!(feature = "history");
         Self::start_keeping(config, listener.into(), Arc::new(RealDisk), keeps_history).await
     }
 

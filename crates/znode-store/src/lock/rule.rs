@@ -1,33 +1,32 @@
-//! The lock rule, as short as it can be said: the specification of who holds a lock. It looks at the whole list
-//! every time; `queue.rs` comes to the same result step by step, and a property test holds the two together.
+//! Lock rule: the specification of which contenders hold a lock. Production code never calls it. It reads the whole list each time;
+//! `queue.rs` computes the same result incrementally, and a property test compares the two.
 
 use super::contender::Claim;
 use crate::command::LockMode;
 
-/// How many contenders, from the front of the list, hold a lock that has no terms of its own: the longest prefix that
-/// is compatible.
+/// Returns the number of contenders, from the front of the list, that hold a lock without settings of its own: the longest compatible
+/// prefix.
 ///
-/// The list is in order of arrival, so nobody is overtaken: a writer that waits lets no later reader pass.
+/// The list is in order of arrival, so no contender overtakes another: a waiting writer admits no later reader.
 pub fn holders(claims: &[Claim]) -> usize {
     holders_after(claims, 0, None)
 }
 
-/// The same where the first `holding` hold the lock already, which the rule does not take back, and where a semaphore
-/// may have another limit than its users said. (A lock that is drained, closed or about to be upgraded lets nobody in:
-/// then it stays at `holding`.)
+/// Returns the same if the first `holding` contenders hold the lock already, which the rule does not revert, and with the configured
+/// limit of a semaphore. (A lock that is drained, closed or being upgraded admits no contender, so `holding` does not change.)
 pub fn holders_after(claims: &[Claim], holding: usize, limit: Option<u32>) -> usize {
     let more = (holding + 1..=claims.len()).take_while(|&count| compatible(&claims[..count], limit));
     holding + more.count()
 }
 
-/// Whether these contenders may hold the lock together.
+/// Returns whether these contenders may hold the lock together.
 fn compatible(claims: &[Claim], limit: Option<u32>) -> bool {
     let semaphore = |claim: &Claim| match claim.mode {
         LockMode::Semaphore { limit: own } => Some(limit.unwrap_or(own)),
         LockMode::Exclusive | LockMode::Shared | LockMode::Upgradeable => None,
     };
     match claims {
-        // Somebody always gets on: nobody can claim more than there is.
+        // The first contender always holds: a claim never exceeds the limit.
         [] | [_] => true,
         [first, ..] => match first.mode {
             LockMode::Exclusive => false,

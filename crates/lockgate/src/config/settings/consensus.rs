@@ -1,4 +1,4 @@
-//! Agreement, snapshots, disks and sessions. Part of the table of settings.
+//! Raft, snapshots, disks and sessions. Part of the table of settings.
 
 use raft_node::MIN_SEND_BYTES_PER_SECOND;
 

@@ -1,5 +1,4 @@
-//! What there is to see of locks and sessions, and what an operator may do about a lock. Whatever a newer server says
-//! beyond what is known here is kept under `more`.
+//! Views of locks and sessions, and the operations of an operator. `more` has the fields of newer servers.
 
 use hyper::Method;
 use serde::de::DeserializeOwned;
@@ -9,112 +8,114 @@ use serde_json::{Map, Value, json};
 use crate::client::LockClient;
 use crate::encode;
 use crate::error::{Code, Error};
-use crate::http::Call;
+use crate::fencing_token::FencingToken;
+use crate::http::ApiRequest;
+use crate::options::Mode;
 use crate::servers::request_id;
 
-/// How many items a page of a list has: the most that a server gives at once.
+/// Number of items in a page of a list: the maximum of a server.
 const PAGE: usize = 1000;
 
-/// One lock in the list of locks.
+/// Lock in the list of locks.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct LockSummary {
-    /// Its name.
+    /// Name.
     pub lock: String,
-    /// How it is used; `None` while nobody uses it.
-    pub mode: Option<String>,
-    /// How many hold it.
+    /// Mode; `None` while the lock is not in use.
+    pub mode: Option<Mode>,
+    /// Number of holders.
     pub holders: u32,
-    /// How many wait for it.
+    /// Number of waiters.
     pub waiters: u32,
-    /// What else was said.
+    /// Other fields of the answer.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
-/// One lock with all who hold it and wait for it.
+/// Lock with its holders and waiters.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct LockView {
-    /// Its name.
+    /// Name.
     pub lock: String,
-    /// How it is used; `None` while nobody uses it.
-    pub mode: Option<String>,
-    /// The permits of a semaphore.
+    /// Mode; `None` while the lock is not in use.
+    pub mode: Option<Mode>,
+    /// Limit of a semaphore.
     pub limit: Option<u32>,
-    /// Whether nobody new is let in.
+    /// Whether the lock is drained: it takes no new contenders.
     #[serde(default)]
     pub draining: bool,
-    /// Who holds it.
+    /// Holders.
     pub holders: Vec<Contender>,
-    /// Who waits for it, in order.
+    /// Waiters, in queue order.
     pub queue: Vec<Contender>,
-    /// What else was said.
+    /// Other fields of the answer.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
-/// Somebody who holds a lock or waits for it.
+/// Contender of a lock, holding or waiting.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct Contender {
-    /// What its place in the lock is called.
+    /// Id of the contender.
     pub holder: String,
-    /// Whose it is.
+    /// Session.
     pub session: String,
-    /// The scope of re-entrancy.
+    /// Scope of re-entry within the session.
     pub owner: String,
-    /// What it says of itself.
+    /// Text of the caller.
     pub note: String,
-    /// How it holds the lock, or wants to.
-    pub mode: String,
-    /// How many permits.
+    /// Mode that it holds or waits for.
+    pub mode: Mode,
+    /// Number of permits.
     pub permits: u32,
-    /// How often it has entered.
+    /// Number of holds of its owner.
     pub holds: u32,
-    /// The proof of its grant.
-    pub fencing_token: u64,
-    /// Since when it holds or waits (RFC 3339).
+    /// Fencing token of the grant.
+    pub fencing_token: FencingToken,
+    /// Time since which it holds or waits (RFC 3339).
     pub since_at: String,
-    /// Where it called from.
+    /// Address of the caller.
     pub address: String,
-    /// Its place in the queue, from 1.
+    /// Position in the queue, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u32>,
-    /// What else was said.
+    /// Other fields of the answer.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
-/// One session.
+/// Session, as the list of sessions shows it.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct SessionView {
-    /// Its id.
+    /// Id.
     pub session: String,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// How long it lives without a heartbeat.
+    /// TTL.
     pub ttl_ms: u64,
-    /// How old it is.
+    /// Age.
     pub age_ms: u64,
-    /// Where it was opened from.
+    /// Address from which it was opened.
     pub address: String,
-    /// The locks that it holds.
-    pub held: Vec<Place>,
-    /// The locks that it waits for.
-    pub awaited: Vec<Place>,
-    /// What else was said.
+    /// Locks that it holds.
+    pub held: Vec<SessionLock>,
+    /// Locks that it waits for.
+    pub awaited: Vec<SessionLock>,
+    /// Other fields of the answer.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
-/// A session's place in a lock.
+/// Contender of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Place {
-    /// Which lock.
+pub struct SessionLock {
+    /// Name of the lock.
     pub lock: String,
-    /// What the place is called.
+    /// Id of the contender.
     pub holder: String,
 }
 
-/// A page of a list, whatever its items are called there.
+/// Page of a list, whatever the field of its items is called.
 #[derive(Deserialize)]
 struct Page<T> {
     #[serde(
@@ -129,32 +130,31 @@ struct Page<T> {
 }
 
 impl LockClient {
-    /// The locks whose names begin with `prefix`, by name. They come in pages, so where much happens this is no picture of
-    /// one moment.
+    /// Returns the locks whose names begin with `prefix`, by name. The client reads pages, so the list is not of one moment.
     pub async fn locks(&self, prefix: &str) -> Result<Vec<LockSummary>, Error> {
         self.all(&format!("/v1/locks?prefix={}&", encode::segment(prefix)))
             .await
     }
 
-    /// One lock; `None` if it does not exist, which means that it is free.
+    /// Returns one lock; `None` if it does not exist, which means that it is free.
     pub async fn lock(&self, name: &str) -> Result<Option<LockView>, Error> {
         let path = format!("/v1/locks/{}?linearizable=true", encode::lock(name));
-        match self.servers.ask(&Call::get(path)).await {
+        match self.servers.ask(&ApiRequest::get(path)).await {
             Ok(view) => Ok(Some(view)),
             Err(error) if error.is(Code::NoLock) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// All sessions.
+    /// Returns all sessions.
     pub async fn sessions(&self) -> Result<Vec<SessionView>, Error> {
         self.all("/v1/sessions?").await
     }
 
-    /// Ends a session of anybody, and with it all its locks. Its program learns of it as of an expiry ([`Loss::Expired`](crate::Loss::Expired)).
-    /// That it has ended already is a success.
+    /// Ends a session of any program, with all its locks. Its program sees an expiry ([`Loss::Expired`](crate::Loss::Expired)). Succeeds if
+    /// the session has ended already.
     pub async fn end_session(&self, session: &str) -> Result<(), Error> {
-        let call = Call {
+        let call = ApiRequest {
             method: Method::DELETE,
             path: format!(
                 "/v1/sessions/{}?request_id={}",
@@ -169,17 +169,21 @@ impl LockClient {
         }
     }
 
-    /// Takes a lock, or a place in its queue, away from `holder`, whatever that still does under it.
+    /// Breaks the lock of a holder, or removes a waiter, even if its program still works under the lock.
     pub async fn break_lock(&self, name: &str, holder: &str, reason: &str) -> Result<(), Error> {
         let body = json!({ "holder": holder, "reason": reason, "request_id": request_id() });
         let path = format!("/v1/locks/{}/break", encode::segment(name));
-        let call = Call::with(Method::POST, path, &body);
+        let call = ApiRequest::with(Method::POST, path, &body);
         self.servers.call(&call).await.map(drop)
     }
 
-    /// Asks the holders of a lock, or one of them, to give it up. What comes of it is up to them. Returns how many were
-    /// asked.
-    pub async fn revoke(&self, name: &str, holder: Option<&str>, reason: &str) -> Result<u32, Error> {
+    /// Requests the holders of a lock, or one of them, to release it. They decide whether to do so. Returns the number of requests.
+    pub async fn request_release(
+        &self,
+        name: &str,
+        holder: Option<&str>,
+        reason: &str,
+    ) -> Result<u32, Error> {
         #[derive(Deserialize)]
         struct Answer {
             asked: u32,
@@ -189,18 +193,21 @@ impl LockClient {
             body["holder"] = holder.into();
         }
         let path = format!("/v1/locks/{}/revoke", encode::segment(name));
-        let answer: Answer = self.servers.ask(&Call::with(Method::POST, path, &body)).await?;
+        let answer: Answer = self
+            .servers
+            .ask(&ApiRequest::with(Method::POST, path, &body))
+            .await?;
         Ok(answer.asked)
     }
 
-    /// Lets nobody new in, nor into the queue, for as long as it is so. Who holds the lock stays.
+    /// Drains a lock, or ends that: while it is drained, it takes no new contenders. Holders stay.
     pub async fn drain(&self, name: &str, draining: bool) -> Result<(), Error> {
         self.configure(name, json!({ "draining": draining, "request_id": request_id() }))
             .await
     }
 
-    /// Sets the limit of a semaphore, also while it is used: nobody loses permits by that. `None`: it is again what its
-    /// first user says.
+    /// Sets the limit of a semaphore, also while it is in use: holders keep their permits. With `None` the limit is again that of its first
+    /// user.
     pub async fn set_limit(&self, name: &str, limit: Option<u32>) -> Result<(), Error> {
         self.configure(name, json!({ "limit": limit, "request_id": request_id() }))
             .await
@@ -208,15 +215,15 @@ impl LockClient {
 
     async fn configure(&self, name: &str, body: Value) -> Result<(), Error> {
         let path = format!("/v1/locks/{}", encode::lock(name));
-        let call = Call::with(Method::PUT, path, &body);
+        let call = ApiRequest::with(Method::PUT, path, &body);
         self.servers.call(&call).await.map(drop)
     }
 
-    /// All items of a list; `path` ends with `?` or `&`.
+    /// Returns all items of a list; `path` ends with `?` or `&`.
     pub(crate) async fn all<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Error> {
         let (mut items, mut after) = (Vec::new(), String::new());
         loop {
-            let call = Call::get(format!("{path}linearizable=true&count={PAGE}{after}"));
+            let call = ApiRequest::get(format!("{path}linearizable=true&count={PAGE}{after}"));
             let mut page: Page<T> = self.servers.ask(&call).await?;
             items.append(&mut page.items);
             match page.next_after {

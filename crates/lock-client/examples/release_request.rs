@@ -1,6 +1,6 @@
-//! Revocation: a holder is asked to give its lock up, and does so when it has come to a good end.
+//! Release request: an operator asks a holder to release its lock, and the holder finishes its work first.
 //!
-//! `cargo run -p lock-client --example revocation`, with `lockgate cluster up` running or LOCKGATE_SERVERS set.
+//! `cargo run -p lock-client --example release_request`, with `lockgate cluster up` running or LOCKGATE_SERVERS set.
 
 mod servers;
 
@@ -15,17 +15,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let session = client
         .session()
         .ttl(Duration::from_secs(2))
-        .name("example: revocation")
+        .name("example: release request")
         .open()
         .await?;
     let guard = session
-        .acquire("examples/revocation", AcquireOptions::exclusive())
+        .acquire("examples/release-request", AcquireOptions::exclusive())
         .await?;
     client
-        .revoke("examples/revocation", None, "the machine is needed")
+        .request_release("examples/release-request", None, "the machine is needed")
         .await?;
-    // A holder hears of it with its next heartbeat.
-    let asked = guard.revoke_requested().await;
+    // A holder receives the request with its event stream, or with its next heartbeat.
+    let asked = guard.release_requested().await;
     println!("I am asked to go: {}", asked.reason);
     guard.answer("at the end of this batch").await?;
     guard.release().await?;
