@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use znode_store::{ContenderEnd, Hold, LockName};
 
-use crate::bounds::Bounds;
+use crate::bounds::HistoryLimits;
 use crate::error::IndexError;
 use crate::record::{Gap, Page, Position};
 
@@ -16,7 +16,7 @@ pub struct Index(Infallible);
 
 #[expect(missing_docs, reason = "the index itself documents them")]
 impl Index {
-    pub fn open(_dir: &Path, _owner: [u8; 16], _bounds: Bounds) -> Result<Self, IndexError> {
+    pub fn open(_dir: &Path, _owner: [u8; 16], _bounds: HistoryLimits) -> Result<Self, IndexError> {
         Err(IndexError::Absent)
     }
 
@@ -55,7 +55,7 @@ impl Index {
         match self.0 {}
     }
 
-    pub fn told_until(&mut self, _position: Position) {
+    pub fn advance_to(&mut self, _position: Position) {
         match self.0 {}
     }
 
@@ -71,7 +71,7 @@ impl Index {
         match self.0 {}
     }
 
-    pub fn let_go(&mut self, _now_ms: u64) -> Result<(), IndexError> {
+    pub fn remove_expired(&mut self, _now_ms: u64) -> Result<(), IndexError> {
         match self.0 {}
     }
 

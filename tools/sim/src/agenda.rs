@@ -4,20 +4,12 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use xxhash_rust::xxh3::Xxh3Default;
-use znode_store::SessionId;
 
-use crate::clients::{ClientId, ClientRequest, ClientResponse, OpId};
-use crate::faults::Fault;
+use crate::clients::messages::{ClientId, ClientRequest, ClientResponse, ClientTimer, OpId};
+use crate::fault_events::Fault;
 use crate::log_prefix;
-use crate::network::{ConnId, Packet};
-
-/// Simulated time in microseconds since the beginning, independent of every machine's clock.
-pub type Micros = u64;
-
-/// One second.
-pub const SECOND: Micros = 1_000_000;
-/// One millisecond.
-pub const MILLI: Micros = 1_000;
+use crate::network::packet::{ConnId, Packet};
+use crate::time::Micros;
 
 /// Event of the simulation. Each except [`Event::Tick`] is one step.
 #[derive(Debug)]
@@ -62,17 +54,6 @@ pub enum Event {
     Fault(Fault),
     /// A machine starts.
     Boot(usize),
-}
-
-/// Purpose of a client's timer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ClientTimer {
-    /// Begin the next task.
-    Next,
-    /// Send a heartbeat of this session.
-    Heartbeat(SessionId),
-    /// Stop waiting for a response to this attempt.
-    GiveUp(OpId),
 }
 
 struct Entry {

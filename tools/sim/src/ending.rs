@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use znode_store::{Data, Op, RequestId, SessionId, Store, ZPath, Zxid};
 
-use crate::agenda::{Event, MILLI, Micros, SECOND};
+use crate::agenda::Event;
 use crate::clients::{ClientId, ClientRequest, ClientResponse, OpId, REGISTERS, UNIQUE};
 use crate::network::HEALTHY;
+use crate::time::{MILLI, Micros, SECOND};
 use crate::world::World;
 
 /// Time limit within which a healthy majority must serve: ten times the longest election timeout. An election

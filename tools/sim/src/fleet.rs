@@ -8,10 +8,10 @@ use std::sync::Mutex;
 
 use serde::de::DeserializeOwned;
 
-use crate::agenda::MILLI;
 use crate::run::Report;
 use crate::stalls::Elections;
 use crate::stopwatch::Stopwatch;
+use crate::time::MILLI;
 
 /// Results of many seeds.
 #[derive(Debug, Default)]

@@ -48,6 +48,8 @@ pub mod run;
 pub mod world;
 pub mod plan;
 pub mod agenda;
+pub mod fault_events;
+pub mod time;
 pub mod faults;
 pub mod ending;
 mod rollback;

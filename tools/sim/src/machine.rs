@@ -21,13 +21,13 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use znode_store::{Event as StoreEvent, Request, SessionId, Store, Zxid};
 
-use crate::agenda::{MILLI, Micros};
 use crate::clients::{self, ClientId, ClientRequest, OpId};
 use crate::device::Device;
 use crate::dice::Dice;
 use crate::invariants::Ledger;
 use crate::log_prefix;
 use crate::network::{self, Shared};
+use crate::time::{MILLI, Micros};
 
 /// Number of times that the runtime is polled for remaining work. Each time it runs until it is idle, and a
 /// task that yields continues in the next round. A task that yields more often continues in the next

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use raft_node::{MemberAddress, NodeConfig, SnapshotConfig};
 
-use crate::agenda::{MILLI, Micros};
 use crate::dice::Dice;
 use crate::faults::Kind;
+use crate::time::{MILLI, Micros};
 
 /// Range of clock rates in thousandths of a correct clock's; far worse than real clocks.
 const RATES: std::ops::Range<u64> = 850..1_200;

@@ -7,10 +7,10 @@ use znode_store::{
     Store, TokenHash, TokenId, ZPath,
 };
 
-use crate::agenda::{MILLI, Micros};
 use crate::clients;
 use crate::dice::Dice;
 use crate::invariants::Check;
+use crate::time::{MILLI, Micros};
 use crate::world::World;
 
 /// Seeds of a thousand with an operator.

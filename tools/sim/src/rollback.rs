@@ -15,9 +15,10 @@
 //! In the first case the newest disk is put back later, and the node rejoins. In the second case the peers
 //! record permanently that it has lost something: only a new member could replace it, so it stays down.
 
-use crate::agenda::{Event, MILLI, Micros, SECOND};
+use crate::agenda::Event;
 use crate::faults::{Fault, all_links};
 use crate::machine::Machine;
+use crate::time::{MILLI, Micros, SECOND};
 use crate::world::World;
 
 /// Interval between two checks of a copy that cannot be used yet.

@@ -6,12 +6,12 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::agenda::{MILLI, Micros, SECOND};
 use crate::dice::Dice;
 use crate::faults::all_links;
 use crate::machine::End;
 use crate::plan::Plan;
 use crate::run::take_randomness_from;
+use crate::time::{MILLI, Micros, SECOND};
 use crate::world::World;
 
 /// Range of a node's pause.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::agenda::{ClientTimer, Event, MILLI, Micros};
+use crate::agenda::Event;
+use crate::clients::messages::ClientTimer;
 use crate::clients::{self, Client, ClientResponse, Environment, OpId};
 use crate::dice::Dice;
 use crate::ending::PROBE;
@@ -16,6 +17,7 @@ use crate::machine::{End, Machine};
 use crate::network::{Network, Shared};
 use crate::plan::Plan;
 use crate::policies::Operator;
+use crate::time::{MILLI, Micros};
 
 /// Time within which all machines are switched on.
 const STARTS_WITHIN: Micros = 300 * MILLI;

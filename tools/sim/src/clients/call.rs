@@ -9,8 +9,9 @@ use raft_node::{HeartbeatError, Node, OpenSessionError, ProposeError};
 use znode_store::{Command, Identities, Refusal, Request, RequestId, SessionId};
 
 use super::{ClientId, ClientRequest, ClientResponse, OpId};
-use crate::agenda::{Event, MILLI, Micros};
+use crate::agenda::Event;
 use crate::network::{Network, Shared};
+use crate::time::{MILLI, Micros};
 
 /// Maximum delay of a duplicate request, as from the buffers of an intermediary.
 const LATEST_COPY: Micros = 800 * MILLI;

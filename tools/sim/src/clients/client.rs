@@ -9,10 +9,12 @@ use znode_store::{Downgraded, Grant, LockMode, Refusal, Reply, RequestId, Sessio
 
 use super::tasks::{self, Task};
 use super::{ClientId, ClientRequest, ClientResponse, OpId, send};
-use crate::agenda::{ClientTimer, Event, MILLI, Micros};
+use crate::agenda::Event;
+use crate::clients::messages::ClientTimer;
 use crate::dice::Dice;
 use crate::invariants::Ledger;
 use crate::network::Shared;
+use crate::time::{MILLI, Micros};
 
 /// Limit of attempts before a client gives a request up.
 const ATTEMPTS: u16 = 8;

@@ -38,8 +38,8 @@ use self::state_machine_safety::StateMachineSafety;
 pub use self::state_time::StateTime;
 use self::tokens::Tokens;
 pub use self::watches::Watches;
-use crate::agenda::{MILLI, Micros};
 use crate::policies::may_lock;
+use crate::time::{MILLI, Micros};
 
 /// Result of a check; an error describes the violation.
 pub type Check = Result<(), String>;

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use znode_store::{SessionId, Zxid};
 
 use super::Check;
-use crate::agenda::{MILLI, Micros};
+use crate::time::{MILLI, Micros};
 
 /// Time that nodes need beside everything else: a tick of 50 ms to check the deadlines, a commit, and the way
 /// of a heartbeat to the leader. That way is bounded by a second over links that were slow a moment ago,
@@ -141,7 +141,7 @@ impl PromptExpiry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agenda::SECOND;
+    use crate::time::SECOND;
 
     const SESSION: SessionId = SessionId(1);
 

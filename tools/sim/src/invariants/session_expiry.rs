@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use znode_store::SessionId;
 
 use super::Check;
-use crate::agenda::Micros;
+use crate::time::Micros;
 
 /// Share of a timeout that passes at least by a correct clock, in thousandths: the fastest clock of a machine
 /// is a fifth too fast (see `plan.rs`), and a check of the deadlines takes a while.

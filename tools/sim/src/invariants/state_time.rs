@@ -7,8 +7,8 @@
 //! is wrong by less than a minute is used.
 
 use super::Check;
-use crate::agenda::{MILLI, Micros};
 use crate::machine::EPOCH_MS;
+use crate::time::{MILLI, Micros};
 
 /// Bound of the deviation. A run takes some minutes, and wrong clocks are wrong by up to an hour.
 const BOUND_MS: u64 = 5 * 60_000;
@@ -56,7 +56,7 @@ fn true_ms(now: Micros) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agenda::SECOND;
+    use crate::time::SECOND;
 
     #[test]
     fn time_ahead_or_finally_behind_is_a_violation() {

@@ -6,6 +6,7 @@
 //! link is healthy again. Or the connection breaks, and each side learns of that when it can be reached.
 //! Connections are independent, so packets on two of them arrive in any order.
 
+pub mod packet;
 mod pipe;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,12 +19,11 @@ use parking_lot::Mutex;
 use raft_node::simulation::Line;
 use tokio::sync::{mpsc, oneshot};
 
+pub use self::packet::{ConnId, Packet};
 use self::pipe::{Reader, Writer};
-use crate::agenda::{Agenda, Event, MILLI, Micros};
+use crate::agenda::{Agenda, Event};
 use crate::dice::Dice;
-
-/// Id of a connection.
-pub type ConnId = u64;
+use crate::time::{MILLI, Micros};
 
 /// Delay between clients and machines, about the same as between machines.
 const CLIENT_DELAY: (Micros, Micros) = (100, 900);
@@ -39,33 +39,6 @@ const LONGEST_RETRY: u64 = 1_000 * MILLI;
 
 /// Number of connections above which finished ones are removed. All machines together have about fifty.
 const KEPT_CONNECTIONS: usize = 200;
-
-/// Packet that arrives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Packet {
-    /// Request for a connection.
-    Call,
-    /// The connection was accepted.
-    Accepted,
-    /// The connection was refused: no process listens.
-    Refused,
-    /// The next bytes, or the end, in one direction.
-    Parcel(usize),
-    /// One end is notified that the connection is broken.
-    Reset(usize),
-}
-
-impl Packet {
-    pub(crate) fn kind(self) -> u64 {
-        match self {
-            Self::Call => 0,
-            Self::Accepted => 1,
-            Self::Refused => 2,
-            Self::Parcel(direction) => 3 + direction as u64,
-            Self::Reset(end) => 5 + end as u64,
-        }
-    }
-}
 
 enum Parcel {
     Bytes(Bytes),
